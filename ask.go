@@ -1,0 +1,296 @@
+package askback
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/form"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// The methods of input requests.
+const (
+	methodElicit        = "elicitation/create"
+	methodCreateMessage = "sampling/createMessage"
+	methodListRoots     = "roots/list"
+)
+
+// Elicit asks the user to fill in a form and returns the answer. The form's schema is
+// inferred from T, a struct of strings, booleans, numbers and choices; its tags are
+// listed at [AskForm]. An answer that does not fit the schema is asked for again.
+// The error is [ErrInputRequired] until the user answers, and a [*DeclinedError] if
+// the user would not. Secrets must not be asked for in a form: see [ElicitURL].
+// (client/elicitation, "Form Mode Elicitation Requests")
+func Elicit[T any](ctx context.Context, call *Call, key, message string) (T, error) {
+	var answer T
+	err := call.Ask(ctx, AskForm(key, message, &answer))
+	return answer, err
+}
+
+// ElicitURL asks the user to open a page, and returns nil once the user agreed to.
+// Whether the user finished there the server has to find out by itself; until then it
+// may wait with [Call.Checkpoint]. The URL must not carry secrets and must be bound
+// to the user who opens it. (client/elicitation, "URL Mode Elicitation Requests")
+func ElicitURL(ctx context.Context, call *Call, key, message, url string) error {
+	return call.Ask(ctx, AskURL(key, message, url))
+}
+
+// Sample asks the client's model for a completion. With tools in params the client
+// must have declared sampling.tools. (client/sampling)
+func Sample(ctx context.Context, call *Call, key string, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+	var answer *mcp.CreateMessageWithToolsResult
+	err := call.Ask(ctx, AskSample(key, params, &answer))
+	return answer, err
+}
+
+// Roots asks the client for its roots. (client/roots)
+func Roots(ctx context.Context, call *Call, key string) ([]*mcp.Root, error) {
+	var answer []*mcp.Root
+	err := call.Ask(ctx, AskRoots(key, &answer))
+	return answer, err
+}
+
+// Ask is a question for [Call.Ask], made by [AskForm], [AskFormWith], [AskURL],
+// [AskSample] or [AskRoots]. The key names the question within its call: it is what
+// the client sees in inputRequests. Answers are remembered by key and question
+// together, so that a reworded question is asked again.
+type Ask struct {
+	key      string
+	need     Kind
+	digest   journal.Digest
+	question *question
+	accept   func(raw []byte) ([]byte, error)
+	decode   func(value []byte) error
+	err      error
+}
+
+// question is an input request in both forms that are sent: encoded, and as the SDK's
+// type.
+type question struct {
+	method string
+	params []byte // nil for none
+	typed  mcp.InputRequest
+}
+
+// AskForm asks the user to fill in a form; into points to a struct that tells the
+// form's fields and takes the answer. A field is required unless its json tag says
+// omitempty or omitzero, or it is a pointer. These tags refine it:
+//
+//	json:"name"            the property's name
+//	jsonschema:"…"         its description
+//	title:"…"              its title
+//	enum:"a|b"             a choice; []string with it is a multiple choice
+//	enum:"a=Title|b=Other" a choice with titles
+//	format:"email"         or uri, date, date-time
+//	minLength, maxLength   of a string, in characters
+//	minimum, maximum       of a number
+//	minItems, maxItems     of a multiple choice
+//	default:"…"            what the form starts with
+//
+// (client/elicitation, "Requested Schema")
+func AskForm(key, message string, into any) Ask {
+	t := reflect.TypeOf(into)
+	if t == nil || t.Kind() != reflect.Pointer {
+		return Ask{key: key, err: fmt.Errorf("the form's answer needs a pointer to a struct, not %T", into)}
+	}
+	schema, err := form.For(t.Elem())
+	if err != nil {
+		return Ask{key: key, err: err}
+	}
+	return askForm(key, message, schema, into)
+}
+
+// AskFormWith is [AskForm] with a schema that is made while the call runs, in
+// params.RequestedSchema: anything that marshals to the restricted JSON Schema of
+// form elicitation. Into points to what the answer's content unmarshals into, such as
+// a struct or a map[string]any.
+func AskFormWith(key string, params *mcp.ElicitParams, into any) Ask {
+	data, err := json.Marshal(params.RequestedSchema)
+	if err != nil {
+		return Ask{key: key, err: fmt.Errorf("the requested schema: %w", err)}
+	}
+	schema, err := form.Parse(data)
+	if err != nil {
+		return Ask{key: key, err: err}
+	}
+	return askForm(key, params.Message, schema, into)
+}
+
+func askForm(key, message string, schema *form.Schema, into any) Ask {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return Ask{key: key, err: err}
+	}
+	params := make([]byte, 0, 64+len(text)+len(schema.JSON()))
+	params = append(params, `{"mode":"form","message":`...)
+	params = append(params, text...)
+	params = append(params, `,"requestedSchema":`...)
+	params = append(params, schema.JSON()...)
+	params = append(params, '}')
+	return Ask{
+		key:    key,
+		need:   KindForm,
+		digest: digest(methodElicit, params),
+		question: &question{methodElicit, params, &mcp.ElicitParams{
+			Mode: "form", Message: message, RequestedSchema: json.RawMessage(schema.JSON()),
+		}},
+		accept: func(raw []byte) ([]byte, error) {
+			action, err := actionOf(raw)
+			if err != nil || action != "accept" {
+				return recordAction(action), err
+			}
+			content, err := schema.Check(strictjson.Get(raw, "content"))
+			if err != nil {
+				return nil, err
+			}
+			record := append([]byte(`{"action":"accept","content":`), content...)
+			return append(record, '}'), nil
+		},
+		decode: func(value []byte) error {
+			if err := declined(key, value); err != nil {
+				return err
+			}
+			return json.Unmarshal(strictjson.Get(value, "content"), into)
+		},
+	}
+}
+
+// AskURL asks the user to open a page: see [ElicitURL].
+func AskURL(key, message, page string) Ask {
+	u, err := url.Parse(page)
+	if err != nil {
+		return Ask{key: key, err: err}
+	}
+	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return Ask{key: key, err: errors.New("the URL must be absolute, https or http")}
+	}
+	typed := &mcp.ElicitParams{Mode: "url", Message: message, URL: page}
+	params, err := json.Marshal(typed)
+	if err != nil {
+		return Ask{key: key, err: err}
+	}
+	return Ask{
+		key:      key,
+		need:     KindURL,
+		digest:   digest(methodElicit, params),
+		question: &question{methodElicit, params, typed},
+		accept: func(raw []byte) ([]byte, error) {
+			action, err := actionOf(raw)
+			return recordAction(action), err
+		},
+		decode: func(value []byte) error { return declined(key, value) },
+	}
+}
+
+// AskSample asks the client's model for a completion: see [Sample].
+func AskSample(key string, params *mcp.CreateMessageWithToolsParams, into **mcp.CreateMessageWithToolsResult) Ask {
+	if params == nil || len(params.Messages) == 0 {
+		return Ask{key: key, err: errors.New("sampling needs at least one message")}
+	}
+	if params.MaxTokens <= 0 {
+		return Ask{key: key, err: errors.New("sampling needs MaxTokens")}
+	}
+	data, err := json.Marshal(params)
+	if err != nil {
+		return Ask{key: key, err: err}
+	}
+	need := KindSampling
+	if len(params.Tools) > 0 || params.ToolChoice != nil {
+		need |= KindSamplingTools
+	}
+	return Ask{
+		key:      key,
+		need:     need,
+		digest:   digest(methodCreateMessage, data),
+		question: &question{methodCreateMessage, data, params},
+		accept: func(raw []byte) ([]byte, error) {
+			var res mcp.CreateMessageWithToolsResult
+			if err := json.Unmarshal(raw, &res); err != nil {
+				return nil, errors.New("not a sampling result")
+			}
+			if res.Model == "" || len(res.Content) == 0 || res.Role != "user" && res.Role != "assistant" {
+				return nil, errors.New("a sampling result needs role, content and model")
+			}
+			for _, content := range res.Content {
+				if _, ok := content.(*mcp.ToolUseContent); ok && need&KindSamplingTools == 0 {
+					return nil, errors.New("the sampling result uses tools, but none were offered")
+				}
+			}
+			return raw, nil
+		},
+		decode: func(value []byte) error { return json.Unmarshal(value, into) },
+	}
+}
+
+// AskRoots asks the client for its roots: see [Roots].
+func AskRoots(key string, into *[]*mcp.Root) Ask {
+	return Ask{
+		key:      key,
+		need:     KindRoots,
+		digest:   digest(methodListRoots, nil),
+		question: &question{methodListRoots, nil, &mcp.ListRootsParams{}},
+		accept: func(raw []byte) ([]byte, error) {
+			var res mcp.ListRootsResult
+			if err := json.Unmarshal(raw, &res); err != nil {
+				return nil, errors.New("not a list of roots")
+			}
+			if res.Roots == nil {
+				return nil, errors.New("a list of roots needs its member roots")
+			}
+			for _, root := range res.Roots {
+				if root == nil {
+					return nil, errors.New("a root is null")
+				}
+				if u, err := url.Parse(root.URI); err != nil || u.Scheme != "file" {
+					return nil, errors.New("a root needs a file URI")
+				}
+			}
+			return raw, nil
+		},
+		decode: func(value []byte) error {
+			var res mcp.ListRootsResult
+			err := json.Unmarshal(value, &res)
+			*into = res.Roots
+			return err
+		},
+	}
+}
+
+// digest identifies a question by all that the client sees of it.
+func digest(method string, params []byte) journal.Digest {
+	buf := make([]byte, 0, 1024)
+	buf = append(buf, method...)
+	buf = append(buf, 0)
+	if params != nil {
+		buf = strictjson.AppendCanonical(buf, params)
+	}
+	sum := sha256.Sum256(buf)
+	return journal.Digest(sum[:16])
+}
+
+func actionOf(result []byte) (string, error) {
+	action, _ := strictjson.String(strictjson.Get(result, "action"))
+	switch action {
+	case "accept", "decline", "cancel":
+		return action, nil
+	}
+	return "", errors.New(`an elicitation result needs the action "accept", "decline" or "cancel"`)
+}
+
+func recordAction(action string) []byte { return []byte(`{"action":"` + action + `"}`) }
+
+func declined(key string, value []byte) error {
+	// Accept has recorded the action, so that it is one of the three.
+	if action, _ := actionOf(value); action != "accept" {
+		return &DeclinedError{Key: key, Action: action}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package weather
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// observation is the weather at one place.
+type observation struct {
+	City       string
+	Fahrenheit int
+	Conditions string
+}
+
+func (o observation) String() string {
+	return fmt.Sprintf("Current weather in %s:\nTemperature: %d°F\nConditions: %s", o.City, o.Fahrenheit, o.Conditions)
+}
+
+// atlas holds observations by folded city name.
+type atlas struct {
+	byName map[string]observation
+	cities []string // as the data spells and orders them
+}
+
+//go:embed cities.csv
+var citiesCSV []byte
+
+// bundled returns the atlas of the embedded sample data.
+func bundled() *atlas {
+	a, err := parse(bytes.NewReader(citiesCSV))
+	if err != nil {
+		panic("weather: cities.csv: " + err.Error()) // a fault of the build
+	}
+	return a
+}
+
+func parse(r io.Reader) (*atlas, error) {
+	rows := csv.NewReader(r)
+	rows.Comment = '#'
+	rows.FieldsPerRecord = 3
+	if _, err := rows.Read(); err != nil {
+		return nil, fmt.Errorf("reading the header: %w", err)
+	}
+	a := &atlas{byName: make(map[string]observation)}
+	for {
+		row, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			return a, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		line, _ := rows.FieldPos(0)
+		temperature, err := strconv.Atoi(row[1])
+		if err != nil {
+			return nil, fmt.Errorf("line %d: temperature of %s: %w", line, row[0], err)
+		}
+		key := fold(row[0])
+		if other, taken := a.byName[key]; taken {
+			return nil, fmt.Errorf("line %d: %s cannot be told from %s", line, row[0], other.City)
+		}
+		a.byName[key] = observation{City: row[0], Fahrenheit: temperature, Conditions: row[2]}
+		a.cities = append(a.cities, row[0])
+	}
+}
+
+// maxLocation is the longest location looked up, in bytes. It has room for the longest place names there are, and
+// bounds what an edit distance, whose cost is the product of two lengths, can be made to cost.
+const maxLocation = 100
+
+// find returns the observation at location. Its error is written for whoever wrote the location: it names the
+// cities that may have been meant.
+func (a *atlas) find(location string) (observation, error) {
+	location = strings.TrimSpace(location)
+	if location == "" {
+		return observation{}, errors.New(`location is empty; name a city, such as "New York"`)
+	}
+	if len(location) > maxLocation {
+		return observation{}, fmt.Errorf("location is %d bytes long; a city's name has at most %d", len(location), maxLocation)
+	}
+	if o, ok := a.byName[fold(location)]; ok {
+		return o, nil
+	}
+	if near := a.nearest(location); len(near) > 0 {
+		return observation{}, fmt.Errorf("unknown city %q; did you mean %s?", location, strings.Join(near, ", "))
+	}
+	return observation{}, fmt.Errorf("unknown city %q; known cities are %s", location, strings.Join(a.cities, ", "))
+}
+
+// nearest returns up to three cities whose names are like location, the likeliest first.
+func (a *atlas) nearest(location string) []string {
+	type candidate struct {
+		city     string
+		distance int
+	}
+	var candidates []candidate
+	for _, city := range a.cities {
+		x, y := []rune(fold(location)), []rune(fold(city))
+		// Beyond half of the letters, a suggestion is noise.
+		if d := distance(x, y); 2*d <= max(len(x), len(y)) {
+			candidates = append(candidates, candidate{city, d})
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.distance - b.distance })
+
+	var cities []string
+	for _, c := range candidates[:min(3, len(candidates))] {
+		cities = append(cities, c.city)
+	}
+	return cities
+}
+
+// distance counts the edits that turn a into b: letters inserted, deleted, replaced, or swapped with their neighbour.
+func distance(a, b []rune) int {
+	// Three rows of the usual matrix are enough: a swap looks two rows back.
+	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range a {
+		before, above, row = above, row, before
+		row[0] = i + 1
+		for j := range b {
+			replaced := above[j]
+			if a[i] != b[j] {
+				replaced++
+			}
+			row[j+1] = min(replaced, above[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+// fold maps the spellings of a name to one: lower case, no accents, single spaces.
+func fold(name string) string {
+	var b strings.Builder
+	for _, r := range strings.Join(strings.Fields(name), " ") {
+		switch r = unicode.ToLower(r); {
+		case unicode.Is(unicode.Mn, r): // an accent of its own, as in decomposed text
+		case plain[r] != "":
+			b.WriteString(plain[r])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// plain maps the accented letters of the Latin scripts of Europe to their unaccented spelling.
+var plain = func() map[rune]string {
+	m := make(map[rune]string)
+	for letter, accented := range map[string]string{
+		"a": "àáâãäåāăą", "ae": "æ", "c": "çćĉċč", "d": "ďđð", "e": "èéêëēĕėęě", "g": "ĝğġģ", "h": "ĥħ",
+		"i": "ìíîïĩīĭįı", "j": "ĵ", "k": "ķ", "l": "ĺļľŀł", "n": "ñńņňŉ", "o": "òóôõöøōŏő", "oe": "œ",
+		"r": "ŕŗř", "s": "śŝşšș", "ss": "ß", "t": "ţťŧț", "th": "þ", "u": "ùúûüũūŭůűų", "w": "ŵ", "y": "ýÿŷ", "z": "źżž",
+	} {
+		for _, r := range accented {
+			m[r] = letter
+		}
+	}
+	return m
+}()

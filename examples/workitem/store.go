@@ -1,0 +1,405 @@
+package workitem
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// ErrNotFound is in the chain of every error about a work item that does not exist.
+var ErrNotFound = errors.New("does not exist")
+
+// ErrStepTaken is in the chain of the error of a write whose step stands for another change already.
+var ErrStepTaken = errors.New("this step was already done with other values; start a new call")
+
+// Store keeps work items, their links and their history in SQLite. Its methods may be called concurrently, and
+// several processes may share one file.
+type Store struct {
+	db *sql.DB
+}
+
+// Item is a work item. Fields holds the values by the fields' names; a field without a value is absent.
+type Item struct {
+	ID     int               `json:"id"`
+	Type   string            `json:"type"`
+	Fields map[string]string `json:"fields"`
+}
+
+// String returns the item's type and id, as in "Bug #4522".
+func (i Item) String() string { return fmt.Sprintf("%s #%d", i.Type, i.ID) }
+
+// Write says what a change is made for, by whom and when.
+type Write struct {
+	// Step identifies the change, and is never empty. The same change with the same Step again has no effect; a
+	// different change with the same Step is an error that wraps [ErrStepTaken].
+	Step string
+	By   string
+	At   time.Time
+}
+
+// Link leads from the work item with id Source to that with id Target.
+type Link struct {
+	Source int
+	Kind   string
+	Target int
+}
+
+// Entry is one line of a work item's history. Field is a field's name or a link's kind; From and To are the values,
+// empty for none, or the ids of link targets.
+type Entry struct {
+	Field    string
+	From, To string
+	By       string
+	At       time.Time
+}
+
+//go:embed items.json
+var itemsJSON []byte
+
+// The names are prefixed so that the file may be another store's as well.
+const schema = `
+CREATE TABLE work_items (
+	id   INTEGER PRIMARY KEY,
+	type TEXT NOT NULL
+) STRICT;
+CREATE TABLE work_item_fields (
+	item  INTEGER NOT NULL REFERENCES work_items (id),
+	name  TEXT NOT NULL,
+	value TEXT NOT NULL,
+	PRIMARY KEY (item, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE work_item_links (
+	source INTEGER NOT NULL REFERENCES work_items (id),
+	kind   TEXT NOT NULL,
+	target INTEGER NOT NULL REFERENCES work_items (id),
+	PRIMARY KEY (source, kind, target),
+	CHECK (source <> target)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE work_item_history (
+	seq       INTEGER PRIMARY KEY,
+	item      INTEGER NOT NULL REFERENCES work_items (id),
+	field     TEXT NOT NULL,
+	old_value TEXT NOT NULL,
+	new_value TEXT NOT NULL,
+	by        TEXT NOT NULL,
+	at        TEXT NOT NULL
+) STRICT;
+CREATE INDEX work_item_history_by_item ON work_item_history (item, seq);
+CREATE TABLE work_item_steps (
+	step TEXT PRIMARY KEY,
+	done TEXT NOT NULL,
+	at   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+`
+
+// Open opens the store in the file at path and, if it is new, fills it with the bundled items. An empty path, or
+// ":memory:", means a fresh store in memory that is gone after Close.
+func Open(ctx context.Context, path string) (*Store, error) {
+	inMemory := path == "" || path == ":memory:"
+	dsn := ":memory:?_pragma=foreign_keys(1)"
+	if !inMemory {
+		absolute, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("opening the work items: %w", err)
+		}
+		// A URI, so that any character may be in the path. Transactions begin as writers: one that became a
+		// writer halfway would fail, not wait, if another got there first.
+		dsn = (&url.URL{
+			Scheme:   "file",
+			Path:     "/" + strings.TrimPrefix(filepath.ToSlash(absolute), "/"), // C:/ is /C:/ in a URI
+			RawQuery: "_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate",
+		}).String()
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, fmt.Errorf("opening the work items: %w", err)
+	}
+	if inMemory {
+		db.SetMaxOpenConns(1) // every connection would open a memory of its own
+	} else {
+		db.SetMaxOpenConns(4)
+	}
+	s := &Store{db: db}
+	if err := s.prepare(ctx, !inMemory); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("opening the work items in %q: %w", path, err)
+	}
+	return s, nil
+}
+
+// Close closes the store.
+func (s *Store) Close() error { return s.db.Close() }
+
+func (s *Store) prepare(ctx context.Context, wal bool) error {
+	if wal {
+		if err := s.useWAL(ctx); err != nil {
+			return err
+		}
+	}
+	// Looking and seeding are one transaction: of several processes that open a new file, one seeds.
+	return s.transact(ctx, func(tx *sql.Tx) error {
+		var tables int
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'work_items'`).Scan(&tables)
+		if err != nil || tables > 0 {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, schema); err != nil {
+			return err
+		}
+		return seed(ctx, tx)
+	})
+}
+
+// useWAL lets readers and a writer work at the same time. SQLite does not wait on its own for others that are
+// switching the same file.
+func (s *Store) useWAL(ctx context.Context) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, err := s.db.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
+		busy, ok := errors.AsType[*sqlite.Error](err)
+		if !ok || busy.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func seed(ctx context.Context, tx *sql.Tx) error {
+	var items []Item
+	if err := json.Unmarshal(itemsJSON, &items); err != nil {
+		return fmt.Errorf("items.json: %w", err)
+	}
+	for _, item := range items {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO work_items (id, type) VALUES (?, ?)`, item.ID, item.Type); err != nil {
+			return fmt.Errorf("items.json: %s: %w", item, err)
+		}
+		for name, value := range item.Fields {
+			_, err := tx.ExecContext(ctx, `INSERT INTO work_item_fields (item, name, value) VALUES (?, ?, ?)`, item.ID, name, value)
+			if err != nil {
+				return fmt.Errorf("items.json: %s: %w", item, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Item returns the work item with the given id. If there is none, the error wraps [ErrNotFound] and names the
+// nearest ids.
+func (s *Store) Item(ctx context.Context, id int) (Item, error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT type, coalesce(name, ''), coalesce(value, '')
+		 FROM work_items LEFT JOIN work_item_fields ON item = id WHERE id = ?`, id)
+	if err != nil {
+		return Item{}, fmt.Errorf("reading work item #%d: %w", id, err)
+	}
+	defer rows.Close()
+
+	item := Item{ID: id, Fields: make(map[string]string)}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&item.Type, &name, &value); err != nil {
+			return Item{}, fmt.Errorf("reading work item #%d: %w", id, err)
+		}
+		if name != "" {
+			item.Fields[name] = value
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return Item{}, fmt.Errorf("reading work item #%d: %w", id, err)
+	}
+	if item.Type == "" {
+		return Item{}, s.notFound(ctx, id)
+	}
+	return item, nil
+}
+
+func (s *Store) notFound(ctx context.Context, id int) error {
+	var near sql.NullString
+	err := s.db.QueryRowContext(ctx,
+		`SELECT group_concat(name, ', ') FROM
+		 (SELECT format('%s #%d', type, id) AS name FROM work_items ORDER BY abs(id - ?), id LIMIT 3)`, id).Scan(&near)
+	if err != nil {
+		return fmt.Errorf("looking for work items near #%d: %w", id, err)
+	}
+	if !near.Valid {
+		return fmt.Errorf("work item #%d %w", id, ErrNotFound)
+	}
+	return fmt.Errorf("work item #%d %w; the nearest are %s", id, ErrNotFound, near.String)
+}
+
+// original returns the work item that item duplicates, given the number that a form was answered with.
+func (s *Store) original(ctx context.Context, item Item, number float64) (*Item, error) {
+	// Forms know numbers, not integers.
+	id := int(number)
+	if number < 1 || number > 1<<53 || float64(id) != number {
+		return nil, fmt.Errorf("%v is not the id of a work item: an id is a positive whole number", number)
+	}
+	if id == item.ID {
+		return nil, fmt.Errorf("%s cannot be a duplicate of itself", item)
+	}
+	found, err := s.Item(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+// Update gives the fields of the work item their values; an empty value clears the field. It returns how many fields
+// changed, which is none if w's step was done before.
+func (s *Store) Update(ctx context.Context, w Write, id int, fields map[string]string) (changed int, err error) {
+	err = s.once(ctx, w, []any{id, fields}, func(tx *sql.Tx) error {
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			var old string
+			err := tx.QueryRowContext(ctx, `SELECT value FROM work_item_fields WHERE item = ? AND name = ?`, id, name).Scan(&old)
+			if err != nil && !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+			value := fields[name]
+			if value == old {
+				continue
+			}
+			if value == "" {
+				_, err = tx.ExecContext(ctx, `DELETE FROM work_item_fields WHERE item = ? AND name = ?`, id, name)
+			} else {
+				_, err = tx.ExecContext(ctx, `INSERT INTO work_item_fields (item, name, value) VALUES (?, ?, ?)
+					ON CONFLICT DO UPDATE SET value = excluded.value`, id, name, value)
+			}
+			if err != nil {
+				return err
+			}
+			if err := w.record(ctx, tx, id, name, old, value); err != nil {
+				return err
+			}
+			changed++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("updating work item #%d: %w", id, err)
+	}
+	return changed, nil
+}
+
+// CreateLink creates a link. It reports whether the link is new.
+func (s *Store) CreateLink(ctx context.Context, w Write, l Link) (created bool, err error) {
+	err = s.once(ctx, w, l, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `INSERT INTO work_item_links (source, kind, target) VALUES (?, ?, ?)
+			ON CONFLICT DO NOTHING`, l.Source, l.Kind, l.Target)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err != nil || n == 0 {
+			return err
+		}
+		created = true
+		return w.record(ctx, tx, l.Source, l.Kind, "", fmt.Sprint(l.Target))
+	})
+	if err != nil {
+		return false, fmt.Errorf("linking work item #%d to #%d: %w", l.Source, l.Target, err)
+	}
+	return created, nil
+}
+
+// Links returns the links from the work item with the given id.
+func (s *Store) Links(ctx context.Context, id int) ([]Link, error) {
+	rows, err := s.db.QueryContext(ctx, `SELECT source, kind, target FROM work_item_links WHERE source = ? ORDER BY kind, target`, id)
+	if err != nil {
+		return nil, fmt.Errorf("reading the links of work item #%d: %w", id, err)
+	}
+	defer rows.Close()
+	var links []Link
+	for rows.Next() {
+		var l Link
+		if err := rows.Scan(&l.Source, &l.Kind, &l.Target); err != nil {
+			return nil, fmt.Errorf("reading the links of work item #%d: %w", id, err)
+		}
+		links = append(links, l)
+	}
+	return links, rows.Err()
+}
+
+// History returns what was changed in the work item with the given id, oldest first.
+func (s *Store) History(ctx context.Context, id int) ([]Entry, error) {
+	rows, err := s.db.QueryContext(ctx, `SELECT field, old_value, new_value, by, at FROM work_item_history WHERE item = ? ORDER BY seq`, id)
+	if err != nil {
+		return nil, fmt.Errorf("reading the history of work item #%d: %w", id, err)
+	}
+	defer rows.Close()
+	var entries []Entry
+	for rows.Next() {
+		var e Entry
+		var at string
+		if err := rows.Scan(&e.Field, &e.From, &e.To, &e.By, &at); err != nil {
+			return nil, fmt.Errorf("reading the history of work item #%d: %w", id, err)
+		}
+		if e.At, err = time.Parse(time.RFC3339Nano, at); err != nil {
+			return nil, fmt.Errorf("reading the history of work item #%d: %w", id, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, rows.Err()
+}
+
+// once runs change, which what describes, in a transaction that also notes w's step, or not at all if the step was
+// noted before.
+func (s *Store) once(ctx context.Context, w Write, what any, change func(*sql.Tx) error) error {
+	if w.Step == "" {
+		return errors.New("a write needs a step")
+	}
+	described, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	return s.transact(ctx, func(tx *sql.Tx) error {
+		var done string
+		err := tx.QueryRowContext(ctx, `SELECT done FROM work_item_steps WHERE step = ?`, w.Step).Scan(&done)
+		if err == nil && done != string(described) {
+			return ErrStepTaken
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO work_item_steps (step, done, at) VALUES (?, ?, ?)`, w.Step, string(described), w.at())
+		if err != nil {
+			return err
+		}
+		return change(tx)
+	})
+}
+
+func (w Write) record(ctx context.Context, tx *sql.Tx, id int, field, from, to string) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO work_item_history (item, field, old_value, new_value, by, at) VALUES (?, ?, ?, ?, ?, ?)`,
+		id, field, from, to, w.By, w.at())
+	return err
+}
+
+func (w Write) at() string { return w.At.UTC().Format(time.RFC3339Nano) }
+
+func (s *Store) transact(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // without effect after Commit
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

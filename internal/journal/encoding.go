@@ -1,0 +1,152 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// encodingVersion is the first byte of an encoded journal. An instance that meets
+// a version it does not know refuses the state: a newer one wrote it.
+const encodingVersion = 1
+
+// Append appends the binary form of j to dst: the version byte, then the fields in
+// order, strings and bytes behind their length as an unsigned varint. The wire key
+// of a question is written only where it differs from the author's.
+func (j *Journal) Append(dst []byte) []byte {
+	dst = append(dst, encodingVersion)
+	dst = appendBytes(dst, j.ID)
+	dst = binary.AppendUvarint(dst, uint64(j.Started.UnixMilli()))
+	dst = binary.AppendUvarint(dst, uint64(j.Round))
+	dst = appendBytes(dst, j.Manual)
+	dst = binary.AppendUvarint(dst, uint64(len(j.Pending)))
+	for _, q := range j.Pending {
+		dst = appendBytes(dst, q.Key)
+		if q.Wire == q.Key {
+			dst = appendBytes(dst, "")
+		} else {
+			dst = appendBytes(dst, q.Wire)
+		}
+		dst = append(dst, q.Digest[:]...)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(j.Entries)))
+	for _, e := range j.Entries {
+		dst = append(dst, byte(e.Kind))
+		dst = appendBytes(dst, e.Key)
+		if e.Kind == Answer || e.Kind == Unread {
+			dst = append(dst, e.Digest[:]...)
+		}
+		if e.Kind != Checkpoint {
+			dst = appendBytes(dst, e.Value)
+		}
+	}
+	return dst
+}
+
+func appendBytes[T string | []byte](dst []byte, v T) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(v)))
+	return append(dst, v...)
+}
+
+var errEncoding = errors.New("the journal's encoding is damaged, or newer than this program")
+
+// Decode reads what [Journal.Append] wrote. Entry values alias data.
+func Decode(data []byte) (*Journal, error) {
+	d := decoder{data: data}
+	if d.byte() != encodingVersion {
+		return nil, errEncoding
+	}
+	j := &Journal{ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint()))}
+	j.Round = d.count(1 << 30)
+	j.Manual = string(d.bytes())
+	// A question takes at least 18 bytes and an entry 2: what is left bounds the
+	// counts, so that a forged one allocates nothing.
+	if n := d.count(len(d.data) / 18); n > 0 {
+		j.Pending = make([]Question, n)
+	}
+	for i := range j.Pending {
+		q := &j.Pending[i]
+		q.Key, q.Wire = string(d.bytes()), string(d.bytes())
+		if q.Wire == "" {
+			q.Wire = q.Key
+		}
+		d.digest(&q.Digest)
+	}
+	if n := d.count(len(d.data) / 2); n > 0 {
+		j.Entries = make([]Entry, n)
+	}
+	for i := range j.Entries {
+		e := &j.Entries[i]
+		e.Kind = Kind(d.byte())
+		e.Key = string(d.bytes())
+		switch e.Kind {
+		case Answer, Unread:
+			d.digest(&e.Digest)
+			e.Value = d.bytes()
+		case Step:
+			e.Value = d.bytes()
+		case Checkpoint:
+		default:
+			d.bad = true
+		}
+	}
+	if d.bad || len(d.data) > 0 {
+		return nil, errEncoding
+	}
+	return j, nil
+}
+
+// decoder reads from data; after the first fault all reads give zero values.
+type decoder struct {
+	data []byte
+	bad  bool
+}
+
+func (d *decoder) byte() byte {
+	if d.bad || len(d.data) == 0 {
+		d.bad = true
+		return 0
+	}
+	b := d.data[0]
+	d.data = d.data[1:]
+	return b
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.data)
+	if d.bad || n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.data = d.data[n:]
+	return v
+}
+
+func (d *decoder) count(most int) int {
+	v := d.uvarint()
+	if v > uint64(most) {
+		d.bad = true
+		return 0
+	}
+	return int(v)
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if d.bad || n > uint64(len(d.data)) {
+		d.bad = true
+		return nil
+	}
+	b := d.data[:n:n]
+	d.data = d.data[n:]
+	return b
+}
+
+func (d *decoder) digest(to *Digest) {
+	if d.bad || len(d.data) < len(to) {
+		d.bad = true
+		return
+	}
+	copy(to[:], d.data)
+	d.data = d.data[len(to):]
+}

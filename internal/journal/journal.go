@@ -1,0 +1,113 @@
+// Package journal is the interaction engine: it remembers what a call has
+// learned so far, and lets a handler that runs again from the top find its
+// answers and finished steps instead of asking and doing them twice.
+//
+// A [Journal] is what a call carries from one round to the next. A [Run] is one
+// execution of the handler against it:
+//
+//	run := journal.Begin(j, responses, limits)
+//	value, err := run.Ask(question)        // a recorded answer, or ErrInputRequired
+//	value, err  = run.Step("pay", charge)  // a recorded result, or run and record
+//	out, err := run.Finish(handlerErr)     // done, or what to ask the client
+//
+// The package is pure: no network, no clock, no randomness and no JSON. Where a
+// journal lives between rounds (sealed in a requestState, in memory, in a
+// database) is the caller's business.
+//
+// The law that everything rests on: however a call is cut into rounds, and
+// whatever is lost or repeated in between, its result equals that of running the
+// handler once with all answers at hand, and no step that a journal recorded runs
+// again under that journal.
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrInputRequired says that the call has to be suspended: a question is open or
+// a checkpoint was reached. The handler returns it.
+var ErrInputRequired = errors.New("input required: return this error to suspend the call")
+
+// Digest identifies a question: what is asked, not only under which key.
+type Digest [16]byte
+
+// Journal is what a call must remember between rounds.
+type Journal struct {
+	ID      string    // the call's id: 128 random bits in text form
+	Started time.Time // when the first round began, to the millisecond
+	Round   int       // rounds that ended with input required
+	Pending []Question
+	Entries []Entry
+	// Manual is the state of a handler that keeps its own, in the SDK's manual style.
+	Manual string
+}
+
+// Question is an open question: what the last response asked the client.
+type Question struct {
+	Key    string // the author's key
+	Wire   string // the key on the wire
+	Digest Digest
+}
+
+// Kind tells what an [Entry] records.
+type Kind byte
+
+const (
+	// Answer is a client's answer, checked against its question.
+	Answer Kind = 'a'
+	// Unread is a client's answer that no run has asked for yet: it is checked
+	// when a handler asks (a rolling upgrade may ask on another instance).
+	Unread Kind = 'u'
+	// Step is the result of a finished step.
+	Step Kind = 's'
+	// Checkpoint says that a checkpoint was passed.
+	Checkpoint Kind = 'c'
+)
+
+// Entry is one recorded fact. Digest is zero unless Kind is Answer or Unread.
+type Entry struct {
+	Kind   Kind
+	Key    string
+	Digest Digest
+	Value  []byte
+}
+
+// LimitError says that a call reached one of its bounds.
+type LimitError struct {
+	Limit string // the bound's name, such as "rounds per call"
+	Max   int
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
+}
+
+func (j *Journal) answer(key string, d Digest) *Entry {
+	for i := range j.Entries {
+		e := &j.Entries[i]
+		if e.Digest == d && e.Key == key && (e.Kind == Answer || e.Kind == Unread) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (j *Journal) find(kind Kind, key string) *Entry {
+	for i := range j.Entries {
+		if e := &j.Entries[i]; e.Kind == kind && e.Key == key {
+			return e
+		}
+	}
+	return nil
+}
+
+func (j *Journal) drop(entry *Entry) {
+	for i := range j.Entries {
+		if &j.Entries[i] == entry {
+			j.Entries = append(j.Entries[:i], j.Entries[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func question(key, text string) Ask {
+	var d Digest
+	copy(d[:], text)
+	return Ask{Key: key, Digest: d, Accept: func(raw []byte) ([]byte, error) {
+		if string(raw) == "unfit" {
+			return nil, errors.New("unfit")
+		}
+		return raw, nil
+	}}
+}
+
+func answers(pairs ...string) map[string][]byte {
+	m := make(map[string][]byte)
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = []byte(pairs[i+1])
+	}
+	return m
+}
+
+// round runs one round of a handler that asks the questions in order.
+func round(t *testing.T, j *Journal, responses map[string][]byte, asks ...Ask) (got []string, open []string) {
+	t.Helper()
+	run := Begin(j, responses, Limits{})
+	var pending error
+	for _, a := range asks {
+		v, err := run.Ask(a)
+		if err != nil {
+			pending = err
+			continue
+		}
+		got = append(got, string(v))
+	}
+	questions, _, err := run.Finish(pending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range questions {
+		open = append(open, q.Key)
+	}
+	return got, open
+}
+
+func TestAnswersAreFoundByKeyAndQuestion(t *testing.T) {
+	t.Run("a reworded question is asked again", func(t *testing.T) {
+		j := new(Journal)
+		round(t, j, nil, question("k", "old"))
+		got, open := round(t, j, answers("k", "v"), question("k", "new"))
+		if got != nil || len(open) != 1 {
+			t.Errorf("got %q, open %q; want the question open again", got, open)
+		}
+	})
+	t.Run("rolling upgrade: what only another version asked for is kept", func(t *testing.T) {
+		j := new(Journal)
+		round(t, j, nil, question("github", "?"), question("google", "?"))
+		got, open := round(t, j, answers("github", "octocat", "google", "g"), question("github", "?"), question("microsoft", "?"))
+		if !cmp.Equal(got, []string{"octocat"}) || !cmp.Equal(open, []string{"microsoft"}) {
+			t.Fatalf("new version: got %q, open %q", got, open)
+		}
+		j, err := Decode(j.Append(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, open = round(t, j, answers("microsoft", "m"), question("github", "?"), question("google", "?"))
+		if !cmp.Equal(got, []string{"octocat", "g"}) || open != nil {
+			t.Errorf("old version again: got %q, open %q", got, open)
+		}
+	})
+	t.Run("only what the state has pending can be answered", func(t *testing.T) {
+		j := new(Journal)
+		got, open := round(t, j, answers("k", "forged"), question("k", "?"))
+		if got != nil || len(open) != 1 {
+			t.Errorf("got %q, open %q; want nothing answered", got, open)
+		}
+	})
+	t.Run("an answer cannot be changed later", func(t *testing.T) {
+		j := new(Journal)
+		round(t, j, nil, question("k", "?"), question("l", "?"))
+		round(t, j, answers("k", "first"), question("k", "?"), question("l", "?"))
+		got, _ := round(t, j, answers("k", "second", "l", "v"), question("k", "?"), question("l", "?"))
+		if !cmp.Equal(got, []string{"first", "v"}) {
+			t.Errorf("got %q, want the first answer to stay", got)
+		}
+	})
+	t.Run("an unfit answer is asked again", func(t *testing.T) {
+		j := new(Journal)
+		round(t, j, nil, question("k", "?"))
+		got, open := round(t, j, answers("k", "unfit"), question("k", "?"))
+		if got != nil || len(open) != 1 {
+			t.Fatalf("got %q, open %q", got, open)
+		}
+		if got, _ = round(t, j, answers("k", "fit"), question("k", "?")); !cmp.Equal(got, []string{"fit"}) {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("without state, answers count by key alone, once asked to", func(t *testing.T) {
+		run := BeginBare(new(Journal), answers("k", "v"), Limits{})
+		if v, err := run.Ask(question("k", "?")); err != nil || string(v) != "v" {
+			t.Errorf("got %q, %v", v, err)
+		}
+	})
+}
+
+func TestSteps(t *testing.T) {
+	ctx := t.Context()
+	ran := 0
+	step := func(context.Context) ([]byte, error) { ran++; return []byte("done"), nil }
+
+	t.Run("do not run past an open question", func(t *testing.T) {
+		run := Begin(new(Journal), nil, Limits{})
+		_, _ = run.Ask(question("k", "?"))
+		if _, err := run.Step(ctx, "s", step); !errors.Is(err, ErrInputRequired) || ran != 0 {
+			t.Errorf("err = %v after %d runs", err, ran)
+		}
+	})
+	t.Run("record nothing when they fail", func(t *testing.T) {
+		j := new(Journal)
+		_, err := Begin(j, nil, Limits{}).Step(ctx, "s", func(context.Context) ([]byte, error) { return nil, errors.New("down") })
+		if err == nil || len(j.Entries) != 0 {
+			t.Errorf("err = %v, entries %v", err, j.Entries)
+		}
+	})
+	t.Run("run once per journal", func(t *testing.T) {
+		ran = 0
+		j := new(Journal)
+		for range 3 {
+			if v, err := Begin(j, nil, Limits{}).Step(ctx, "s", step); err != nil || string(v) != "done" {
+				t.Fatalf("got %q, %v", v, err)
+			}
+		}
+		if ran != 1 {
+			t.Errorf("ran %d times", ran)
+		}
+	})
+	t.Run("need a name of their own", func(t *testing.T) {
+		run := Begin(new(Journal), nil, Limits{})
+		_, _ = run.Step(ctx, "s", step)
+		if _, err := run.Step(ctx, "s", step); err == nil || !strings.Contains(err.Error(), `"s"`) {
+			t.Errorf("err = %v, want one that names the step", err)
+		}
+	})
+	t.Run("do not start once the request is cancelled", func(t *testing.T) {
+		ran = 0
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := Begin(new(Journal), nil, Limits{}).Step(ctx, "s", step); !errors.Is(err, context.Canceled) || ran != 0 {
+			t.Errorf("err = %v after %d runs", err, ran)
+		}
+	})
+}
+
+func TestCheckpointSuspendsOnce(t *testing.T) {
+	j := new(Journal)
+	run := Begin(j, nil, Limits{})
+	asks, suspended, err := run.Finish(run.Checkpoint("c"))
+	if err != nil || !suspended || len(asks) != 0 {
+		t.Fatalf("asks %v, suspended %v, err %v; want suspended without questions", asks, suspended, err)
+	}
+	if err := Begin(j, nil, Limits{}).Checkpoint("c"); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	boom := errors.New("boom")
+	for _, test := range []struct {
+		name      string
+		handler   func(*Run) error
+		suspended bool
+		err       string
+	}{
+		{"done", func(*Run) error { return nil }, false, ""},
+		{"failed", func(*Run) error { return boom }, false, "boom"},
+		{"asked and returned the ask's error", func(r *Run) error { _, err := r.Ask(question("k", "?")); return err }, true, ""},
+		{"asked and returned nothing", func(r *Run) error { _, _ = r.Ask(question("k", "?")); return nil }, true, ""},
+		{"asked and failed otherwise", func(r *Run) error { _, _ = r.Ask(question("k", "?")); return boom }, false, "boom"},
+		{"suspended without asking", func(*Run) error { return ErrInputRequired }, false, "without having asked"},
+		{"two questions under one key", func(r *Run) error {
+			_, _ = r.Ask(question("k", "?"))
+			_, err := r.Ask(question("k", "!"))
+			return err
+		}, false, `"k"`},
+		{"one question asked twice", func(r *Run) error {
+			_, _ = r.Ask(question("k", "?"))
+			_, err := r.Ask(question("k", "?"))
+			return err
+		}, true, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			run := Begin(new(Journal), nil, Limits{})
+			_, suspended, err := run.Finish(test.handler(run))
+			if suspended != test.suspended || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("suspended %v, err %v", suspended, err)
+			}
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	run := Begin(new(Journal), nil, Limits{Asks: 1})
+	_, _ = run.Ask(question("a", "?"))
+	_, err := run.Ask(question("b", "?"))
+	if limit, ok := errors.AsType[*LimitError](err); !ok || limit.Limit != "questions per round" {
+		t.Errorf("second question: %v", err)
+	}
+
+	j := new(Journal)
+	for i := range 3 {
+		run := Begin(j, nil, Limits{Rounds: 2})
+		_, err := run.Ask(question("a", "?"))
+		_, suspended, err := run.Finish(err)
+		if i < 2 && !suspended {
+			t.Errorf("round %d: %v", i+1, err)
+		}
+		if limit, ok := errors.AsType[*LimitError](err); i == 2 && (!ok || limit.Limit != "rounds per call") {
+			t.Errorf("round 3: %v", err)
+		}
+	}
+}
+
+func sample() *Journal {
+	return &Journal{
+		ID: "CALLID", Started: time.UnixMilli(1795171200123), Round: 3, Manual: "mine",
+		Pending: []Question{{"k", "k", Digest{1}}, {"l", "l#2", Digest{2}}},
+		Entries: []Entry{
+			{Answer, "a", Digest{3}, []byte(`{"action":"accept"}`)},
+			{Unread, "b", Digest{4}, []byte("?")},
+			{Kind: Step, Key: "s", Value: []byte("42")},
+			{Kind: Checkpoint, Key: "c"},
+		},
+	}
+}
+
+func TestEncodingKeepsEverything(t *testing.T) {
+	got, err := Decode(sample().Append(nil))
+	if diff := cmp.Diff(sample(), got); err != nil || diff != "" {
+		t.Errorf("err %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestDecodeRefusesEveryTruncation(t *testing.T) {
+	data := sample().Append(nil)
+	for n := range data {
+		if _, err := Decode(data[:n]); err == nil {
+			t.Errorf("accepted %d of %d bytes", n, len(data))
+		}
+	}
+	if _, err := Decode(append(data, 0)); err == nil {
+		t.Error("accepted a trailing byte")
+	}
+	data[0]++
+	if _, err := Decode(data); err == nil {
+		t.Error("accepted a version it does not know")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(sample().Append(nil))
+	f.Add(new(Journal).Append(nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		j, err := Decode(data)
+		if err != nil {
+			return
+		}
+		again, err := Decode(j.Append(nil))
+		if diff := cmp.Diff(j, again); err != nil || diff != "" {
+			t.Errorf("what was decoded does not survive encoding: %v\n%s", err, diff)
+		}
+	})
+}
+
+func BenchmarkReplay(b *testing.B) {
+	for _, n := range []int{1, 10, 100} {
+		b.Run(name(n), func(b *testing.B) {
+			j := &Journal{ID: "CALLID", Started: time.UnixMilli(1795171200123)}
+			asks := make([]Ask, n)
+			for i := range asks {
+				asks[i] = question(name(i), name(i))
+				j.Entries = append(j.Entries, Entry{Answer, asks[i].Key, asks[i].Digest, []byte(`{"action":"accept","content":{"name":"octocat"}}`)})
+			}
+			data := j.Append(nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				j, err := Decode(data)
+				if err != nil {
+					b.Fatal(err)
+				}
+				run := Begin(j, nil, Limits{})
+				for _, a := range asks {
+					if _, err := run.Ask(a); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if _, suspended, err := run.Finish(nil); suspended || err != nil {
+					b.Fatal(suspended, err)
+				}
+			}
+		})
+	}
+}
+
+func name(i int) string {
+	return "entries-" + string(rune('0'+i/100)) + string(rune('0'+i/10%10)) + string(rune('0'+i%10))
+}

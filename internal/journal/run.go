@@ -1,0 +1,200 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Limits bound one call. Zero means no bound.
+type Limits struct {
+	Rounds int // rounds that may end with input required
+	Asks   int // questions in one round
+}
+
+// Ask is a question as the engine sees it.
+type Ask struct {
+	Key    string
+	Digest Digest
+	// Accept checks a client's raw answer and returns what to record. It is pure.
+	Accept func(raw []byte) ([]byte, error)
+	// Unable, if set, is why the question cannot be sent: [Run.Ask] returns it where
+	// it would have asked.
+	Unable error
+	// Request is handed back by [Run.Finish]; the engine does not look at it.
+	Request any
+}
+
+// Run is one execution of a handler against a journal. Its methods may be called
+// from several goroutines of that handler.
+type Run struct {
+	limits Limits
+
+	mu      sync.Mutex
+	journal *Journal
+	bare    map[string][]byte // answers that came without any state
+	asked   []Ask
+	parked  bool // a checkpoint was reached
+	steps   map[string]bool
+}
+
+// Begin starts a run on j, which the run extends. Responses are the client's
+// answers by wire key: those that j has pending are recorded, all others ignored.
+func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
+	for _, q := range j.Pending {
+		raw, ok := responses[q.Wire]
+		if ok && j.answer(q.Key, q.Digest) == nil {
+			j.Entries = append(j.Entries, Entry{Kind: Unread, Key: q.Key, Digest: q.Digest, Value: raw})
+		}
+	}
+	j.Pending = nil
+	return &Run{journal: j, limits: limits, steps: make(map[string]bool)}
+}
+
+// BeginBare starts the run of a retry that carries answers but no state, the form
+// in which a first round needs none: any question of this run takes the answer
+// under its key.
+func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
+	r := Begin(j, nil, limits)
+	r.bare = maps.Clone(responses)
+	return r
+}
+
+// Ask returns the recorded answer to a, as Accept returned it. Without one the
+// question joins this round and the error is [ErrInputRequired]. A recorded answer
+// that Accept refuses is forgotten, and the question asked again.
+func (r *Run) Ask(a Ask) ([]byte, error) {
+	if a.Key == "" {
+		return nil, errors.New("a question needs a key: the empty string is not one")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if raw, ok := r.bare[a.Key]; ok {
+		delete(r.bare, a.Key)
+		if r.journal.answer(a.Key, a.Digest) == nil {
+			r.journal.Entries = append(r.journal.Entries, Entry{Kind: Unread, Key: a.Key, Digest: a.Digest, Value: raw})
+		}
+	}
+	if e := r.journal.answer(a.Key, a.Digest); e != nil {
+		if e.Kind == Answer {
+			return e.Value, nil
+		}
+		if value, err := a.Accept(e.Value); err == nil {
+			e.Kind, e.Value = Answer, value
+			return value, nil
+		}
+		r.journal.drop(e)
+	}
+	if a.Unable != nil {
+		return nil, a.Unable
+	}
+	if i := slices.IndexFunc(r.asked, func(b Ask) bool { return b.Key == a.Key }); i >= 0 {
+		if r.asked[i].Digest != a.Digest {
+			return nil, fmt.Errorf("two different questions with the key %q are open at once: give each its own key", a.Key)
+		}
+		return nil, ErrInputRequired
+	}
+	if r.limits.Asks > 0 && len(r.asked) == r.limits.Asks {
+		return nil, &LimitError{"questions per round", r.limits.Asks}
+	}
+	r.asked = append(r.asked, a)
+	return nil, ErrInputRequired
+}
+
+// Step returns the recorded result of the step, or runs it and records what it
+// returns. While the call is being suspended no step runs: the error is
+// [ErrInputRequired]. A step that fails records nothing and runs again next time.
+func (r *Run) Step(ctx context.Context, key string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+	value, recorded, err := r.startStep(ctx, key)
+	if recorded || err != nil {
+		return value, err
+	}
+	value, err = step(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.journal.Entries = append(r.journal.Entries, Entry{Kind: Step, Key: key, Value: value})
+	return value, nil
+}
+
+func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded bool, err error) {
+	if key == "" {
+		return nil, false, errors.New("a step needs a name: the empty string is not one")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// A second step under a name would silently get the first one's result.
+	if r.steps[key] {
+		return nil, false, fmt.Errorf("the step name %q is used twice in one run: give each step its own", key)
+	}
+	r.steps[key] = true
+	if e := r.journal.find(Step, key); e != nil {
+		return e.Value, true, nil
+	}
+	if len(r.asked) > 0 || r.parked {
+		return nil, false, ErrInputRequired
+	}
+	return nil, false, ctx.Err()
+}
+
+// Checkpoint suspends the call with [ErrInputRequired] and no question of its own
+// when it is reached for the first time, and is nil ever after.
+func (r *Run) Checkpoint(key string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.journal.find(Checkpoint, key) != nil {
+		if r.parked {
+			return ErrInputRequired
+		}
+		return nil
+	}
+	r.journal.Entries = append(r.journal.Entries, Entry{Kind: Checkpoint, Key: key})
+	r.parked = true
+	return ErrInputRequired
+}
+
+// Suspended reports whether a question is open or a checkpoint was reached.
+func (r *Run) Suspended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.asked) > 0 || r.parked
+}
+
+// Answered reports whether the journal holds a client's answer: whether the call's
+// outcome depends on who answered it.
+func (r *Run) Answered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.journal.Entries, func(e Entry) bool { return e.Kind == Answer })
+}
+
+// Finish ends the run with what the handler returned. suspended means that the
+// call goes on in a further round: the journal is ready to be kept, asks are the
+// questions for the client, and none of them means that the client has only to
+// come back. Otherwise err is the handler's own outcome.
+func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if handlerErr != nil && !errors.Is(handlerErr, ErrInputRequired) {
+		return nil, false, handlerErr
+	}
+	if len(r.asked) == 0 && !r.parked {
+		if handlerErr != nil {
+			return nil, false, errors.New("the handler returned ErrInputRequired without having asked anything")
+		}
+		return nil, false, nil
+	}
+	if r.limits.Rounds > 0 && r.journal.Round >= r.limits.Rounds {
+		return nil, false, &LimitError{"rounds per call", r.limits.Rounds}
+	}
+	r.journal.Round++
+	for _, a := range r.asked {
+		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: a.Key, Digest: a.Digest})
+	}
+	return r.asked, true, nil
+}

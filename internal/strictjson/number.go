@@ -1,0 +1,96 @@
+package strictjson
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// appendScalar appends a number in canonical form and anything else as it is.
+// It moves digits about instead of computing with them, so that neither a long
+// coefficient nor a huge exponent costs more than its own length.
+func appendScalar(dst, token []byte) []byte {
+	p := 0
+	negative := at(token, p) == '-'
+	if negative {
+		p++
+	}
+	start := p
+	p = skipDigits(token, p)
+	whole := token[start:p]
+	var fraction, exponent []byte
+	if at(token, p) == '.' {
+		start = p + 1
+		p = skipDigits(token, start)
+		fraction = token[start:p]
+	}
+	negativeExponent := false
+	if b := at(token, p); b == 'e' || b == 'E' {
+		p++
+		if b := at(token, p); b == '+' || b == '-' {
+			negativeExponent = b == '-'
+			p++
+		}
+		start = p
+		p = skipDigits(token, p)
+		exponent = token[start:p]
+	}
+	if p != len(token) {
+		return append(dst, token...) // a literal
+	}
+
+	// shift is what the exponent grows by when the coefficient becomes an integer
+	// without zeros at its end.
+	whole = bytes.TrimLeft(whole, "0")
+	fraction = bytes.TrimRight(fraction, "0")
+	shift := -len(fraction)
+	if len(fraction) == 0 {
+		shift = len(whole)
+		whole = bytes.TrimRight(whole, "0")
+		shift -= len(whole)
+	}
+	if len(whole) == 0 {
+		if fraction = bytes.TrimLeft(fraction, "0"); len(fraction) == 0 {
+			return append(dst, '0')
+		}
+	}
+	if negative {
+		dst = append(dst, '-')
+	}
+	dst = append(append(append(dst, whole...), fraction...), 'e')
+	return appendExponent(dst, negativeExponent, exponent, shift)
+}
+
+// appendExponent appends ±digits + shift, of which only shift must fit an integer.
+func appendExponent(dst []byte, negative bool, digits []byte, shift int) []byte {
+	digits = bytes.TrimLeft(digits, "0")
+	const maxInt64Digits = 18 // leaves room to add the shift
+	if len(digits) <= maxInt64Digits {
+		var n int64
+		for _, d := range digits {
+			n = n*10 + int64(d-'0')
+		}
+		if negative {
+			n = -n
+		}
+		return strconv.AppendInt(dst, n+int64(shift), 10)
+	}
+
+	// At 10^18 and more the digits outweigh any shift, so the sign stays. Add in
+	// decimal: math/big would take the square of the number of digits.
+	if negative {
+		dst = append(dst, '-')
+		shift = -shift
+	}
+	start := len(dst)
+	dst = append(append(dst, '0'), digits...) // the 0 is room for a carry
+	for i := len(dst) - 1; shift != 0; i-- {
+		shift += int(dst[i] - '0')
+		digit := shift % 10
+		if digit < 0 {
+			digit += 10
+		}
+		dst[i] = '0' + byte(digit)
+		shift = (shift - digit) / 10
+	}
+	return append(dst[:start], bytes.TrimLeft(dst[start:], "0")...)
+}

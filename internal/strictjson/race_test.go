@@ -1,0 +1,5 @@
+//go:build race
+
+package strictjson
+
+func init() { raceDetector = true }

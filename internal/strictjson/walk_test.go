@@ -1,0 +1,121 @@
+package strictjson
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTypeOf(t *testing.T) {
+	for value, want := range map[string]Type{
+		`{}`: TypeObject, `[]`: TypeArray, `""`: TypeString, `0`: TypeNumber, `-1`: TypeNumber,
+		`true`: TypeBool, `false`: TypeBool, `null`: TypeNull,
+		" \n{}": TypeObject, ``: TypeInvalid, ` `: TypeInvalid, `x`: TypeInvalid,
+	} {
+		if got := TypeOf([]byte(value)); got != want {
+			t.Errorf("TypeOf(%q) = %v, want %v", value, got, want)
+		}
+	}
+}
+
+func TestMembers(t *testing.T) {
+	obj := []byte(` { "b" : { "x": [1, {"b":2}] } ,"\u0061\"" :"}\"{" , "":-1.5e3, "n":null } `)
+	var got []string
+	err := Members(obj, func(name, value []byte) error {
+		got = append(got, string(name)+" = "+string(value))
+		return nil
+	})
+	want := []string{`b = { "x": [1, {"b":2}] }`, `a" = "}\"{"`, ` = -1.5e3`, `n = null`}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("error %v, members (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestMembersStopsAtTheFirstError(t *testing.T) {
+	enough, calls := errors.New("enough"), 0
+	err := Members([]byte(`{"a":1,"b":2,"c":3}`), func(_, _ []byte) error {
+		if calls++; calls == 2 {
+			return enough
+		}
+		return nil
+	})
+	if err != enough || calls != 2 {
+		t.Errorf("got %v after %d calls, want %v after 2", err, calls, enough)
+	}
+}
+
+func TestMembersWantsAnObject(t *testing.T) {
+	for _, value := range []string{`[]`, `"a"`, `1`, `null`, ``, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a`, `{"a":"`} {
+		var e *Error
+		if err := Members([]byte(value), func(_, _ []byte) error { return nil }); !errors.As(err, &e) {
+			t.Errorf("Members(%q) = %v, want an *Error", value, err)
+		}
+	}
+}
+
+func TestMembersCannotOverwriteEachOther(t *testing.T) {
+	obj := []byte(`{"a":1,"b":2}`)
+	_ = Members(obj, func(name, value []byte) error {
+		_, _ = append(name, "xxxx"...), append(value, "xxxx"...)
+		return nil
+	})
+	if got, want := string(obj), `{"a":1,"b":2}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestGet(t *testing.T) {
+	obj := []byte(`{"a":{"b":1},"\u0062":[ 2 ],"n":null,"":"e"}`)
+	for name, want := range map[string]string{"a": `{"b":1}`, "b": `[ 2 ]`, "n": `null`, "": `"e"`} {
+		if got := Get(obj, name); string(got) != want {
+			t.Errorf("Get(%q) = %s, want %s", name, got, want)
+		}
+	}
+	for _, absent := range []string{"c", "aa", `\u0062`} {
+		if got := Get(obj, absent); got != nil {
+			t.Errorf("Get(%q) = %s, want nil", absent, got)
+		}
+	}
+	for _, value := range []string{`["a",1]`, `null`, ``} {
+		if got := Get([]byte(value), "a"); got != nil {
+			t.Errorf("Get of %q = %s, want nil", value, got)
+		}
+	}
+}
+
+func TestString(t *testing.T) {
+	for value, want := range map[string]string{
+		`""`: "", `"plain"`: "plain", ` "é€😀" `: "é€😀",
+		`"\"\\\/\b\f\n\r\t"`:                     "\"\\/\b\f\n\r\t",
+		`"\u0041\u00e9\u20AC\ud83d\ude00\u0000"`: "Aé€😀\x00",
+		`"a\nb\nc"`:                              "a\nb\nc",
+	} {
+		if got, ok := String([]byte(value)); got != want || !ok {
+			t.Errorf("String(%s) = %q, %v, want %q", value, got, ok, want)
+		}
+	}
+	for _, value := range []string{``, `1`, `null`, `{}`, `["a"]`, `"`, `"a`, `"a\"`} {
+		if got, ok := String([]byte(value)); ok || got != "" {
+			t.Errorf("String(%s) = %q, %v, want not ok", value, got, ok)
+		}
+	}
+}
+
+func Example() {
+	body := []byte(`{"method":"tools/call","params":{"name":"update","arguments":{"b":1.0,"a":"\u0041"}}}`)
+	if err := Check(body, 64); err != nil {
+		fmt.Println(err)
+		return
+	}
+	params := Get(body, "params")
+	name, _ := String(Get(params, "name"))
+	fmt.Println(name)
+	fmt.Printf("%s\n", AppendCanonical(nil, Get(params, "arguments")))
+	fmt.Println(Check([]byte(`{"amount":1,"amount":1000}`), 64))
+	// Output:
+	// update
+	// {"a":"A","b":1e0}
+	// invalid JSON at offset 12: duplicate member name
+}

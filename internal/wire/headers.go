@@ -1,0 +1,176 @@
+package wire
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"net/textproto"
+	"sort"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// The request metadata headers (basic/transports/streamable-http).
+const (
+	HeaderVersion = "Mcp-Protocol-Version"
+	HeaderMethod  = "Mcp-Method"
+	HeaderName    = "Mcp-Name"
+	paramPrefix   = "Mcp-Param-"
+)
+
+// Mismatch is the error for headers that do not say what the body says.
+func Mismatch(format string, args ...any) *jsonrpc.Error {
+	return Errorf(mcp.CodeHeaderMismatch, "Header mismatch: "+format, args...)
+}
+
+// Header returns the value of a header that must occur exactly once: a second one
+// could be what another party on the way acted upon. The name is in canonical form.
+func Header(h http.Header, name string) (string, *jsonrpc.Error) {
+	values := h[name]
+	if len(values) == 0 {
+		return "", Mismatch("the %s header is missing", name)
+	}
+	if len(values) > 1 {
+		return "", Mismatch("the %s header occurs %d times", name, len(values))
+	}
+	for i := range len(values[0]) {
+		if c := values[0][i]; c != '\t' && (c < ' ' || c > '~') {
+			return "", Mismatch("the %s header has a character outside visible ASCII; encode the value as =?base64?...?=", name)
+		}
+	}
+	return values[0], nil
+}
+
+// CheckHeader verifies that a header equals the body's value. With encoded the
+// header may carry it in the Base64 form of "Value Encoding".
+func CheckHeader(h http.Header, name, body string, encoded bool) *jsonrpc.Error {
+	value, err := Header(h, name)
+	if err != nil {
+		return err
+	}
+	if encoded {
+		var ok bool
+		if value, ok = decodeValue(value); !ok {
+			return Mismatch("the %s header is not valid Base64", name)
+		}
+	}
+	if value != body {
+		return Mismatch("the %s header does not match the value in the body", name)
+	}
+	return nil
+}
+
+func decodeValue(v string) (string, bool) {
+	inner, ok := strings.CutPrefix(v, "=?base64?")
+	if !ok {
+		return v, true
+	}
+	if inner, ok = strings.CutSuffix(inner, "?="); !ok {
+		return v, true
+	}
+	decoded, err := base64.StdEncoding.Strict().DecodeString(inner)
+	return string(decoded), err == nil
+}
+
+// ParamHeader mirrors one tool parameter into an HTTP header (x-mcp-header).
+type ParamHeader struct {
+	path   []string
+	header string // canonical, with its prefix
+}
+
+// ParamHeaders reads the x-mcp-header annotations of a tool's input schema.
+func ParamHeaders(schema any) ([]ParamHeader, error) {
+	data, err := json.Marshal(schema)
+	if err != nil {
+		return nil, err
+	}
+	var root headerSchema
+	if err := json.Unmarshal(data, &root); err != nil {
+		return nil, err
+	}
+	return root.collect(nil, nil), nil
+}
+
+type headerSchema struct {
+	Header     string                  `json:"x-mcp-header"`
+	Properties map[string]headerSchema `json:"properties"`
+}
+
+func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
+	if s.Header != "" {
+		out = append(out, ParamHeader{path, textproto.CanonicalMIMEHeaderKey(paramPrefix + s.Header)})
+	}
+	names := make([]string, 0, len(s.Properties))
+	for name := range s.Properties {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		out = s.Properties[name].collect(append(path[:len(path):len(path)], name), out)
+	}
+	return out
+}
+
+// Check verifies the header against the call's arguments
+// (basic/transports/streamable-http, "Server Behavior for Custom Headers").
+func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
+	value := arguments
+	for _, name := range p.path {
+		if value == nil || strictjson.TypeOf(value) != strictjson.TypeObject {
+			value = nil
+			break
+		}
+		value = strictjson.Get(value, name)
+	}
+	if value == nil || strictjson.TypeOf(value) == strictjson.TypeNull {
+		if len(h[p.header]) > 0 {
+			return Mismatch("the %s header is set, but its parameter is absent", p.header)
+		}
+		return nil
+	}
+	got, err := Header(h, p.header)
+	if err != nil {
+		return err
+	}
+	decoded, ok := decodeValue(got)
+	if !ok {
+		return Mismatch("the %s header is not valid Base64", p.header)
+	}
+	switch strictjson.TypeOf(value) {
+	case strictjson.TypeString:
+		s, _ := strictjson.String(value)
+		ok = s == decoded
+	case strictjson.TypeBool:
+		ok = string(value) == decoded
+	case strictjson.TypeNumber:
+		ok = sameInteger(decoded, string(value))
+	default:
+		ok = false
+	}
+	if !ok {
+		return Mismatch("the %s header does not match the value in the body", p.header)
+	}
+	return nil
+}
+
+// sameInteger compares numerically: 42.0 and 42 are equal. Safe integers have at
+// most 16 digits, so that longer spellings are refused before any arithmetic.
+func sameInteger(a, b string) bool {
+	const longest = 40
+	if len(a) > longest || len(b) > longest || strings.ContainsAny(a+b, "eE_/xXpPiInN") {
+		return false
+	}
+	var x, y big.Rat
+	if _, ok := x.SetString(a); !ok {
+		return false
+	}
+	if _, ok := y.SetString(b); !ok {
+		return false
+	}
+	return x.IsInt() && x.Cmp(&y) == 0
+}

@@ -1,0 +1,208 @@
+// Package wire reads and writes the JSON-RPC messages of the 2026-07-28 revision
+// that Askback serves itself: it decodes only what the request path needs, from
+// bytes that [strictjson.Check] has accepted, and leaves the rest as raw slices.
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// Version is the protocol revision whose requests this package reads.
+const Version = "2026-07-28"
+
+// The requests that may be answered with input required
+// (basic/patterns/mrtr, "Supported Requests").
+const (
+	CallTool     = "tools/call"
+	GetPrompt    = "prompts/get"
+	ReadResource = "resources/read"
+)
+
+// MayAsk reports whether a request of this method may be answered with input
+// required.
+func MayAsk(method string) bool {
+	return method == CallTool || method == GetPrompt || method == ReadResource
+}
+
+// Request is a JSON-RPC request or, with a nil ID, a notification. ID and Params
+// are raw JSON.
+type Request struct {
+	ID     []byte
+	Method string
+	Params []byte
+}
+
+// Errorf makes a JSON-RPC error.
+func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// ParseRequest reads one message. Its error is -32700 for what is not strict JSON
+// and -32600 for what is not a single request; the ID is set when it could be read.
+func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
+	var req Request
+	if err := strictjson.Check(body, maxDepth); err != nil {
+		return req, Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
+	}
+	switch strictjson.TypeOf(body) {
+	case strictjson.TypeObject:
+	case strictjson.TypeArray:
+		return req, Errorf(jsonrpc.CodeInvalidRequest, "invalid request: batches are not part of this protocol version; send one request per POST")
+	default:
+		return req, Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object")
+	}
+	var version, method, id []byte
+	// Check has accepted the body, so that walking it cannot fail.
+	_ = strictjson.Members(body, func(name, value []byte) error {
+		switch string(name) {
+		case "jsonrpc":
+			version = value
+		case "method":
+			method = value
+		case "id":
+			id = value
+		case "params":
+			req.Params = value
+		}
+		return nil
+	})
+	if id != nil {
+		if !validID(id) {
+			return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "id" must be a string or an integer`)
+		}
+		req.ID = id
+	}
+	if v, ok := strictjson.String(version); !ok || v != "2.0" {
+		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "jsonrpc" must be "2.0"`)
+	}
+	m, ok := strictjson.String(method)
+	if !ok || m == "" {
+		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "method" must be a string`)
+	}
+	req.Method = m
+	if req.Params != nil && strictjson.TypeOf(req.Params) != strictjson.TypeObject {
+		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "params" must be an object`)
+	}
+	return req, nil
+}
+
+func validID(id []byte) bool {
+	switch strictjson.TypeOf(id) {
+	case strictjson.TypeString:
+		return true
+	case strictjson.TypeNumber:
+		for _, c := range id {
+			if c == '.' || c == 'e' || c == 'E' {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// AppendError appends an error response. A nil id leaves the member out, as the
+// schema asks where no id could be read.
+func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
+	dst = appendHead(dst, id)
+	dst = append(dst, `"error":`...)
+	// Marshalling cannot fail: Data is raw JSON that this program made.
+	body, _ := json.Marshal(err)
+	dst = append(dst, body...)
+	return append(dst, '}')
+}
+
+// AppendResult appends a result response; result is a JSON object.
+func AppendResult(dst, id, result []byte) []byte {
+	dst = appendHead(dst, id)
+	dst = append(dst, `"result":`...)
+	dst = append(dst, result...)
+	return append(dst, '}')
+}
+
+func appendHead(dst, id []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0",`...)
+	if id != nil {
+		dst = append(dst, `"id":`...)
+		dst = append(dst, id...)
+		dst = append(dst, ',')
+	}
+	return dst
+}
+
+// Complete turns an encoded SDK result into what the 2026-07-28 revision sends:
+// with its resultType, and with meta (a raw object) as its _meta when it has none.
+func Complete(dst, result, meta []byte) []byte {
+	dst = append(dst, `{"resultType":"complete"`...)
+	if meta != nil {
+		dst = append(dst, `,"_meta":`...)
+		dst = append(dst, meta...)
+	}
+	if len(result) > 2 { // more than {}
+		dst = append(dst, ',')
+	}
+	return append(dst, result[1:]...)
+}
+
+// InputRequest is one question on the wire. Params may be nil.
+type InputRequest struct {
+	Key    string
+	Method string
+	Params []byte
+}
+
+// InputRequired encodes an InputRequiredResult. It has no inputRequests member
+// when there are no requests: the client only comes back with the state.
+func InputRequired(dst []byte, requests []InputRequest, state string, meta []byte) []byte {
+	dst = append(dst, `{"resultType":"input_required"`...)
+	if len(requests) > 0 {
+		dst = append(dst, `,"inputRequests":{`...)
+		for i, r := range requests {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendString(dst, r.Key)
+			dst = append(dst, `:{"method":`...)
+			dst = appendString(dst, r.Method)
+			if r.Params != nil {
+				dst = append(dst, `,"params":`...)
+				dst = append(dst, r.Params...)
+			}
+			dst = append(dst, '}')
+		}
+		dst = append(dst, '}')
+	}
+	if state != "" {
+		dst = append(dst, `,"requestState":`...)
+		dst = appendString(dst, state)
+	}
+	if meta != nil {
+		dst = append(dst, `,"_meta":`...)
+		dst = append(dst, meta...)
+	}
+	return append(dst, '}')
+}
+
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string always marshals
+			return append(dst, quoted...)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+// UnsupportedVersion is the error of versioning, "Protocol Version Negotiation".
+func UnsupportedVersion(requested string, supported []string) *jsonrpc.Error {
+	data, _ := json.Marshal(map[string]any{"requested": requested, "supported": supported}) // strings only
+	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "Unsupported protocol version", Data: data}
+}

@@ -1,0 +1,87 @@
+package askback
+
+import (
+	"context"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// PromptHandler handles a request for a prompt. It runs from the top in every round.
+// Its errors become JSON-RPC errors: see [ToolHandler] for which.
+type PromptHandler func(ctx context.Context, call *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
+
+// AddPrompt adds a prompt, or replaces the one of the same name. A request without an
+// argument that p says is required is refused before h runs.
+func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
+	hd := &handler{
+		method: wire.GetPrompt,
+		invoke: func(ctx context.Context, call *Call, params *wire.Params) (any, error) {
+			arguments, err := promptArguments(p, params.Arguments)
+			if err != nil {
+				return nil, err
+			}
+			res, err := h(ctx, call, arguments)
+			if err != nil || res == nil {
+				return nil, err
+			}
+			final := *res
+			if final.Messages == nil {
+				final.Messages = []*mcp.PromptMessage{}
+			}
+			return &final, nil
+		},
+	}
+	s.mcp.AddPrompt(p, func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		r, err := s.serveSDK(ctx, hd, req)
+		if err != nil {
+			return nil, err
+		}
+		if !r.inputRequired() {
+			return r.result.(*mcp.GetPromptResult), nil
+		}
+		return &mcp.GetPromptResult{InputRequests: r.typed(), RequestState: r.state}, nil
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prompts[p.Name] = hd
+}
+
+// RemovePrompts removes the prompts with these names.
+func (s *Server) RemovePrompts(names ...string) {
+	s.mu.Lock()
+	for _, name := range names {
+		delete(s.prompts, name)
+	}
+	s.mu.Unlock()
+	s.mcp.RemovePrompts(names...)
+}
+
+func promptArguments(p *mcp.Prompt, raw []byte) (map[string]string, error) {
+	arguments := make(map[string]string)
+	if raw != nil {
+		err := strictjson.Members(raw, func(name, value []byte) error {
+			text, ok := strictjson.String(value)
+			if !ok {
+				return wire.Errorf(jsonrpc.CodeInvalidParams, "prompt %q: the value of each argument must be a string", p.Name)
+			}
+			arguments[string(name)] = text
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	missing := slices.IndexFunc(p.Arguments, func(a *mcp.PromptArgument) bool {
+		_, given := arguments[a.Name]
+		return a.Required && !given
+	})
+	if missing >= 0 {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "prompt %q needs the argument %q", p.Name, p.Arguments[missing].Name)
+	}
+	return arguments, nil
+}

@@ -1,0 +1,288 @@
+package askback
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Run serves one connection of a transport of the SDK, such as mcp.StdioTransport,
+// until the client ends it or ctx is done. (basic/transports/stdio)
+func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
+	return s.mcp.Run(ctx, &exactTransport{t, s})
+}
+
+// Connect serves a connection in the background: see mcp.Server.Connect.
+func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions) (*mcp.ServerSession, error) {
+	return s.mcp.Connect(ctx, &exactTransport{t, s}, opts)
+}
+
+// exactTransport keeps the exact parameters of requests for Askback's handlers beside
+// the SDK's types, which read numbers in answers as float64 and refuse answers of
+// unknown form that the protocol says to ignore.
+type exactTransport struct {
+	mcp.Transport
+	server *Server
+}
+
+func (t *exactTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := t.Transport.Connect(ctx)
+	return &exactConnection{conn, t.server}, err
+}
+
+type exactConnection struct {
+	mcp.Connection
+	server *Server
+}
+
+// exactParams is where the parameters travel through the SDK: it hands the headers of
+// RequestExtra to handlers as they are, and no transport used here has any others.
+const exactParams = "Askback-Exact-Params"
+
+func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	req, ok := msg.(*jsonrpc.Request)
+	if err != nil || !ok || !wire.MayAsk(req.Method) {
+		return msg, err
+	}
+	if strictjson.Check(req.Params, c.server.opts.Limits.Depth) != nil || strictjson.TypeOf(req.Params) != strictjson.TypeObject {
+		return msg, nil // refused where it can be answered
+	}
+	name := "name"
+	if req.Method == wire.ReadResource {
+		name = "uri"
+	}
+	target, _ := strictjson.String(strictjson.Get(req.Params, name))
+	if c.server.lookup(req.Method, target) == nil {
+		return msg, nil
+	}
+	req.Extra = &mcp.RequestExtra{Header: http.Header{exactParams: {string(req.Params)}}}
+	var params map[string]json.RawMessage
+	if err := json.Unmarshal(req.Params, &params); err != nil {
+		return msg, nil
+	}
+	delete(params, "inputResponses")
+	delete(params, "requestState")
+	if reduced, err := json.Marshal(params); err == nil {
+		req.Params = reduced
+	}
+	return req, nil
+}
+
+// serveSDK serves a request that the SDK carried: in one round to a modern client, in
+// all rounds to a legacy one, whom the questions reach inside its session.
+func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*reply, error) {
+	raw, extra, err := exactRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := strictjson.Check(raw, s.opts.Limits.Depth); err != nil {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
+	}
+	params, fault := wire.ParseParams(h.method, raw)
+	if fault != nil {
+		return nil, fault
+	}
+	principal, err := s.principal(ctx, extra)
+	if err != nil {
+		return nil, err
+	}
+	session := req.GetSession().(*mcp.ServerSession)
+	x := &exchange{
+		handler:   h,
+		params:    params,
+		can:       Kind(params.Meta.Capabilities),
+		principal: principal,
+		progress:  sdkProgress(session, req),
+		request: func(mine manualState) mcp.Request {
+			return sdkRequest(h.method, raw, session, extra, mine)
+		},
+	}
+	var r *reply
+	if legacy(req) {
+		x.can = sessionCapabilities(session)
+		r, err = s.serveInline(ctx, session, x)
+	} else {
+		r, err = s.serve(ctx, x)
+	}
+	if err != nil {
+		return nil, protocolError(err)
+	}
+	return r, nil
+}
+
+// exactRequest returns the request's parameters as they came, if the connection kept
+// them, and what the transport says of the caller.
+func exactRequest(req mcp.Request) ([]byte, *mcp.RequestExtra, error) {
+	extra := req.GetExtra()
+	if extra != nil {
+		if exact := extra.Header[exactParams]; len(exact) == 1 {
+			return []byte(exact[0]), nil, nil
+		}
+	}
+	raw, err := json.Marshal(req.GetParams())
+	return raw, extra, err
+}
+
+// legacy reports whether a request belongs to a session: modern ones say their version
+// themselves (basic/versioning, "Backward Compatibility").
+func legacy(req mcp.Request) bool {
+	_, modern := req.GetParams().GetMeta()[mcp.MetaKeyProtocolVersion]
+	return !modern
+}
+
+func sessionCapabilities(session *mcp.ServerSession) Kind {
+	var can Kind
+	init := session.InitializeParams()
+	if init == nil || init.Capabilities == nil {
+		return 0
+	}
+	if e := init.Capabilities.Elicitation; e != nil {
+		if e.Form != nil || e.URL == nil {
+			can |= KindForm
+		}
+		if e.URL != nil {
+			can |= KindURL
+		}
+	}
+	if sampling := init.Capabilities.Sampling; sampling != nil {
+		can |= KindSampling
+		if sampling.Tools != nil {
+			can |= KindSamplingTools
+		}
+	}
+	if init.Capabilities.RootsV2 != nil {
+		can |= KindRoots
+	}
+	return can
+}
+
+func sdkProgress(session *mcp.ServerSession, req mcp.Request) progressFunc {
+	params, ok := req.GetParams().(mcp.RequestParams)
+	if !ok || params.GetProgressToken() == nil {
+		return nil
+	}
+	token := params.GetProgressToken()
+	return func(ctx context.Context, progress, total float64, message string) error {
+		return session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: token, Progress: progress, Total: total, Message: message,
+		})
+	}
+}
+
+// sdkRequest makes the SDK's view of a request. What does not decode is left zero.
+func sdkRequest(method string, raw []byte, session *mcp.ServerSession, extra *mcp.RequestExtra, mine manualState) mcp.Request {
+	var fields struct {
+		Meta      mcp.Meta        `json:"_meta"`
+		Name      string          `json:"name"`
+		URI       string          `json:"uri"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	_ = json.Unmarshal(raw, &fields)
+	responses := mine.typedResponses()
+	switch method {
+	case wire.CallTool:
+		return &mcp.CallToolRequest{Session: session, Extra: extra, Params: &mcp.CallToolParamsRaw{
+			Meta: fields.Meta, Name: fields.Name, Arguments: fields.Arguments, InputResponses: responses, RequestState: mine.state,
+		}}
+	case wire.GetPrompt:
+		var arguments map[string]string
+		_ = json.Unmarshal(fields.Arguments, &arguments)
+		return &mcp.GetPromptRequest{Session: session, Extra: extra, Params: &mcp.GetPromptParams{
+			Meta: fields.Meta, Name: fields.Name, Arguments: arguments, InputResponses: responses, RequestState: mine.state,
+		}}
+	default:
+		return &mcp.ReadResourceRequest{Session: session, Extra: extra, Params: &mcp.ReadResourceParams{
+			Meta: fields.Meta, URI: fields.URI, InputResponses: responses, RequestState: mine.state,
+		}}
+	}
+}
+
+// serveInline runs all rounds of a call inside one request of a legacy session: the
+// journal stays in memory, and the questions of a round go out together.
+func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x *exchange) (*reply, error) {
+	j := &journal.Journal{ID: rand.Text(), Started: time.Now()}
+	for {
+		r, err := s.round(ctx, x, j, false)
+		if err != nil || !r.inputRequired() {
+			return r, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		params := *x.params
+		x.params = &params
+		if params.Responses, err = askInline(ctx, session, j.ID, r.typed()); err != nil {
+			return s.failed(x, err)
+		}
+	}
+}
+
+// askInline sends questions as requests of the server and waits for all results. One
+// that does not fit its question is left out, and so asked again.
+func askInline(ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap) (map[string][]byte, error) {
+	var mu sync.Mutex
+	responses := make(map[string][]byte, len(requests))
+	group, ctx := errgroup.WithContext(ctx)
+	for key, request := range requests {
+		group.Go(func() error {
+			result, err := send(ctx, session, callID+"/"+key, request)
+			if err != nil {
+				if unfit(err) {
+					return nil
+				}
+				// Not wrapped: the client's error is not this server's answer to it.
+				return fmt.Errorf("asking the client %q: %v", key, err)
+			}
+			data, err := json.Marshal(result)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			responses[key] = data
+			return nil
+		})
+	}
+	return responses, group.Wait()
+}
+
+func send(ctx context.Context, session *mcp.ServerSession, elicitationID string, request mcp.InputRequest) (any, error) {
+	switch p := request.(type) {
+	case *mcp.ElicitParams:
+		if p.Mode == "url" {
+			withID := *p
+			withID.ElicitationID = elicitationID // required before 2026-07-28
+			p = &withID
+		}
+		return session.Elicit(ctx, p)
+	case *mcp.CreateMessageWithToolsParams:
+		return session.CreateMessageWithTools(ctx, p)
+	case *mcp.CreateMessageParams:
+		return session.CreateMessage(ctx, p)
+	case *mcp.ListRootsParams:
+		return session.ListRoots(ctx, p)
+	}
+	return nil, fmt.Errorf("unknown input request %T", request)
+}
+
+// unfit reports whether the SDK refused a form's answer because it does not fit the
+// schema. It has no type for that error.
+func unfit(err error) bool {
+	_, fromClient := errors.AsType[*jsonrpc.Error](err)
+	return !fromClient && strings.Contains(err.Error(), "does not match requested schema")
+}

@@ -1,0 +1,263 @@
+package askback
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// handler is a registered tool, prompt or resource.
+type handler struct {
+	method   string
+	headers  []wire.ParamHeader
+	template string // of a resource template, which matches reads
+	matches  func(uri string) bool
+	// invoke decodes the request's arguments and runs the author's function.
+	invoke func(ctx context.Context, call *Call, params *wire.Params) (any, error)
+	// fail turns the handler's error into a result, for tools.
+	fail func(error) any
+}
+
+// exchange is one request for a handler, whatever carried it here.
+type exchange struct {
+	handler   *handler
+	params    *wire.Params
+	can       Kind
+	principal string
+	progress  progressFunc
+	// request makes the SDK's view of the request.
+	request func(mine manualState) mcp.Request
+}
+
+// reply is what one round answers: a complete result, or questions, state or both.
+type reply struct {
+	result    any
+	questions []keyedQuestion
+	state     string
+}
+
+type keyedQuestion struct {
+	key string
+	*question
+}
+
+func (r *reply) inputRequired() bool { return r.result == nil }
+
+// typed are the questions as the SDK's types.
+func (r *reply) typed() mcp.InputRequestMap {
+	requests := make(mcp.InputRequestMap, len(r.questions))
+	for _, q := range r.questions {
+		requests[q.key] = q.typed
+	}
+	return requests
+}
+
+// encoded are the questions as they are sent.
+func (r *reply) encoded() []wire.InputRequest {
+	requests := make([]wire.InputRequest, len(r.questions))
+	for i, q := range r.questions {
+		requests[i] = wire.InputRequest{Key: q.key, Method: q.method, Params: q.params}
+	}
+	return requests
+}
+
+// serve runs one round of a call whose journal travels in requestState.
+func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
+	j, err := s.openJournal(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	bare := s.opts.BareFirstRound && !x.params.HasState
+	r, err := s.round(ctx, x, j, bare)
+	if err != nil || !r.inputRequired() {
+		return r, err
+	}
+	if s.opts.BareFirstRound && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" {
+		return r, nil
+	}
+	r.state, err = s.sealJournal(x, j)
+	return r, err
+}
+
+// round runs the handler once against j and extends j.
+func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bare bool) (*reply, error) {
+	mine := takeManual(j, x.params.Responses)
+	var run *journal.Run
+	if bare {
+		run = journal.BeginBare(j, x.params.Responses, s.journalLimits())
+	} else {
+		run = journal.Begin(j, x.params.Responses, s.journalLimits())
+	}
+	call := &Call{
+		id:        j.ID,
+		round:     j.Round + 1,
+		principal: x.principal,
+		can:       x.can,
+		run:       run,
+		progress:  x.progress,
+		request:   func() mcp.Request { return x.request(mine) },
+	}
+	result, err := s.invoke(ctx, x, call)
+	asks, suspended, err := run.Finish(err)
+	if err != nil {
+		return s.failed(x, err)
+	}
+	questions, state, manual := manualOutcome(result)
+	switch {
+	case suspended && manual:
+		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
+	case suspended:
+		r := &reply{questions: make([]keyedQuestion, len(asks))}
+		for i, a := range asks {
+			r.questions[i] = keyedQuestion{a.Key, a.Request.(*question)}
+		}
+		return r, nil
+	case manual:
+		return s.suspendManual(x.can, j, questions, state)
+	case result == nil:
+		return nil, errors.New("the handler returned no result")
+	}
+	return &reply{result: result}, nil
+}
+
+// failed makes a handler's error its tool's result, except where the protocol has an
+// error for it.
+func (s *Server) failed(x *exchange, err error) (*reply, error) {
+	_, capability := errors.AsType[*CapabilityError](err)
+	_, limit := errors.AsType[*LimitError](err)
+	_, protocol := errors.AsType[*jsonrpc.Error](err)
+	if x.handler.fail == nil || capability || limit || protocol {
+		return nil, err
+	}
+	return &reply{result: x.handler.fail(err)}, nil
+}
+
+func (s *Server) invoke(ctx context.Context, x *exchange, call *Call) (result any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.ErrorContext(ctx, "askback: a handler panicked", "method", x.handler.method,
+				"call", call.id, "panic", v, "stack", string(debug.Stack()))
+			err = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+	}()
+	return x.handler.invoke(ctx, call, x.params)
+}
+
+// openJournal returns the journal of the request's state, or a new call's.
+func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal, error) {
+	now := time.Now()
+	if !x.params.HasState {
+		return &journal.Journal{ID: rand.Text(), Started: now}, nil
+	}
+	opened, err := s.keys.Open(x.params.State, s.binding(x), now)
+	if err != nil {
+		reason := seal.Reason("unknown")
+		if refused, ok := errors.AsType[*seal.OpenError](err); ok {
+			reason = refused.Reason
+		}
+		return nil, s.refuse(ctx, x, reason, err)
+	}
+	j, err := journal.Decode(opened.Payload)
+	if err != nil {
+		return nil, s.refuse(ctx, x, "payload", err)
+	}
+	if guard := s.opts.ReplayGuard; guard != nil {
+		fresh, err := guard.Use(ctx, opened.ID, opened.Expires)
+		if err != nil {
+			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
+			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+		if !fresh {
+			return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))
+		}
+	}
+	return j, nil
+}
+
+// refuse tells the operator why a state was refused, and the client only that it was.
+func (s *Server) refuse(ctx context.Context, x *exchange, reason seal.Reason, err error) error {
+	s.log.WarnContext(ctx, "askback: requestState refused", "method", x.handler.method, "reason", string(reason), "error", err)
+	if s.opts.StateRefused != nil {
+		s.opts.StateRefused(ctx, x.handler.method, reason)
+	}
+	return wire.InvalidState()
+}
+
+func (s *Server) sealJournal(x *exchange, j *journal.Journal) (string, error) {
+	now := time.Now()
+	expires := now.Add(s.opts.Limits.RoundTTL)
+	if end := j.Started.Add(s.opts.Limits.CallTTL); end.Before(expires) {
+		if expires = end; !expires.After(now) {
+			return "", &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
+		}
+	}
+	state, err := s.keys.Seal(s.binding(x), j.Append(nil), now, expires)
+	if err != nil {
+		return "", err
+	}
+	if len(state) > s.opts.Limits.StateBytes {
+		return "", &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
+	}
+	return state, nil
+}
+
+func (s *Server) binding(x *exchange) seal.Binding {
+	arguments := x.params.Arguments
+	if arguments == nil {
+		arguments = []byte("{}") // absent and empty are the same call
+	}
+	return seal.Binding{
+		Audience:  s.opts.Audience,
+		Method:    x.handler.method,
+		Target:    x.params.Target,
+		Arguments: strictjson.Digest(arguments),
+		Principal: x.principal,
+	}
+}
+
+// lookup finds the handler for a request, or nil: an exact resource goes before
+// templates, templates in the order they were added.
+func (s *Server) lookup(method, target string) *handler {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch method {
+	case wire.CallTool:
+		return s.tools[target]
+	case wire.GetPrompt:
+		return s.prompts[target]
+	case wire.ReadResource:
+		if h := s.resources[target]; h != nil {
+			return h
+		}
+		if i := slices.IndexFunc(s.templates, func(h *handler) bool { return h.matches(target) }); i >= 0 {
+			return s.templates[i]
+		}
+	}
+	return nil
+}
+
+func (s *Server) principal(ctx context.Context, extra *mcp.RequestExtra) (string, error) {
+	if s.opts.Principal != nil {
+		principal, err := s.opts.Principal(ctx, extra)
+		if err != nil {
+			s.log.WarnContext(ctx, "askback: the caller's principal was refused", "error", err)
+			return "", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller could not be identified")
+		}
+		return principal, nil
+	}
+	if extra != nil && extra.TokenInfo != nil {
+		return extra.TokenInfo.UserID, nil
+	}
+	return "", nil
+}
