@@ -76,7 +76,7 @@ type Ask struct {
 // type.
 type question struct {
 	method string
-	params []byte // nil for none
+	params []byte
 	typed  mcp.InputRequest
 }
 
@@ -232,11 +232,13 @@ func AskSample(key string, params *mcp.CreateMessageWithToolsParams, into **mcp.
 
 // AskRoots asks the client for its roots: see [Roots].
 func AskRoots(key string, into *[]*mcp.Root) Ask {
+	// The specification lets params be absent, the Go SDK's client does not.
+	params := []byte("{}")
 	return Ask{
 		key:      key,
 		need:     KindRoots,
-		digest:   digest(methodListRoots, nil),
-		question: &question{methodListRoots, nil, &mcp.ListRootsParams{}},
+		digest:   digest(methodListRoots, params),
+		question: &question{methodListRoots, params, &mcp.ListRootsParams{}},
 		accept: func(raw []byte) ([]byte, error) {
 			var res mcp.ListRootsResult
 			if err := json.Unmarshal(raw, &res); err != nil {
@@ -269,10 +271,7 @@ func digest(method string, params []byte) journal.Digest {
 	buf := make([]byte, 0, 1024)
 	buf = append(buf, method...)
 	buf = append(buf, 0)
-	if params != nil {
-		buf = strictjson.AppendCanonical(buf, params)
-	}
-	sum := sha256.Sum256(buf)
+	sum := sha256.Sum256(strictjson.AppendCanonical(buf, params))
 	return journal.Digest(sum[:16])
 }
 

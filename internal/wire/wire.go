@@ -150,7 +150,7 @@ func Complete(dst, result, meta []byte) []byte {
 	return append(dst, result[1:]...)
 }
 
-// InputRequest is one question on the wire. Params may be nil.
+// InputRequest is one question on the wire.
 type InputRequest struct {
 	Key    string
 	Method string
@@ -170,10 +170,8 @@ func InputRequired(dst []byte, requests []InputRequest, state string, meta []byt
 			dst = appendString(dst, r.Key)
 			dst = append(dst, `:{"method":`...)
 			dst = appendString(dst, r.Method)
-			if r.Params != nil {
-				dst = append(dst, `,"params":`...)
-				dst = append(dst, r.Params...)
-			}
+			dst = append(dst, `,"params":`...)
+			dst = append(dst, r.Params...)
 			dst = append(dst, '}')
 		}
 		dst = append(dst, '}')

@@ -1,0 +1,91 @@
+package seal
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const switchedPrefix = "switched="
+
+// ParseRing reads the text of a key file or of an environment variable: keys as [Key.EncodeSecret] writes them, the
+// one that seals first, separated by white space, line breaks or commas. A # starts a comment that ends with the
+// line. An entry such as switched=20261120T110000Z says when the first key took over; [Ring.Rotate] keeps it.
+//
+// Errors name line and entry and what is wrong with it, and contain nothing of the text.
+func ParseRing(text string) (*Ring, error) {
+	type place struct{ line, entry int }
+	var (
+		keys     []Key
+		places   = map[string]place{}
+		switched time.Time
+	)
+	text = strings.TrimPrefix(text, "\ufeff") // editors on Windows begin a file with it
+	number := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		number++
+		entries, _, _ := strings.Cut(line, "#")
+		at := place{line: number}
+		for entry := range strings.FieldsFuncSeq(entries, isSeparator) {
+			at.entry++
+			if stamp, ok := strings.CutPrefix(entry, switchedPrefix); ok {
+				t, err := parseTime(stamp)
+				if err != nil {
+					return nil, parseError(at, fmt.Errorf("want %s followed by a time of the form %s", switchedPrefix, timeLayout))
+				}
+				if !switched.IsZero() {
+					return nil, parseError(at, fmt.Errorf("a second %s: leave one out", switchedPrefix))
+				}
+				switched = t
+				continue
+			}
+			key, err := parseKey(entry)
+			if err != nil {
+				return nil, parseError(at, err)
+			}
+			if first, ok := places[key.ID()]; ok {
+				return nil, parseError(at, fmt.Errorf("key %s is already on line %d, entry %d: leave one out", key.ID(), first.line, first.entry))
+			}
+			places[key.ID()] = at
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		if strings.Contains(text, "#") {
+			return nil, errors.New("seal: parse keys: no key outside comments: if the text lost its line breaks, leave the comments out")
+		}
+		return nil, errors.New("seal: parse keys: no key in the text: make one with 'askback keys'")
+	}
+	return newRing(switched, keys...)
+}
+
+func isSeparator(r rune) bool {
+	return r == ',' || r == ' ' || r == '\t' || r == '\r' || r == '\v' || r == '\f'
+}
+
+func parseError(at struct{ line, entry int }, err error) error {
+	return fmt.Errorf("seal: parse keys: line %d, entry %d: %w", at.line, at.entry, err)
+}
+
+// EncodeSecrets writes the ring with its secrets as a commented key file that [ParseRing] reads. Keep it where only
+// the server can read it.
+func (r *Ring) EncodeSecrets() string {
+	var b strings.Builder
+	b.WriteString("# Askback keys. Secret: who reads this file can read and forge requestState.\n" +
+		"# The first key seals, all of them open. Every instance needs the same file.\n")
+	if !r.switched.IsZero() {
+		fmt.Fprintf(&b, "%s%s\n", switchedPrefix, r.switched.Format(timeLayout))
+	}
+	for i, s := range r.sealers {
+		use := "seals and opens"
+		switch {
+		case i > 0 && s.key.Created().After(r.sealers[0].key.Created()):
+			use = "opens; to seal after the switch"
+		case i > 0:
+			use = "opens what it sealed before"
+		}
+		fmt.Fprintf(&b, "\n# %s: %s\n%s\n", s.key.ID(), use, s.key.EncodeSecret())
+	}
+	return b.String()
+}
