@@ -113,6 +113,9 @@ func AskForm(key, message string, into any) Ask {
 // form elicitation. Into points to what the answer's content unmarshals into, such as
 // a struct or a map[string]any.
 func AskFormWith(key string, params *mcp.ElicitParams, into any) Ask {
+	if t := reflect.TypeOf(into); t == nil || t.Kind() != reflect.Pointer {
+		return Ask{key: key, err: fmt.Errorf("the form's answer needs a pointer, not %T", into)}
+	}
 	data, err := json.Marshal(params.RequestedSchema)
 	if err != nil {
 		return Ask{key: key, err: fmt.Errorf("the requested schema: %w", err)}
@@ -121,7 +124,17 @@ func AskFormWith(key string, params *mcp.ElicitParams, into any) Ask {
 	if err != nil {
 		return Ask{key: key, err: err}
 	}
-	return askForm(key, params.Message, schema, into)
+	a := askForm(key, params.Message, schema, into)
+	fits := a.accept
+	a.accept = func(raw []byte) ([]byte, error) {
+		record, err := fits(raw)
+		if content := strictjson.Get(record, "content"); err == nil && content != nil {
+			// A number that the schema allows may still be too large for the Go type.
+			err = json.Unmarshal(content, reflect.New(reflect.TypeOf(into).Elem()).Interface())
+		}
+		return record, err
+	}
+	return a
 }
 
 func askForm(key, message string, schema *form.Schema, into any) Ask {

@@ -1,0 +1,403 @@
+// Package askbacktest runs handlers that ask back in unit tests, without a network:
+//
+//	func TestClose(t *testing.T) {
+//		res := askbacktest.Run(t, register, askbacktest.Call{
+//			Tool:      "close_bug",
+//			Arguments: map[string]any{"id": 7},
+//			Answers: map[string]askbacktest.Answer{
+//				"resolution": askbacktest.Accept(map[string]any{"resolution": "Fixed"}),
+//			},
+//		})
+//		if res.Text() != "Bug #7 closed as Fixed." {
+//			t.Error(res.Text())
+//		}
+//	}
+//
+// The run is harder on the handler than a friendly client is. Every round is served
+// by a new server, as if the process had been restarted or another instance took over.
+// Every request is sent twice, as by a client whose response was lost. And after every
+// round the handler is replayed without answers. The test fails when any of this
+// changes a question or a result: then the handler depends on something that is
+// neither an answer nor the result of a step, or a step is not safe to repeat.
+package askbacktest
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// Call is a call and the answers that its client will give.
+type Call struct {
+	// One of these names what is called.
+	Tool     string
+	Prompt   string
+	Resource string // its URI
+
+	// Arguments marshal to a JSON object. Nil means none.
+	Arguments any
+	// Answers by the questions' keys. The test fails when one is missing or not asked for.
+	Answers map[string]Answer
+	// Cannot are the kinds of questions that the client declares no capability for.
+	// Zero means that it declares all.
+	Cannot askback.Kind
+	// Principal is the authenticated caller.
+	Principal string
+	// Lossless promises that no response is lost: no request is sent twice, so that
+	// steps need not be safe to repeat.
+	Lossless bool
+	// Options of the servers, such as Limits. Keys, Principal and Logger are set by Run.
+	Options askback.Options
+}
+
+// Answer is what the client answers to one question.
+type Answer struct{ results []json.RawMessage }
+
+// Accept answers a form with content, which marshals to a JSON object, or consents to
+// open a URL with nil.
+func Accept(content any) Answer {
+	if content == nil {
+		return result(map[string]any{"action": "accept"})
+	}
+	return result(map[string]any{"action": "accept", "content": content})
+}
+
+// Decline answers that the user would not.
+func Decline() Answer { return result(map[string]any{"action": "decline"}) }
+
+// Cancel answers that the user dismissed the question.
+func Cancel() Answer { return result(map[string]any{"action": "cancel"}) }
+
+// Completion answers a sampling request with a text of the model.
+func Completion(text string) Answer {
+	return Sampled(&mcp.CreateMessageWithToolsResult{
+		Role: "assistant", Model: "askbacktest", StopReason: "endTurn",
+		Content: []mcp.Content{&mcp.TextContent{Text: text}},
+	})
+}
+
+// Sampled answers a sampling request.
+func Sampled(res *mcp.CreateMessageWithToolsResult) Answer { return result(res) }
+
+// Roots answers a request for roots with these file URIs.
+func Roots(uris ...string) Answer {
+	roots := make([]*mcp.Root, len(uris))
+	for i, uri := range uris {
+		roots[i] = &mcp.Root{URI: uri}
+	}
+	return result(mcp.ListRootsResult{Roots: roots})
+}
+
+// InTurn answers a question that is asked several times: with the first answer first,
+// and with the last one from then on.
+func InTurn(answers ...Answer) Answer {
+	var all Answer
+	for _, a := range answers {
+		all.results = append(all.results, a.results...)
+	}
+	return all
+}
+
+func result(v any) Answer {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("askbacktest: an answer cannot be encoded: %v", err))
+	}
+	return Answer{[]json.RawMessage{data}}
+}
+
+// Result is how a call ended.
+type Result struct {
+	// Asked are the keys asked in each round that ended with input required, in order.
+	Asked [][]string
+	// One of these is set.
+	Tool     *mcp.CallToolResult
+	Prompt   *mcp.GetPromptResult
+	Resource *mcp.ReadResourceResult
+	Err      *jsonrpc.Error
+}
+
+// Text returns the text of a tool's result, or the message of an error.
+func (r *Result) Text() string {
+	if r.Err != nil {
+		return r.Err.Message
+	}
+	var b strings.Builder
+	if r.Tool != nil {
+		for _, c := range r.Tool.Content {
+			if text, ok := c.(*mcp.TextContent); ok {
+				b.WriteString(text.Text)
+			}
+		}
+	}
+	return b.String()
+}
+
+// Run drives a call to its end. It calls register for every server that it makes, one
+// in each round: what survives a restart, such as a store, register has to share
+// between them. Run must be called from the test's own goroutine.
+func Run(t testing.TB, register func(*askback.Server), c Call) *Result {
+	t.Helper()
+	d := &driver{t: t, register: register, call: c, turns: make(map[string]int)}
+	var err error
+	if d.keys, err = seal.NewRing(seal.NewKey(time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.prepare(); err != nil {
+		t.Fatalf("askbacktest: %v", err)
+	}
+	return d.run()
+}
+
+type driver struct {
+	t        testing.TB
+	register func(*askback.Server)
+	call     Call
+	keys     *seal.Ring
+	turns    map[string]int // answers given so far, by key
+
+	method, target string
+	params         map[string]any
+}
+
+func (d *driver) prepare() error {
+	c := d.call
+	named := map[string]string{"tools/call": c.Tool, "prompts/get": c.Prompt, "resources/read": c.Resource}
+	for method, target := range named {
+		if target == "" {
+			continue
+		}
+		if d.target != "" {
+			return fmt.Errorf("a call names one of Tool, Prompt and Resource, not several")
+		}
+		d.method, d.target = method, target
+	}
+	if d.target == "" {
+		return fmt.Errorf("a call names a Tool, a Prompt or a Resource")
+	}
+	d.params = map[string]any{"_meta": map[string]any{
+		mcp.MetaKeyProtocolVersion:    "2026-07-28",
+		mcp.MetaKeyClientCapabilities: capabilities(c.Cannot),
+	}}
+	if d.method == "resources/read" {
+		d.params["uri"] = d.target
+	} else {
+		d.params["name"] = d.target
+	}
+	if c.Arguments != nil {
+		d.params["arguments"] = c.Arguments
+	}
+	return nil
+}
+
+func capabilities(cannot askback.Kind) map[string]any {
+	declared := make(map[string]any)
+	declare := func(kind askback.Kind, name, mode string) {
+		if cannot&kind != 0 {
+			return
+		}
+		if declared[name] == nil {
+			declared[name] = make(map[string]any)
+		}
+		if mode != "" {
+			declared[name].(map[string]any)[mode] = map[string]any{}
+		}
+	}
+	declare(askback.KindForm, "elicitation", "form")
+	declare(askback.KindURL, "elicitation", "url")
+	declare(askback.KindSampling, "sampling", "")
+	declare(askback.KindSamplingTools|cannot&askback.KindSampling, "sampling", "tools")
+	declare(askback.KindRoots, "roots", "")
+	return declared
+}
+
+// reply is a response, as far as the driver looks into it.
+type reply struct {
+	raw    []byte
+	Result json.RawMessage `json:"result"`
+	Error  *jsonrpc.Error  `json:"error"`
+
+	outcome struct {
+		Type     string          `json:"resultType"`
+		Requests json.RawMessage `json:"inputRequests"`
+		State    string          `json:"requestState"`
+	}
+	requests map[string]json.RawMessage
+}
+
+func (d *driver) run() *Result {
+	d.t.Helper()
+	res := new(Result)
+	var state string
+	var responses map[string]json.RawMessage
+	for {
+		r := d.send(state, responses)
+		if !d.call.Lossless {
+			d.same(r, d.send(state, responses), "the request was sent a second time, as by a client whose response was lost")
+		}
+		if r.Error != nil || r.outcome.Type != "input_required" {
+			d.unused()
+			d.finish(res, r)
+			return res
+		}
+		state = r.outcome.State
+		res.Asked = append(res.Asked, keys(r.requests))
+		if len(r.requests) > 0 {
+			d.same(r, d.send(state, nil), "the handler was replayed without answers")
+		}
+		responses = make(map[string]json.RawMessage, len(r.requests))
+		for key, request := range r.requests {
+			responses[key] = d.answer(key, request)
+		}
+	}
+}
+
+func keys(requests map[string]json.RawMessage) []string {
+	all := make([]string, 0, len(requests))
+	for key := range requests {
+		all = append(all, key)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (d *driver) answer(key string, request json.RawMessage) json.RawMessage {
+	d.t.Helper()
+	a, ok := d.call.Answers[key]
+	if !ok || len(a.results) == 0 {
+		d.t.Fatalf("askbacktest: no answer for the question %q:\n%s", key, request)
+	}
+	turn := min(d.turns[key], len(a.results)-1)
+	d.turns[key]++
+	return a.results[turn]
+}
+
+func (d *driver) unused() {
+	d.t.Helper()
+	for key := range d.call.Answers {
+		if d.turns[key] == 0 {
+			d.t.Errorf("askbacktest: the question %q was never asked", key)
+		}
+	}
+}
+
+// same fails the test when a repetition came out differently. States differ always,
+// because each is sealed anew.
+func (d *driver) same(first, second *reply, how string) {
+	d.t.Helper()
+	a, b := first.comparable(d.t), second.comparable(d.t)
+	if !reflect.DeepEqual(a, b) {
+		d.t.Errorf("askbacktest: %s, and its outcome changed:\n first: %s\nsecond: %s", how, first.raw, second.raw)
+	}
+}
+
+func (r *reply) comparable(t testing.TB) any {
+	t.Helper()
+	if r.Error != nil {
+		return map[string]any{"code": float64(r.Error.Code), "message": r.Error.Message}
+	}
+	var v map[string]any
+	if err := json.Unmarshal(r.Result, &v); err != nil {
+		t.Fatalf("askbacktest: %v in %s", err, r.raw)
+	}
+	delete(v, "requestState")
+	return v
+}
+
+// send serves one request by a new server.
+func (d *driver) send(state string, responses map[string]json.RawMessage) *reply {
+	d.t.Helper()
+	options := d.call.Options
+	options.Keys = d.keys
+	options.Logger = slog.New(slog.DiscardHandler)
+	options.Principal = nil
+	if name := d.call.Principal; name != "" {
+		options.Principal = func(context.Context, *mcp.RequestExtra) (string, error) { return name, nil }
+	}
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "askbacktest", Version: "1.0.0"}, nil), &options)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.register(srv)
+
+	params := make(map[string]any, len(d.params)+2)
+	for name, value := range d.params {
+		params[name] = value
+	}
+	if state != "" {
+		params["requestState"] = state
+	}
+	if responses != nil {
+		params["inputResponses"] = responses
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": d.method, "params": params})
+	if err != nil {
+		d.t.Fatalf("askbacktest: the arguments cannot be encoded: %v", err)
+	}
+	req := httptest.NewRequestWithContext(d.t.Context(), http.MethodPost, "/mcp", bytes.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+	req.Header.Set("Mcp-Method", d.method)
+	req.Header.Set("Mcp-Name", "=?base64?"+base64.StdEncoding.EncodeToString([]byte(d.target))+"?=")
+	w := httptest.NewRecorder()
+	srv.HTTPHandler(nil).ServeHTTP(w, req)
+
+	r := new(reply)
+	if r.raw, err = io.ReadAll(w.Body); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := json.Unmarshal(r.raw, r); err != nil {
+		d.t.Fatalf("askbacktest: status %d: %v in %s", w.Code, err, r.raw)
+	}
+	if r.Result != nil {
+		if err := json.Unmarshal(r.Result, &r.outcome); err != nil {
+			d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
+		}
+	}
+	if r.outcome.Requests != nil {
+		if err := json.Unmarshal(r.outcome.Requests, &r.requests); err != nil {
+			d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
+		}
+	}
+	return r
+}
+
+func (d *driver) finish(res *Result, r *reply) {
+	d.t.Helper()
+	if res.Err = r.Error; r.Error != nil {
+		return
+	}
+	var into any
+	switch d.method {
+	case "tools/call":
+		res.Tool = new(mcp.CallToolResult)
+		into = res.Tool
+	case "prompts/get":
+		res.Prompt = new(mcp.GetPromptResult)
+		into = res.Prompt
+	default:
+		res.Resource = new(mcp.ReadResourceResult)
+		into = res.Resource
+	}
+	if err := json.Unmarshal(r.Result, into); err != nil {
+		d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
+	}
+}

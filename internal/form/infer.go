@@ -1,0 +1,312 @@
+package form
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+// For is the form of a struct type, or of a pointer to one. It is inferred once per type and cached; an error names
+// the field, the tag and the way out.
+//
+// Every exported field is a property under the name that encoding/json gives it. It is required, unless it is a
+// pointer or its json tag says omitempty or omitzero. Field types:
+//
+//	string                 string
+//	string, enum tag       single-select enum
+//	[]string, enum tag     multi-select enum
+//	bool                   boolean
+//	int…, uint…            integer, bounded to what the type holds
+//	float…, json.Number    number, bounded to what the type holds (json.Number: to what a float64 holds)
+//	time.Time              string with format date-time
+//
+// and types defined from the basic ones, unless they unmarshal themselves. Tags:
+//
+//	jsonschema:"…"                      description
+//	title:"…"                           title
+//	enum:"a|b" or enum:"a=An A|b=A B"   values of an enum, all with a title or none
+//	format:"…"                          email, uri, date or date-time
+//	minLength:"…" maxLength:"…"         of a string, in Unicode code points
+//	minimum:"…" maximum:"…"             of a number
+//	minItems:"…" maxItems:"…"           of a multi-select enum
+//	default:"…"                         for a multi-select enum: "a|b"
+//
+// Embedded structs are refused: a form is flat and its struct says so.
+func For(t reflect.Type) (*Schema, error) {
+	if t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("form: %v is not a struct; a form needs one, with a field for each property", t)
+	}
+	if known, ok := inferred.Load(t); ok {
+		return known.(inference).schema, known.(inference).err
+	}
+	schema, err := infer(t)
+	inferred.Store(t, inference{schema, err})
+	return schema, err
+}
+
+var inferred sync.Map // reflect.Type → inference
+
+type inference struct {
+	schema *Schema
+	err    error
+}
+
+func infer(t reflect.Type) (*Schema, error) {
+	if decodesItself(t) {
+		return nil, fmt.Errorf("form: %v unmarshals itself, so its fields do not tell its properties; use a plain struct and convert, or write the schema by hand", t)
+	}
+	var properties []property
+	fieldOf := map[string]string{}
+	for f := range t.Fields() {
+		p, skip, err := inferField(f)
+		if err != nil {
+			return nil, fmt.Errorf("form: field %v.%s: %w", t, f.Name, err)
+		}
+		if skip {
+			continue
+		}
+		if other, taken := fieldOf[p.name]; taken {
+			return nil, fmt.Errorf("form: field %v.%s: field %s has the JSON name %q already; rename one", t, f.Name, other, p.name)
+		}
+		fieldOf[p.name] = f.Name
+		properties = append(properties, p)
+	}
+	return newSchema(nil, properties), nil
+}
+
+func inferField(f reflect.StructField) (p property, skip bool, err error) {
+	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if f.Tag.Get("json") == "-" {
+		return p, true, nil
+	}
+	t, required := f.Type, true
+	if t.Kind() == reflect.Pointer {
+		t, required = t.Elem(), false
+	}
+	if f.Anonymous && t.Kind() == reflect.Struct {
+		return p, false, errors.New(`an embedded struct is not part of a form: name its fields here, or leave it out with json:"-"`)
+	}
+	if !f.IsExported() {
+		return p, true, nil
+	}
+	switch {
+	case name == "":
+		name = f.Name
+	case !validName(name):
+		return p, false, fmt.Errorf("json: encoding/json ignores the name %q for its punctuation; choose another", name)
+	}
+	for option := range strings.SplitSeq(options, ",") {
+		switch option {
+		case "omitempty", "omitzero":
+			required = false
+		case "string":
+			return p, false, errors.New("json: the option string is not for forms, where a number is a number; leave it out")
+		}
+	}
+	w, low, high, err := typeWords(t, f.Tag)
+	if err == nil {
+		err = tagWords(w, f.Tag)
+	}
+	if err != nil {
+		return p, false, err
+	}
+	p, err = compile(name, w, low, high)
+	p.required = required
+	return p, false, err
+}
+
+// validName mirrors encoding/json, which falls back to the field's name for a tag it does not like.
+func validName(name string) bool {
+	for _, r := range name {
+		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	timeType   = reflect.TypeFor[time.Time]()
+	numberType = reflect.TypeFor[json.Number]()
+)
+
+func decodesItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// typeWords says what the Go type alone says: the keywords type, enum, oneOf, items and format, and the limits of a
+// number.
+func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound, err error) {
+	low, high = float64Low, float64High
+	values, isEnum := tag.Lookup("enum")
+	typ := func(name string) words { return words{"type": quote(name)} }
+
+	switch {
+	case t == timeType:
+		for _, name := range []string{"format", "minLength", "maxLength"} {
+			if value, ok := tag.Lookup(name); ok && value != "date-time" {
+				return nil, low, high, fmt.Errorf("%s: a time.Time is a date-time and nothing else; use a string for %q", name, value)
+			}
+		}
+		w = typ("string")
+		w["format"] = quote("date-time")
+	case t == numberType:
+		w = typ("number")
+	case decodesItself(t):
+		return nil, low, high, fmt.Errorf("type %v unmarshals itself, so a form cannot know what it accepts; use a plain type and convert", t)
+	case t.Kind() == reflect.String:
+		w = typ("string")
+	case t.Kind() == reflect.Bool:
+		w = typ("boolean")
+	case reflect.Int <= t.Kind() && t.Kind() <= reflect.Int64:
+		w = typ("integer")
+		low = newBound(strconv.FormatInt(-1<<(t.Bits()-1), 10))
+		high = newBound(strconv.FormatInt(1<<(t.Bits()-1)-1, 10))
+	case reflect.Uint <= t.Kind() && t.Kind() <= reflect.Uint64:
+		w = typ("integer")
+		low = newBound("0")
+		high = newBound(strconv.FormatUint(math.MaxUint64>>(64-t.Bits()), 10))
+	case t.Kind() == reflect.Float64:
+		w = typ("number")
+	case t.Kind() == reflect.Float32:
+		w = typ("number")
+		high = newBound(strconv.FormatFloat(math.MaxFloat32, 'g', -1, 32))
+		low = newBound("-" + high.text)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String && t.Elem() != numberType && !decodesItself(t.Elem()):
+		if !isEnum {
+			return nil, low, high, errors.New(`a list in a form is a multi-select enum: name its values with enum:"a|b|c", or take a string and split it`)
+		}
+		w = typ("array")
+	default:
+		return nil, low, high, fmt.Errorf("type %v has no place in a form, which is flat: use string, bool, an integer or float type, json.Number, time.Time or, with an enum tag, []string; ask for the rest in a form of its own", t)
+	}
+	if !isEnum {
+		return w, low, high, nil
+	}
+	isList := string(w["type"]) == `"array"`
+	if !isList && (t.Kind() != reflect.String || t == numberType) {
+		return nil, low, high, fmt.Errorf("enum: the values of an enum are strings, and %v is not one; use a string and convert", t)
+	}
+	options, titled, err := enumOptions(values)
+	switch {
+	case err != nil:
+		return nil, low, high, fmt.Errorf("enum: %w", err)
+	case isList && titled:
+		w["items"] = bytes.Join([][]byte{[]byte(`{"anyOf":`), options, []byte(`}`)}, nil)
+	case isList:
+		w["items"] = bytes.Join([][]byte{[]byte(`{"type":"string","enum":`), options, []byte(`}`)}, nil)
+	case titled:
+		w["oneOf"] = options
+	default:
+		w["enum"] = options
+	}
+	return w, low, high, nil
+}
+
+// enumOptions reads an enum tag into the JSON of enum, or of oneOf and anyOf when the values have titles.
+func enumOptions(tag string) (list []byte, titled bool, err error) {
+	seen := map[string]bool{}
+	for i, option := range strings.Split(tag, "|") {
+		value, title, hasTitle := strings.Cut(option, "=")
+		if i == 0 {
+			titled = hasTitle
+		}
+		switch {
+		case value == "" || hasTitle && title == "" || value != strings.TrimSpace(value) || title != strings.TrimSpace(title):
+			return nil, false, fmt.Errorf("%q is empty or has space around it; write a|b|c or a=An A|b=A B", option)
+		case hasTitle != titled:
+			return nil, false, fmt.Errorf("%q breaks the rule that all values have a title or none; = is what separates the two", option)
+		case seen[value]:
+			return nil, false, fmt.Errorf("has the value %q twice; keep one", value)
+		case titled:
+			list = append(append(append(append(list, `,{"const":`...), quote(value)...), `,"title":`...), quote(title)...)
+			list = append(list, '}')
+		default:
+			list = append(append(list, ','), quote(value)...)
+		}
+		seen[value] = true
+	}
+	list[0] = '['
+	return append(list, ']'), titled, nil
+}
+
+// notDescription is refused in jsonschema tags by github.com/google/jsonschema-go, and catches the tags of
+// packages with a grammar of their own there.
+var notDescription = regexp.MustCompile(`^\S*=`)
+
+// tagWords adds what the remaining tags say to the keywords of a field.
+func tagWords(w words, tag reflect.StructTag) error {
+	for _, name := range []string{
+		"jsonschema", "title", "format", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "default",
+	} {
+		value, ok := tag.Lookup(name)
+		if !ok {
+			continue
+		}
+		word, raw := name, []byte(value)
+		var err error
+		switch name {
+		case "jsonschema":
+			word, raw = "description", quote(value)
+			if notDescription.MatchString(value) {
+				err = errors.New("is the description, in plain words, and must not begin with WORD=; constraints have tags of their own")
+			}
+		case "title", "format":
+			raw = quote(value)
+		case "default":
+			raw, err = defaultWord(string(w["type"]), value)
+		default:
+			if !isNumber(raw) || !isBare(raw) {
+				err = fmt.Errorf("%q is not a number as JSON writes it", value)
+			}
+		}
+		if value == "" && name != "default" {
+			err = errors.New("is empty; leave it out")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		w[word] = raw
+	}
+	return nil
+}
+
+func defaultWord(typ, value string) ([]byte, error) {
+	switch typ {
+	case `"string"`:
+		return quote(value), nil
+	case `"array"`:
+		list := []byte{'['}
+		for i, item := range strings.Split(value, "|") {
+			if value == "" {
+				break // the empty list
+			}
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = append(list, quote(item)...)
+		}
+		return append(list, ']'), nil
+	}
+	if !isBare([]byte(value)) {
+		return nil, fmt.Errorf("%q does not fit the type %s", value, typ)
+	}
+	return []byte(value), nil
+}
+
+// isBare says whether b is a JSON value without space around it.
+func isBare(b []byte) bool { return json.Valid(b) && len(bytes.TrimSpace(b)) == len(b) }

@@ -1,0 +1,156 @@
+package form
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// property is one property of a form, ready to check values.
+type property struct {
+	name     string
+	key      []byte // the quoted name and its colon
+	schema   []byte // as it goes on the wire
+	kind     kind
+	required bool
+	fallback []byte // the default as a clean value; nil when there is none
+
+	format    *format         // of a string, or nil
+	min, max  int             // code points of a string, items of a multi-select
+	low, high bound           // of a number: the schema's, or else what the Go type holds
+	values    map[string]bool // of an enum
+	choices   string          // the same, for messages
+}
+
+type kind int
+
+const (
+	kindString kind = iota
+	kindInteger
+	kindNumber
+	kindBoolean
+	kindChoice  // single-select enum
+	kindChoices // multi-select enum
+)
+
+// bound is a limit on numbers, with its spelling for messages.
+type bound struct {
+	decimal
+	text string
+}
+
+func newBound(number string) bound { return bound{parseDecimal([]byte(number)), number} }
+
+// Anything smaller is 0 to a float64. It is refused rather than rounded, and refused at all because a json.Number
+// would carry it on, to where somebody makes a big.Rat of 1e-999999999.
+const minExponent = -400
+
+// appendKey continues an object with the property's name.
+func (p *property) appendKey(dst []byte) []byte {
+	if len(dst) > 1 {
+		dst = append(dst, ',')
+	}
+	return append(dst, p.key...)
+}
+
+// check appends the clean spelling of a JSON value to dst, or says what is wrong with the value.
+func (p *property) check(dst, value []byte) (clean []byte, problem string) {
+	switch p.kind {
+	case kindBoolean:
+		if value[0] != 't' && value[0] != 'f' {
+			return dst, "must be true or false"
+		}
+		return append(dst, value...), ""
+	case kindInteger, kindNumber:
+		return p.checkNumber(dst, value)
+	case kindChoices:
+		return p.checkChoices(dst, value)
+	}
+	if value[0] != '"' {
+		return dst, "must be a string"
+	}
+	s := text(value)
+	if p.kind == kindChoice {
+		if !p.values[string(s)] {
+			return dst, "must be one of " + p.choices
+		}
+		return append(dst, value...), ""
+	}
+	if n := utf8.RuneCount(s); n < p.min {
+		return dst, fmt.Sprintf("must be at least %s long", count(p.min, "character"))
+	} else if n > p.max {
+		return dst, fmt.Sprintf("must be at most %s long", count(p.max, "character"))
+	}
+	if p.format != nil && !p.format.ok(string(s)) {
+		return dst, p.format.want
+	}
+	return append(dst, value...), ""
+}
+
+func (p *property) checkNumber(dst, value []byte) (clean []byte, problem string) {
+	want := "must be a number"
+	if p.kind == kindInteger {
+		want = "must be a whole number"
+	}
+	if !isNumber(value) {
+		return dst, want
+	}
+	d := parseDecimal(value)
+	switch {
+	case p.kind == kindInteger && !d.isWhole():
+		return dst, want
+	case d.compare(p.low.decimal) < 0:
+		return dst, "must be at least " + p.low.text
+	case d.compare(p.high.decimal) > 0:
+		return dst, "must be at most " + p.high.text
+	case d.exp < minExponent:
+		return dst, fmt.Sprintf("must be 0 or have a magnitude of at least 1e%d", minExponent)
+	case p.kind == kindInteger || d.isZero():
+		return d.appendWhole(dst), "" // within low and high, so at most 20 digits
+	}
+	return append(dst, value...), ""
+}
+
+func (p *property) checkChoices(dst, value []byte) (clean []byte, problem string) {
+	if value[0] != '[' {
+		return dst, "must be a list of values out of " + p.choices
+	}
+	dst = append(dst, '[')
+	n := 0
+	for c := inside(value); ; n++ {
+		item := c.next()
+		if item == nil {
+			break
+		}
+		if item[0] != '"' || !p.values[string(text(item))] {
+			return dst, "must hold nothing but " + p.choices
+		}
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, item...)
+	}
+	if n < p.min {
+		return dst, "must hold at least " + count(p.min, "item")
+	}
+	if n > p.max {
+		return dst, "must hold at most " + count(p.max, "item")
+	}
+	return append(dst, ']'), ""
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// listed is an enum for a message, cut where a person stops reading.
+func listed(values []string) string {
+	const most = 20
+	if len(values) <= most {
+		return strings.Join(values, ", ")
+	}
+	return fmt.Sprintf("%s, … (%d in all)", strings.Join(values[:most], ", "), len(values))
+}
