@@ -142,6 +142,11 @@ type Server struct {
 // New returns a Server on m. What is registered on m itself keeps working: handlers
 // that never ask are untouched, and the requestState of those written in the SDK's
 // manual style is sealed for them. Nil options are the zero Options.
+//
+// Receiving middleware of m sees every request for what is registered on m. It does not
+// see requests for handlers added to the Server that come through [Server.HTTPHandler]
+// from clients of the 2026-07-28 revision, which have a path of their own: authorize
+// such callers in a handler around it, or in [Options.Principal].
 func New(m *mcp.Server, opts *Options) (*Server, error) {
 	s := &Server{
 		mcp:       m,

@@ -82,8 +82,8 @@ func (s *Server) resource(h ResourceHandler, mimeType string) (*handler, mcp.Res
 				setDefault(&filled.MIMEType, mimeType)
 				final.Contents[i] = &filled
 			}
-			// What depends on an answer is for the one who gave it.
-			if call.run.Answered() {
+			// What depends on who asked or on an answer is for that one only.
+			if call.principal != "" || call.run.Answered() {
 				setDefault(&final.CacheScope, "private")
 			}
 			setDefault(&final.CacheScope, "public")

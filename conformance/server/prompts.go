@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+func addPrompts(s *askback.Server) {
+	addStaticPrompt(s, "test_simple_prompt", "Has no arguments",
+		&mcp.TextContent{Text: "This is a simple prompt for testing."})
+	addStaticPrompt(s, "test_prompt_with_image", "Has an image",
+		pixel, &mcp.TextContent{Text: "Please analyze the image above."})
+
+	s.AddPrompt(&mcp.Prompt{
+		Name:        "test_prompt_with_arguments",
+		Description: "Has two arguments",
+		Arguments: []*mcp.PromptArgument{
+			{Name: "arg1", Description: "First test argument", Required: true},
+			{Name: "arg2", Description: "Second test argument", Required: true},
+		},
+	}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+		return messages(&mcp.TextContent{
+			Text: fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"]),
+		}), nil
+	})
+
+	s.AddPrompt(&mcp.Prompt{
+		Name:        "test_prompt_with_embedded_resource",
+		Description: "Embeds a resource",
+		Arguments:   []*mcp.PromptArgument{{Name: "resourceUri", Description: "URI of the resource to embed", Required: true}},
+	}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+		return messages(
+			embedded(args["resourceUri"], "text/plain", "Embedded resource content for testing."),
+			&mcp.TextContent{Text: "Please process the embedded resource above."}), nil
+	})
+
+	s.AddPrompt(&mcp.Prompt{Name: "test_input_required_result_prompt", Description: "Asks the user for context"},
+		func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+			given, err := askback.Elicit[contextForm](ctx, call, "user_context", "What context should the prompt use?")
+			if err != nil {
+				return nil, err
+			}
+			return messages(&mcp.TextContent{Text: "Use this context: " + given.Context}), nil
+		})
+}
+
+func addStaticPrompt(s *askback.Server, name, description string, contents ...mcp.Content) {
+	s.AddPrompt(&mcp.Prompt{Name: name, Description: description},
+		func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return messages(contents...), nil
+		})
+}
+
+func messages(contents ...mcp.Content) *mcp.GetPromptResult {
+	res := new(mcp.GetPromptResult)
+	for _, content := range contents {
+		res.Messages = append(res.Messages, &mcp.PromptMessage{Role: "user", Content: content})
+	}
+	return res
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// addTools adds the tools that never ask.
+func addTools(s *askback.Server) {
+	addStatic(s, "test_simple_text", "Returns text",
+		&mcp.TextContent{Text: "This is a simple text response for testing."})
+	addStatic(s, "test_image_content", "Returns an image", pixel)
+	addStatic(s, "test_audio_content", "Returns audio",
+		&mcp.AudioContent{Data: silence, MIMEType: "audio/wav"})
+	addStatic(s, "test_embedded_resource", "Returns an embedded resource",
+		embedded("test://embedded-resource", "text/plain", "This is an embedded resource content."))
+	addStatic(s, "test_multiple_content_types", "Returns text, an image and an embedded resource",
+		&mcp.TextContent{Text: "Multiple content types test:"}, pixel,
+		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`))
+
+	askback.AddTool(s, &mcp.Tool{Name: "test_error_handling", Description: "Always fails"},
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+			return nil, nil, errors.New("this tool intentionally returns an error for testing")
+		})
+
+	askback.AddTool(s, &mcp.Tool{Name: "test_tool_with_progress", Description: "Reports progress in three steps"},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			for _, done := range []float64{0, 50, 100} {
+				if err := call.Progress(ctx, done, 100, fmt.Sprintf("%v of 100", done)); err != nil {
+					return nil, nil, err
+				}
+				if err := pause(ctx); err != nil {
+					return nil, nil, err
+				}
+			}
+			return text("Three steps done"), nil, nil
+		})
+
+	askback.AddTool(s, &mcp.Tool{Name: "test_reconnection", Description: "Closes the response's stream before it answers"},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			if extra := call.Request().GetExtra(); extra != nil && extra.CloseSSEStream != nil {
+				extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
+			}
+			if err := pause(ctx); err != nil {
+				return nil, nil, err
+			}
+			return text("Answered on the stream that the client resumed"), nil, nil
+		})
+
+	askback.AddTool(s, &mcp.Tool{
+		Name:        "json_schema_2020_12_tool",
+		Description: "Has an input schema with the vocabulary of JSON Schema 2020-12",
+		InputSchema: json.RawMessage(`{
+			"$schema": "https://json-schema.org/draft/2020-12/schema",
+			"type": "object",
+			"$defs": {
+				"address": {
+					"$anchor": "addressDef",
+					"type": "object",
+					"properties": {"street": {"type": "string"}, "city": {"type": "string"}}
+				}
+			},
+			"properties": {
+				"name": {"type": "string"},
+				"address": {"$ref": "#/$defs/address"},
+				"contactMethod": {"type": "string", "enum": ["phone", "email"]},
+				"phone": {"type": "string"},
+				"email": {"type": "string"}
+			},
+			"allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+			"if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+			"then": {"required": ["phone"]},
+			"else": {"required": ["email"]},
+			"additionalProperties": false
+		}`),
+	}, func(_ context.Context, _ *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
+		return text("Called with %d arguments", len(in)), nil, nil
+	})
+
+	askback.AddTool(s, &mcp.Tool{
+		Name:        "test_x_mcp_header",
+		Description: "Has an argument that clients mirror into the header Mcp-Param-Region",
+		InputSchema: json.RawMessage(`{"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}`),
+	}, func(_ context.Context, _ *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
+		return text("Region %q", in["region"]), nil, nil
+	})
+
+	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Changes the list of tools"},
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+			addStatic(s, "test_added_tool", "Is there for a moment")
+			s.RemoveTools("test_added_tool")
+			return text("A tool was added and removed"), nil, nil
+		})
+
+	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_prompt_change", Description: "Changes the list of prompts"},
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+			addStaticPrompt(s, "test_added_prompt", "Is there for a moment")
+			s.RemovePrompts("test_added_prompt")
+			return text("A prompt was added and removed"), nil, nil
+		})
+}
+
+func addStatic(s *askback.Server, name, description string, content ...mcp.Content) {
+	askback.AddTool(s, &mcp.Tool{Name: name, Description: description},
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: content}, nil, nil
+		})
+}
+
+func text(format string, args ...any) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
+}
+
+// pause is the time that the suite wants between notifications of one call.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(50 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func embedded(uri, mimeType, body string) *mcp.EmbeddedResource {
+	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: uri, MIMEType: mimeType, Text: body}}
+}
+
+// pixel is an image of one transparent pixel.
+var pixel = func() *mcp.ImageContent {
+	var buf bytes.Buffer
+	if err := png.Encode(&buf, image.NewRGBA(image.Rect(0, 0, 1, 1))); err != nil {
+		panic(err)
+	}
+	return &mcp.ImageContent{Data: buf.Bytes(), MIMEType: "image/png"}
+}()
+
+// silence is a WAV file without samples: PCM, mono, 8 kHz, 8 bits.
+var silence = []byte("RIFF\x24\x00\x00\x00WAVE" +
+	"fmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00" +
+	"data\x00\x00\x00\x00")

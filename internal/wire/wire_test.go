@@ -1,0 +1,114 @@
+package wire
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+func TestCapabilities(t *testing.T) {
+	for caps, want := range map[string]Kind{
+		`{}`:                                   0,
+		`{"elicitation":{}}`:                   Form,
+		`{"elicitation":{"form":{}}}`:          Form,
+		`{"elicitation":{"url":{}}}`:           URL,
+		`{"elicitation":{"form":{},"url":{}}}`: Form | URL,
+		`{"elicitation":null,"sampling":true}`: 0,
+		`{"sampling":{}}`:                      Sampling,
+		`{"sampling":{"tools":{}}}`:            Sampling | SamplingTools,
+		`{"sampling":{"tools":false}}`:         Sampling,
+		`{"roots":{"listChanged":true}}`:       Roots,
+	} {
+		if got := parseCapabilities([]byte(caps)); got != want {
+			t.Errorf("%s: %b, want %b", caps, got, want)
+		}
+	}
+}
+
+func TestInputRequiredIsEncodedExactly(t *testing.T) {
+	for _, test := range []struct {
+		requests []InputRequest
+		state    string
+		want     string
+	}{
+		{nil, "s", `{"resultType":"input_required","requestState":"s","_meta":{}}`},
+		{[]InputRequest{{"a", "roots/list", []byte(`{}`)}}, "", `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","params":{}}},"_meta":{}}`},
+		{[]InputRequest{{"ü\"\n", "m", []byte(`{}`)}, {"b", "m", []byte(`{}`)}}, "s",
+			`{"resultType":"input_required","inputRequests":{"ü\"\n":{"method":"m","params":{}},"b":{"method":"m","params":{}}},"requestState":"s","_meta":{}}`},
+	} {
+		if got := string(InputRequired(nil, test.requests, test.state, []byte(`{}`))); got != test.want {
+			t.Errorf("\n got %s\nwant %s", got, test.want)
+		}
+	}
+}
+
+func TestNumbersInHeadersAreComparedAsNumbers(t *testing.T) {
+	for _, test := range []struct {
+		header, body string
+		same         bool
+	}{
+		{"42", "42", true}, {"42.0", "42", true}, {"-7", "-7.0", true}, {"9007199254740993", "9007199254740993", true},
+		{"42", "43", false}, {"9007199254740993", "9007199254740992", false}, {"", "0", false}, {"0x2A", "42", false},
+		{"42.5", "42.5", false}, {"1e2", "100", false}, {"1/1", "1", false}, {"Inf", "1", false},
+	} {
+		if got := sameInteger(test.header, test.body); got != test.same {
+			t.Errorf("header %q, body %s: %v", test.header, test.body, got)
+		}
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{},"inputResponses":{"a":{}},"requestState":"s","_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, fault := ParseRequest(body, 64)
+		if response := AppendError(nil, req.ID, Errorf(1, "x")); !json.Valid(response) {
+			t.Fatalf("no JSON: %s", response)
+		}
+		if fault != nil {
+			return
+		}
+		for _, method := range []string{CallTool, GetPrompt, ReadResource} {
+			p, fault := ParseParams(method, req.Params)
+			if (p == nil) == (fault == nil) {
+				t.Fatalf("params %v, fault %v", p, fault)
+			}
+			if p == nil {
+				continue
+			}
+			for _, raw := range p.Responses {
+				if strictjson.TypeOf(raw) != strictjson.TypeObject {
+					t.Fatalf("an input response is no object: %s", raw)
+				}
+			}
+			if p.Target == "" || p.Arguments != nil && strictjson.TypeOf(p.Arguments) != strictjson.TypeObject {
+				t.Fatalf("accepted %s", req.Params)
+			}
+		}
+	})
+}
+
+func FuzzHeaders(f *testing.F) {
+	f.Add("=?base64?aGk=?=", `{"a":{"b":"hi"}}`)
+	f.Add("42.0", `{"a":{"b":42}}`)
+	headers, err := ParamHeaders(map[string]any{"properties": map[string]any{"a": map[string]any{"properties": map[string]any{"b": map[string]any{"x-mcp-header": "B"}}}}})
+	if err != nil || len(headers) != 1 {
+		f.Fatal(headers, err)
+	}
+	f.Fuzz(func(t *testing.T, header, arguments string) {
+		if strictjson.Check([]byte(arguments), 64) != nil {
+			return
+		}
+		h := http.Header{"Mcp-Param-B": {header}, HeaderName: {header}}
+		_ = headers[0].Check(h, []byte(arguments))
+		if CheckHeader(h, HeaderName, header, false) == nil {
+			for _, c := range header {
+				if c > '~' {
+					t.Fatalf("accepted %q", header)
+				}
+			}
+		}
+	})
+}
