@@ -97,7 +97,7 @@ type Limits struct {
 	BodyBytes  int64         // bytes of an HTTP request's body; default 4 MiB
 	Depth      int           // nesting of a request's JSON; default 64
 	RoundTTL   time.Duration // how long a client may take to answer; default 1 hour
-	CallTTL    time.Duration // how long a whole call may take; default 24 hours
+	CallTTL    time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
 }
 
 func (l *Limits) setDefaults() error {
@@ -107,7 +107,7 @@ func (l *Limits) setDefaults() error {
 	setDefault(&l.BodyBytes, 4<<20)
 	setDefault(&l.Depth, 64)
 	setDefault(&l.RoundTTL, time.Hour)
-	setDefault(&l.CallTTL, 24*time.Hour)
+	setDefault(&l.CallTTL, max(24*time.Hour, l.RoundTTL))
 	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), l.BodyBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL)) < 0 {
 		return errors.New("askback: a negative limit; zero means the default")
 	}

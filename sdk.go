@@ -21,14 +21,19 @@ import (
 )
 
 // Run serves one connection of a transport of the SDK, such as mcp.StdioTransport,
-// until the client ends it or ctx is done. (basic/transports/stdio)
+// until the client ends it or ctx is done. Lines on standard input that are no messages
+// are answered with an error, and the connection goes on. (basic/transports/stdio)
 func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
-	return s.mcp.Run(ctx, &exactTransport{t, s})
+	return s.mcp.Run(ctx, s.transport(t))
 }
 
 // Connect serves a connection in the background: see mcp.Server.Connect.
 func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions) (*mcp.ServerSession, error) {
-	return s.mcp.Connect(ctx, &exactTransport{t, s}, opts)
+	return s.mcp.Connect(ctx, s.transport(t), opts)
+}
+
+func (s *Server) transport(t mcp.Transport) mcp.Transport {
+	return &exactTransport{lines(t, s.opts.Limits.BodyBytes), s}
 }
 
 // exactTransport keeps the exact parameters of requests for Askback's handlers beside

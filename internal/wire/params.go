@@ -136,7 +136,7 @@ func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
 				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q must be an object", mcp.MetaKeyClientInfo)
 			}
 		case "progressToken":
-			if !validID(value) {
+			if !ValidID(value) {
 				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta progressToken must be a string or an integer")
 			}
 			m.ProgressToken = value

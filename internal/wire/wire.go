@@ -73,7 +73,7 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 		return nil
 	})
 	if id != nil {
-		if !validID(id) {
+		if !ValidID(id) {
 			return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "id" must be a string or an integer`)
 		}
 		req.ID = id
@@ -92,7 +92,9 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 	return req, nil
 }
 
-func validID(id []byte) bool {
+// ValidID reports whether raw JSON is a request id or progress token: a string or an
+// integer.
+func ValidID(id []byte) bool {
 	switch strictjson.TypeOf(id) {
 	case strictjson.TypeString:
 		return true

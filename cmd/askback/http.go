@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// grace is how long requests that are running may take to finish when the server stops.
+const grace = 10 * time.Second
+
+// listen explains the failures that its caller can do something about.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, usagef("--addr %q: want HOST:PORT, such as 127.0.0.1:8080", addr)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	switch {
+	case err == nil:
+		return listener, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("cannot listen on %s, another program does: stop it, or choose another port with --addr (port 0 takes a free one)", addr)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("cannot listen on %s, this user is not allowed to: choose a port above 1023 with --addr", addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("cannot listen on %s, it is not an address of this machine: choose another one with --addr, such as 127.0.0.1:8080", addr)
+	}
+	return nil, fmt.Errorf("cannot listen on %s: %w", addr, err)
+}
+
+// serveHTTP serves until ctx is done and the requests that are running are finished.
+func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, stdout io.Writer, log *slog.Logger) error {
+	if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+		log.Warn("other machines can reach this server, and it has no authentication: put a proxy that has in front of it, "+
+			"or listen on a loopback address", "addr", addr.String())
+	}
+	server := &http.Server{
+		Handler:           routes(ctx, mcp),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute, // of header and body; answers may stream for as long as they need
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	if err := output(stdout, fmt.Sprintf("listening on http://%s/mcp\n", listener.Addr())); err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving http://%s/mcp: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+
+	log.Info("stopping: finishing the requests that are running", "limit", grace)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := server.Shutdown(bounded); err != nil {
+		log.Warn("requests were cut off that did not finish in time", "limit", grace)
+		server.Close()
+	}
+	<-served
+	log.Info("stopped")
+	return nil
+}
+
+// routes serves the MCP endpoint, and a path for load balancers. Streams of notifications end when stopping is done.
+func routes(stopping context.Context, mcp http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, "ok\n") // a client that is gone gets nothing
+	})
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		if waitsForNews(r) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(stopping, cancel)()
+			r = r.WithContext(ctx)
+		}
+		mcp.ServeHTTP(w, r)
+	})
+	return mux
+}
+
+// waitsForNews tells the streams of notifications, which have no end of their own, from requests that do finish.
+func waitsForNews(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == "subscriptions/listen"
+}

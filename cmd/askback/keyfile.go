@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/askback-mcp/askback/seal"
+)
+
+const (
+	keysVariable = "ASKBACK_KEYS"
+
+	// maxKeyFile is far beyond any ring; it keeps a wrong file name from filling the memory.
+	maxKeyFile = 1 << 20
+)
+
+// configuredKeys returns the keys of the file, or else of the environment, and what to call their source. The ring is
+// nil if neither is given. A warning tells of a file that is open to others.
+func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warning string, err error) {
+	if file != "" {
+		ring, warning, err = readKeys(file, stdin)
+		return ring, file, warning, err
+	}
+	text, ok := os.LookupEnv(keysVariable)
+	if !ok {
+		return nil, "", "", nil
+	}
+	if text == "" {
+		// A secret that did not arrive: a random key in its place would fail only later, and elsewhere.
+		return nil, "", "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it", keysVariable)
+	}
+	ring, err = seal.ParseRing(text)
+	if err != nil {
+		return nil, "", "", fmt.Errorf("the environment variable %s: %w", keysVariable, err)
+	}
+	return ring, keysVariable, "", nil
+}
+
+// readKeys reads a key file, or stdin for "-".
+func readKeys(file string, stdin io.Reader) (ring *seal.Ring, warning string, err error) {
+	in, name := stdin, "standard input"
+	if file != "-" {
+		f, err := os.Open(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, "", fmt.Errorf("key file %s does not exist: make it with 'askback keys new %s'", file, file)
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("key file: %w", err)
+		}
+		defer f.Close()
+		in, name, warning = f, "key file "+file, exposed(f)
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxKeyFile+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(text) > maxKeyFile {
+		return nil, "", fmt.Errorf("%s is larger than %d bytes: it is not a key file", name, maxKeyFile)
+	}
+	if ring, err = seal.ParseRing(string(text)); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	return ring, warning, nil
+}
+
+// exposed warns of a file that others than its owner and group have access to.
+func exposed(f *os.File) string {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" || info.Mode()&0o007 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s is open to every user of this machine (mode %04o), who can forge requestState with it: chmod 600 %[1]s",
+		f.Name(), info.Mode().Perm())
+}
+
+// createKeyFile writes a file that does not exist yet, for the owner only.
+func createKeyFile(file, text string) (err error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists already: replace its keys with 'askback keys rotate %[1]s', or choose another name", file)
+	}
+	if err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(file)
+		}
+	}()
+	if err := writeAndSync(f, text); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(file))
+}
+
+// replaceKeyFile replaces the text of a key file at once: whoever reads it finds the old text or the new one, also
+// after a crash. Mode and owner stay.
+func replaceKeyFile(file, text string) (err error) {
+	old, err := os.Lstat(file)
+	if err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	dir := filepath.Dir(file)
+	f, err := os.CreateTemp(dir, ".askback-keys-*")
+	if err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := keepOwner(f, old); err != nil {
+		return fmt.Errorf("key file %s belongs to another user, and the new one cannot be given to them: rotate as that user: %w", file, err)
+	}
+	if err := f.Chmod(old.Mode().Perm()); err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	if err := writeAndSync(f, text); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), file); err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	return syncDir(dir)
+}
+
+// replaceable refuses what a rename would not replace as expected.
+func replaceable(file string) error {
+	info, err := os.Lstat(file)
+	switch {
+	case err != nil:
+		return nil // reading it says more
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			return fmt.Errorf("key file: %w", err)
+		}
+		return fmt.Errorf("%s is a symbolic link: rotate the file itself, 'askback keys rotate %s'", file, target)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file: want a key file, or - to read standard input and write standard output", file)
+	}
+	return nil
+}
+
+func writeAndSync(f *os.File, text string) error {
+	_, err := f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	return nil
+}
+
+// syncDir makes a new name in the directory last.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // which cannot sync directories
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("key file: %w", err)
+	}
+	return nil
+}

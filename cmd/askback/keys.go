@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/seal"
+)
+
+// defaultWait covers the default --ttl of serve and an hour for the rollout.
+const defaultWait = 2 * time.Hour
+
+func keysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, rotate and list the keys that seal requestState",
+		Long: `A key file holds the keys of all servers behind one endpoint. The first key
+seals requestState, all of them open it. Servers read the file when they start.`,
+		RunE: needsCommand,
+	}
+	cmd.AddCommand(keysNewCommand(), keysRotateCommand(), keysListCommand())
+	return cmd
+}
+
+func keysNewCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "new [FILE]",
+		Short: "Make a key file with one random key",
+		Long: `Make a key file with one random key, and print it or write it to FILE. FILE must
+not exist, and is made readable for its owner only.`,
+		Example: `  askback keys new askback.keys
+  askback serve --keys askback.keys
+
+  askback keys new | vault kv put secret/askback keys=-`,
+		Args: takes("[FILE]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := seal.NewKey(time.Now())
+			ring, err := seal.NewRing(key)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 || args[0] == "-" {
+				return outputSecrets(cmd, ring)
+			}
+			if err := createKeyFile(args[0], ring.EncodeSecrets()); err != nil {
+				return err
+			}
+			return output(cmd.OutOrStdout(), fmt.Sprintf("%s has the new key %s. Keep it secret, and give it to every server.\n", args[0], key.ID()))
+		},
+	}
+}
+
+func outputSecrets(cmd *cobra.Command, ring *seal.Ring) error {
+	if f, ok := cmd.OutOrStdout().(*os.File); ok && exposed(f) != "" {
+		warn(cmd, "the keys go to a file that is open to every user of this machine: chmod 600 it")
+	}
+	return output(cmd.OutOrStdout(), ring.EncodeSecrets())
+}
+
+func keysRotateCommand() *cobra.Command {
+	var (
+		force bool
+		wait  time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "rotate FILE",
+		Short: "Take the next of the three steps that replace the key",
+		Long: `Take the next step of a rotation. The state of FILE tells which one it is:
+
+  learn   add a new key: every server can open what it will seal
+  switch  let the new key seal; the old one still opens
+  forget  remove the old key
+
+Roll the file out to every server and restart them after each step. A step is
+refused until the one before has settled for --wait, which has to cover both the
+time that a rollout takes and the time to answer (--ttl of serve).
+
+FILE is replaced in one go and keeps its mode and owner, but not its comments.
+For - the keys are read from standard input, and the new ones are printed.`,
+		Example: `  askback keys rotate askback.keys
+  vault kv get -field=keys secret/askback | askback keys rotate - > new.keys`,
+		Args: takes("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case force && cmd.Flags().Changed("wait"):
+				return usagef("--force does not wait: leave --wait out")
+			case force:
+				wait = 0
+			case wait <= 0:
+				return usagef("--wait %v: want a time above zero, or --force", wait)
+			}
+			return rotate(cmd, args[0], wait)
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "do not wait: states that are still alive may be refused")
+	cmd.Flags().DurationVar(&wait, "wait", defaultWait, "`TIME` that the step before must have settled")
+	return cmd
+}
+
+// rotate takes one step. What it says goes to standard output, unless the keys go there.
+func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
+	toFile := file != "-"
+	if toFile {
+		if err := replaceable(file); err != nil {
+			return err
+		}
+	}
+	ring, warning, err := readKeys(file, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	warn(cmd, warning)
+
+	now := time.Now()
+	next, step, err := ring.Rotate(now, wait)
+	if errors.Is(err, seal.ErrTooEarly) {
+		return fmt.Errorf("%s: %w; --wait changes how long that is, --force does not wait", file, err)
+	}
+	if err != nil {
+		return err
+	}
+
+	if !toFile {
+		if err := outputSecrets(cmd, next); err != nil {
+			return err
+		}
+		return output(cmd.ErrOrStderr(), explain(step, ring, next, "the keys", now, wait))
+	}
+	if err := replaceKeyFile(file, next.EncodeSecrets()); err != nil {
+		return err
+	}
+	return output(cmd.OutOrStdout(), explain(step, ring, next, file, now, wait))
+}
+
+// explain says what a step did and what comes next.
+func explain(step seal.Step, old, next *seal.Ring, file string, now time.Time, wait time.Duration) string {
+	keys := next.Keys()
+	taken := now.Add(time.Second - time.Nanosecond).Truncate(time.Second) // as Rotate counts
+	if step == seal.StepLearn {
+		taken = keys[len(keys)-1].Created()
+	}
+	if wait == 0 {
+		wait = defaultWait // what was forced once need not be the next time
+	}
+	soonest := "not before " + taken.Add(wait).UTC().Format(time.RFC3339)
+	var b strings.Builder
+	switch step {
+	case seal.StepLearn:
+		fmt.Fprintf(&b, "learn: the new key %s opens requestState from now on; %s still seals.\n", keys[len(keys)-1].ID(), keys[0].ID())
+		fmt.Fprintf(&b, "Next: give %s to every server and restart them. Then, %s,\nrotate again: the new key will seal.\n", file, soonest)
+	case seal.StepSwitch:
+		fmt.Fprintf(&b, "switch: the new key %s seals from now on; %s still opens what it sealed.\n", keys[0].ID(), ids(keys[1:]))
+		fmt.Fprintf(&b, "Next: give %s to every server and restart them. Then, %s,\nrotate again: the old key will be forgotten.\n", file, soonest)
+	case seal.StepForget:
+		fmt.Fprintf(&b, "forget: %s no longer opens anything; %s is the only key.\n", ids(old.Keys()[1:]), keys[0].ID())
+		fmt.Fprintf(&b, "Next: give %s to every server and restart them. That completes the rotation.\n", file)
+	}
+	return b.String()
+}
+
+func ids(keys []seal.Key) string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.ID())
+	}
+	return strings.Join(names, ", ")
+}
+
+func keysListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list FILE",
+		Short:   "List the keys of a file, without their secrets",
+		Long:    "List the keys of FILE, without their secrets. For - they are read from standard\ninput.",
+		Example: "  askback keys list askback.keys",
+		Args:    takes("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ring, warning, err := readKeys(args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			warn(cmd, warning)
+			return output(cmd.OutOrStdout(), keyTable(ring))
+		},
+	}
+}
+
+func keyTable(ring *seal.Ring) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tCREATED\tROLE")
+	keys := ring.Keys()
+	for i, k := range keys {
+		role := "seals"
+		switch {
+		case i > 0 && k.Created().After(keys[0].Created()):
+			role = "opens only (to seal after the switch)"
+		case i > 0:
+			role = "opens only (sealed before the switch)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", k.ID(), k.Created().Format(time.RFC3339), role)
+	}
+	w.Flush()
+	return b.String()
+}

@@ -1,0 +1,34 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// A key file that root rotates stays readable for the server.
+func TestRotateKeepsTheOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	file := filepath.Join(t.TempDir(), "my.keys")
+	if code, _, stderr := command(t, "keys", "new", file); code != 0 {
+		t.Fatal(stderr)
+	}
+	if err := os.Chown(file, 1234, 5678); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := command(t, "keys", "rotate", file); code != 0 {
+		t.Fatal(stderr)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := info.Sys().(*syscall.Stat_t); s.Uid != 1234 || s.Gid != 5678 || info.Mode().Perm() != 0o600 {
+		t.Errorf("owner %d:%d, mode %v", s.Uid, s.Gid, info.Mode())
+	}
+}

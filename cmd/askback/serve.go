@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/examples/weather"
+	"github.com/askback-mcp/askback/examples/workitem"
+)
+
+const (
+	defaultTTL = time.Hour      // of askback.Limits.RoundTTL
+	callTTL    = 24 * time.Hour // of askback.Limits.CallTTL
+)
+
+type serveOptions struct {
+	addr      string
+	stdio     bool
+	keys      string
+	ttl       time.Duration
+	data      string
+	logLevel  string
+	logFormat string
+}
+
+func serveCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the example tools get_weather and update_work_item",
+		Long: `Serve the example tools get_weather and update_work_item over HTTP at /mcp, or
+over standard input and output. When it is ready it prints its URL on standard
+output (port 0 takes a free one); it logs to standard error. SIGINT or SIGTERM
+stops it once the requests that are running are finished; a second one stops it
+at once.
+
+Keys are taken from --keys or, without it, from the environment variable
+` + keysVariable + `. Without either, a random key is made: then no other server can
+finish what this one began. Without --data the example data is fresh at each
+start. There is no authentication.`,
+		Example: `  askback serve
+  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data
+  askback serve --stdio`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.stdio && cmd.Flags().Changed("addr") {
+				return usagef("--stdio and --addr exclude each other")
+			}
+			if o.stdio && o.keys == "-" {
+				return usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s", keysVariable)
+			}
+			return serve(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.addr, "addr", "127.0.0.1:8080", "`HOST:PORT` to listen on")
+	flags.BoolVar(&o.stdio, "stdio", false, "serve one client on standard input and output")
+	flags.StringVar(&o.keys, "keys", "", "key `FILE`, - for standard input")
+	flags.DurationVar(&o.ttl, "ttl", defaultTTL, "`TIME` for a client to answer")
+	flags.StringVar(&o.data, "data", "", "`DIR` to keep the example data in")
+	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
+	return cmd
+}
+
+func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	log, err := newLogger(o, stderr)
+	if err != nil {
+		return err
+	}
+	if o.ttl < time.Second {
+		return usagef("--ttl %v: want at least 1s", o.ttl)
+	}
+	ring, source, warning, err := configuredKeys(o.keys, stdin)
+	if err != nil {
+		return err
+	}
+	if warning != "" {
+		log.Warn(warning)
+	}
+
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+
+	var listener net.Listener
+	if !o.stdio {
+		if listener, err = listen(ctx, o.addr); err != nil {
+			return err
+		}
+		defer listener.Close()
+	}
+	store, err := openWorkItems(ctx, o.data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	implementation := &mcp.Implementation{Name: "askback-examples", Title: "Askback examples", Version: version()}
+	sdkOptions := &mcp.ServerOptions{}
+	if log.Enabled(ctx, slog.LevelDebug) {
+		sdkOptions.Logger = log
+	}
+	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), &askback.Options{
+		Keys:   ring,
+		Limits: askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
+		Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	weather.Register(srv)
+	workitem.Register(srv, store)
+	if ring != nil {
+		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
+	}
+
+	if o.stdio {
+		return serveStdio(ctx, srv, log)
+	}
+	return serveHTTP(ctx, listener, srv.HTTPHandler(nil), stdout, log)
+}
+
+func newLogger(o serveOptions, w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return nil, usagef("--log-level %q: want debug, info, warn or error", o.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch o.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, usagef("--log-format %q: want text or json", o.logFormat)
+}
+
+func openWorkItems(ctx context.Context, dir string) (*workitem.Store, error) {
+	if dir == "" {
+		return workitem.Open(ctx, "")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("--data: %w", err)
+	}
+	return workitem.Open(ctx, filepath.Join(dir, "workitems.db"))
+}

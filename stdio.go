@@ -1,0 +1,218 @@
+package askback
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// lineTransport is a transport of one message a line (basic/transports/stdio) that
+// outlives bad input: the SDK's ends the connection at the first line that is no
+// message. It also ends only when the requests before the end of its input are
+// answered, where the SDK drops the answers.
+type lineTransport struct {
+	in    io.ReadCloser
+	out   io.WriteCloser
+	limit int64
+}
+
+// lines returns a lineTransport in place of the SDK's transports for lines, and any
+// other transport as it is.
+func lines(t mcp.Transport, limit int64) mcp.Transport {
+	switch t := t.(type) {
+	case *mcp.StdioTransport:
+		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limit}
+	case *mcp.IOTransport:
+		return &lineTransport{t.Reader, t.Writer, limit}
+	}
+	return t
+}
+
+// keepOpen is standard output, which is the process's to close.
+type keepOpen struct{ io.Writer }
+
+func (keepOpen) Close() error { return nil }
+
+func (t *lineTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	out := &lockedWriter{WriteCloser: t.out}
+	passed, pass := io.Pipe()
+	go func() { pass.CloseWithError(filter(t.in, pass, out, t.limit)) }()
+	conn, err := (&mcp.IOTransport{Reader: readCloser{passed, t.in}, Writer: out, MaxLineLength: -1}).Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &lineConnection{Connection: conn, open: make(map[jsonrpc.ID]bool), changed: make(chan struct{}, 1)}, nil
+}
+
+type readCloser struct {
+	*io.PipeReader
+	in io.Closer
+}
+
+func (r readCloser) Close() error { return errors.Join(r.PipeReader.Close(), r.in.Close()) }
+
+// lockedWriter keeps apart what the SDK and the filter write, each a line at a time.
+type lockedWriter struct {
+	mu sync.Mutex
+	io.WriteCloser
+}
+
+func (w *lockedWriter) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.WriteCloser.Write(line)
+}
+
+// filter passes on the lines that are messages and answers all others with an error,
+// until the input ends.
+func filter(in io.Reader, pass, answer io.Writer, limit int64) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, tooLong, err := readLine(r, limit)
+		var fault *jsonrpc.Error
+		if tooLong {
+			fault = wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the line exceeds the limit of %d bytes", limit)
+		} else if len(bytes.TrimSpace(line)) > 0 {
+			fault = checkLine(line)
+		} else {
+			line = nil
+		}
+		if fault != nil {
+			if _, err := answer.Write(append(wire.AppendError(nil, nil, fault), '\n')); err != nil {
+				return err
+			}
+		} else if line != nil {
+			// The newline goes along, which the SDK waits for.
+			if _, err := pass.Write(append(bytes.TrimRight(line, "\r\n"), '\n')); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readLine reads a line of at most limit bytes, and skips the rest of a longer one.
+func readLine(r *bufio.Reader, limit int64) (line []byte, tooLong bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if int64(len(line)+len(part)) > limit {
+			tooLong, line = true, nil
+		}
+		if !tooLong {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, tooLong, err
+		}
+	}
+}
+
+// checkLine reports why a line is no message, or batch of messages, that the SDK reads.
+func checkLine(line []byte) *jsonrpc.Error {
+	if !json.Valid(line) {
+		return wire.Errorf(jsonrpc.CodeParseError, "parse error: the line is not JSON")
+	}
+	if strictjson.TypeOf(line) == strictjson.TypeArray {
+		var batch []json.RawMessage
+		if err := json.Unmarshal(line, &batch); err != nil || len(batch) == 0 {
+			return wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: an empty batch")
+		}
+		for _, message := range batch {
+			if fault := checkMessage(message); fault != nil {
+				return fault
+			}
+		}
+		return nil
+	}
+	return checkMessage(line)
+}
+
+func checkMessage(message []byte) *jsonrpc.Error {
+	if strictjson.TypeOf(message) != strictjson.TypeObject {
+		return wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a message must be a JSON object")
+	}
+	decoded, err := jsonrpc.DecodeMessage(message)
+	if res, ok := decoded.(*jsonrpc.Response); err != nil || ok && res.Result == nil && res.Error == nil {
+		return wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: not a JSON-RPC 2.0 message")
+	}
+	if id := strictjson.Get(message, "id"); id != nil && !wire.ValidID(id) {
+		return wire.Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "id" must be a string or an integer`)
+	}
+	return nil
+}
+
+// drain is how long the end of the input waits for open requests. A legacy handler may
+// be asking the client, who can no longer answer.
+const drain = 10 * time.Second
+
+type lineConnection struct {
+	mcp.Connection
+	changed chan struct{} // tells of a change in open
+
+	mu   sync.Mutex
+	open map[jsonrpc.ID]bool
+}
+
+func (c *lineConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	if err != nil {
+		c.finish(ctx)
+		return nil, err
+	}
+	// A subscription is answered only when it is cancelled.
+	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() && req.Method != "subscriptions/listen" {
+		c.mu.Lock()
+		c.open[req.ID] = true
+		c.mu.Unlock()
+	}
+	return msg, nil
+}
+
+func (c *lineConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	err := c.Connection.Write(ctx, msg)
+	if res, ok := msg.(*jsonrpc.Response); ok {
+		c.mu.Lock()
+		delete(c.open, res.ID)
+		c.mu.Unlock()
+		select {
+		case c.changed <- struct{}{}:
+		default:
+		}
+	}
+	return err
+}
+
+// finish waits until no request is open.
+func (c *lineConnection) finish(ctx context.Context) {
+	limit := time.NewTimer(drain)
+	defer limit.Stop()
+	for {
+		c.mu.Lock()
+		n := len(c.open)
+		c.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-c.changed:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
