@@ -281,7 +281,11 @@ func (h *httpHandler) serveOwn(w http.ResponseWriter, r *http.Request, req wire.
 
 func (s *Server) encode(r *reply) ([]byte, error) {
 	if r.inputRequired() {
-		return wire.InputRequired(make([]byte, 0, 1024+len(r.state)), r.encoded(), r.state, s.meta), nil
+		meta := s.meta
+		if r.state != "" {
+			meta = fmt.Appendf(nil, `%s,"%s":"%s"}`, s.meta[:len(s.meta)-1], metaExpires, r.expires.UTC().Format(time.RFC3339))
+		}
+		return wire.InputRequired(make([]byte, 0, 1024+len(r.state)), r.encoded(), r.state, meta), nil
 	}
 	result, meta, err := s.withServerInfo(r.result)
 	if err != nil {

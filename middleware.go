@@ -123,7 +123,7 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 	}
 	r, err := s.suspendManual(x.can, j, requests, state)
 	if err == nil && (!s.opts.BareFirstRound || state != "" || j.Round > 1) {
-		r.state, err = s.sealJournal(x, j)
+		r.state, r.expires, err = s.sealJournal(x, j)
 	}
 	if err != nil {
 		return nil, protocolError(err)
@@ -135,6 +135,10 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 		res.RequestState = r.state
 	case *mcp.ReadResourceResult:
 		res.RequestState = r.state
+	}
+	if meta := r.meta(); meta != nil {
+		maps.Copy(meta, result.GetMeta())
+		result.SetMeta(meta)
 	}
 	return result, nil
 }

@@ -44,7 +44,7 @@ func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
 		if !r.inputRequired() {
 			return r.result.(*mcp.GetPromptResult), nil
 		}
-		return &mcp.GetPromptResult{InputRequests: r.typed(), RequestState: r.state}, nil
+		return &mcp.GetPromptResult{Meta: r.meta(), InputRequests: r.typed(), RequestState: r.state}, nil
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -98,6 +98,6 @@ func (s *Server) resource(h ResourceHandler, mimeType string) (*handler, mcp.Res
 		if !r.inputRequired() {
 			return r.result.(*mcp.ReadResourceResult), nil
 		}
-		return &mcp.ReadResourceResult{InputRequests: r.typed(), RequestState: r.state}, nil
+		return &mcp.ReadResourceResult{Meta: r.meta(), InputRequests: r.typed(), RequestState: r.state}, nil
 	}
 }

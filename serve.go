@@ -45,6 +45,7 @@ type reply struct {
 	result    any
 	questions []keyedQuestion
 	state     string
+	expires   time.Time // when the state does
 }
 
 type keyedQuestion struct {
@@ -86,7 +87,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	if s.opts.BareFirstRound && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" {
 		return r, nil
 	}
-	r.state, err = s.sealJournal(x, j)
+	r.state, r.expires, err = s.sealJournal(x, j)
 	return r, err
 }
 
@@ -194,22 +195,31 @@ func (s *Server) refuse(ctx context.Context, x *exchange, reason seal.Reason, er
 	return wire.InvalidState()
 }
 
-func (s *Server) sealJournal(x *exchange, j *journal.Journal) (string, error) {
+func (s *Server) sealJournal(x *exchange, j *journal.Journal) (state string, expires time.Time, err error) {
 	now := time.Now()
-	expires := now.Add(s.opts.Limits.RoundTTL)
+	expires = now.Add(s.opts.Limits.RoundTTL)
 	if end := j.Started.Add(s.opts.Limits.CallTTL); end.Before(expires) {
 		if expires = end; !expires.After(now) {
-			return "", &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
+			return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
 		}
 	}
-	state, err := s.keys.Seal(s.binding(x), j.Append(nil), now, expires)
-	if err != nil {
-		return "", err
+	state, err = s.keys.Seal(s.binding(x), j.Append(nil), now, expires)
+	if err == nil && len(state) > s.opts.Limits.StateBytes {
+		err = &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
 	}
-	if len(state) > s.opts.Limits.StateBytes {
-		return "", &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
+	return state, expires, err
+}
+
+// metaExpires tells clients in a result's _meta when its requestState expires, for
+// those that let a question wait.
+const metaExpires = "io.github.askback-mcp/expires"
+
+// meta is the _meta of a result that needs input.
+func (r *reply) meta() mcp.Meta {
+	if r.state == "" {
+		return nil
 	}
-	return state, nil
+	return mcp.Meta{metaExpires: r.expires.UTC().Format(time.RFC3339)}
 }
 
 func (s *Server) binding(x *exchange) seal.Binding {

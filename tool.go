@@ -79,7 +79,7 @@ func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
 		if !r.inputRequired() {
 			return r.result.(*mcp.CallToolResult), nil
 		}
-		return &mcp.CallToolResult{InputRequests: r.typed(), RequestState: r.state}, nil
+		return &mcp.CallToolResult{Meta: r.meta(), InputRequests: r.typed(), RequestState: r.state}, nil
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,6 +77,18 @@ func decodeValue(v string) (string, bool) {
 	return string(decoded), err == nil
 }
 
+// EncodeHeader returns a value as a header carries it ("Value Encoding").
+func EncodeHeader(v string) string {
+	plain := v == strings.Trim(v, " \t") && !(strings.HasPrefix(v, "=?base64?") && strings.HasSuffix(v, "?="))
+	for i := range len(v) {
+		plain = plain && v[i] >= ' ' && v[i] <= '~'
+	}
+	if plain {
+		return v
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
+}
+
 // ParamHeader mirrors one tool parameter into an HTTP header (x-mcp-header).
 type ParamHeader struct {
 	path   []string

@@ -1,0 +1,294 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// CallTool calls a tool and answers what it asks, round by round, until its result.
+//
+// The error is a [*Pending] when a handler parked; a [*LimitError], [*UndeclaredError]
+// or [*ProtocolError] when the server went too far; a [*RefusedError] when it did not
+// take its own state back; a *jsonrpc.Error when it answered with one; the context's
+// cause when that is done; or a handler's own. InputResponses and RequestState of params
+// are not used. (basic/patterns/mrtr, "Client Requirements")
+func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
+	p := *params
+	p.InputResponses, p.RequestState = nil, ""
+	c := &call{Session: s, method: wire.CallTool, target: p.Name}
+	c.send = func(ctx context.Context) (mcp.Result, error) {
+		each := p
+		each.Meta = maps.Clone(p.Meta) // the SDK adds to it
+		return s.sdk.CallTool(ctx, &each)
+	}
+	return start[*mcp.CallToolResult](ctx, c, &mcp.CallToolParams{Name: p.Name, Arguments: p.Arguments})
+}
+
+// GetPrompt gets a prompt: see [Session.CallTool].
+func (s *Session) GetPrompt(ctx context.Context, params *mcp.GetPromptParams) (*mcp.GetPromptResult, error) {
+	p := *params
+	p.InputResponses, p.RequestState = nil, ""
+	c := &call{Session: s, method: wire.GetPrompt, target: p.Name}
+	c.send = func(ctx context.Context) (mcp.Result, error) {
+		each := p
+		each.Meta = maps.Clone(p.Meta)
+		return s.sdk.GetPrompt(ctx, &each)
+	}
+	return start[*mcp.GetPromptResult](ctx, c, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments})
+}
+
+// ReadResource reads a resource: see [Session.CallTool].
+func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourceParams) (*mcp.ReadResourceResult, error) {
+	p := *params
+	p.InputResponses, p.RequestState = nil, ""
+	c := &call{Session: s, method: wire.ReadResource, target: p.URI}
+	c.send = func(ctx context.Context) (mcp.Result, error) {
+		each := p
+		each.Meta = maps.Clone(p.Meta)
+		return s.sdk.ReadResource(ctx, &each)
+	}
+	return start[*mcp.ReadResourceResult](ctx, c, &mcp.ReadResourceParams{URI: p.URI})
+}
+
+// Resume goes on with a parked call: this client's handlers answer what is still open,
+// and the call continues to its result, an *mcp.CallToolResult, *mcp.GetPromptResult or
+// *mcp.ReadResourceResult. The session must be with the server that was called, or with
+// another instance of it. Errors are as for [Session.CallTool]. A call that was resumed
+// before may be resumed again, where the server does not make its states single use.
+func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
+	c := &call{Session: s, method: p.Method, params: p.Params, pending: p, round: p.Round}
+	var fields struct {
+		Name      string          `json:"name"`
+		URI       string          `json:"uri"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(p.Params, &fields); err != nil {
+		return nil, fmt.Errorf("not a pending call: %w", err)
+	}
+	c.target = fields.Name
+	switch p.Method {
+	case wire.CallTool:
+		c.send = func(ctx context.Context) (mcp.Result, error) {
+			params := &mcp.CallToolParams{Name: fields.Name}
+			if fields.Arguments != nil {
+				params.Arguments = fields.Arguments
+			}
+			return s.sdk.CallTool(ctx, params)
+		}
+	case wire.GetPrompt:
+		var arguments map[string]string
+		if fields.Arguments != nil {
+			if err := json.Unmarshal(fields.Arguments, &arguments); err != nil {
+				return nil, fmt.Errorf("not a pending call: %w", err)
+			}
+		}
+		c.send = func(ctx context.Context) (mcp.Result, error) {
+			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Name: fields.Name, Arguments: arguments})
+		}
+	case wire.ReadResource:
+		c.target = fields.URI
+		c.send = func(ctx context.Context) (mcp.Result, error) {
+			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{URI: fields.URI})
+		}
+	default:
+		return nil, fmt.Errorf("not a pending call: the method %q cannot wait", p.Method)
+	}
+	return c.drive(ctx)
+}
+
+// call is one call over its rounds.
+type call struct {
+	*Session
+	method, target string
+	params         json.RawMessage // as a Pending keeps them
+	send           func(ctx context.Context) (mcp.Result, error)
+	round          int      // the last round that was sent
+	pending        *Pending // what it asked, or nil before the first
+	pause          time.Duration
+}
+
+func start[R mcp.Result](ctx context.Context, c *call, params any) (R, error) {
+	var none R
+	var err error
+	if c.params, err = json.Marshal(params); err != nil {
+		return none, err
+	}
+	res, err := c.drive(ctx)
+	if err != nil {
+		return none, err
+	}
+	return res.(R), nil
+}
+
+func (c *call) drive(ctx context.Context) (mcp.Result, error) {
+	limits := c.client.opts.Limits
+	timedOut := limit("total time of a call", limits.Total, nil)
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.Total, timedOut)
+	defer cancel()
+	for {
+		answers, err := c.answer(ctx)
+		if err == nil {
+			var res mcp.Result
+			if res, err = c.exchange(ctx, answers); res != nil {
+				return res, nil
+			}
+		}
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause
+		}
+		if err != nil {
+			if bound, ok := errors.AsType[*LimitError](err); ok && bound.Pending == nil {
+				bound.Pending = c.pending
+			}
+			return nil, err
+		}
+	}
+}
+
+// answer gathers the answers for the next round, or waits out its pause.
+func (c *call) answer(ctx context.Context) (map[string]json.RawMessage, error) {
+	p := c.pending
+	if p == nil {
+		return nil, nil
+	}
+	if len(p.Questions) == 0 {
+		timer := time.NewTimer(c.pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	answers, parked, err := c.client.answerAll(ctx, p.Questions, p.Answers)
+	if err != nil {
+		return nil, err
+	}
+	if parked {
+		parkedCall := *p
+		parkedCall.Answers = answers
+		return nil, &parkedCall
+	}
+	return answers, nil
+}
+
+// exchange sends one round. It returns the result, or neither result nor error when the
+// call goes on with c.pending.
+func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage) (mcp.Result, error) {
+	limits := c.client.opts.Limits
+	if c.round >= limits.Rounds {
+		return nil, limit("rounds in one call", limits.Rounds, nil)
+	}
+	c.round++
+	x := &exchange{answers: answers}
+	r := &Round{Number: c.round, Method: c.method, Target: c.target, Answers: answers}
+	if c.pending != nil {
+		x.state = c.pending.State
+		r.StateSent = len(x.state)
+	}
+	began := time.Now()
+	res, err := c.send(context.WithValue(ctx, exchangeKey{}, x))
+	r.Elapsed = time.Since(began)
+	result, broken := x.came()
+	if broken != nil {
+		err = broken
+	}
+	var next *Pending
+	if err == nil {
+		next, err = c.outcome(result)
+	}
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && x.state != "" {
+		err = &RefusedError{err}
+	}
+	r.Err, r.Final = err, err == nil && next == nil
+	if next != nil {
+		if r.Questions, r.StateReceived = next.Questions, len(next.State); len(next.Questions) == 0 {
+			c.pause = min(max(2*c.pause, limits.FirstPause), limits.MaxPause)
+			c.pause = c.pause*3/4 + rand.N(c.pause/2+1) // so that clients shed together do not return together
+			r.Pause = c.pause
+		} else {
+			c.pause = 0
+		}
+	}
+	if observe := c.client.opts.Observe; observe != nil {
+		if refused := observe(ctx, r); refused != nil && err == nil {
+			err = refused
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if next == nil {
+		return res, nil
+	}
+	c.pending = next
+	for _, q := range next.Questions {
+		if err := c.client.check(q); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// expiresKey is where Askback's servers say when a state expires.
+const expiresKey = "io.github.askback-mcp/expires"
+
+// outcome reads a result that came: nil if it is complete.
+func (c *call) outcome(result []byte) (*Pending, error) {
+	if result == nil {
+		return nil, &ProtocolError{"the response has no result"}
+	}
+	kind := "complete" // of servers before 2026-07-28
+	if raw := strictjson.Get(result, "resultType"); raw != nil {
+		var ok bool
+		if kind, ok = strictjson.String(raw); !ok {
+			return nil, &ProtocolError{"resultType is not a string"}
+		}
+	}
+	switch kind {
+	case "complete":
+		return nil, nil
+	case "input_required":
+	default:
+		return nil, &ProtocolError{fmt.Sprintf("the resultType %.40q is unknown", kind)}
+	}
+	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Parked: time.Now()}
+	if raw := strictjson.Get(result, "requestState"); raw != nil {
+		state, ok := strictjson.String(raw)
+		if !ok {
+			return nil, &ProtocolError{"requestState is not a string"}
+		}
+		p.State = strings.Clone(state)
+	}
+	requests := strictjson.Get(result, "inputRequests")
+	if requests == nil && p.State == "" {
+		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
+	}
+	if requests != nil {
+		var err error
+		if p.Questions, err = parseQuestions(requests, c.Server(), c.client.opts.Limits.Questions); err != nil {
+			return nil, err
+		}
+	}
+	if meta := strictjson.Get(result, "_meta"); meta != nil && strictjson.TypeOf(meta) == strictjson.TypeObject {
+		if text, ok := strictjson.String(strictjson.Get(meta, expiresKey)); ok {
+			if expires, err := time.Parse(time.RFC3339, text); err == nil {
+				p.Expires = &expires
+			}
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,207 @@
+// Package client is the client's side of tools that ask back: it calls a server's
+// tools, prompts and resources, answers what they ask, and drives the rounds to the
+// end.
+//
+//	c := client.New(&client.Options{
+//		Form: func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+//			return askTheUser(ctx, q) // q.Server asks q.Message, q.Schema
+//		},
+//	})
+//	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
+//	…
+//	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "close_bug", Arguments: args})
+//
+// It stands on the client and the transports of the official Go SDK, and speaks to
+// servers of every revision: those of 2026-07-28 by Multi Round-Trip Requests, those
+// before inside their session. A client declares the capabilities that it has handlers
+// for, and refuses to answer anything else.
+//
+// Where no answer is at hand a handler returns [ErrPark]. The call then returns a
+// [*Pending], which can be stored as JSON; another process, on another machine, a day
+// later, resumes it with [Session.Resume].
+//
+// Servers are not trusted: rounds, questions, message sizes, pauses and the time of a
+// whole call are bounded by [Limits].
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Options configure a [Client]. A handler that is nil means that the capability is not
+// declared. Handlers of one round run concurrently.
+type Options struct {
+	// Implementation says who this client is. Nil means Askback's own name.
+	Implementation *mcp.Implementation
+
+	// Form asks the user to fill in a form. (client/elicitation)
+	Form func(ctx context.Context, q *Question) (*mcp.ElicitResult, error)
+
+	// URL asks the user for consent to open a page, and opens it only then.
+	// (client/elicitation, "Safe URL Handling")
+	URL func(ctx context.Context, q *Question) (*mcp.ElicitResult, error)
+
+	// Sample completes a message with the client's model. (client/sampling)
+	Sample func(ctx context.Context, q *Question, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error)
+
+	// SampleTools declares that Sample can use tools.
+	SampleTools bool
+
+	// Roots lists the client's roots. (client/roots)
+	Roots func(ctx context.Context) ([]*mcp.Root, error)
+
+	// Observe, if set, is told of every round when its response has come, before any
+	// question is answered. An error ends the call with it.
+	Observe func(ctx context.Context, r *Round) error
+
+	// Limits bound calls.
+	Limits Limits
+
+	// SDK configures the SDK's client below: notification handlers, logger, keep-alive.
+	// Its Capabilities, handlers for questions and MultiRoundTrip are set by this package.
+	SDK mcp.ClientOptions
+}
+
+// Limits bound what a server can make a client do. A field that is zero has its default.
+type Limits struct {
+	Rounds       int           // rounds of one call; default 32
+	Questions    int           // questions in one round; default 64
+	MessageBytes int           // bytes of one message of the server; default 4 MiB
+	Depth        int           // nesting of a result's JSON; default 64
+	Total        time.Duration // time of one call, with the user's; default 24 hours
+	FirstPause   time.Duration // before retrying a round without questions; doubles each time; default 100 ms
+	MaxPause     time.Duration // default 5 s
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.Rounds, 32)
+	setDefault(&l.Questions, 64)
+	setDefault(&l.MessageBytes, 4<<20)
+	setDefault(&l.Depth, 64)
+	setDefault(&l.Total, 24*time.Hour)
+	setDefault(&l.FirstPause, 100*time.Millisecond)
+	setDefault(&l.MaxPause, 5*time.Second)
+}
+
+func setDefault[T int | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+// Round is one request and its response, for [Options.Observe].
+type Round struct {
+	Number        int // from 1; a resumed call goes on counting
+	Method        string
+	Target        string                     // the tool, prompt or resource URI
+	Answers       map[string]json.RawMessage // that the request carried
+	StateSent     int                        // bytes of requestState that the request carried
+	Elapsed       time.Duration              // from request to response
+	Questions     []*Question                // that the response asks, in its order
+	StateReceived int                        // bytes of requestState in the response
+	Pause         time.Duration              // until the retry, if the response asks nothing
+	Final         bool                       // the response is the result
+	Err           error                      // the request failed
+}
+
+// Client makes connections that share their handlers. It is safe for concurrent use.
+type Client struct {
+	opts Options
+	sdk  *mcp.Client
+}
+
+// New returns a client. Nil options are the zero Options: a client that answers nothing.
+func New(opts *Options) *Client {
+	c := new(Client)
+	if opts != nil {
+		c.opts = *opts
+	}
+	c.opts.Limits.setDefaults()
+	impl := c.opts.Implementation
+	if impl == nil {
+		impl = &mcp.Implementation{Name: "askback-client", Version: "1.0.0"}
+	}
+	sdk := c.opts.SDK
+	sdk.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true}
+	sdk.Capabilities = c.capabilities()
+	sdk.ElicitationHandler, sdk.CreateMessageHandler, sdk.CreateMessageWithToolsHandler = nil, nil, nil
+	c.sdk = mcp.NewClient(impl, &sdk)
+	c.sdk.AddReceivingMiddleware(c.answerInline)
+	return c
+}
+
+func (c *Client) capabilities() *mcp.ClientCapabilities {
+	caps := new(mcp.ClientCapabilities)
+	if c.opts.Form != nil || c.opts.URL != nil {
+		caps.Elicitation = new(mcp.ElicitationCapabilities)
+		if c.opts.Form != nil {
+			caps.Elicitation.Form = new(mcp.FormElicitationCapabilities)
+		}
+		if c.opts.URL != nil {
+			caps.Elicitation.URL = new(mcp.URLElicitationCapabilities)
+		}
+	}
+	if c.opts.Sample != nil {
+		caps.Sampling = new(mcp.SamplingCapabilities)
+		if c.opts.SampleTools {
+			caps.Sampling.Tools = new(mcp.SamplingToolsCapabilities)
+		}
+	}
+	if c.opts.Roots != nil {
+		caps.RootsV2 = new(mcp.RootCapabilities)
+	}
+	return caps
+}
+
+// Session is a connection to one server. It is safe for concurrent use; answers of one
+// call never reach another.
+type Session struct {
+	client   *Client
+	sdk      *mcp.ClientSession
+	endpoint string
+}
+
+// Connect connects over a transport of the SDK, such as mcp.StreamableClientTransport
+// or mcp.CommandTransport. Nil options choose the newest revision that both sides speak.
+func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientSessionOptions) (*Session, error) {
+	s := &Session{client: c}
+	if web, ok := t.(*mcp.StreamableClientTransport); ok {
+		s.endpoint = web.Endpoint
+		bounded := *web
+		httpClient := http.Client{}
+		if web.HTTPClient != nil {
+			httpClient = *web.HTTPClient
+		}
+		httpClient.Transport = &tapRoundTripper{base: httpClient.Transport, limits: c.opts.Limits}
+		bounded.HTTPClient = &httpClient
+		bounded.MaxEventSize = c.opts.Limits.MessageBytes
+		t = &bounded
+	} else {
+		t = &tapTransport{t, c.opts.Limits}
+	}
+	var err error
+	if s.sdk, err = c.sdk.Connect(ctx, t, opts); err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	return s, nil
+}
+
+// SDK returns the SDK's session below, for lists, completion and subscriptions.
+func (s *Session) SDK() *mcp.ClientSession { return s.sdk }
+
+// Close ends the connection.
+func (s *Session) Close() error { return s.sdk.Close() }
+
+// Server says who the server is, as far as it told, or nil.
+func (s *Session) Server() *mcp.Implementation {
+	if res := s.sdk.InitializeResult(); res != nil {
+		return res.ServerInfo
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Pending is a call that waits for answers. It is the error of a call whose handlers
+// returned [ErrPark], and marshals to JSON, so that another process can go on with it:
+// it has all that the call needs, and the answers that were given already. It is as
+// confidential as the call's arguments and answers are.
+type Pending struct {
+	// Endpoint is where the server was reached over HTTP, or empty.
+	Endpoint string `json:"endpoint,omitempty"`
+	// Method is "tools/call", "prompts/get" or "resources/read".
+	Method string `json:"method"`
+	// Params are those of the call: name or uri, and arguments.
+	Params json.RawMessage `json:"params"`
+	// Round is the number of the last round.
+	Round int `json:"round"`
+	// Questions wait for answers, in the server's order.
+	Questions []*Question `json:"questions"`
+	// Answers that were given already, by the questions' keys.
+	Answers map[string]json.RawMessage `json:"answers,omitempty"`
+	// State is the server's, to be sent back exactly.
+	State string `json:"requestState,omitempty"`
+	// Parked is when the last round ended.
+	Parked time.Time `json:"parked"`
+	// Expires is when the server will no longer take the state back, if it said so.
+	Expires *time.Time `json:"expires,omitempty"`
+}
+
+func (p *Pending) Error() string {
+	var keys []string
+	for _, q := range p.Questions {
+		if _, answered := p.Answers[q.Key]; !answered {
+			keys = append(keys, fmt.Sprintf("%q", q.Key))
+		}
+	}
+	return "the call waits for answers to " + strings.Join(keys, ", ")
+}
+
+// UnmarshalJSON reads what a Pending marshals to.
+func (p *Pending) UnmarshalJSON(data []byte) error {
+	type plain Pending
+	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
+		return fmt.Errorf("not a pending call: %w", err)
+	}
+	if p.Method == "" || len(p.Params) == 0 || len(p.Questions) == 0 && p.State == "" {
+		return fmt.Errorf("not a pending call: method, params and questions or requestState are needed")
+	}
+	for _, q := range p.Questions {
+		if q == nil {
+			return fmt.Errorf("not a pending call: a question is null")
+		}
+		if err := q.parse(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

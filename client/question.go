@@ -1,0 +1,280 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/form"
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// Question is an input request of a server. Everything in it is the server's word.
+type Question struct {
+	Key    string              `json:"key"`
+	Server *mcp.Implementation `json:"-"` // who asks, or nil
+	// Method is "elicitation/create", "sampling/createMessage" or "roots/list".
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+
+	// Of elicitation:
+	Message string          `json:"-"`
+	Schema  json.RawMessage `json:"-"` // of a form, with its properties in the server's order
+	URL     string          `json:"-"` // of a page; empty for a form
+}
+
+const (
+	methodElicit        = "elicitation/create"
+	methodCreateMessage = "sampling/createMessage"
+	methodListRoots     = "roots/list"
+)
+
+// parse fills in what Params say.
+func (q *Question) parse() error {
+	if q.Method != methodElicit {
+		return nil
+	}
+	var p struct {
+		Mode    string          `json:"mode"`
+		Message string          `json:"message"`
+		Schema  json.RawMessage `json:"requestedSchema"`
+		URL     string          `json:"url"`
+	}
+	if err := json.Unmarshal(q.Params, &p); err != nil {
+		return &ProtocolError{fmt.Sprintf("the question %q: %v", q.Key, err)}
+	}
+	q.Message = p.Message
+	switch {
+	case p.Mode == "url" && p.URL != "":
+		q.URL = p.URL
+	case p.Mode == "url":
+		return &ProtocolError{fmt.Sprintf("the question %q has no URL", q.Key)}
+	case p.Mode == "form" || p.Mode == "":
+		if q.Schema = p.Schema; q.Schema == nil {
+			q.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+	default:
+		return &UndeclaredError{Key: q.Key, Kind: "elicitation." + p.Mode}
+	}
+	return nil
+}
+
+// parseQuestions reads an inputRequests object. Its members have been checked.
+func parseQuestions(requests []byte, server *mcp.Implementation, most int) ([]*Question, error) {
+	if strictjson.TypeOf(requests) != strictjson.TypeObject {
+		return nil, &ProtocolError{"inputRequests is not an object"}
+	}
+	var questions []*Question
+	err := strictjson.Members(requests, func(name, value []byte) error {
+		if len(questions) == most {
+			return limit("questions in one round", most, nil)
+		}
+		q := &Question{Key: string(name), Server: server}
+		if strictjson.TypeOf(value) != strictjson.TypeObject {
+			return &ProtocolError{fmt.Sprintf("the question %q is not an object", q.Key)}
+		}
+		q.Method, _ = strictjson.String(strictjson.Get(value, "method"))
+		if params := strictjson.Get(value, "params"); params != nil {
+			q.Params = json.RawMessage(strings.Clone(string(params)))
+		}
+		questions = append(questions, q)
+		return q.parse()
+	})
+	return questions, err
+}
+
+// check refuses questions that no capability was declared for.
+func (c *Client) check(q *Question) error {
+	ok := false
+	kind := q.Method
+	switch {
+	case q.Method == methodElicit && q.URL != "":
+		ok, kind = c.opts.URL != nil, "elicitation.url"
+	case q.Method == methodElicit:
+		ok, kind = c.opts.Form != nil, "elicitation.form"
+	case q.Method == methodCreateMessage:
+		ok, kind = c.opts.Sample != nil, "sampling"
+		if ok && !c.opts.SampleTools && (present(q.Params, "tools") || present(q.Params, "toolChoice")) {
+			ok, kind = false, "sampling.tools"
+		}
+	case q.Method == methodListRoots:
+		ok, kind = c.opts.Roots != nil, "roots"
+	}
+	if !ok {
+		return &UndeclaredError{Key: q.Key, Kind: kind}
+	}
+	return nil
+}
+
+func present(params json.RawMessage, name string) bool {
+	return params != nil && strictjson.TypeOf(strictjson.Get(params, name)) != strictjson.TypeInvalid
+}
+
+// answer lets the handler answer one question.
+func (c *Client) answer(ctx context.Context, q *Question) (any, error) {
+	if err := c.check(q); err != nil {
+		return nil, err
+	}
+	switch {
+	case q.Method == methodElicit && q.URL != "":
+		res, err := c.opts.URL(ctx, q)
+		return checkAction(q, res, err)
+	case q.Method == methodElicit:
+		res, err := c.opts.Form(ctx, q)
+		if _, err := checkAction(q, res, err); err != nil {
+			return nil, err
+		}
+		return fit(q, res)
+	case q.Method == methodCreateMessage:
+		var params mcp.CreateMessageWithToolsParams
+		if err := json.Unmarshal(q.Params, &params); err != nil {
+			return nil, &ProtocolError{fmt.Sprintf("the question %q: %v", q.Key, err)}
+		}
+		res, err := c.opts.Sample(ctx, q, &params)
+		if err == nil && res == nil {
+			err = fmt.Errorf("the handler of Sample returned nothing for %q", q.Key)
+		}
+		return res, err
+	default:
+		roots, err := c.opts.Roots(ctx)
+		if roots == nil {
+			roots = []*mcp.Root{}
+		}
+		return &mcp.ListRootsResult{Roots: roots}, err
+	}
+}
+
+func checkAction(q *Question, res *mcp.ElicitResult, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	if res == nil || res.Action != "accept" && res.Action != "decline" && res.Action != "cancel" {
+		return nil, fmt.Errorf("the handler for %q must return a result with the action accept, decline or cancel", q.Key)
+	}
+	return res, nil
+}
+
+// fit checks an answer against its form, and fills in the form's defaults
+// (client/elicitation, "Form Mode Security"). A schema that the restricted dialect does
+// not know is left to the server.
+func fit(q *Question, res *mcp.ElicitResult) (any, error) {
+	schema, err := form.Parse(q.Schema)
+	if res.Action != "accept" || err != nil {
+		return res, nil
+	}
+	content, err := json.Marshal(res.Content)
+	if err != nil {
+		return nil, fmt.Errorf("the answer to %q: %w", q.Key, err)
+	}
+	clean, err := schema.Check(content)
+	if err != nil {
+		return nil, fmt.Errorf("the answer to %q does not fit its form: %w", q.Key, err)
+	}
+	// As JSON, so that no number loses digits.
+	return map[string]any{"action": "accept", "content": json.RawMessage(clean)}, nil
+}
+
+// answerAll answers the questions of a round concurrently. Those that handlers park are
+// left out, and parked is true.
+func (c *Client) answerAll(ctx context.Context, questions []*Question, have map[string]json.RawMessage) (answers map[string]json.RawMessage, parked bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		mu sync.Mutex
+		wg sync.WaitGroup
+	)
+	answers = make(map[string]json.RawMessage, len(questions))
+	var open []*Question
+	for _, q := range questions {
+		if given, ok := have[q.Key]; ok {
+			answers[q.Key] = given
+		} else {
+			open = append(open, q)
+		}
+	}
+	for _, q := range open {
+		wg.Go(func() {
+			res, err := c.answer(ctx, q)
+			var data []byte
+			if err == nil {
+				data, err = json.Marshal(res)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, ErrPark):
+				parked = true
+			case err != nil:
+				cancel(err)
+			default:
+				answers[q.Key] = data
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
+	return answers, parked, nil
+}
+
+// answerInline answers the requests that servers before 2026-07-28 send inside a session.
+func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method != methodElicit && method != methodCreateMessage && method != methodListRoots {
+			return next(ctx, method, req)
+		}
+		q := &Question{Key: method, Method: method}
+		if session, ok := req.GetSession().(*mcp.ClientSession); ok && session.InitializeResult() != nil {
+			q.Server = session.InitializeResult().ServerInfo
+		}
+		var err error
+		if q.Params, err = json.Marshal(req.GetParams()); err != nil {
+			return nil, err
+		}
+		if err := q.parse(); err != nil {
+			return nil, inline(err)
+		}
+		res, err := c.answer(ctx, q)
+		if err != nil {
+			return nil, inline(err)
+		}
+		switch res := res.(type) {
+		case mcp.Result:
+			return res, nil
+		default: // a form's answer with its defaults
+			data, err := json.Marshal(res)
+			if err != nil {
+				return nil, err
+			}
+			return &rawResult{data: data}, nil
+		}
+	}
+}
+
+// inline is the answer to a session's request that cannot be answered.
+func inline(err error) error {
+	switch {
+	case errors.Is(err, ErrPark):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no answer is at hand, and a question inside a session cannot wait"}
+	default:
+		if _, undeclared := errors.AsType[*UndeclaredError](err); undeclared {
+			return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client did not declare that capability"}
+		}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	}
+}
+
+// rawResult is a result that is encoded already.
+type rawResult struct {
+	mcp.ResultBase
+	data json.RawMessage
+}
+
+func (r *rawResult) MarshalJSON() ([]byte, error) { return r.data, nil }

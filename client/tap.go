@@ -1,0 +1,374 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// The SDK's client types lose what this package needs: the order of a form's fields, the
+// digits of large numbers, results with a state and no questions, and kinds of questions
+// that they do not know. A tap therefore stands between the SDK and its transports. It
+// puts answers and state into the requests of a call, keeps the result of each as it
+// came, and shows the SDK only complete ones. And it bounds what is read.
+
+// exchange is one round of a call, as a tap sees it. It travels in the context.
+type exchange struct {
+	answers map[string]json.RawMessage
+	state   string
+
+	mu     sync.Mutex // the tap may still be reading when a cancelled call returns
+	result []byte
+	err    error
+}
+
+// came is the result that the tap kept, or why there is none.
+func (x *exchange) came() ([]byte, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.result, x.err
+}
+
+func (x *exchange) fail(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = err
+	return err
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// inject adds answers and state to the parameters of a request.
+func (x *exchange) inject(params []byte) ([]byte, error) {
+	if x.answers == nil && x.state == "" {
+		return params, nil
+	}
+	params = bytes.TrimSpace(params)
+	if len(params) < 3 || params[len(params)-1] != '}' {
+		return nil, errors.New("the request has no parameters to add answers to")
+	}
+	added := append([]byte{}, params[:len(params)-1]...)
+	for _, member := range []struct {
+		name  string
+		value any
+		set   bool
+	}{
+		{"inputResponses", x.answers, x.answers != nil},
+		{"requestState", x.state, x.state != ""},
+	} {
+		if !member.set {
+			continue
+		}
+		value, err := json.Marshal(member.value)
+		if err != nil {
+			return nil, err
+		}
+		added = append(added, `,"`+member.name+`":`...)
+		added = append(added, value...)
+	}
+	return append(added, '}'), nil
+}
+
+// complete is what the SDK sees of a round that is not the last.
+const complete = `{"resultType":"complete","content":[],"messages":[],"contents":[]}`
+
+// take keeps a result and returns what the SDK is to see of it.
+func (x *exchange) take(result []byte, limits Limits) ([]byte, error) {
+	if len(result) > limits.MessageBytes {
+		return nil, limit("bytes of a message", limits.MessageBytes, nil)
+	}
+	if err := strictjson.Check(result, limits.Depth); err != nil {
+		return nil, &ProtocolError{fmt.Sprintf("its result is not sound: %v", err)}
+	}
+	if strictjson.TypeOf(result) != strictjson.TypeObject {
+		return nil, &ProtocolError{"its result is not an object"}
+	}
+	x.mu.Lock()
+	x.result = bytes.Clone(result)
+	x.mu.Unlock()
+	if kind := strictjson.Get(result, "resultType"); kind != nil && string(kind) != `"complete"` {
+		return []byte(complete), nil
+	}
+	return result, nil
+}
+
+// tapTransport taps a transport of whole messages.
+type tapTransport struct {
+	mcp.Transport
+	limits Limits
+}
+
+func (t *tapTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &tapConnection{Connection: conn, limits: t.limits, open: make(map[jsonrpc.ID]*exchange)}, nil
+}
+
+type tapConnection struct {
+	mcp.Connection
+	limits Limits
+
+	mu   sync.Mutex
+	open map[jsonrpc.ID]*exchange
+}
+
+func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	req, ok := msg.(*jsonrpc.Request)
+	x := exchangeOf(ctx)
+	if !ok || !req.IsCall() || x == nil || !wire.MayAsk(req.Method) {
+		return c.Connection.Write(ctx, msg)
+	}
+	params, err := x.inject(req.Params)
+	if err != nil {
+		return err
+	}
+	tapped := *req
+	tapped.Params = params
+	c.mu.Lock()
+	c.open[req.ID] = x
+	c.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open, req.ID)
+	})
+	return c.Connection.Write(ctx, &tapped)
+}
+
+func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	res, ok := msg.(*jsonrpc.Response)
+	if err != nil || !ok {
+		return msg, err
+	}
+	c.mu.Lock()
+	x := c.open[res.ID]
+	delete(c.open, res.ID)
+	c.mu.Unlock()
+	if x == nil || res.Error != nil {
+		return msg, nil
+	}
+	shown := *res
+	if shown.Result, err = x.take(res.Result, c.limits); err != nil {
+		shown.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: x.fail(err).Error()}
+	}
+	return &shown, nil
+}
+
+// tapRoundTripper taps the requests of an HTTP transport, and bounds all its responses.
+type tapRoundTripper struct {
+	base   http.RoundTripper
+	limits Limits
+}
+
+func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	base := t.base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	x := exchangeOf(req.Context())
+	if x != nil {
+		var err error
+		if req, err = x.rewrite(req); err != nil {
+			return nil, err
+		}
+	}
+	res, err := base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case mediaType == "text/event-stream" && x != nil:
+		res.Body = &tapEvents{body: res.Body, in: bufio.NewReader(res.Body), x: x, limits: t.limits}
+	case mediaType == "text/event-stream": // the SDK bounds its events
+	case mediaType == "application/json" && x != nil && res.StatusCode < 300:
+		res.Body = &tapJSON{body: res.Body, x: x, limits: t.limits}
+		res.ContentLength = -1
+	default:
+		res.Body = &boundedBody{body: res.Body, left: t.limits.MessageBytes, limits: t.limits, x: x}
+	}
+	return res, nil
+}
+
+// rewrite puts the round's answers and state into the body of its request, and its name
+// into a form that a header can carry, which the SDK (1.8.0) does not do.
+func (x *exchange) rewrite(req *http.Request) (*http.Request, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req.Body.Close()
+	params := strictjson.Get(body, "params")
+	injected, err := x.inject(params)
+	if err != nil {
+		return nil, err
+	}
+	at := bytes.Index(body, params)
+	body = bytes.Join([][]byte{body[:at], injected, body[at+len(params):]}, nil)
+	req = req.Clone(req.Context())
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	if name := req.Header.Get(wire.HeaderName); name != "" {
+		req.Header.Set(wire.HeaderName, wire.EncodeHeader(name))
+	}
+	return req, nil
+}
+
+// message keeps the result in a JSON-RPC response and returns what the SDK is to see.
+func (x *exchange) message(data []byte, limits Limits) []byte {
+	err := strictjson.Check(data, limits.Depth+2)
+	if err != nil {
+		if !json.Valid(data) {
+			return data // which the SDK reports
+		}
+		err = &ProtocolError{fmt.Sprintf("its response is not sound: %v", err)}
+	} else if strictjson.TypeOf(data) != strictjson.TypeObject || strictjson.Get(data, "result") == nil {
+		return data // an error, a notification or a request
+	}
+	id := strictjson.Get(data, "id")
+	if err == nil {
+		var shown []byte
+		if shown, err = x.take(strictjson.Get(data, "result"), limits); err == nil {
+			return wire.AppendResult(nil, id, shown)
+		}
+	}
+	return wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
+}
+
+// tapJSON is a body that holds one response.
+type tapJSON struct {
+	body   io.ReadCloser
+	x      *exchange
+	limits Limits
+	shown  *bytes.Reader
+}
+
+func (t *tapJSON) Read(p []byte) (int, error) {
+	if t.shown == nil {
+		data, err := io.ReadAll(&boundedBody{body: t.body, left: t.limits.MessageBytes, limits: t.limits, x: t.x})
+		if err != nil {
+			return 0, err
+		}
+		t.shown = bytes.NewReader(t.x.message(data, t.limits))
+	}
+	return t.shown.Read(p)
+}
+
+func (t *tapJSON) Close() error { return t.body.Close() }
+
+// tapEvents is a body that is a stream of events, one of which holds the response.
+type tapEvents struct {
+	body   io.ReadCloser
+	in     *bufio.Reader
+	x      *exchange
+	limits Limits
+	out    bytes.Buffer
+	err    error
+}
+
+func (t *tapEvents) Read(p []byte) (int, error) {
+	for t.out.Len() == 0 && t.err == nil {
+		t.err = t.next()
+	}
+	if t.out.Len() > 0 {
+		return t.out.Read(p)
+	}
+	return 0, t.err
+}
+
+// next copies one event. Its data may stand in several lines.
+func (t *tapEvents) next() error {
+	var data []byte
+	size, hasData := 0, false
+	for {
+		line, err := t.line(&size)
+		if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
+			return err
+		}
+		if line == "" {
+			break
+		}
+		field, value, _ := strings.Cut(line, ":")
+		if field != "data" {
+			t.out.WriteString(line + "\n")
+		} else {
+			if hasData {
+				data = append(data, '\n')
+			}
+			data = append(data, strings.TrimPrefix(value, " ")...)
+			hasData = true
+		}
+		if err != nil {
+			break
+		}
+	}
+	if hasData {
+		for line := range bytes.SplitSeq(t.x.message(data, t.limits), []byte("\n")) {
+			t.out.WriteString("data: ")
+			t.out.Write(line)
+			t.out.WriteByte('\n')
+		}
+	}
+	t.out.WriteByte('\n')
+	return nil
+}
+
+func (t *tapEvents) line(size *int) (string, error) {
+	var line []byte
+	for {
+		part, err := t.in.ReadSlice('\n')
+		if *size += len(part); *size > t.limits.MessageBytes {
+			return "", t.x.fail(limit("bytes of a message", t.limits.MessageBytes, nil))
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return strings.TrimRight(string(line), "\r\n"), err
+		}
+	}
+}
+
+func (t *tapEvents) Close() error { return t.body.Close() }
+
+// boundedBody is a body of at most left bytes.
+type boundedBody struct {
+	body   io.ReadCloser
+	left   int
+	limits Limits
+	x      *exchange // told of the bound, unless it is nil
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if b.left -= n; b.left < 0 {
+		tooLarge := limit("bytes of a message", b.limits.MessageBytes, nil)
+		if b.x != nil {
+			return 0, b.x.fail(tooLarge)
+		}
+		return 0, tooLarge
+	}
+	return n, err
+}
+
+func (b *boundedBody) Close() error { return b.body.Close() }
