@@ -158,9 +158,13 @@ func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 
 func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
+	if err != nil {
+		c.broken(err)
+		return nil, err
+	}
 	res, ok := msg.(*jsonrpc.Response)
-	if err != nil || !ok {
-		return msg, err
+	if !ok {
+		return msg, nil
 	}
 	c.mu.Lock()
 	x := c.open[res.ID]
@@ -174,6 +178,22 @@ func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		shown.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: x.fail(err).Error()}
 	}
 	return &shown, nil
+}
+
+// broken tells the open calls why nothing more can be read, unless the server just ended.
+func (c *tapConnection) broken(err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled) {
+		return
+	}
+	var why error = &ProtocolError{fmt.Sprintf("its message cannot be read: %v", err)}
+	if strings.Contains(err.Error(), "maximum line length") { // the SDK has no type for it
+		why = limit("bytes of a message", mcp.DefaultMaxLineLength, nil)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.open {
+		_ = x.fail(why)
+	}
 }
 
 // tapRoundTripper taps the requests of an HTTP transport, and bounds all its responses.
@@ -304,11 +324,11 @@ func (t *tapEvents) next() error {
 	size, hasData := 0, false
 	for {
 		line, err := t.line(&size)
-		if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
+		if err != nil && (!errors.Is(err, io.EOF) || line == "" && !hasData) {
 			return err
 		}
 		if line == "" {
-			break
+			break // the event is whole, or the stream ended in it
 		}
 		field, value, _ := strings.Cut(line, ":")
 		if field != "data" {

@@ -1,0 +1,297 @@
+package client_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// A hostile server discovers well and then answers every call with what the case says.
+// The answer is written piece by piece, so that the server itself needs no memory.
+type hostileCase struct {
+	name   string
+	result func(w io.Writer, n int) // writes the n-th result
+	want   func(err error) bool
+}
+
+func result(s string) func(io.Writer, int) {
+	return func(w io.Writer, _ int) { fmt.Fprint(w, s) }
+}
+
+func isLimit(name string) func(error) bool {
+	return func(err error) bool {
+		l, ok := errors.AsType[*client.LimitError](err)
+		return ok && l.Limit == name
+	}
+}
+
+func isUndeclared(kind string) func(error) bool {
+	return func(err error) bool {
+		u, ok := errors.AsType[*client.UndeclaredError](err)
+		return ok && u.Kind == kind
+	}
+}
+
+func isProtocol(err error) bool {
+	_, ok := errors.AsType[*client.ProtocolError](err)
+	return ok
+}
+
+const formQuestion = `{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
+
+var hostileCases = []hostileCase{
+	{"endless rounds", func(w io.Writer, n int) {
+		fmt.Fprintf(w, `{"resultType":"input_required","inputRequests":{"q%d":%s},"requestState":"s%d"}`, n, formQuestion, n)
+	}, isLimit("rounds in one call")},
+	{"endless state only", func(w io.Writer, n int) {
+		fmt.Fprintf(w, `{"resultType":"input_required","requestState":"s%d"}`, n)
+	}, isLimit("rounds in one call")},
+	{"100 MB of state", func(w io.Writer, n int) {
+		fmt.Fprint(w, `{"resultType":"input_required","requestState":"`)
+		for range 100 << 10 {
+			fmt.Fprint(w, kilobyte)
+		}
+		fmt.Fprint(w, `"}`)
+	}, isLimit("bytes of a message")},
+	{"10,000 requests in a round", func(w io.Writer, n int) {
+		fmt.Fprint(w, `{"resultType":"input_required","inputRequests":{"q":`+formQuestion)
+		for i := range 9_999 {
+			fmt.Fprintf(w, `,"q%d":%s`, i, formQuestion)
+		}
+		fmt.Fprint(w, `}}`)
+	}, isLimit("questions in one round")},
+	{"deep nesting", result(`{"resultType":"input_required","inputRequests":` + strings.Repeat(`{"a":`, 1000) + `1` + strings.Repeat(`}`, 1000) + `}`), isProtocol},
+	{"unknown kind", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"shell/run","params":{}}}}`), isUndeclared("shell/run")},
+	{"unknown mode", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice","message":"?"}}}}`), isUndeclared("elicitation.voice")},
+	{"undeclared sampling", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`), isUndeclared("sampling")},
+	{"undeclared URL", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"url","message":"?","url":"https://x"}}}}`), isUndeclared("elicitation.url")},
+	{"undeclared roots beside a form", result(`{"resultType":"input_required","inputRequests":{"a":` + formQuestion + `,"q":{"method":"roots/list"}}}`), isUndeclared("roots")},
+	{"duplicate keys", result(`{"resultType":"input_required","inputRequests":{"q":` + formQuestion + `,"q":` + formQuestion + `}}`), isProtocol},
+	{"duplicate members", result(`{"resultType":"complete","resultType":"input_required","content":[]}`), isProtocol},
+	{"neither questions nor state", result(`{"resultType":"input_required"}`), isProtocol},
+	{"questions that are no object", result(`{"resultType":"input_required","inputRequests":[1]}`), isProtocol},
+	{"a question that is no object", result(`{"resultType":"input_required","inputRequests":{"q":1}}`), isProtocol},
+	{"a question without parameters", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create"}}}`), isProtocol},
+	{"a state that is no string", result(`{"resultType":"input_required","requestState":{}}`), isProtocol},
+	{"an unknown type of result", result(`{"resultType":"surprise"}`), isProtocol},
+	{"a type that is no string", result(`{"resultType":7}`), isProtocol},
+	{"a result that is no object", result(`[]`), isProtocol},
+}
+
+var kilobyte = strings.Repeat("x", 1<<10)
+
+const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`
+
+// serveHostile answers one request on w.
+func serveHostile(w io.Writer, c hostileCase, n int, request []byte) {
+	var req struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if json.Unmarshal(request, &req) != nil || req.ID == nil {
+		return
+	}
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":`, req.ID)
+	if req.Method == "server/discover" {
+		fmt.Fprint(w, discovered)
+	} else {
+		c.result(w, n)
+	}
+	fmt.Fprint(w, "}")
+}
+
+func hostileHandler(c hostileCase, events bool) http.Handler {
+	n := 0
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		n++
+		if events {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, ": hello\nevent: message\ndata: ")
+			defer fmt.Fprint(w, "\n\n")
+		} else {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		serveHostile(w, c, n, body)
+	})
+}
+
+// hostileClient declares forms only, and answers them.
+func hostileClient(transport mcp.Transport) error {
+	c := client.New(&client.Options{
+		Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+		},
+		Limits: client.Limits{FirstPause: time.Microsecond, MaxPause: time.Microsecond},
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	session, err := c.Connect(ctx, transport, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+	return err
+}
+
+func TestHostileServers(t *testing.T) {
+	for _, c := range hostileCases {
+		for _, over := range []string{"json", "events", "stdio"} {
+			t.Run(c.name+"/"+over, func(t *testing.T) {
+				var transport mcp.Transport
+				if over == "stdio" {
+					transport = &mcp.CommandTransport{Command: child(t, "stdio", c.name)}
+				} else {
+					s := httptest.NewServer(hostileHandler(c, over == "events"))
+					defer s.Close()
+					transport = &mcp.StreamableClientTransport{Endpoint: s.URL}
+				}
+				err := hostileClient(transport)
+				if !c.want(err) {
+					t.Errorf("got %T: %.300v", err, err)
+				}
+				if bound, ok := errors.AsType[*client.LimitError](err); ok && strings.HasPrefix(c.name, "endless") && (bound.Pending == nil || bound.Pending.State == "") {
+					t.Error("the limit does not carry the pending round")
+				}
+			})
+		}
+	}
+}
+
+// A client that a server floods stays small: it runs in a process of its own, whose
+// largest resident size is read.
+func TestHostileServersCostLittleMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the size of a process is read from Linux's /proc")
+	}
+	const most = 64 << 10 // kB
+	for _, c := range hostileCases {
+		for _, over := range []string{"json", "events", "stdio"} {
+			t.Run(c.name+"/"+over, func(t *testing.T) {
+				t.Parallel()
+				cmd := child(t, "client-"+over, c.name)
+				if over != "stdio" {
+					s := httptest.NewServer(hostileHandler(c, over == "events"))
+					defer s.Close()
+					cmd.Env = append(cmd.Env, "HOSTILE_URL="+s.URL)
+				}
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v: %.500s", err, out)
+				}
+				var kB int
+				if _, err := fmt.Sscanf(string(out), "%d kB", &kB); err != nil {
+					t.Fatalf("%v in %.500s", err, out)
+				}
+				if kB > most {
+					t.Errorf("the client grew to %d kB, want at most %d", kB, most)
+				}
+			})
+		}
+	}
+}
+
+func child(t *testing.T, role, name string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "HOSTILE_ROLE="+role, "HOSTILE_CASE="+name)
+	return cmd
+}
+
+// TestMain lets the test binary play the roles of child processes.
+func TestMain(m *testing.M) {
+	role := os.Getenv("HOSTILE_ROLE")
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	var c hostileCase
+	for _, c = range hostileCases {
+		if c.name == os.Getenv("HOSTILE_CASE") {
+			break
+		}
+	}
+	switch role {
+	case "stdio":
+		in := bufio.NewScanner(os.Stdin)
+		out := bufio.NewWriter(os.Stdout)
+		for n := 1; in.Scan(); n++ {
+			serveHostile(out, c, n, in.Bytes())
+			fmt.Fprintln(out)
+			out.Flush()
+		}
+	case "client-stdio", "client-json", "client-events":
+		var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: os.Getenv("HOSTILE_URL")}
+		if role == "client-stdio" {
+			self, err := os.Executable()
+			if err != nil {
+				panic(err)
+			}
+			cmd := exec.Command(self)
+			cmd.Env = append(os.Environ(), "HOSTILE_ROLE=stdio")
+			transport = &mcp.CommandTransport{Command: cmd}
+		}
+		if err := hostileClient(transport); err == nil {
+			fmt.Println("no error")
+			os.Exit(1)
+		}
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			panic(err)
+		}
+		_, size, _ := strings.Cut(string(status), "VmHWM:")
+		fmt.Println(strings.TrimSpace(size))
+	}
+}
+
+func TestTimeIsBounded(t *testing.T) {
+	stop := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if strings.Contains(string(body), "server/discover") {
+			serveHostile(w, hostileCase{}, 0, body)
+			return
+		}
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}))
+	defer s.Close()
+	defer close(stop)
+	session, err := client.New(&client.Options{Limits: client.Limits{Total: 50 * time.Millisecond}}).
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if _, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isLimit("total time of a call")(err) {
+		t.Errorf("got %v", err)
+	}
+}
