@@ -68,7 +68,14 @@ func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourcePara
 // another instance of it. Errors are as for [Session.CallTool]. A call that was resumed
 // before may be resumed again, where the server does not make its states single use.
 func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
-	c := &call{Session: s, method: p.Method, params: p.Params, pending: p, round: p.Round}
+	resumed := *p
+	resumed.Questions = make([]*Question, len(p.Questions))
+	for i, q := range p.Questions {
+		asked := *q
+		asked.Server = s.Server()
+		resumed.Questions[i] = &asked
+	}
+	c := &call{Session: s, method: p.Method, params: p.Params, pending: &resumed, round: p.Round}
 	var fields struct {
 		Name      string          `json:"name"`
 		URI       string          `json:"uri"`

@@ -34,6 +34,7 @@ type serveOptions struct {
 	data      string
 	logLevel  string
 	logFormat string
+	untilEOF  bool
 }
 
 func serveCommand() *cobra.Command {
@@ -73,6 +74,8 @@ start. There is no authentication.`,
 	flags.StringVar(&o.data, "data", "", "`DIR` to keep the example data in")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
+	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
+	_ = flags.MarkHidden("until-eof") // which is there
 	return cmd
 }
 
@@ -95,6 +98,12 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
+	if o.untilEOF {
+		go func() { // the pipe of a parent, which ends with it, however that ends
+			_, _ = io.Copy(io.Discard, stdin)
+			stop()
+		}()
+	}
 
 	var listener net.Listener
 	if !o.stdio {

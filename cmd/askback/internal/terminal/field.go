@@ -1,0 +1,490 @@
+package terminal
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/form"
+)
+
+// What a form may ask for before it is no longer one that a person fills in.
+const (
+	maxSchema  = 256 << 10 // bytes
+	maxFields  = 50
+	maxOptions = 250
+	maxText    = 100_000 // characters of a default or an answer
+)
+
+// field is one thing to fill in, and what it is filled with so far.
+type field struct {
+	name     string // of the property, as the server spells it
+	label    string // what the person is asked, to be shown
+	about    string // more about it, to be shown; may be empty
+	want     string // what an answer must look like, in our words; may be empty
+	kind     kind
+	required bool
+	preset   bool // the schema has a default
+	schema   *form.Schema
+
+	options []option // of yesNo, one and many
+
+	text   string // the answer of a text, a number and prose
+	picked []bool // the answer of the other kinds: which of the options
+}
+
+type kind int
+
+const (
+	text   kind = iota
+	moment      // a text that is a date and a time
+	tight       // another text in which space at the ends means nothing
+	number
+	yesNo
+	one   // of the options
+	many  // of the options
+	prose // of several lines, and not from a schema
+)
+
+// option is something to choose.
+type option struct {
+	label string          // to be shown
+	value json.RawMessage // nil means to leave the field empty
+}
+
+func (f *field) isChoice() bool { return f.kind == yesNo || f.kind == one || f.kind == many }
+
+// definition is the schema of one property. Package form has refused every other keyword, and every other type.
+type definition struct {
+	Type        string
+	Title       string
+	Description string
+	Format      string
+	MinLength   *json.Number
+	MaxLength   *json.Number
+	Minimum     *json.Number
+	Maximum     *json.Number
+	MinItems    *json.Number
+	MaxItems    *json.Number
+	Enum        []string
+	EnumNames   []string
+	OneOf       []titled
+	Items       struct {
+		Enum  []string
+		AnyOf []titled
+	}
+	Default json.RawMessage
+}
+
+type titled struct{ Const, Title string }
+
+// fieldsOf are the fields of a form, in the order in which the schema has them. The error is for the person.
+func fieldsOf(schema json.RawMessage) ([]*field, error) {
+	if len(schema) > maxSchema {
+		return nil, fmt.Errorf("its form is %d bytes long, and %d are the most that is shown here", len(schema), maxSchema)
+	}
+	parsed, err := form.Parse(withoutNotes(schema))
+	if err != nil {
+		return nil, err
+	}
+	var top struct {
+		Properties json.RawMessage
+		Required   []string
+	}
+	if err := json.Unmarshal(parsed.JSON(), &top); err != nil {
+		return nil, err
+	}
+	var fields []*field
+	properties := json.NewDecoder(bytes.NewReader(top.Properties))
+	if _, err := properties.Token(); err != nil {
+		return nil, err
+	}
+	for properties.More() {
+		name, err := properties.Token()
+		if err != nil {
+			return nil, err
+		}
+		var raw json.RawMessage
+		if err := properties.Decode(&raw); err != nil {
+			return nil, err
+		}
+		f, err := newField(name.(string), raw, slices.Contains(top.Required, name.(string)))
+		if err != nil {
+			return nil, err
+		}
+		if fields = append(fields, f); len(fields) > maxFields {
+			return nil, fmt.Errorf("its form has more than the %d fields that are shown here", maxFields)
+		}
+	}
+	return fields, nil
+}
+
+// withoutNotes is the schema without the title and the description that some SDKs add to the whole of it, and without
+// additionalProperties, which is about answers that are never sent from here. The specification has none of the three.
+func withoutNotes(schema json.RawMessage) json.RawMessage {
+	var top map[string]json.RawMessage
+	if json.Unmarshal(schema, &top) != nil {
+		return schema // for package form to explain
+	}
+	for _, name := range []string{"title", "description", "additionalProperties"} {
+		delete(top, name)
+	}
+	rest, err := json.Marshal(top)
+	if err != nil {
+		return schema
+	}
+	return rest
+}
+
+func newField(name string, raw json.RawMessage, required bool) (*field, error) {
+	var d definition
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return nil, fmt.Errorf("property %q: %w", name, err)
+	}
+	f := &field{
+		name:     name,
+		label:    cmp.Or(line(d.Title, maxLabel), line(name, maxLabel), "(no name)"),
+		about:    line(d.Description, maxAbout),
+		required: required,
+		preset:   d.Default != nil,
+	}
+	key, err := json.Marshal(name)
+	if err != nil {
+		return nil, err
+	}
+	// Without its default, and required: what is checked is always an answer.
+	var words map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &words); err != nil {
+		return nil, err
+	}
+	delete(words, "default")
+	alone, err := json.Marshal(words)
+	if err != nil {
+		return nil, err
+	}
+	f.schema, err = form.Parse(fmt.Appendf(nil, `{"type":"object","properties":{%s:%s},"required":[%s]}`, key, alone, key))
+	if err != nil {
+		return nil, err
+	}
+
+	switch d.Type {
+	case "boolean":
+		f.kind = yesNo
+		f.options = []option{{"Yes", json.RawMessage("true")}, {"No", json.RawMessage("false")}}
+	case "integer":
+		f.kind, f.want = number, and("a whole number", span(d.Minimum, d.Maximum, ""))
+	case "number":
+		f.kind, f.want = number, and("a number", span(d.Minimum, d.Maximum, ""))
+	case "array":
+		f.kind, f.want = many, span(d.MinItems, d.MaxItems, " to choose")
+		f.options, err = optionsOf(d.Items.Enum, nil, d.Items.AnyOf)
+	default:
+		switch {
+		case d.Enum != nil || d.OneOf != nil:
+			f.kind = one
+			f.options, err = optionsOf(d.Enum, d.EnumNames, d.OneOf)
+		case d.Format == "date-time":
+			f.kind = moment
+		case d.Format != "":
+			f.kind = tight
+		}
+		f.want = and(formats[d.Format], span(d.MinLength, d.MaxLength, " characters"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("property %q: %w", name, err)
+	}
+	f.want = visible(f.want, maxLabel)
+	if !required && (f.kind == yesNo || f.kind == one) {
+		f.options = append(f.options, option{label: "(leave empty)"})
+	}
+	f.picked = make([]bool, len(f.options))
+	if err := f.fill(d.Default); err != nil {
+		return nil, fmt.Errorf("property %q: its default: %w", name, err)
+	}
+	return f, nil
+}
+
+var formats = map[string]string{
+	"email":     "an email address",
+	"uri":       "a full address, https: or the like included",
+	"date":      "a date such as 2026-01-31",
+	"date-time": "a date and time such as 2026-01-31 14:30",
+}
+
+// span puts limits into words.
+func span(low, high *json.Number, of string) string {
+	switch {
+	case low != nil && high != nil && *low == *high:
+		return "exactly " + string(*low) + of
+	case low != nil && high != nil:
+		return string(*low) + " to " + string(*high) + of
+	case low != nil:
+		return string(*low) + " or more" + of
+	case high != nil:
+		return "at most " + string(*high) + of
+	}
+	return ""
+}
+
+func and(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
+func optionsOf(values, names []string, entries []titled) ([]option, error) {
+	for i, v := range values {
+		e := titled{v, v}
+		if names != nil {
+			e.Title = names[i]
+		}
+		entries = append(entries, e)
+	}
+	if len(entries) > maxOptions {
+		return nil, fmt.Errorf("has more than the %d choices that are shown here", maxOptions)
+	}
+	options := make([]option, len(entries))
+	for i, e := range entries {
+		value, err := json.Marshal(e.Const)
+		if err != nil {
+			return nil, err
+		}
+		label := line(e.Title, maxOption)
+		// What is sent is part of what the person agrees to.
+		if e.Title != e.Const {
+			label += " (" + line(e.Const, maxLabel) + ")"
+		}
+		options[i] = option{cmp.Or(strings.TrimSpace(label), "(empty)"), value}
+	}
+	return options, nil
+}
+
+// fill makes the default the answer, until the person changes it.
+func (f *field) fill(fallback json.RawMessage) error {
+	switch {
+	case f.isChoice():
+		var values []json.RawMessage
+		switch {
+		case fallback == nil && !f.required && f.kind != many:
+			values = []json.RawMessage{nil}
+		case fallback != nil && f.kind != many:
+			values = []json.RawMessage{fallback}
+		case fallback != nil:
+			if err := json.Unmarshal(fallback, &values); err != nil {
+				return err
+			}
+		}
+		for i, o := range f.options {
+			f.picked[i] = slices.ContainsFunc(values, func(v json.RawMessage) bool { return same(v, o.value) })
+		}
+		return nil
+	case fallback == nil:
+		return nil
+	case f.kind == number:
+		f.text = string(fallback)
+		return nil
+	}
+	// What is shown is what is sent, so this is the default without what cannot be shown.
+	if err := json.Unmarshal(fallback, &f.text); err != nil {
+		return err
+	}
+	f.text = visible(f.text, maxText)
+	return nil
+}
+
+func same(a, b json.RawMessage) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y
+}
+
+// raw is the answer as JSON, before it is checked. Nil says that the field is left empty.
+func (f *field) raw() json.RawMessage {
+	switch f.kind {
+	case yesNo, one:
+		if i := slices.Index(f.picked, true); i >= 0 {
+			return f.options[i].value
+		}
+		return nil
+	case many:
+		values := []json.RawMessage{}
+		for i, o := range f.options {
+			if f.picked[i] {
+				values = append(values, o.value)
+			}
+		}
+		list, _ := json.Marshal(values)
+		// Nothing chosen is left empty, unless choosing nothing is an answer: to a field that must have one, or to one
+		// whose default had been chosen.
+		if len(values) == 0 && !f.required && !(f.preset && f.complaint(list) == "") {
+			return nil
+		}
+		return list
+	case number:
+		if s := strings.TrimSpace(f.text); s != "" {
+			return spelled(s)
+		}
+		return nil
+	}
+	s := f.text
+	if f.kind == tight || f.kind == moment {
+		s = strings.TrimSpace(s)
+	}
+	if f.kind == moment {
+		s = withZone(s)
+	}
+	value, _ := json.Marshal(s)
+	if s == "" && !(f.preset && !f.required && f.complaint(value) == "") {
+		return nil
+	}
+	return value
+}
+
+// spelled is a number as people write it, in the way of JSON; if it is none, something that no number is.
+func spelled(s string) json.RawMessage {
+	n, negative := strings.CutPrefix(strings.TrimPrefix(strings.Replace(s, "−", "-", 1), "+"), "-")
+	n = strings.TrimSuffix(n, ".")
+	if strings.HasPrefix(n, ".") {
+		n = "0" + n
+	}
+	for len(n) > 1 && n[0] == '0' && '0' <= n[1] && n[1] <= '9' {
+		n = n[1:]
+	}
+	if n == "" || n[0] < '0' || n[0] > '9' || !json.Valid([]byte(n)) {
+		return json.RawMessage("false")
+	}
+	if negative {
+		n = "-" + n
+	}
+	return json.RawMessage(n)
+}
+
+// withZone completes a date and time as people write it with the zone of this machine.
+func withZone(s string) string {
+	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return at.Format(time.RFC3339)
+		}
+	}
+	return s
+}
+
+// problem says what is wrong with the answer, or nothing.
+func (f *field) problem() string {
+	raw := f.raw()
+	switch {
+	case f.kind == prose && strings.TrimSpace(f.text) == "":
+		return "write something first"
+	case f.kind == prose:
+		return ""
+	case raw == nil && !f.required:
+		return ""
+	case raw == nil && f.isChoice():
+		return "must be answered: choose one"
+	case raw == nil:
+		return "must be answered"
+	}
+	return f.complaint(raw)
+}
+
+func (f *field) complaint(raw json.RawMessage) string {
+	_, err := f.check(raw)
+	var refused *form.Error
+	switch {
+	case err == nil:
+		return ""
+	case !errors.As(err, &refused):
+		return line(err.Error(), maxAbout)
+	case f.isChoice():
+		return line(refused.Problems[0].Message, maxAbout)
+	}
+	return visible(refused.Problems[0].Message, maxAbout) // limits and our own examples
+}
+
+// check is the answer in the spelling that is sent.
+func (f *field) check(raw json.RawMessage) (json.RawMessage, error) {
+	key, err := json.Marshal(f.name)
+	if err != nil {
+		return nil, err
+	}
+	clean, err := f.schema.Check(fmt.Appendf(nil, "{%s:%s}", key, raw))
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]json.RawMessage
+	if err := json.Unmarshal(clean, &content); err != nil {
+		return nil, err
+	}
+	return content[f.name], nil
+}
+
+// value is the answer as it is sent, and whether one is.
+func (f *field) value() (value any, given bool, err error) {
+	raw := f.raw()
+	if raw == nil {
+		return nil, false, nil
+	}
+	if raw, err = f.check(raw); err != nil {
+		return nil, false, err
+	}
+	if f.kind == number {
+		return numberOf(json.Number(raw)), true, nil
+	}
+	err = json.Unmarshal(raw, &value)
+	return value, true, err
+}
+
+// numberOf is a float64 where that is the same number, as decoders of JSON make it, and otherwise a json.Number.
+func numberOf(n json.Number) any {
+	f, err := n.Float64()
+	if err != nil {
+		return n
+	}
+	exact, ok := new(big.Rat).SetString(string(n))
+	written, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
+	if !ok || exact.Cmp(written) != 0 {
+		return n
+	}
+	return f
+}
+
+// answer shows what will be sent, line by line.
+func (f *field) answer() []string {
+	raw := f.raw()
+	switch {
+	case raw == nil && f.preset:
+		return []string{"(left empty; the server may take its default)"}
+	case raw == nil:
+		return []string{"(left empty)"}
+	case f.isChoice():
+		var labels []string
+		for i, o := range f.options {
+			if f.picked[i] {
+				labels = append(labels, o.label)
+			}
+		}
+		if labels == nil {
+			return []string{"(none of them)"}
+		}
+		return labels
+	}
+	if clean, err := f.check(raw); err == nil {
+		raw = clean
+	}
+	if f.kind == number {
+		return []string{string(raw)}
+	}
+	var s string
+	_ = json.Unmarshal(raw, &s) // it was made here
+	if s == "" {
+		return []string{"(an empty text)"}
+	}
+	return []string{visible(s, maxText)}
+}

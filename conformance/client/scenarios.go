@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// plays are the scenarios by the suite's names. Those of authorization are in auth.go.
+var plays = map[string]func(context.Context, *scenario) error{
+	"initialize":                          listTools,
+	"tools_call":                          callAddNumbers,
+	"request-metadata":                    listTools,
+	"json-schema-ref-no-deref":            listTools,
+	"json-schema-2020-12-preservation":    echoSchema,
+	"elicitation-sep1034-client-defaults": acceptDefaults,
+	"sse-retry":                           callOverBrokenStream,
+	"sep-2322-client-request-state":       goThroughRounds,
+	"http-standard-headers":               useEverything,
+	"http-custom-headers":                 callAsTold,
+	"http-invalid-tool-headers":           callWhatIsListed,
+}
+
+func listTools(ctx context.Context, s *scenario) error {
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	_, err = session.SDK().ListTools(ctx, nil)
+	return err
+}
+
+func callAddNumbers(ctx context.Context, s *scenario) error {
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	if err := listed(ctx, session, "add_numbers"); err != nil {
+		return err
+	}
+	return call(ctx, session, "add_numbers", map[string]any{"a": 5, "b": 3}, "The sum of 5 and 3 is 8")
+}
+
+// echoSchema sends a tool's schema back as it was listed.
+func echoSchema(ctx context.Context, s *scenario) error {
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	tools, err := session.SDK().ListTools(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, tool := range tools.Tools {
+		if tool.Name == "json_schema_2020_12_tool" {
+			return call(ctx, session, "json_schema_echo", map[string]any{"schema": tool.InputSchema}, "echoed")
+		}
+	}
+	return fmt.Errorf("no tool has the schema to send back")
+}
+
+// acceptDefaults leaves every field of a form to its default. The server asks inside a
+// session of 2025-11-25.
+func acceptDefaults(ctx context.Context, s *scenario) error {
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	const tool = "test_client_elicitation_defaults"
+	if err := listed(ctx, session, tool); err != nil {
+		return err
+	}
+	return call(ctx, session, tool, nil,
+		`Elicitation completed: {"age":30,"name":"John Doe","score":95.5,"status":"active","verified":true}`,
+		`Elicitation completed: {"name":"John Doe","age":30,"score":95.5,"status":"active","verified":true}`)
+}
+
+// callOverBrokenStream calls a tool whose stream ends before its result.
+func callOverBrokenStream(ctx context.Context, s *scenario) error {
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return call(ctx, session, "test_reconnection", nil, "Reconnection test completed successfully")
+}
+
+// goThroughRounds goes through calls that ask, and calls another tool in between: in the
+// middle of a round, where answers and state are at hand that belong to the first call.
+func goThroughRounds(ctx context.Context, s *scenario) error {
+	var session *client.Session
+	asked := 0
+	session, err := s.connect(ctx, func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		asked++
+		if err := call(ctx, session, "test_mrtr_unrelated", nil, "unrelated-ok"); err != nil {
+			return nil, err
+		}
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirmed": true}}, nil
+	}, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	for _, c := range []struct{ tool, want string }{
+		{"test_mrtr_echo_state", "echo-state-ok"},
+		{"test_mrtr_unrelated", "unrelated-ok"},
+		{"test_mrtr_no_state", "no-state-ok"},
+		{"test_mrtr_no_result_type", "no-result-type-test-ok"},
+	} {
+		if err := call(ctx, session, c.tool, nil, c.want); err != nil {
+			return err
+		}
+	}
+	if asked != 2 {
+		return fmt.Errorf("%d questions were asked, want 2", asked)
+	}
+	return nil
+}
+
+// useEverything makes a request of every kind that the suite wants headers on.
+func useEverything(ctx context.Context, s *scenario) error {
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	tools, err := session.SDK().ListTools(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, tool := range tools.Tools {
+		if err := call(ctx, session, tool.Name, nil, "Headers test completed"); err != nil {
+			return err
+		}
+	}
+	resources, err := session.SDK().ListResources(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, resource := range resources.Resources {
+		if _, err := session.ReadResource(ctx, &mcp.ReadResourceParams{URI: resource.URI}); err != nil {
+			return err
+		}
+	}
+	prompts, err := session.SDK().ListPrompts(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, prompt := range prompts.Prompts {
+		if _, err := session.GetPrompt(ctx, &mcp.GetPromptParams{Name: prompt.Name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callAsTold makes the calls that the suite wants, and whose arguments go into headers.
+func callAsTold(ctx context.Context, s *scenario) error {
+	var told struct {
+		ToolCalls []struct {
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+		} `json:"toolCalls"`
+	}
+	if err := s.told(&told); err != nil {
+		return err
+	}
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	if _, err := session.SDK().ListTools(ctx, nil); err != nil { // the headers are named in schemas
+		return err
+	}
+	for _, c := range told.ToolCalls {
+		if err := call(ctx, session, c.Name, c.Arguments, "Custom headers test completed"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callWhatIsListed calls every tool that is listed. Those whose headers are not valid
+// must not be.
+func callWhatIsListed(ctx context.Context, s *scenario) error {
+	session, err := s.connect(ctx, accept, nil)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	tools, err := session.SDK().ListTools(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, tool := range tools.Tools {
+		if err := call(ctx, session, tool.Name, map[string]any{"region": "us-west1"}, "Tool call received"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed reports an error unless the server lists the tool.
+func listed(ctx context.Context, session *client.Session, name string) error {
+	tools, err := session.SDK().ListTools(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(tools.Tools, func(t *mcp.Tool) bool { return t.Name == name }) {
+		return fmt.Errorf("the tool %q is not listed", name)
+	}
+	return nil
+}
+
+// call calls a tool, whose result must be one of the texts that are wanted.
+func call(ctx context.Context, session *client.Session, name string, arguments any, want ...string) error {
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		return fmt.Errorf("calling %s: %w", name, err)
+	}
+	var got string
+	if len(res.Content) == 1 {
+		if text, ok := res.Content[0].(*mcp.TextContent); ok {
+			got = text.Text
+		}
+	}
+	if res.IsError || !slices.Contains(want, got) {
+		data, err := json.Marshal(res)
+		return errors.Join(fmt.Errorf("calling %s: the result is %s, want %q", name, data, want), err)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+type person struct {
+	Name string `json:"name"`
+}
+
+func newServer() (*askback.Server, error) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "askback", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, nil)
+	if err != nil {
+		return nil, err
+	}
+	tool := func(name string, run func(ctx context.Context, call *askback.Call) (string, error)) {
+		askback.AddTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			text, err := run(ctx, call)
+			if err != nil {
+				return nil, nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+		})
+	}
+	tool("t_elicit", func(ctx context.Context, call *askback.Call) (string, error) {
+		p, err := askback.Elicit[person](ctx, call, "person", "What is your name?")
+		return fmt.Sprintf("Hello, %s.", p.Name), err
+	})
+	tool("t_sample", func(ctx context.Context, call *askback.Call) (string, error) {
+		capital, err := askback.Sample(ctx, call, "capital", prompt("What is the capital of France?"))
+		return "The model says: " + said(capital), err
+	})
+	tool("t_roots", func(ctx context.Context, call *askback.Call) (string, error) {
+		roots, err := askback.Roots(ctx, call, "roots")
+		return "Roots: " + first(roots), err
+	})
+	tool("t_three", func(ctx context.Context, call *askback.Call) (string, error) {
+		var (
+			p       person
+			capital *mcp.CreateMessageWithToolsResult
+			roots   []*mcp.Root
+		)
+		err := call.Ask(ctx,
+			askback.AskForm("person", "What is your name?", &p),
+			askback.AskSample("capital", prompt("What is the capital of France?"), &capital),
+			askback.AskRoots("roots", &roots))
+		return fmt.Sprintf("%s, %s, %s", p.Name, said(capital), first(roots)), err
+	})
+	tool("t_rounds", func(ctx context.Context, call *askback.Call) (string, error) {
+		p, err := askback.Elicit[person](ctx, call, "person", "What is your name?")
+		if err != nil {
+			return "", err
+		}
+		city, err := askback.Sample(ctx, call, "city", prompt("Where does "+p.Name+" live?"))
+		if err != nil {
+			return "", err
+		}
+		signer, err := askback.Elicit[person](ctx, call, "signer", fmt.Sprintf("%s of %s: who signs?", p.Name, said(city)))
+		return fmt.Sprintf("%s of %s, signed %s", p.Name, said(city), signer.Name), err
+	})
+	tool("t_state", func(ctx context.Context, call *askback.Call) (string, error) {
+		return "served the second time", call.Checkpoint(ctx, "busy")
+	})
+	tool("t_decline", func(ctx context.Context, call *askback.Call) (string, error) {
+		p, err := askback.Elicit[person](ctx, call, "person", "Delete everything? Sign with your name.")
+		if declined, ok := errors.AsType[*askback.DeclinedError](err); ok && declined.Action == "decline" {
+			return "Nothing was deleted.", nil
+		}
+		return "Deleted for " + p.Name, err
+	})
+	return srv, nil
+}
+
+func prompt(text string) *mcp.CreateMessageWithToolsParams {
+	return &mcp.CreateMessageWithToolsParams{
+		MaxTokens: 100,
+		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: text}}}},
+	}
+}
+
+// said is the text of a model's answer.
+func said(res *mcp.CreateMessageWithToolsResult) string {
+	if res == nil || len(res.Content) == 0 {
+		return ""
+	}
+	if text, ok := res.Content[0].(*mcp.TextContent); ok {
+		return text.Text
+	}
+	return ""
+}
+
+func first(roots []*mcp.Root) string {
+	if len(roots) == 0 {
+		return ""
+	}
+	return roots[0].URI
+}

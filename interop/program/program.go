@@ -1,0 +1,98 @@
+// Package program is what the Go peers of the matrix have in common: a command line.
+//
+//	PEER server http                       prints its two URLs, modern and legacy, and serves
+//	PEER server stdio                      serves standard input and output
+//	PEER client TRANSPORT TARGET TOOL      calls a tool and prints its result as JSON
+//
+// TRANSPORT is http or stdio for the 2026-07-28 revision, or legacy for a session of
+// 2025-11-25 over HTTP. TARGET is a URL, or for stdio a command as a JSON array.
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Legacy is the revision of the legacy transport.
+const Legacy = "2025-11-25"
+
+// Peer is what differs between the Go peers.
+type Peer struct {
+	// HTTP returns the handler for the 2026-07-28 revision and the one for sessions;
+	// nil for the second means that the first serves both on one endpoint.
+	HTTP func() (modern, legacy http.Handler, err error)
+
+	// Stdio serves standard input and output until its end.
+	Stdio func(ctx context.Context) error
+
+	// Call connects, calls a tool without arguments, and returns its result.
+	Call func(ctx context.Context, target Target, tool string) (any, error)
+}
+
+// Target is a server as a client reaches it.
+type Target struct {
+	Transport string   // "http", "stdio" or "legacy"
+	URL       string   // of http and legacy
+	Command   []string // of stdio
+}
+
+// Main runs the program of a peer.
+func Main(p Peer) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, p, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, p Peer, args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "server" && args[1] == "http":
+		return serveHTTP(p)
+	case len(args) == 2 && args[0] == "server" && args[1] == "stdio":
+		return p.Stdio(ctx)
+	case len(args) == 4 && args[0] == "client":
+		target := Target{Transport: args[1], URL: args[2]}
+		if target.Transport == "stdio" {
+			if err := json.Unmarshal([]byte(args[2]), &target.Command); err != nil {
+				return fmt.Errorf("the command: %w", err)
+			}
+		}
+		result, err := p.Call(ctx, target, args[3])
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(result)
+	}
+	return errors.New("usage: server http | server stdio | client http|stdio|legacy TARGET TOOL")
+}
+
+func serveHTTP(p Peer) error {
+	modern, legacy, err := p.HTTP()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	url := "http://" + listener.Addr().String()
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", modern)
+	if legacy == nil {
+		fmt.Println(url+"/mcp", url+"/mcp")
+	} else {
+		mux.Handle("/sessions", legacy)
+		fmt.Println(url+"/mcp", url+"/sessions")
+	}
+	return http.Serve(listener, mux)
+}

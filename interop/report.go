@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+func (f *failure) covers(c *cell) bool {
+	in := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+	return in(f.clients, c.client) && in(f.servers, c.server) && in(f.tools, c.scenario.tool) && in(f.transports, c.transport)
+}
+
+func (f *failure) explains(c *cell) bool { return f.covers(c) && strings.Contains(c.fault, f.words) }
+
+// report is what came of the cells.
+type report struct {
+	cells   []*cell
+	problem []string // that make the run a failure
+	unknown []*cell  // failed between peers, for a reason that is not listed
+}
+
+func newReport(cells []*cell) *report {
+	r := &report{cells: cells}
+	for _, c := range cells {
+		i := slices.IndexFunc(known, func(f failure) bool { return c.fault != "" && f.explains(c) })
+		for _, f := range known {
+			if f.covers(c) && c.fault == "" {
+				r.problem = append(r.problem, fmt.Sprintf("%v passes, although %s is listed for it", c, f.code))
+			}
+		}
+		switch {
+		case c.fault == "" || i >= 0 && (!c.askbacks() || known[i].peer != "askback"):
+		case c.askbacks():
+			r.problem = append(r.problem, fmt.Sprintf("%v: %s", c, c.fault))
+		default:
+			r.unknown = append(r.unknown, c)
+		}
+	}
+	return r
+}
+
+func (r *report) verdict() error {
+	if len(r.problem) == 0 {
+		return nil
+	}
+	return errors.New("\n" + strings.Join(r.problem, "\n"))
+}
+
+// mark is what a table shows of a cell.
+func (r *report) mark(c *cell) string {
+	if c.fault == "" {
+		return "✓"
+	}
+	for _, f := range known {
+		if f.explains(c) {
+			return f.code
+		}
+	}
+	return "**?**"
+}
+
+// tables returns the tables as Markdown that is also readable as text.
+func (r *report) tables() string {
+	var b strings.Builder
+	passed, own, ownPassed := 0, 0, 0
+	for _, c := range r.cells {
+		if c.fault == "" {
+			passed++
+		}
+		if c.askbacks() {
+			own++
+			if c.fault == "" {
+				ownPassed++
+			}
+		}
+	}
+	fmt.Fprintf(&b, "%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n", passed, len(r.cells), own, ownPassed)
+	for _, t := range transports {
+		rows := [][]string{{"client", "server"}}
+		for _, s := range scenarios {
+			rows[0] = append(rows[0], s.title)
+		}
+		for _, client := range peers {
+			for _, server := range peers {
+				row := []string{peerTitle(client.name), peerTitle(server.name)}
+				for _, s := range scenarios {
+					mark := ""
+					for _, c := range r.cells {
+						if c.client == client.name && c.server == server.name && c.scenario.tool == s.tool && c.transport == t.name {
+							mark = r.mark(c)
+						}
+					}
+					row = append(row, mark)
+				}
+				if strings.Join(row[2:], "") != "" {
+					rows = append(rows, row)
+				}
+			}
+		}
+		if len(rows) > 1 {
+			fmt.Fprintf(&b, "\n### %s\n\n%s", t.title, table(rows))
+		}
+	}
+	b.WriteString(r.footnotes())
+	return b.String()
+}
+
+func table(rows [][]string) string {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	var b strings.Builder
+	for n, row := range rows {
+		for i, text := range row {
+			fmt.Fprintf(&b, "| %s%s ", text, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)))
+		}
+		b.WriteString("|\n")
+		if n == 0 {
+			for _, width := range widths {
+				fmt.Fprintf(&b, "|%s", strings.Repeat("-", width+2))
+			}
+			b.WriteString("|\n")
+		}
+	}
+	return b.String()
+}
+
+func (r *report) footnotes() string {
+	var b strings.Builder
+	for _, f := range known {
+		if slices.ContainsFunc(r.cells, func(c *cell) bool { return c.fault != "" && f.explains(c) }) {
+			fmt.Fprintf(&b, "\n**%s** — %s. %s\n", f.code, peerTitle(f.peer), strings.Join(strings.Fields(f.note), " "))
+		}
+	}
+	for _, c := range r.cells {
+		if r.mark(c) == "**?**" {
+			fmt.Fprintf(&b, "\n**?** %v: %s\n", c, c.fault)
+		}
+	}
+	return b.String()
+}
+
+const begin, end = "<!-- tables: written by go run . -->\n", "<!-- end of tables -->\n"
+
+// writeREADME replaces what is between the markers.
+func (r *report) writeREADME(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := bytes.Cut(text, []byte(begin))
+	_, after, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		return fmt.Errorf("%s lacks its markers", name)
+	}
+	return os.WriteFile(name, slices.Concat(before, []byte(begin+"\n"+r.tables()+"\n"+end), after), 0o644)
+}

@@ -1,0 +1,193 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// A plan is a handler made at random, as text that travels in the call's arguments: a
+// letter asks that question, a capital asks it together with its neighbour, a digit is a
+// step, a dot a checkpoint, and a question mark goes on only if the last answer was even.
+func plans() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		var b strings.Builder
+		for i := range rapid.IntRange(0, 8).Draw(t, "length") {
+			switch op := rapid.SampledFrom([]string{"ask", "together", "step", "checkpoint", "branch"}).Draw(t, "op"); op {
+			case "ask":
+				b.WriteByte(byte(rapid.IntRange('a', 'e').Draw(t, "key")))
+			case "together":
+				b.WriteByte(byte(rapid.IntRange('A', 'D').Draw(t, "key")))
+			case "step":
+				fmt.Fprint(&b, i) // a name of its own
+			case "checkpoint":
+				b.WriteByte('.')
+			case "branch":
+				b.WriteByte('?')
+			}
+		}
+		return b.String()
+	})
+}
+
+type planned struct {
+	Plan string `json:"plan"`
+}
+
+type count struct {
+	N int `json:"n"`
+}
+
+// lawful executes plans, and counts the steps that ran.
+func lawful(ran *int) func(*askback.Server) {
+	return func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, func(ctx context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
+			trace, last := "", 0
+			for i, op := range in.Plan {
+				switch {
+				case op >= 'a' && op <= 'z':
+					c, err := askback.Elicit[count](ctx, call, string(op), "How many "+string(op)+"?")
+					if err != nil {
+						return nil, nil, err
+					}
+					last = c.N
+					trace += fmt.Sprint(string(op), c.N, " ")
+				case op >= 'A' && op <= 'Z':
+					var one, two count
+					err := call.Ask(ctx, askback.AskForm(string(op+32), "How many "+string(op+32)+"?", &one),
+						askback.AskForm(string(op+33), "How many "+string(op+33)+"?", &two))
+					if err != nil {
+						return nil, nil, err
+					}
+					last = one.N + two.N
+					trace += fmt.Sprint(string(op), last, " ")
+				case op >= '0' && op <= '9':
+					n, err := askback.Do(ctx, call, string(op), func(context.Context) (int, error) { *ran++; return int(op), nil })
+					if err != nil {
+						return nil, nil, err
+					}
+					trace += fmt.Sprint("#", n, " ")
+				case op == '.':
+					if err := call.Checkpoint(ctx, fmt.Sprint(i)); err != nil {
+						return nil, nil, err
+					}
+				case op == '?' && last%2 == 1:
+					return text(trace + "stopped"), nil, nil
+				}
+			}
+			return text(trace), nil, nil
+		})
+	}
+}
+
+// howMany is what the client answers: a function of the question alone.
+func howMany(key string) int { return int(key[0]) * 7 % 10 }
+
+// In every home of the journal (sealed and carried by the client from instance to
+// instance, with responses lost and requests repeated; over the SDK's transports; in the
+// memory of a legacy session) the result is that of running the handler once with all
+// answers at hand.
+func TestLawInEveryHome(t *testing.T) {
+	ring := newRing(t)
+	ran := 0
+	instances := []http.Handler{
+		newServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
+		newServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
+	}
+	answers := func(requests map[string]json.RawMessage, pick func(string) bool) string {
+		given := map[string]any{}
+		for key := range requests {
+			if pick(key) {
+				given[key] = map[string]any{"action": "accept", "content": count{howMany(key)}}
+			}
+		}
+		data, err := json.Marshal(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	all := func(string) bool { return true }
+
+	caller := client.New(&client.Options{
+		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			key := strings.TrimSuffix(strings.TrimPrefix(q.Message, "How many "), "?")
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": howMany(key)}}, nil
+		},
+		Limits: client.Limits{FirstPause: 1, MaxPause: 1},
+	})
+	sessions := map[string]*client.Session{}
+	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-03-26"} {
+		here, there := mcp.NewInMemoryTransports()
+		if _, err := newServer(t, nil, lawful(&ran)).Connect(t.Context(), there, nil); err != nil {
+			t.Fatal(err)
+		}
+		session, err := caller.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		sessions[version] = session
+	}
+
+	rapid.Check(t, func(rt *rapid.T) {
+		plan := plans().Draw(rt, "plan")
+		arguments := `{"plan":` + quote(plan) + `}`
+
+		// Once through, every answer at once.
+		r := request{target: "plan", arguments: arguments}
+		ran = 0
+		res := r.send(t, instances[0])
+		for res.Result.Type != "complete" {
+			r.state, r.responses = res.Result.State, answers(res.Result.Requests, all)
+			res = r.send(t, instances[0])
+		}
+		want, steps := res.text(t), ran
+
+		// From instance to instance, with losses.
+		r = request{target: "plan", arguments: arguments}
+		kept := []*response{}
+		for n := 0; ; n++ {
+			res := r.send(t, instances[rapid.IntRange(0, 1).Draw(rt, "instance")])
+			if res.Result == nil {
+				rt.Fatalf("round %d of %q: %s", n, plan, res.raw)
+			}
+			if res.Result.Type == "complete" {
+				if got := res.text(t); got != want {
+					rt.Fatalf("plan %q: got %q, want %q", plan, got, want)
+				}
+				break
+			}
+			lossy := n < 10
+			if lossy && rapid.IntRange(0, 3).Draw(rt, "lost") == 0 {
+				if len(kept) == 0 || rapid.Bool().Draw(rt, "repeat") {
+					continue // the response was lost: the same request again
+				}
+				res = kept[rapid.IntRange(0, len(kept)-1).Draw(rt, "back to")]
+			}
+			kept = append(kept, res)
+			r.state = res.Result.State
+			r.responses = answers(res.Result.Requests, func(string) bool { return !lossy || rapid.IntRange(0, 3).Draw(rt, "answers") > 0 })
+		}
+
+		for version, session := range sessions {
+			ran = 0
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "plan", Arguments: planned{plan}})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if got := res.Content[0].(*mcp.TextContent).Text; got != want || ran != steps {
+				rt.Fatalf("plan %q in a session of %s: got %q after %d steps, want %q after %d", plan, version, got, ran, want, steps)
+			}
+		}
+	})
+}
