@@ -48,7 +48,7 @@ func main() {
 
 func run(only, keep string, timeout time.Duration, parallel int) error {
 	if _, err := os.Stat("known.go"); err != nil {
-		return errors.New("run this in its own directory: cd interop && go run .")
+		return errors.New("not in the directory of interop: run it as \"cd interop && go run .\"")
 	}
 	work, err := os.MkdirTemp("", "interop")
 	if err != nil {
@@ -70,7 +70,11 @@ func run(only, keep string, timeout time.Duration, parallel int) error {
 	}
 	cells := allCells(only)
 	m.runAll(cells, parallel)
-	report := newReport(cells)
+	versions, err := versions()
+	if err != nil {
+		return err
+	}
+	report := &report{cells, known, versions}
 	fmt.Print(report.tables())
 	if only == "" {
 		if err := report.writeREADME("README.md"); err != nil {
@@ -138,6 +142,31 @@ func installTypeScript(dir string) error {
 		return err
 	}
 	return os.WriteFile(mark, []byte(hex.EncodeToString(sum[:])), 0o644)
+}
+
+// versions says what the peers are.
+func versions() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "github.com/modelcontextprotocol/go-sdk", "github.com/mark3labs/mcp-go").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m: %w", err)
+	}
+	modules := strings.Fields(string(out))
+	file, err := os.ReadFile(filepath.Join("typescript", "package.json"))
+	if err != nil {
+		return "", err
+	}
+	var manifest struct {
+		Dependencies map[string]string `json:"dependencies"`
+	}
+	if err := json.Unmarshal(file, &manifest); err != nil {
+		return "", fmt.Errorf("package.json: %w", err)
+	}
+	if len(modules) != 4 {
+		return "", fmt.Errorf("go list -m: unexpected output %q", out)
+	}
+	const scope = "@modelcontextprotocol/"
+	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s; mcp-go %s.",
+		modules[1], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"], modules[3]), nil
 }
 
 func command(name string, args ...string) error {

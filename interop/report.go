@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -11,57 +12,61 @@ import (
 )
 
 func (f *failure) covers(c *cell) bool {
-	in := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
-	return in(f.clients, c.client) && in(f.servers, c.server) && in(f.tools, c.scenario.tool) && in(f.transports, c.transport)
+	return slices.Contains(f.clients, c.client) && slices.Contains(f.servers, c.server) &&
+		slices.Contains(f.tools, c.scenario.tool) && slices.Contains(f.transports, c.transport)
 }
 
-func (f *failure) explains(c *cell) bool { return f.covers(c) && strings.Contains(c.fault, f.words) }
+func (f *failure) explains(c *cell) bool {
+	return f.covers(c) && c.fault != "" && strings.Contains(c.fault, f.words)
+}
 
 // report is what came of the cells.
 type report struct {
-	cells   []*cell
-	problem []string // that make the run a failure
-	unknown []*cell  // failed between peers, for a reason that is not listed
+	cells    []*cell
+	known    []failure
+	versions string
 }
 
-func newReport(cells []*cell) *report {
-	r := &report{cells: cells}
-	for _, c := range cells {
-		i := slices.IndexFunc(known, func(f failure) bool { return c.fault != "" && f.explains(c) })
-		for _, f := range known {
-			if f.covers(c) && c.fault == "" {
-				r.problem = append(r.problem, fmt.Sprintf("%v passes, although %s is listed for it", c, f.code))
+// verdict is an error if a cell with Askback failed for a reason that is not listed as
+// the other side's, or if a listing does not apply. What else fails between peers is
+// only shown.
+func (r *report) verdict() error {
+	var problems []string
+	for _, c := range r.cells {
+		listed := false
+		for _, f := range r.known {
+			if !f.covers(c) {
+				continue
+			}
+			if f.explains(c) {
+				listed = listed || f.peer != "askback"
+			} else {
+				problems = append(problems, fmt.Sprintf("%v is listed under %s, but does not fail so: %s", c, f.code, cmp.Or(c.fault, "it passes")))
 			}
 		}
-		switch {
-		case c.fault == "" || i >= 0 && (!c.askbacks() || known[i].peer != "askback"):
-		case c.askbacks():
-			r.problem = append(r.problem, fmt.Sprintf("%v: %s", c, c.fault))
-		default:
-			r.unknown = append(r.unknown, c)
+		if c.fault != "" && c.askbacks() && !listed {
+			problems = append(problems, fmt.Sprintf("%v: %s", c, c.fault))
 		}
 	}
-	return r
-}
-
-func (r *report) verdict() error {
-	if len(r.problem) == 0 {
+	if len(problems) == 0 {
 		return nil
 	}
-	return errors.New("\n" + strings.Join(r.problem, "\n"))
+	return errors.New(strings.Join(problems, "\n"))
 }
+
+const unlisted = "**?**"
 
 // mark is what a table shows of a cell.
 func (r *report) mark(c *cell) string {
 	if c.fault == "" {
 		return "✓"
 	}
-	for _, f := range known {
+	for _, f := range r.known {
 		if f.explains(c) {
 			return f.code
 		}
 	}
-	return "**?**"
+	return unlisted
 }
 
 // tables returns the tables as Markdown that is also readable as text.
@@ -79,7 +84,8 @@ func (r *report) tables() string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n", passed, len(r.cells), own, ownPassed)
+	fmt.Fprintf(&b, "%s\n\n%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n",
+		r.versions, passed, len(r.cells), own, ownPassed)
 	for _, t := range transports {
 		rows := [][]string{{"client", "server"}}
 		for _, s := range scenarios {
@@ -135,14 +141,14 @@ func table(rows [][]string) string {
 
 func (r *report) footnotes() string {
 	var b strings.Builder
-	for _, f := range known {
-		if slices.ContainsFunc(r.cells, func(c *cell) bool { return c.fault != "" && f.explains(c) }) {
+	for _, f := range r.known {
+		if slices.ContainsFunc(r.cells, f.explains) {
 			fmt.Fprintf(&b, "\n**%s** — %s. %s\n", f.code, peerTitle(f.peer), strings.Join(strings.Fields(f.note), " "))
 		}
 	}
 	for _, c := range r.cells {
-		if r.mark(c) == "**?**" {
-			fmt.Fprintf(&b, "\n**?** %v: %s\n", c, c.fault)
+		if r.mark(c) == unlisted {
+			fmt.Fprintf(&b, "\n%s — %v: %s\n", unlisted, c, c.fault)
 		}
 	}
 	return b.String()
