@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -208,6 +209,9 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	}
 	began := time.Now()
 	res, err := c.send(context.WithValue(ctx, exchangeKey{}, x))
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == mcp.CodeHeaderMismatch && c.relist(ctx) {
+		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
+	}
 	r.Elapsed = time.Since(began)
 	result, broken := x.came()
 	if broken != nil {
@@ -250,12 +254,40 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	return nil, nil
 }
 
+// relist lists tools until the one that is called is there, and reports whether it is.
+// Its schema tells the SDK which arguments go into headers, which the server misses
+// where the tool changed, or was not listed in this session.
+// (basic/transports/streamable-http, "Client Behavior")
+func (c *call) relist(ctx context.Context) bool {
+	if c.method != wire.CallTool {
+		return false
+	}
+	params := new(mcp.ListToolsParams)
+	for range c.client.opts.Limits.Rounds {
+		page, err := c.sdk.ListTools(ctx, params)
+		if err != nil {
+			return false
+		}
+		if slices.ContainsFunc(page.Tools, func(t *mcp.Tool) bool { return t.Name == c.target }) {
+			return true
+		}
+		if page.NextCursor == "" {
+			return false
+		}
+		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
+	}
+	return false
+}
+
 // expiresKey is where Askback's servers say when a state expires.
 const expiresKey = "io.github.askback-mcp/expires"
 
 // outcome reads a result that came: nil if it is complete.
 func (c *call) outcome(result []byte) (*Pending, error) {
 	if result == nil {
+		if c.method == wire.ReadResource { // the SDK had it in its cache
+			return nil, nil
+		}
 		return nil, &ProtocolError{"the response has no result"}
 	}
 	kind := "complete" // of servers before 2026-07-28

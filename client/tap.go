@@ -233,20 +233,27 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // rewrite puts the round's answers and state into the body of its request, and its name
-// into a form that a header can carry, which the SDK (1.8.0) does not do.
+// into a form that a header can carry, which the SDK (1.8.0) does not do. Other requests
+// come with the round's context too, and stay as they are: the GET that resumes the
+// stream of its response, and the notification that cancels it.
 func (x *exchange) rewrite(req *http.Request) (*http.Request, error) {
+	if req.Body == nil {
+		return req, nil
+	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return nil, err
 	}
 	req.Body.Close()
-	params := strictjson.Get(body, "params")
-	injected, err := x.inject(params)
-	if err != nil {
-		return nil, err
+	if method, _ := strictjson.String(strictjson.Get(body, "method")); wire.MayAsk(method) {
+		params := strictjson.Get(body, "params")
+		injected, err := x.inject(params)
+		if err != nil {
+			return nil, err
+		}
+		at := bytes.Index(body, params)
+		body = bytes.Join([][]byte{body[:at], injected, body[at+len(params):]}, nil)
 	}
-	at := bytes.Index(body, params)
-	body = bytes.Join([][]byte{body[:at], injected, body[at+len(params):]}, nil)
 	req = req.Clone(req.Context())
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 )
 
@@ -123,5 +125,43 @@ func TestResourceFromCache(t *testing.T) {
 	}
 	if reads != 1 {
 		t.Errorf("the server was asked %d times", reads)
+	}
+}
+
+// Some arguments go into headers too, which the client learns from the list of tools. A
+// session that never asked for it, such as one that resumes a call, catches up.
+func TestHeadersOfToolNeverListed(t *testing.T) {
+	srv := newServer(t, askback.Options{})
+	askback.AddTool(srv, &mcp.Tool{Name: "regional", InputSchema: json.RawMessage(
+		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
+		func(ctx context.Context, call *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
+			who, err := askback.Elicit[person](ctx, call, "who", "Who are you?")
+			return text(fmt.Sprint(who.Name, " in ", in["region"])), nil, err
+		})
+	opts := answers()
+	opts.Form = park
+	_, err := connect(t, opts, web(t, srv), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "regional", Arguments: map[string]any{"region": "Tromsø"}})
+	pending, ok := errors.AsType[*client.Pending](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	res, err := connect(t, answers(), web(t, srv), "").Resume(t.Context(), pending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text; got != "octocat in Tromsø" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestNameThatNoHeaderCanCarry(t *testing.T) {
+	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+		if got := r.Header.Get("Mcp-Name"); got != "=?base64?ZG9jOi8vVHJvbXPDuA==?=" {
+			t.Errorf("Mcp-Name: %q", got)
+		}
+		respond(w, m, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}`)
+	}), "")
+	if _, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://Tromsø"}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,6 +1,9 @@
 // Prints what the suite found, from the results that `run` left in a directory, and
 // exits with 1 if anything counts that did not pass. It is stricter than the suite's
-// own exit code: warnings count, and so do scenarios that no revision requires.
+// own exit code: warnings count, and so do scenarios that no revision requires, and a
+// client that complains.
+//
+//	summary.mjs DIR server|client…
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -9,35 +12,36 @@ import { parse } from 'yaml';
 // What may fail or warn, each with its reason; one that no longer does is an error too.
 // The README has the long version.
 const known = {
-	'2026-07-28/mcp input-required-result-ignore-extra-params:sep-2322-ignore-unexpected-params':
+	'server 2026-07-28/mcp input-required-result-ignore-extra-params:sep-2322-ignore-unexpected-params':
 		'the suite answers a question that was never asked, which counts only without requestState: passes on /bare',
 };
 
-// Scenarios that do not count. The tasks extension is reported only, until it is there.
+// Scenarios that do not count, but are reported: extensions of the protocol.
 const reportedOnly = new Set(['extension']);
 
-const results = process.argv[2];
+const [results, ...halves] = process.argv.slice(2);
 const suite = path.dirname(createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json'));
 const problems = [];
 const excused = [];
-const unseen = new Set(Object.keys(known));
+const unseen = new Set(Object.keys(known).filter((id) => halves.includes(id.split(' ')[0])));
 
-for (const revision of fs.readdirSync(results).sort().reverse()) {
-	if (!/^\d{4}-\d{2}-\d{2}$/.test(revision)) continue;
-	const requirements = parse(fs.readFileSync(path.join(suite, 'requirements', `${revision}.yaml`), 'utf8'));
-	const groups = new Map([['required', requirements.server]]);
-	for (const { scenario, leg, reason } of requirements.not_scored) {
-		if (leg === 'server') groups.set(reason, [...(groups.get(reason) ?? []), scenario]);
-	}
-	for (const endpoint of fs.readdirSync(path.join(results, revision)).sort().reverse()) {
-		const checks = readChecks(path.join(results, revision, endpoint, 'scenarios'));
-		const counts = [];
-		for (const [group, scenarios] of groups) {
-			const passed = scenarios.filter((scenario) => judge(`${revision}/${endpoint}`, group, scenario, checks.get(scenario) ?? []));
-			const note = reportedOnly.has(group) ? ', not counted' : '';
-			counts.push(`${group} ${passed.length} of ${scenarios.length}${note}`);
+for (const half of halves) {
+	for (const revision of directories(path.join(results, half))) {
+		const requirements = parse(fs.readFileSync(path.join(suite, 'requirements', `${revision}.yaml`), 'utf8'));
+		const groups = new Map([['required', requirements[half]]]);
+		for (const { scenario, leg, reason } of requirements.not_scored) {
+			if (leg === half) groups.set(reason, [...(groups.get(reason) ?? []), scenario]);
 		}
-		console.log(`${revision}  ${`/${endpoint}`.padEnd(5)}  ${counts.join('; ')}`);
+		for (const name of directories(path.join(results, half, revision))) {
+			const found = readResults(path.join(results, half, revision, name, 'scenarios'));
+			const counts = [];
+			for (const [group, scenarios] of groups) {
+				const passed = scenarios.filter((scenario) => judge(`${half} ${revision}/${name}`, group, scenario, found.get(scenario)));
+				const note = reportedOnly.has(group) ? ', not counted' : '';
+				counts.push(`${group} ${passed.length} of ${scenarios.length}${note}`);
+			}
+			console.log(`${half}  ${revision}  ${name.padEnd(10)}  ${counts.join('; ')}`);
+		}
 	}
 }
 for (const id of unseen) problems.push(`${id}: passes now: remove it from summary.mjs`);
@@ -45,18 +49,29 @@ for (const line of excused) console.log(`  known: ${line}`);
 for (const line of problems) console.log(`  ✗ ${line}`);
 process.exit(problems.length > 0 ? 1 : 0);
 
-// readChecks returns the checks of every scenario in a directory of the suite's results.
-function readChecks(dir) {
+// directories returns what is in a directory, the last first.
+function directories(dir) {
+	return fs.readdirSync(dir).sort().reverse();
+}
+
+// readResults returns the checks of every scenario in a directory of the suite's
+// results, and what the client that played it wrote to standard error.
+function readResults(dir) {
 	const found = new Map();
-	for (const name of fs.readdirSync(dir)) {
-		const scenario = name.replace(/^server-/, '').replace(/-\d{4}-\d{2}-\d{2}T[\d-]+Z$/, '');
-		found.set(scenario, JSON.parse(fs.readFileSync(path.join(dir, name, 'checks.json'), 'utf8')));
+	for (const file of fs.readdirSync(dir, { recursive: true })) {
+		if (path.basename(file) !== 'checks.json') continue;
+		const scenario = path.dirname(file).replace(/^server-/, '').replace(/-\d{4}-\d{2}-\d{2}T[\d-]+Z$/, '');
+		const stderr = path.join(dir, path.dirname(file), 'stderr.txt');
+		found.set(scenario, {
+			checks: JSON.parse(fs.readFileSync(path.join(dir, file), 'utf8')),
+			complaint: fs.existsSync(stderr) ? fs.readFileSync(stderr, 'utf8').trim() : '',
+		});
 	}
 	return found;
 }
 
 // judge reports whether a scenario passed. One that checked nothing did not.
-function judge(run, group, scenario, checks) {
+function judge(run, group, scenario, { checks, complaint } = { checks: [], complaint: '' }) {
 	const bad = checks.filter((check) => check.status === 'FAILURE' || check.status === 'WARNING');
 	const counting = bad.filter((check) => {
 		const id = `${run} ${scenario}:${check.id}`;
@@ -68,7 +83,8 @@ function judge(run, group, scenario, checks) {
 	const exercised = checks.some((check) => check.status === 'SUCCESS' && check.id !== 'wire-schema-valid') || bad.length > counting.length;
 	if (!reportedOnly.has(group)) {
 		for (const check of counting) problems.push(`${run} ${scenario}: ${check.status} ${check.id}: ${check.errorMessage ?? check.description}`);
+		if (complaint !== '') problems.push(`${run} ${scenario}: ${complaint}`);
 		if (!exercised && bad.length === 0) problems.push(`${run} ${scenario}: nothing was checked`);
 	}
-	return counting.length === 0 && exercised;
+	return counting.length === 0 && exercised && complaint === '';
 }
