@@ -26,7 +26,14 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 		case own && legacy(req):
 			return next(ctx, method, req)
 		case own:
-			return s.inputRequiredForm(next(ctx, method, req))
+			r := new(reply)
+			result, err := next(context.WithValue(ctx, replyKey{}, r), method, req)
+			if err == nil && (len(r.questions) > 0 || r.state != "") {
+				form := &inputRequired{requests: r.encoded(), state: r.state}
+				form.Meta = r.meta()
+				return form, nil
+			}
+			return result, err
 		case legacy(req):
 			return s.manualInline(ctx, next, method, req, m)
 		default:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -127,8 +128,15 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 	if err != nil {
 		return nil, protocolError(err)
 	}
+	if kept, ok := ctx.Value(replyKey{}).(*reply); ok {
+		*kept = *r
+	}
 	return r, nil
 }
+
+// replyKey is where the middleware finds the reply of Askback's own handler, whose
+// questions have an order that the SDK's map of them loses.
+type replyKey struct{}
 
 // exactRequest returns the request's parameters as they came, if the connection kept
 // them, and what the transport says of the caller.
@@ -245,7 +253,7 @@ func askInline(ctx context.Context, session *mcp.ServerSession, callID string, r
 	group, ctx := errgroup.WithContext(ctx)
 	for key, request := range requests {
 		group.Go(func() error {
-			result, err := send(ctx, session, callID+"/"+key, request)
+			result, err := send(ctx, session, callID, key, request)
 			if err != nil {
 				if unfit(err) {
 					return nil
@@ -266,21 +274,33 @@ func askInline(ctx context.Context, session *mcp.ServerSession, callID string, r
 	return responses, group.Wait()
 }
 
-func send(ctx context.Context, session *mcp.ServerSession, elicitationID string, request mcp.InputRequest) (any, error) {
+// metaKey tells clients in a question's _meta its key, which the protocol has no place
+// for inside a session.
+const metaKey = "io.github.askback-mcp/key"
+
+func send(ctx context.Context, session *mcp.ServerSession, callID, key string, request mcp.InputRequest) (any, error) {
+	keyed := func(own mcp.Meta) mcp.Meta {
+		meta := mcp.Meta{metaKey: key}
+		maps.Copy(meta, own)
+		return meta
+	}
 	switch p := request.(type) {
 	case *mcp.ElicitParams:
-		if p.Mode == "url" {
-			withID := *p
-			withID.ElicitationID = elicitationID // required before 2026-07-28
-			p = &withID
+		q := *p
+		if q.Meta = keyed(p.Meta); q.Mode == "url" {
+			q.ElicitationID = callID + "/" + key // required before 2026-07-28
 		}
-		return session.Elicit(ctx, p)
+		return session.Elicit(ctx, &q)
 	case *mcp.CreateMessageWithToolsParams:
-		return session.CreateMessageWithTools(ctx, p)
+		q := *p
+		q.Meta = keyed(p.Meta)
+		return session.CreateMessageWithTools(ctx, &q)
 	case *mcp.CreateMessageParams:
-		return session.CreateMessage(ctx, p)
+		q := *p
+		q.Meta = keyed(p.Meta)
+		return session.CreateMessage(ctx, &q)
 	case *mcp.ListRootsParams:
-		return session.ListRoots(ctx, p)
+		return session.ListRoots(ctx, &mcp.ListRootsParams{Meta: keyed(p.Meta)})
 	}
 	return nil, fmt.Errorf("unknown input request %T", request)
 }

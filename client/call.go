@@ -89,7 +89,7 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 	switch p.Method {
 	case wire.CallTool:
 		c.send = func(ctx context.Context) (mcp.Result, error) {
-			params := &mcp.CallToolParams{Name: fields.Name}
+			params := &mcp.CallToolParams{Meta: maps.Clone(p.Meta), Name: fields.Name}
 			if fields.Arguments != nil {
 				params.Arguments = fields.Arguments
 			}
@@ -103,12 +103,12 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 			}
 		}
 		c.send = func(ctx context.Context) (mcp.Result, error) {
-			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Name: fields.Name, Arguments: arguments})
+			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Meta: maps.Clone(p.Meta), Name: fields.Name, Arguments: arguments})
 		}
 	case wire.ReadResource:
 		c.target = fields.URI
 		c.send = func(ctx context.Context) (mcp.Result, error) {
-			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{URI: fields.URI})
+			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{Meta: maps.Clone(p.Meta), URI: fields.URI})
 		}
 	default:
 		return nil, fmt.Errorf("not a pending call: the method %q cannot wait", p.Method)
@@ -224,7 +224,9 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && x.state != "" {
 		err = &RefusedError{err}
 	}
-	r.Err, r.Final = err, err == nil && next == nil
+	if r.Err, r.Final = err, err == nil && next == nil; r.Final {
+		r.Result = result
+	}
 	if next != nil {
 		if r.Questions, r.StateReceived = next.Questions, len(next.State); len(next.Questions) == 0 {
 			c.pause = min(max(2*c.pause, limits.FirstPause), limits.MaxPause)

@@ -107,6 +107,7 @@ type Round struct {
 	StateReceived int                        // bytes of requestState in the response
 	Pause         time.Duration              // until the retry, if the response asks nothing
 	Final         bool                       // the response is the result
+	Result        json.RawMessage            // the result as it came, if it is final and not from a cache
 	Err           error                      // the request failed
 }
 

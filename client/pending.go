@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Pending is a call that waits for answers. It is the error of a call whose handlers
@@ -28,6 +30,9 @@ type Pending struct {
 	State string `json:"requestState,omitempty"`
 	// Parked is when the last round ended.
 	Parked time.Time `json:"parked"`
+	// Meta goes with the requests of [Session.Resume], such as a progress token. It is
+	// not kept.
+	Meta mcp.Meta `json:"-"`
 	// Expires is when the server will no longer take the state back, if it said so.
 	Expires *time.Time `json:"expires,omitempty"`
 }

@@ -17,6 +17,8 @@ import (
 
 // Question is an input request of a server. Everything in it is the server's word.
 type Question struct {
+	// Key names the question within its call. Inside a session before 2026-07-28 it is
+	// the method, unless the server is one of Askback's.
 	Key    string              `json:"key"`
 	Server *mcp.Implementation `json:"-"` // who asks, or nil
 	// Method is "elicitation/create", "sampling/createMessage" or "roots/list".
@@ -25,7 +27,7 @@ type Question struct {
 
 	// Of elicitation:
 	Message string          `json:"-"`
-	Schema  json.RawMessage `json:"-"` // of a form, with its properties in the server's order
+	Schema  json.RawMessage `json:"-"` // of a form; its properties are in the server's order, before 2026-07-28 sorted
 	URL     string          `json:"-"` // of a page; empty for a form
 }
 
@@ -224,6 +226,10 @@ func (c *Client) answerAll(ctx context.Context, questions []*Question, have map[
 	return answers, parked, nil
 }
 
+// keyKey is where Askback's servers say the key of a question inside a session, where
+// the protocol has none.
+const keyKey = "io.github.askback-mcp/key"
+
 // answerInline answers the requests that servers before 2026-07-28 send inside a session.
 func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -231,6 +237,9 @@ func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 			return next(ctx, method, req)
 		}
 		q := &Question{Key: method, Method: method}
+		if key, ok := req.GetParams().GetMeta()[keyKey].(string); ok {
+			q.Key = key
+		}
 		if session, ok := req.GetSession().(*mcp.ClientSession); ok && session.InitializeResult() != nil {
 			q.Server = session.InitializeResult().ServerInfo
 		}

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
@@ -32,6 +31,12 @@ const (
 var demoAnswers = map[string]map[string]any{
 	"resolution":   {"resolution": "Duplicate"},
 	"duplicate_of": {"duplicateOfId": demoOriginal},
+}
+
+// demoHints are for people who answer.
+var demoHints = map[string]string{
+	"resolution":   "Choose Duplicate, and the tool has a second question.",
+	"duplicate_of": fmt.Sprintf("%d is such a bug in the tracker.", demoOriginal),
 }
 
 func demoCommand() *cobra.Command {
@@ -58,23 +63,26 @@ with --auto, the questions are answered automatically.`,
 }
 
 // demo runs the demonstration. It leaves no process and no file behind.
-func demo(ctx context.Context, auto bool, stdin io.Reader, stdout io.Writer) (err error) {
+func demo(ctx context.Context, auto bool, stdin io.Reader, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	// Output that nobody reads is an error like others: it must not end the process before it has cleaned up.
+	// Output that nobody reads must not end the process before it has cleaned up: it is an error like others.
 	signal.Ignore(syscall.SIGPIPE)
-	defer func() {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted: the servers are stopped, and nothing is left behind")
-		}
-	}()
 
 	dir, err := os.MkdirTemp("", "askback-demo-")
 	if err != nil {
-		return err
+		return fmt.Errorf("making a directory for the demo: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	err = demonstrate(ctx, dir, auto, stdin, stdout)
+	if ctx.Err() != nil {
+		err = &exitError{exitInterrupted, errors.New("interrupted")}
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// demonstrate runs the demonstration with its key and its tracker in dir.
+func demonstrate(ctx context.Context, dir string, auto bool, stdin io.Reader, stdout io.Writer) (err error) {
 	tracker, err := openWorkItems(ctx, dir)
 	if err != nil {
 		return err
@@ -95,23 +103,20 @@ func demo(ctx context.Context, auto bool, stdin io.Reader, stdout io.Writer) (er
 	}
 	defer f.stop()
 
-	s := newStory(stdout)
-	c := &demonstration{story: s, fleet: f, tracker: tracker}
-	in, inOK := stdin.(*os.File)
-	out, outOK := stdout.(*os.File)
+	d := &demonstration{story: newStory(stdout), fleet: f, tracker: tracker}
 	switch {
 	case auto:
-		c.automatic = "--auto"
-	case !inOK || !outOK || !term.IsTerminal(in.Fd()) || !term.IsTerminal(out.Fd()):
-		c.automatic = "no terminal"
+		d.automatic = "--auto"
+	case !isTerminal(stdin) || !isTerminal(stdout):
+		d.automatic = "no terminal"
 	default:
-		c.terminal = &terminal.Terminal{In: in, Out: out}
+		d.terminal = &terminal.Terminal{In: stdin.(*os.File), Out: stdout.(*os.File)}
 	}
-	if err := c.run(ctx); err != nil {
+	if err := d.run(ctx); err != nil {
 		return err
 	}
-	s.next(commandName(self), c.automatic != "")
-	return s.err
+	d.story.next(invocation(self), d.automatic != "")
+	return d.story.err
 }
 
 func newKeyFile(file string) error {
@@ -129,9 +134,6 @@ type demonstration struct {
 	tracker   *workitem.Store
 	terminal  *terminal.Terminal
 	automatic string // why answers are given automatically; empty if a person gives them
-
-	rounds, killed int
-	served         map[*fleetServer]bool
 }
 
 func (d *demonstration) run(ctx context.Context) error {
@@ -140,8 +142,6 @@ func (d *demonstration) run(ctx context.Context) error {
 		return err
 	}
 	d.story.begin(d.fleet, bug, d.automatic)
-	began := time.Now()
-	d.served = make(map[*fleetServer]bool)
 
 	c := client.New(&client.Options{Form: d.answer, Observe: d.observe})
 	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: "http://" + d.fleet.addr + "/mcp"}, nil)
@@ -162,8 +162,13 @@ func (d *demonstration) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for i, e := range history {
+		if slices.ContainsFunc(history[:i], func(before workitem.Entry) bool { return before.Field == e.Field }) {
+			return fmt.Errorf("the tracker has %s of %s changed twice", e.Field, bug)
+		}
+	}
 	d.story.history(bug, history)
-	d.story.sum(d.rounds, len(d.served), d.killed, time.Since(began))
+	d.story.sum(d.fleet)
 	return nil
 }
 
@@ -173,16 +178,11 @@ func (d *demonstration) observe(_ context.Context, r *client.Round) error {
 	if r.Err != nil || s == nil {
 		return nil // the call's error says it
 	}
-	d.rounds++
-	d.served[s] = true
 	d.story.round(r, s)
 	if !r.Final {
 		killed, err := d.fleet.kill(s)
 		if err != nil {
 			return err
-		}
-		if killed {
-			d.killed++
 		}
 		d.story.kill(s, killed)
 	}
@@ -190,27 +190,19 @@ func (d *demonstration) observe(_ context.Context, r *client.Round) error {
 }
 
 func (d *demonstration) answer(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-	if d.automatic == "" {
-		d.story.hint(q.Key)
-		return d.terminal.Form(ctx, q.Server.Name, q.Message, q.Schema)
-	}
-	content, ok := demoAnswers[q.Key]
-	if !ok {
+	answer := &mcp.ElicitResult{Action: "accept", Content: demoAnswers[q.Key]}
+	by := "automatic"
+	switch {
+	case d.automatic == "":
+		d.story.hint(demoHints[q.Key])
+		var err error
+		if answer, err = d.terminal.Form(ctx, q.Server.Name, q.Message, q.Schema); err != nil {
+			return nil, err
+		}
+		by = "you"
+	case answer.Content == nil:
 		return nil, fmt.Errorf("the demo has no answer to the question %q", q.Key)
 	}
-	d.story.answered(q, content, d.automatic)
-	return &mcp.ElicitResult{Action: "accept", Content: content}, d.story.err
+	d.story.answer(q, answer, by)
+	return answer, d.story.err
 }
-
-// commandName is how the user can start this program again.
-func commandName(executable string) string {
-	if !fromGoRun(executable) {
-		return filepath.Base(executable)
-	}
-	if version() == "devel" {
-		return "go run ./cmd/askback"
-	}
-	return "go run github.com/askback-mcp/askback/cmd/askback@" + version()
-}
-
-var _ = json.Marshal

@@ -180,7 +180,7 @@ func (f *fleet) served() *fleetServer {
 	return f.last
 }
 
-// kill kills a server with SIGKILL and waits until it is gone. It spares the last one and says so.
+// kill kills a server, with SIGKILL where there are signals, and waits until it is gone. The last one is spared.
 func (f *fleet) kill(s *fleetServer) (killed bool, err error) {
 	others := 0
 	for _, other := range f.servers {

@@ -1,5 +1,5 @@
-// Command askback serves the example tools that ask back, makes and rotates the keys that seal requestState, and
-// shows what a requestState holds.
+// Command askback calls tools that ask back and answers what they ask, parks such calls and resumes them; it serves
+// example tools, makes and rotates the keys that seal requestState, and shows what a requestState holds.
 package main
 
 import "os"

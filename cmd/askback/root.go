@@ -13,17 +13,22 @@ import (
 
 // The exit codes.
 const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitToolError   = 3 // the tool answered with an error
+	exitWaits       = 4 // the call waits for answers
+	exitInterrupted = 130
 )
 
-const rootLong = `askback helps to run MCP servers whose tools ask back: a tool asks, the call is
-suspended in a sealed requestState, and any server with the same keys finishes
-it.`
+const rootLong = `askback helps to run and to call MCP servers whose tools ask back: a tool asks,
+the call is suspended in a sealed requestState, and any server with the same
+keys finishes it.`
 
 const rootExample = `  askback serve
       serves example tools at http://127.0.0.1:8080/mcp
+  askback call http://127.0.0.1:8080/mcp get_weather location=Oslo
+      calls one of them, and asks you what it asks
   askback keys new askback.keys
   askback serve --keys askback.keys --addr 127.0.0.1:8081
       makes keys, and starts one of several servers that share them
@@ -62,6 +67,21 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
+// exitError exits with a code of its own. Without an error nothing is printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
 // run runs the command of the process and returns its exit code.
 func run() int {
 	return execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
@@ -83,7 +103,12 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "askback: %s\n", strings.TrimSpace(err.Error()))
+	if message := strings.TrimSpace(err.Error()); message != "" {
+		fmt.Fprintf(stderr, "askback: %s\n", harmless(message))
+	}
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
 	if _, usage := errors.AsType[usageError](err); usage || !parsed {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return exitUsage
@@ -94,7 +119,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "askback",
-		Short:         "Run MCP servers whose tools ask back",
+		Short:         "Run and call MCP servers whose tools ask back",
 		Long:          rootLong,
 		Example:       rootExample,
 		SilenceUsage:  true,
@@ -103,7 +128,8 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCommand(), keysCommand(), inspectCommand(), versionCommand())
+	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand())
+	root.AddCommand(demoCommand(), serveCommand(), keysCommand(), inspectCommand(), versionCommand())
 	return root
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"askback": main})
+	testscript.Main(m, map[string]func(){"askback": main, "asker": askerMain})
 }
 
 // TestScripts runs the terminal sessions in testdata. Besides testscript's own commands they use those below.
@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[serversKey{}] = make(map[string]*server)
+			env.Setenv("GORACE", "atexit_sleep_ms=1") // else every process takes a second to end
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -39,6 +40,7 @@ func TestScripts(t *testing.T) {
 			"save":      scriptSave,
 			"start":     scriptStart,
 			"terminate": scriptTerminate,
+			"waitfor":   scriptWaitFor,
 			"get":       scriptGet,
 			"post":      scriptPost,
 		},
@@ -157,6 +159,18 @@ func scriptTerminate(ts *testscript.TestScript, neg bool, args []string) {
 	if err != nil {
 		ts.Fatalf("%s: %v\n%s", args[0], err, s.stderr.String())
 	}
+}
+
+// waitfor FILE TEXT waits until the file is there and has the text.
+func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
+	for range 200 {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && len(text) > 0 && strings.Contains(string(text), args[1]) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("%s has no %q", args[0], args[1])
 }
 
 // get STATUS URL wants this HTTP status, and puts the body into the file response.

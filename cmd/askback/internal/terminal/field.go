@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/askback-mcp/askback/internal/form"
 )
@@ -29,6 +31,7 @@ type field struct {
 	label    string // what the person is asked, to be shown
 	about    string // more about it, to be shown; may be empty
 	want     string // what an answer must look like, in our words; may be empty
+	warning  string // what to beware of, in our words; may be empty
 	kind     kind
 	required bool
 	preset   bool // the schema has a default
@@ -155,6 +158,9 @@ func newField(name string, raw json.RawMessage, required bool) (*field, error) {
 		required: required,
 		preset:   d.Default != nil,
 	}
+	if secret.MatchString(f.label + " " + name + " " + f.about) {
+		f.warning = "Servers must not ask for passwords, keys or payment data in a form. Decline if this does."
+	}
 	key, err := json.Marshal(name)
 	if err != nil {
 		return nil, err
@@ -211,6 +217,9 @@ func newField(name string, raw json.RawMessage, required bool) (*field, error) {
 	return f, nil
 }
 
+// secret is what asks for something that must not be asked for here: "Form Mode Security" in the specification.
+var secret = regexp.MustCompile(`(?i)passw|passphrase|passcode|secret|credential|token|(api|private|access).?key|card.?number|credit.?card|\bcv[vc]\b`)
+
 var formats = map[string]string{
 	"email":     "an email address",
 	"uri":       "a full address, https: or the like included",
@@ -256,7 +265,7 @@ func optionsOf(values, names []string, entries []titled) ([]option, error) {
 		}
 		label := line(e.Title, maxOption)
 		// What is sent is part of what the person agrees to.
-		if e.Title != e.Const {
+		if !strings.EqualFold(e.Title, e.Const) {
 			label += " (" + line(e.Const, maxLabel) + ")"
 		}
 		options[i] = option{cmp.Or(strings.TrimSpace(label), "(empty)"), value}
@@ -293,7 +302,12 @@ func (f *field) fill(fallback json.RawMessage) error {
 	if err := json.Unmarshal(fallback, &f.text); err != nil {
 		return err
 	}
-	f.text = visible(f.text, maxText)
+	f.text = visible(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, f.text), maxText)
 	return nil
 }
 
@@ -349,7 +363,10 @@ func (f *field) raw() json.RawMessage {
 
 // spelled is a number as people write it, in the way of JSON; if it is none, something that no number is.
 func spelled(s string) json.RawMessage {
-	n, negative := strings.CutPrefix(strings.TrimPrefix(strings.Replace(s, "−", "-", 1), "+"), "-")
+	n, negative := strings.CutPrefix(strings.Replace(s, "−", "-", 1), "-")
+	if !negative {
+		n = strings.TrimPrefix(n, "+")
+	}
 	n = strings.TrimSuffix(n, ".")
 	if strings.HasPrefix(n, ".") {
 		n = "0" + n

@@ -2,15 +2,19 @@ package terminal
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	"charm.land/bubbles/v2/textarea"
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/muesli/cancelreader"
 )
 
 // The terminal's own sixteen colours only: they go with whatever background it has.
@@ -41,7 +45,8 @@ type screen struct {
 
 	reviewing     bool
 	width, height int
-	top           int  // the first line of the middle that is in view
+	room          int  // how many lines of the middle are in view
+	top           int  // the first of them
 	scrolled      bool // by the person, so that the focus need not be in view
 }
 
@@ -55,14 +60,43 @@ type input struct {
 // askOnScreen puts a question on a terminal that can be drawn on.
 func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
 	s := newScreen(p)
-	program := tea.NewProgram(s, tea.WithInput(t.in()), tea.WithOutput(t.out()), tea.WithEnvironment(t.environ()),
-		tea.WithoutSignalHandler())
+	keys, err := cancelreader.NewReader(t.in())
+	if err != nil {
+		return cancel, err
+	}
+	from, to := io.Pipe()
+	program := tea.NewProgram(s, tea.WithInput(&keyboard{from, t.in()}), tea.WithOutput(t.out()),
+		tea.WithEnvironment(t.environ()), tea.WithoutSignalHandler())
+	typing := make(chan struct{})
+	go func() {
+		defer close(typing)
+		_, _ = io.Copy(to, keys)
+		program.Send(stop{}) // nobody can type any more
+	}()
 	// Not tea.WithContext, which leaves on the terminal what was drawn last.
-	stop := context.AfterFunc(ctx, func() { program.Send(tea.QuitMsg{}) })
-	defer stop()
-	_, err := program.Run()
-	return s.result, err
+	release := context.AfterFunc(ctx, func() { program.Send(stop{}) })
+	defer release()
+
+	_, err = program.Run()
+	from.Close()
+	if keys.Cancel() {
+		<-typing
+	}
+	return s.result, errors.Join(err, keys.Close())
 }
+
+// keyboard is a terminal whose input is read elsewhere. Left to read it by itself, Bubble Tea does not wait for the
+// goroutine that does: that one may still be there when the next question is on the screen, and take its keys.
+type keyboard struct {
+	*io.PipeReader
+	tty *os.File
+}
+
+func (k *keyboard) Fd() uintptr                 { return k.tty.Fd() }
+func (k *keyboard) Write(p []byte) (int, error) { return k.tty.Write(p) }
+
+// stop tells the screen that its context is done.
+type stop struct{}
 
 func newScreen(p *prompt) *screen {
 	s := &screen{prompt: p, inputs: make([]input, len(p.fields)), wrong: make([]string, len(p.fields))}
@@ -112,7 +146,8 @@ func (s *screen) decide() {
 	default:
 		s.actions, s.focus = []action{accept, decline, cancel}, 0
 	}
-	s.top, s.scrolled = 0, false
+	// A question is read from its beginning, a review together with what there is to decide.
+	s.top, s.scrolled = 0, !s.reviewing
 }
 
 func (s *screen) name(a action) string {
@@ -173,7 +208,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		s.resize(msg.Width, msg.Height)
 		return s, nil
-	case tea.QuitMsg:
+	case stop:
 		return s, s.end(cancel)
 	case tea.KeyPressMsg:
 		return s, s.press(msg)
@@ -192,10 +227,10 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+c", "esc":
 		return s.end(cancel)
 	case "pgup":
-		s.top, s.scrolled = s.top-s.room()+1, true // View keeps it in bounds
+		s.top, s.scrolled = s.top-s.room+1, true // View keeps it in bounds
 		return nil
 	case "pgdown":
-		s.top, s.scrolled = s.top+s.room()-1, true
+		s.top, s.scrolled = s.top+s.room-1, true
 		return nil
 	}
 	s.scrolled = false
@@ -287,34 +322,41 @@ func (s *screen) judge() {
 
 func (s *screen) choose(f *field, key string) tea.Cmd {
 	in := &s.inputs[s.focus]
-	untouched := f.kind != many && !slices.Contains(f.picked, true)
+	to, last := in.cursor, len(f.options)-1
 	switch key {
 	case "up", "ctrl+p":
-		in.cursor = max(0, in.cursor-1)
+		to--
 	case "down", "ctrl+n":
-		if !untouched || in.cursor > 0 {
-			in.cursor = min(len(f.options)-1, in.cursor+1)
-		}
+		to++
 	case "home":
-		in.cursor = 0
+		to = 0
 	case "end":
-		in.cursor = len(f.options) - 1
+		to = last
 	case "space":
 		if f.kind == many {
-			f.picked[in.cursor] = !f.picked[in.cursor]
+			f.picked[to] = !f.picked[to]
+			s.judge()
+			return nil
 		}
 	case "enter":
 		if f.kind != many {
-			f.pick(in.cursor)
+			f.pick(to)
 		}
-		s.judge()
 		return s.next()
 	default:
-		in.cursor = f.starting(key, in.cursor)
+		var found bool
+		if to, found = f.starting(key, to); !found {
+			return nil
+		}
 	}
-	if f.kind != many && !(untouched && len(key) == 1 && !f.picked[in.cursor] && f.starting(key, -1) < 0) {
-		f.pick(in.cursor)
+	if f.kind != many {
+		// The first arrow picks the option that the person sees pointed at.
+		if !slices.Contains(f.picked, true) && (key == "up" || key == "down") {
+			to = in.cursor
+		}
+		f.pick(max(0, min(to, last)))
 	}
+	in.cursor = max(0, min(to, last))
 	s.judge()
 	return nil
 }
@@ -325,24 +367,16 @@ func (f *field) pick(i int) {
 	f.picked[i] = true
 }
 
-// starting is the next option after one that starts with a letter, or that one if there is none.
-func (f *field) starting(letter string, after int) int {
+// starting is the next option after one that starts with a letter.
+func (f *field) starting(letter string, after int) (option int, found bool) {
 	for i := range f.options {
-		i = (after + 1 + i) % len(f.options)
-		if first, _ := cutRune(f.options[i].label); strings.EqualFold(first, letter) {
-			return i
+		option = (after + 1 + i) % len(f.options)
+		_, n := utf8.DecodeRuneInString(f.options[option].label)
+		if strings.EqualFold(f.options[option].label[:n], letter) {
+			return option, true
 		}
 	}
-	return after
-}
-
-func cutRune(s string) (first, rest string) {
-	for i := range s {
-		if i > 0 {
-			return s[:i], s[i:]
-		}
-	}
-	return s, ""
+	return after, false
 }
 
 func (s *screen) take(a action) tea.Cmd {
@@ -378,27 +412,22 @@ func (s *screen) View() tea.View {
 	if s.over {
 		return tea.NewView("")
 	}
-	head := s.wrap(bold.Render(s.server)+" "+s.asks, s.width-1)
-	foot := s.wrap(faint.Render(s.help()), s.width-1)
+	head := wrap(bold.Render(s.server)+" "+s.asks, s.width-1)
+	foot := wrap(faint.Render(s.help()), s.width-1)
+	s.room = max(1, s.height-len(head)-len(foot)-2)
 	middle, from, to := s.middle()
-	room := max(1, s.height-len(head)-len(foot)-2)
 
 	if !s.scrolled {
 		// All of what has the focus, and of what does not fit, its beginning.
-		s.top = max(min(s.top, from), min(from, to-room))
+		s.top = max(min(s.top, from), min(from, to-s.room))
 	}
-	s.top = max(0, min(s.top, len(middle)-room))
-	end := min(len(middle), s.top+room)
+	s.top = max(0, min(s.top, len(middle)-s.room))
+	end := min(len(middle), s.top+s.room)
 
 	all := append(head, s.rule("↑", s.top))
 	all = append(all, middle[s.top:end]...)
 	all = append(all, s.rule("↓", len(middle)-end))
 	return tea.NewView(strings.Join(append(all, foot...), "\n"))
-}
-
-// room is how many lines of the middle are in view.
-func (s *screen) room() int {
-	return max(1, s.height-4)
 }
 
 // rule is a line across, which says how much is out of view behind it.
@@ -442,26 +471,20 @@ func (s *screen) middle() (lines []string, from, to int) {
 		}
 		switch b.kind {
 		case theirs:
-			add(accent.Render("│ "), s.wrap(b.text, s.inner()))
+			add(accent.Render("│ "), wrap(b.text, s.inner()))
 		case heading:
-			add("  ", s.wrap(bold.Render(b.text), s.inner()))
+			add("  ", wrap(bold.Render(b.text), s.inner()))
 		case warning:
-			for i, l := range s.wrap(b.text, s.inner()-2) {
-				mark := "  "
-				if i == 0 {
-					mark = "! "
-				}
-				add("  ", []string{alarm.Render(mark + l)})
-			}
+			add("  ", marked("! ", b.text, s.inner(), alarm))
 		case address:
 			add("  ", s.address(b))
 		default:
-			add("  ", s.wrap(b.text, s.inner()))
+			add("  ", wrap(b.text, s.inner()))
 		}
 	}
 	blank()
 	if s.reviewing {
-		add("  ", s.wrap(bold.Render("This will be sent:"), s.inner()))
+		add("  ", wrap(bold.Render("This will be sent:"), s.inner()))
 		blank()
 		from = len(lines)
 		add("  ", s.answers())
@@ -471,7 +494,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 			part, hot := s.field(i)
 			if i == s.focus {
 				from, to = len(lines), len(lines)+len(part)
-				if to-from > s.room() { // only where the person stands
+				if to-from > s.room { // only where the person stands
 					from, to = from+hot, from+hot+1
 				}
 				add(accent.Render("┃ "), part)
@@ -481,11 +504,8 @@ func (s *screen) middle() (lines []string, from, to int) {
 			blank()
 		}
 	}
-	if s.onAction() {
-		if !s.reviewing || len(lines)+1-from > s.room() {
-			from = len(lines)
-		}
-		to = len(lines) + 1
+	if s.onAction() && (!s.reviewing || len(lines)+1-from > s.room) {
+		from = len(lines)
 	}
 	var buttons []string
 	for i, a := range s.actions {
@@ -495,15 +515,11 @@ func (s *screen) middle() (lines []string, from, to int) {
 			buttons = append(buttons, "  "+s.name(a)+" ")
 		}
 	}
-	add("  ", s.wrap(strings.Join(buttons, " "), s.inner()))
-	return lines, from, max(to, len(lines)*btoi(s.onAction()))
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
+	add("  ", wrap(strings.Join(buttons, " "), s.inner()))
+	if s.onAction() {
+		to = len(lines)
 	}
-	return 0
+	return lines, from, to
 }
 
 // field is how a field is drawn, and the line of it at which the person stands.
@@ -520,9 +536,12 @@ func (s *screen) field(i int) (lines []string, hot int) {
 	if f.kind != prose {
 		label += faint.Render(" · " + strings.Join(about, " · "))
 	}
-	lines = s.wrap(label, s.inner())
+	lines = wrap(label, s.inner())
 	if f.about != "" {
-		lines = append(lines, s.wrap(f.about, s.inner())...)
+		lines = append(lines, wrap(f.about, s.inner())...)
+	}
+	if f.warning != "" {
+		lines = append(lines, marked("! ", f.warning, s.inner(), alarm)...)
 	}
 	hot = len(lines)
 	switch {
@@ -538,7 +557,7 @@ func (s *screen) field(i int) (lines []string, hot int) {
 			if here && j == in.cursor {
 				cursor, hot = "▸ ", len(lines)
 			}
-			for k, l := range s.wrap(o.label, s.inner()-6) {
+			for k, l := range wrap(o.label, s.inner()-6) {
 				if k > 0 {
 					cursor, box = "  ", "    "
 				}
@@ -554,13 +573,7 @@ func (s *screen) field(i int) (lines []string, hot int) {
 		lines = append(lines, in.line.View())
 	}
 	if s.wrong[i] != "" {
-		for j, l := range s.wrap(s.wrong[i], s.inner()-2) {
-			mark := "  "
-			if j == 0 {
-				mark = "✗ "
-			}
-			lines = append(lines, wrong.Render(mark+l))
-		}
+		lines = append(lines, marked("✗ ", s.wrong[i], s.inner(), wrong)...)
 	}
 	return lines, hot
 }
@@ -575,9 +588,9 @@ func (s *screen) answers() []string {
 	for _, f := range s.fields {
 		var values []string
 		for _, a := range f.answer() {
-			values = append(values, s.wrap(a, s.inner()-column-2)...)
+			values = append(values, wrap(a, s.inner()-column-2)...)
 		}
-		labels := s.wrap(f.label, column)
+		labels := wrap(f.label, column)
 		for i := range max(len(labels), len(values)) {
 			label, value := "", ""
 			if i < len(labels) {
@@ -604,9 +617,17 @@ func (s *screen) address(b block) []string {
 	return lines
 }
 
-// wrap breaks text at spaces, and words that are too long wherever it must.
-func (s *screen) wrap(text string, width int) []string {
-	return strings.Split(lipgloss.Wrap(text, max(1, width), ""), "\n")
+// marked is text in our words with a mark before it.
+func marked(mark, text string, width int, style lipgloss.Style) []string {
+	lines := wrap(text, width-lipgloss.Width(mark))
+	for i, l := range lines {
+		lines[i] = style.Render(mark + l)
+		mark = strings.Repeat(" ", lipgloss.Width(mark))
+	}
+	return lines
 }
 
-var _ = unicode.IsSpace
+// wrap breaks text at spaces, and words that are too long wherever it must.
+func wrap(text string, width int) []string {
+	return strings.Split(lipgloss.Wrap(text, max(1, width), ""), "\n")
+}

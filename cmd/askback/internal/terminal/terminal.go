@@ -41,7 +41,7 @@ var ErrCanceled = errors.New("the person left without an answer")
 // Where both files are a terminal, a question is a form to move about in, drawn below what the terminal already shows
 // and wiped when it ends. Where one is not, or the environment sets NO_COLOR or ACCESSIBLE or a TERM that can do
 // nothing, the question is asked line by line, in plain text that a screen reader follows; the end of the input then
-// cancels.
+// cancels. So does an interrupt or a termination signal while a question is open.
 type Terminal struct {
 	In  *os.File // os.Stdin if nil
 	Out *os.File // os.Stderr if nil

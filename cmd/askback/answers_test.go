@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+func TestAnAnswerIsAFormsContentOrAWholeResult(t *testing.T) {
+	name := &client.Question{Key: "k", Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)}
+	action := &client.Question{Key: "k", Schema: json.RawMessage(`{"type":"object","properties":{"action":{"type":"string"}}}`)}
+	page := &client.Question{Key: "k", URL: "https://example.com"}
+	for _, tt := range []struct {
+		question *client.Question
+		text     string
+		want     string // empty is an error
+	}{
+		{name, `{"name":"x"}`, `{"action":"accept","content":{"name":"x"}}`},
+		{name, ` {"action":"accept","content":{"name":"x"}} `, `{"action":"accept","content":{"name":"x"}}`},
+		{name, `{"action":"decline"}`, `{"action":"decline"}`},
+		{name, `decline`, `{"action":"decline"}`},
+		{name, `"cancel"`, `{"action":"cancel"}`},
+		{name, `accept`, `{"action":"accept"}`},
+		{name, `{}`, `{"action":"accept"}`},
+		{name, `x`, ``},
+		{name, `["x"]`, ``},
+		{name, `{"name":1}`, ``},
+		{name, `{"name":"x","name":"y"}`, ``},
+		{name, `{"action":"accept","content":[]}`, ``},
+		{action, `{"action":"accept"}`, `{"action":"accept","content":{"action":"accept"}}`},
+		{action, `decline`, `{"action":"decline"}`},
+		{page, `accept`, `{"action":"accept"}`},
+		{page, `{"action":"accept"}`, `{"action":"accept"}`},
+		{page, `{"name":"x"}`, ``},
+		{page, `yes`, ``},
+	} {
+		res, err := answer{tt.text, "--answer"}.elicit(tt.question)
+		got := ""
+		if err == nil {
+			got = compact(res)
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s, %v; want %s", tt.text, got, err, tt.want)
+		}
+	}
+}
+
+func TestAnAnswerToSamplingIsATextOrAResult(t *testing.T) {
+	for text, want := range map[string]string{
+		`Paris`:                                  "Paris by m",
+		`"Pa\nris"`:                              "Pa\nris by m",
+		`{"a":1}`:                                `{"a":1} by m`, // a text that happens to be JSON
+		` indented `:                             " indented  by m",
+		`{"content":{"type":"text","text":"x"}}`: "x by m",
+		`{"model":"big","role":"assistant","content":[{"type":"text","text":"x"}]}`: "x by big",
+		`{"content":3}`: "",
+	} {
+		res, err := parseSample(text, "m")
+		got := ""
+		if err == nil {
+			got = res.Content[0].(*mcp.TextContent).Text + " by " + res.Model
+			if res.Role != "assistant" {
+				t.Errorf("%s: role %q", text, res.Role)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestAnExampleShowsWhatAnAnswerLooksLike(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"properties":{"b":{"type":"string"},"a":{"type":"integer"}},"required":["b"]}`:                      `{"b":"…"}`,
+		`{"properties":{"b":{"type":"boolean"},"a":{"type":"number"}}}`:                                       `{"a":1,"b":true}`,
+		`{"properties":{"a":{"enum":["<x>","y"]},"b":{"oneOf":[{"const":"z"}]}}}`:                             `{"a":"<x>","b":"z"}`,
+		`{"properties":{"a":{"type":"array","items":{"enum":["x"]}},"b":{"type":"string","default":"dflt"}}}`: `{"a":["x"],"b":"dflt"}`,
+		`{}`: `{}`,
+		`[]`: `{…}`,
+	} {
+		if diff := cmp.Diff(want, sampleContent(json.RawMessage(schema))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", schema, diff)
+		}
+	}
+}

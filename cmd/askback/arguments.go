@@ -1,0 +1,417 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// pair is key=value or, if raw, key:=JSON.
+type pair struct {
+	key, value string
+	raw        bool
+}
+
+func parsePairs(args []string) ([]pair, error) {
+	var pairs []pair
+	for _, arg := range args {
+		key, value, ok := strings.Cut(arg, "=")
+		if !ok || key == "" || key == ":" {
+			return nil, usagef("the argument %q: want key=value, or key:=JSON", arg)
+		}
+		if !utf8.ValidString(arg) {
+			return nil, usagef("the argument %q is not UTF-8", key)
+		}
+		p := pair{key: key, value: value}
+		if trimmed, raw := strings.CutSuffix(key, ":"); raw {
+			p.key, p.raw = trimmed, true
+			if err := strictjson.Check([]byte(value), 64); err != nil {
+				return nil, usagef("the argument %q is not JSON: %w", p.key, err)
+			}
+		}
+		pairs = append(pairs, p)
+	}
+	for i, p := range pairs {
+		if slices.ContainsFunc(pairs[:i], func(q pair) bool { return q.key == p.key }) {
+			return nil, usagef("the argument %q was given twice", p.key)
+		}
+	}
+	return pairs, nil
+}
+
+// inputSchema is what the command reads of a tool's schema, which may have anything.
+type inputSchema struct {
+	Ref                  string                 `json:"$ref"`
+	Defs                 map[string]inputSchema `json:"$defs"`
+	Type                 typeNames              `json:"type"`
+	Title                string                 `json:"title"`
+	Description          string                 `json:"description"`
+	Properties           map[string]inputSchema `json:"properties"`
+	Required             []string               `json:"required"`
+	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
+	PatternProperties    json.RawMessage        `json:"patternProperties"`
+	Items                *inputSchema           `json:"items"`
+	Enum                 []any                  `json:"enum"`
+	Const                json.RawMessage        `json:"const"`
+	AnyOf                []inputSchema          `json:"anyOf"`
+	OneOf                []inputSchema          `json:"oneOf"`
+	Default              json.RawMessage        `json:"default"`
+
+	whole []byte
+}
+
+func (s *inputSchema) UnmarshalJSON(data []byte) error {
+	type plain inputSchema
+	if data[0] != '{' { // true and false are schemas as well
+		return nil
+	}
+	return json.Unmarshal(data, (*plain)(s))
+}
+
+// typeNames is one name or a list.
+type typeNames []string
+
+func (t *typeNames) UnmarshalJSON(data []byte) error {
+	if data[0] == '"' {
+		*t = make(typeNames, 1)
+		return json.Unmarshal(data, &(*t)[0])
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// parseSchema reads a tool's schema. Of one that is not understood nothing is known: every argument is a string then,
+// and the server judges.
+func parseSchema(schema any) *inputSchema {
+	whole, err := json.Marshal(schema)
+	s := &inputSchema{}
+	if err != nil || json.Unmarshal(whole, s) != nil {
+		s = &inputSchema{}
+	}
+	s.whole = whole
+	return s
+}
+
+// property is the schema of an argument, with references to definitions of the whole followed.
+func (s *inputSchema) property(key string) inputSchema {
+	p := s.Properties[key]
+	for range 8 {
+		name, ok := strings.CutPrefix(p.Ref, "#/$defs/")
+		if !ok {
+			break
+		}
+		p = s.Defs[name]
+	}
+	return p
+}
+
+// types are the types that a value may have, or none if it may have any.
+func (s inputSchema) types() []string {
+	if len(s.Type) > 0 {
+		return s.Type
+	}
+	var types []string
+	for _, value := range s.Enum {
+		types = append(types, typeOf(value))
+	}
+	for _, one := range slices.Concat(s.AnyOf, s.OneOf) {
+		of := one.types()
+		if one.Const != nil && of == nil {
+			var value any
+			_ = json.Unmarshal(one.Const, &value) // it was decoded before
+			of = []string{typeOf(value)}
+		}
+		if of == nil {
+			return nil
+		}
+		types = append(types, of...)
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+func typeOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case float64:
+		return "number"
+	case []any:
+		return "array"
+	case map[string]any:
+		return "object"
+	}
+	return "string"
+}
+
+// argumentsError is a mistake in the arguments. It exits with exitUsage and shows what the tool or prompt takes.
+type argumentsError struct {
+	target  string
+	problem error
+	takes   string
+}
+
+func (e *argumentsError) Error() string {
+	return fmt.Sprintf("%s: %v\n\n%s takes\n%s", e.target, e.problem, e.target, e.takes)
+}
+
+func (e *argumentsError) Unwrap() error { return e.problem }
+
+// toolArguments makes the arguments object of a call: the pairs, over those of whole, which may be nil.
+func toolArguments(tool *mcp.Tool, pairs []pair, whole []byte) (json.RawMessage, error) {
+	schema := parseSchema(tool.InputSchema)
+	object, err := schema.object(pairs, whole)
+	if err == nil && (whole == nil || len(pairs) > 0) {
+		err = schema.check(object)
+	}
+	if err != nil {
+		return nil, &argumentsError{harmlessLine(tool.Name, 200), err, schema.list()}
+	}
+	return object, nil
+}
+
+func (s *inputSchema) object(pairs []pair, whole []byte) (json.RawMessage, error) {
+	var members []string
+	if whole != nil {
+		err := strictjson.Members(whole, func(name, value []byte) error {
+			if !slices.ContainsFunc(pairs, func(p pair) bool { return p.key == string(name) }) {
+				members = append(members, compact(string(name))+":"+string(value))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range pairs {
+		value, err := s.value(p)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, compact(p.key)+":"+value)
+	}
+	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
+}
+
+// value is the JSON of one pair.
+func (s *inputSchema) value(p pair) (string, error) {
+	if _, known := s.Properties[p.key]; !known && len(s.Properties) > 0 && !s.open() {
+		names := slices.Sorted(maps.Keys(s.Properties))
+		return "", fmt.Errorf("there is no argument %q%s", p.key, didYouMean(p.key, names))
+	}
+	if p.raw {
+		return p.value, nil
+	}
+	schema := s.property(p.key)
+	types := schema.types()
+	if len(types) == 0 || slices.Contains(types, "string") {
+		return compact(p.value), nil
+	}
+	if err := strictjson.Check([]byte(p.value), 64); err != nil {
+		return "", fmt.Errorf("%s=%s: want %s", p.key, p.value, schema.kind())
+	}
+	return p.value, nil
+}
+
+// open reports whether arguments are welcome that the schema does not name.
+func (s *inputSchema) open() bool {
+	return s.PatternProperties != nil || s.AdditionalProperties != nil && string(bytes.TrimSpace(s.AdditionalProperties)) != "false"
+}
+
+// check finds what the server would refuse. A schema that cannot be used is left to the server.
+func (s *inputSchema) check(object json.RawMessage) error {
+	var missing []string
+	for _, name := range s.Required {
+		if strictjson.Get(object, name) == nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
+	}
+	var schema jsonschema.Schema
+	// References are not followed: a server's may go round in circles, which the validator does without end.
+	if bytes.Contains(s.whole, []byte(`"$ref"`)) || bytes.Contains(s.whole, []byte(`"$dynamicRef"`)) || json.Unmarshal(s.whole, &schema) != nil {
+		return nil
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return nil
+	}
+	var value map[string]any
+	if err := json.Unmarshal(object, &value); err != nil {
+		return err
+	}
+	if err := resolved.Validate(value); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "validating root: "))
+	}
+	return nil
+}
+
+// kind is a type for people.
+func (s inputSchema) kind() string {
+	if len(s.Enum) > 0 {
+		var values []string
+		for _, value := range s.Enum {
+			values = append(values, compact(value))
+		}
+		return "one of " + strings.Join(values, ", ")
+	}
+	names := map[string]string{
+		"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
+		"object": "a JSON object", "array": "a JSON array", "null": "null",
+	}
+	var kinds []string
+	for _, t := range s.types() {
+		kinds = append(kinds, cmp.Or(names[t], t))
+	}
+	if s.Items != nil && len(kinds) == 1 {
+		if of := s.Items.types(); len(of) == 1 {
+			kinds[0] = "a JSON array of " + of[0] + "s"
+		}
+	}
+	return strings.Join(kinds, " or ")
+}
+
+// list shows the arguments: required ones first.
+func (s *inputSchema) list() string {
+	names := slices.Sorted(maps.Keys(s.Properties))
+	rank := func(name string) int {
+		if i := slices.Index(s.Required, name); i >= 0 {
+			return i
+		}
+		return len(s.Required)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	var arguments []argument
+	for _, name := range names {
+		p := s.property(name)
+		a := argument{name: name, kind: p.kind(), required: slices.Contains(s.Required, name), about: cmp.Or(s.Properties[name].Description, p.Description, p.Title)}
+		if p.Default != nil {
+			a.kind = strings.TrimPrefix(a.kind+", default "+string(p.Default), ", ")
+		}
+		arguments = append(arguments, a)
+	}
+	if len(arguments) == 0 && s.open() {
+		return "    any arguments\n"
+	}
+	return listArguments(arguments)
+}
+
+// argument is one of a tool or a prompt, in the server's words.
+type argument struct {
+	name, kind, about string
+	required          bool
+}
+
+func listArguments(arguments []argument) string {
+	if len(arguments) == 0 {
+		return "    no arguments\n"
+	}
+	width := 0
+	for _, a := range arguments {
+		width = max(width, min(len([]rune(harmlessLine(a.name, 200))), 24))
+	}
+	var b strings.Builder
+	for _, a := range arguments {
+		text := a.kind
+		if a.required {
+			text = strings.TrimPrefix(text+", required", ", ")
+		}
+		if a.about != "" {
+			text = strings.TrimPrefix(text+": "+a.about, ": ")
+		}
+		name := harmlessLine(a.name, 200)
+		pad := strings.Repeat(" ", max(width-len([]rune(name)), 0)+2)
+		indent := strings.Repeat(" ", 4+width+2)
+		fmt.Fprintf(&b, "    %s%s%s\n", name, pad, strings.TrimSpace(wrap(harmlessLine(text, 2000), indent)))
+	}
+	return b.String()
+}
+
+// didYouMean names what was perhaps meant, or what there is.
+func didYouMean(name string, among []string) string {
+	fold := func(s string) string { return strings.Map(letters, strings.ToLower(s)) }
+	for _, one := range among {
+		if fold(one) == fold(name) || len(name) > 3 && near(fold(one), fold(name)) {
+			return fmt.Sprintf("; did you mean %s?", harmlessLine(one, 200))
+		}
+	}
+	return ""
+}
+
+func letters(r rune) rune {
+	if strings.ContainsRune("-_. ", r) {
+		return -1
+	}
+	return r
+}
+
+// near reports whether the words differ by one letter, or by two that changed places.
+func near(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if len(b)-len(a) > 1 {
+		return false
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	if len(a) < len(b) {
+		return a[i:] == b[i+1:]
+	}
+	if i == len(a) || a[i+1:] == b[i+1:] {
+		return true
+	}
+	return i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+}
+
+// promptArguments are the pairs as a prompt takes them: all strings.
+func promptArguments(prompt *mcp.Prompt, pairs []pair) (map[string]string, error) {
+	arguments := make(map[string]string)
+	for _, p := range pairs {
+		arguments[p.key] = p.value
+	}
+	var list []argument
+	var names []string
+	for _, a := range prompt.Arguments {
+		if a == nil {
+			continue
+		}
+		names = append(names, a.Name)
+		list = append(list, argument{name: a.Name, about: cmp.Or(a.Description, a.Title), required: a.Required})
+	}
+	var problem error
+	for _, p := range pairs {
+		if !slices.Contains(names, p.key) {
+			problem = fmt.Errorf("there is no argument %q%s", p.key, didYouMean(p.key, names))
+		}
+	}
+	var missing []string
+	for _, a := range list {
+		if _, given := arguments[a.name]; a.required && !given {
+			missing = append(missing, a.name)
+		}
+	}
+	if problem == nil && len(missing) > 0 {
+		problem = fmt.Errorf("missing: %s", strings.Join(missing, ", "))
+	}
+	if problem != nil {
+		return nil, &argumentsError{harmlessLine(prompt.Name, 200), problem, listArguments(list)}
+	}
+	return arguments, nil
+}

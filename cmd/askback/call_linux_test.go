@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// screen is what a terminal shows of a command.
+type screen struct {
+	keys *os.File
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu    sync.Mutex
+	shown bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown.Write(p)
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.ReplaceAll(s.shown.String(), "\r\n", "\n")
+}
+
+// onTerminal starts the command on a terminal that does no more than lines.
+func onTerminal(t *testing.T, args ...string) *screen {
+	t.Helper()
+	ptmx, tty := openTerminal(t)
+	s := &screen{keys: ptmx, cmd: exec.Command("askback", args...), done: make(chan struct{})}
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
+	s.cmd.Env = append(os.Environ(), "TERM=dumb")
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tty.Close()
+	go func() {
+		defer close(s.done)
+		_, _ = io.Copy(s, ptmx) // until nobody has the terminal open
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		<-s.done
+		ptmx.Close()
+	})
+	return s
+}
+
+// enter types a line when the text is there.
+func (s *screen) enter(t *testing.T, after, line string) {
+	t.Helper()
+	s.waitFor(t, after)
+	if _, err := io.WriteString(s.keys, line+"\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *screen) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(s.text(), text) {
+			return
+		}
+	}
+	t.Fatalf("%q does not come:\n%s", text, s.text())
+}
+
+// end is the exit code.
+func (s *screen) end() int {
+	_ = s.cmd.Wait() // the code tells
+	<-s.done
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func TestAPersonAnswersInTheServersOrder(t *testing.T) {
+	srv, err := newAsker(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	t.Cleanup(web.Close)
+	s := onTerminal(t, "call", web.URL, "two", "--trace")
+	s.enter(t, "The first word?", "Good")
+	s.enter(t, "word: Good", "1")
+	s.enter(t, "The second word?", "morning")
+	s.enter(t, "word: morning", "1")
+	if code := s.end(); code != 0 || !strings.HasSuffix(s.text(), "\nGood morning\n") {
+		t.Errorf("exit code %d:\n%s", code, s.text())
+	}
+	if first, second := strings.Index(s.text(), "The first word?"), strings.Index(s.text(), "The second word?"); first > second {
+		t.Errorf("out of order:\n%s", s.text())
+	}
+}
+
+// Only with consent, and with nothing of it read by a shell.
+func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
+	dir := t.TempDir()
+	opened := filepath.Join(dir, "opened")
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	browser := "#!/bin/sh\nprintf '%s\\n' \"$#\" \"$1\" >'" + opened + ".new'; mv '" + opened + ".new' '" + opened + "'\n"
+	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(browser), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	s := onTerminal(t, "call", "asker --stdio", "page")
+	s.enter(t, "decision", "2") // decline
+	if code := s.end(); code != exitToolError {
+		t.Errorf("exit code %d:\n%s", code, s.text())
+	}
+	if _, err := os.Stat(opened); err == nil {
+		t.Error("a page was opened that the person declined")
+	}
+
+	s = onTerminal(t, "call", "asker --stdio", "page")
+	s.enter(t, "decision", "1")
+	if code := s.end(); code != 0 || !strings.HasSuffix(s.text(), "signed in\n") {
+		t.Errorf("exit code %d:\n%s", code, s.text())
+	}
+	var text []byte
+	for end := time.Now().Add(10 * time.Second); text == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		text, _ = os.ReadFile(opened)
+	}
+	if want := "1\nhttps://example.com/in?a=b&c=$(d)\n"; string(text) != want {
+		t.Errorf("opened %q, want %q", text, want)
+	}
+}
+
+func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
+	s := onTerminal(t, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
+	s.enter(t, "The second word?", "/decline")
+	if code := s.end(); code != exitToolError || strings.Contains(s.text(), "The first word?") {
+		t.Errorf("exit code %d:\n%s", code, s.text())
+	}
+}
+
+func TestParkingAsksNobody(t *testing.T) {
+	s := onTerminal(t, "call", "asker --stdio", "two", "--park", t.TempDir()+"/parked")
+	if code := s.end(); code != exitWaits || strings.Contains(s.text(), "word?") {
+		t.Errorf("exit code %d:\n%s", code, s.text())
+	}
+}
+
+func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
+	for _, args := range [][]string{
+		{"call", "asker --stdio", "hostile"},
+		{"call", "asker --stdio", "hostile", "--output", "json"},
+		{"call", "asker --stdio", "structured"},
+		{"call", "asker --stdio", "fails"},
+		{"tools", "asker --stdio"},
+	} {
+		s := onTerminal(t, args...)
+		s.end()
+		if text := s.text(); !strings.Contains(text, "gone") || strings.ContainsAny(text, "\x1b\a\r\u009b\u202e") {
+			t.Errorf("%v: %q", args, text)
+		}
+	}
+}
+
+// One line, which is gone when the call ends.
+func TestProgressIsOneLineOnATerminal(t *testing.T) {
+	s := onTerminal(t, "call", "asker --stdio", "slow")
+	s.waitFor(t, "2 of 3")
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	code := s.end()
+	want := "\r\x1b[Kprogress: 0 of 3: step\\x1b[2J\r\x1b[Kprogress: 1 of 3: step\\x1b[2J\r\x1b[Kprogress: 2 of 3: step\\x1b[2J\r\x1b[Kaskback: interrupted\n"
+	if got := s.text(); code != exitInterrupted || got != want {
+		t.Errorf("exit code %d: got  %q\nwant %q", code, got, want)
+	}
+}

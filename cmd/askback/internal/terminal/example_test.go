@@ -1,0 +1,56 @@
+package terminal_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
+)
+
+// Where nothing can be drawn, as here, the question is asked line by line.
+func ExampleTerminal_Form() {
+	in, keyboard, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	defer in.Close()
+	go func() {
+		defer keyboard.Close()
+		io.WriteString(keyboard, "3\n2\n1\n")
+	}()
+
+	t := &terminal.Terminal{In: in, Out: os.Stdout}
+	answer, err := t.Form(context.Background(), "tracker", "How was this bug resolved?", json.RawMessage(`{
+		"type": "object",
+		"properties": {"resolution": {"type": "string", "title": "Resolution", "enum": ["fixed", "duplicate"]}},
+		"required": ["resolution"]
+	}`))
+	fmt.Println(answer.Action, answer.Content, err)
+	// Output:
+	// tracker asks:
+	//   | How was this bug resolved?
+	//
+	// Type /decline or /cancel to leave at any time.
+	//
+	// 1 of 1: Resolution (required)
+	//   1. fixed
+	//   2. duplicate
+	//   Type the number of your choice.
+	// > 3
+	//   ! type a number from 1 to 2
+	// > 2
+	//
+	// This will be sent:
+	//   Resolution: duplicate
+	//
+	//   1. Send
+	//   2. Change
+	//   3. Decline
+	//   4. Cancel
+	// Type the number of your decision: 1
+	// tracker: answered
+	// accept map[resolution:duplicate] <nil>
+}

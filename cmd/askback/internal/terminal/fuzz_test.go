@@ -1,0 +1,88 @@
+package terminal
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// FuzzForm lets a server say anything, and a person press anything.
+func FuzzForm(f *testing.F) {
+	f.Add("tracker", "How was this bug resolved?", []byte(bug), "\x1b\t\rabc")
+	f.Add(evil, evil, []byte(`{"type":"object","properties":{"\u001b[2J":{"type":"string","title":"\u202e","default":"\u001b"}}}`), "\r\r")
+	f.Add("", "", []byte(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["","\u200b"]}}}}`), "  \r")
+	f.Fuzz(func(t *testing.T, server, message string, schema []byte, keys string) {
+		p := &prompt{server: who(server), asks: "asks:", body: said(message), review: true, accept: "Send"}
+		fields, err := fieldsOf(schema)
+		if err != nil {
+			p.body = append(p.body, block{kind: ours, text: line(err.Error(), maxMessage)})
+			p.accept = ""
+		}
+		p.fields = fields
+		s := newScreen(p)
+		s.Init()
+		looks(t, s)
+		for i, key := range keys {
+			if i == 100 {
+				break
+			}
+			msg := tea.KeyPressMsg{Code: key}
+			if unicode.IsPrint(key) {
+				msg.Text = string(key)
+			}
+			s.Update(msg)
+			looks(t, s)
+		}
+		if !s.over || s.result != accept {
+			return
+		}
+		// What the person agreed to is what the schema allows.
+		for _, f := range fields {
+			if problem := f.problem(); problem != "" {
+				t.Errorf("%q was accepted: %s", f.name, problem)
+			}
+			if value, _, err := f.value(); err != nil {
+				t.Errorf("%q: %v", f.name, err)
+			} else if _, err := json.Marshal(value); err != nil {
+				t.Errorf("%q: %v", f.name, err)
+			}
+		}
+	})
+}
+
+var style = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// looks draws the screen, on which nothing may act on a terminal.
+func looks(t *testing.T, s *screen) {
+	t.Helper()
+	plain := style.ReplaceAllString(s.View().Content, "")
+	if i := strings.IndexFunc(plain, func(r rune) bool {
+		return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
+	}); i >= 0 {
+		t.Errorf("%q is on the screen", plain[i:min(len(plain), i+10)])
+	}
+}
+
+// FuzzURL compares what is shown with what was asked for.
+func FuzzURL(f *testing.F) {
+	for _, s := range []string{"https://example.com/", "https://a@b:1/?#", "https://[::1%25a]/", "http://0x7f.1", "https://p\u0430y.com\\@x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		shown, about, err := inspect(address)
+		if err != nil {
+			return
+		}
+		if !strings.HasPrefix(strings.ToLower(shown), "http") || strings.IndexFunc(shown, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0 {
+			t.Errorf("%q is shown for %q", shown, address)
+		}
+		at := about[0]
+		if at.text != shown || shown[at.mark[0]:at.mark[1]] == "" {
+			t.Errorf("%q has no host in %v", shown, at)
+		}
+	})
+}

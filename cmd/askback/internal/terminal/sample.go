@@ -1,0 +1,112 @@
+package terminal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// How much of a sampling request is shown.
+const (
+	maxMessages = 40
+	maxContents = 20   // of one message
+	maxContent  = 4000 // characters
+)
+
+// Sample shows a sampling request and asks the person to write the completion. A person who declines is [ErrDeclined],
+// one who leaves [ErrCanceled]; for other errors see [Terminal.Form]. The result names "human" as its model.
+func (t *Terminal) Sample(ctx context.Context, server string, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+	if params == nil {
+		params = &mcp.CreateMessageWithToolsParams{}
+	}
+	p := &prompt{
+		server: who(server),
+		asks:   "asks for a completion, which you can write:",
+		body:   conversation(params),
+		fields: []*field{{name: "completion", label: "Your completion", kind: prose, required: true}},
+		accept: "Send",
+	}
+	switch a, err := t.ask(ctx, p); {
+	case err != nil:
+		return nil, err
+	case a == decline:
+		return nil, ErrDeclined
+	case a == cancel:
+		return nil, ErrCanceled
+	}
+	return &mcp.CreateMessageWithToolsResult{
+		Role:       "assistant",
+		Content:    []mcp.Content{&mcp.TextContent{Text: p.fields[0].text}},
+		Model:      "human",
+		StopReason: "endTurn",
+	}, nil
+}
+
+var roles = map[mcp.Role]string{"user": "User", "assistant": "Assistant"}
+
+// conversation is a sampling request, to be shown.
+func conversation(params *mcp.CreateMessageWithToolsParams) []block {
+	var all []block
+	if params.SystemPrompt != "" {
+		all = append(all, block{kind: heading, text: "System prompt"},
+			block{kind: theirs, text: lines(params.SystemPrompt, maxContent)})
+	}
+	messages := params.Messages
+	if hidden := len(messages) - maxMessages; hidden > 0 {
+		messages = messages[hidden:]
+		all = append(all, block{kind: warning, text: fmt.Sprintf("The first %d messages are not shown.", hidden)})
+	}
+	for _, m := range messages {
+		if m == nil {
+			continue
+		}
+		all = append(all, block{kind: heading, text: cmp.Or(roles[m.Role], line(string(m.Role), maxServer), "Nobody")})
+		for i, c := range m.Content {
+			if i == maxContents {
+				all = append(all, block{kind: warning, text: fmt.Sprintf("%d more parts are not shown.", len(m.Content)-i)})
+				break
+			}
+			all = append(all, block{kind: theirs, text: lines(describe(c), maxContent)})
+		}
+	}
+	limits := []string{fmt.Sprintf("At most %d tokens", params.MaxTokens)}
+	if len(params.StopSequences) > 0 {
+		limits = append(limits, fmt.Sprintf("%d stop sequences", len(params.StopSequences)))
+	}
+	if n := len(params.Tools); n > 0 {
+		limits = append(limits, fmt.Sprintf("%d tools are offered, which only a model can call", n))
+	}
+	return append(all, block{kind: ours, text: strings.Join(limits, "; ") + "."})
+}
+
+// describe is one part of a message as text that may hold anything.
+func describe(c mcp.Content) string {
+	switch c := c.(type) {
+	case *mcp.TextContent:
+		return c.Text
+	case *mcp.ImageContent:
+		return fmt.Sprintf("(an image, %s, %d bytes)", c.MIMEType, len(c.Data))
+	case *mcp.AudioContent:
+		return fmt.Sprintf("(a sound, %s, %d bytes)", c.MIMEType, len(c.Data))
+	case *mcp.ToolUseContent:
+		input, _ := json.Marshal(c.Input)
+		return fmt.Sprintf("(calls the tool %s with %s)", c.Name, input)
+	case *mcp.ToolResultContent:
+		parts := []string{"(the tool's result)"}
+		for i, part := range c.Content {
+			if i == maxContents {
+				break
+			}
+			parts = append(parts, describe(part))
+		}
+		return strings.Join(parts, "\n")
+	case nil:
+		return "(nothing)"
+	}
+	text, _ := json.Marshal(c)
+	return string(text)
+}

@@ -1,0 +1,139 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const maxURL = 8192 // bytes; what RFC 9110, section 4.1, wants supported at least, and a little more
+
+// URL asks for consent to open an address: the URL mode of elicitation. It shows the whole address, with its host
+// standing out, and warns of what makes addresses deceive. Nothing is opened or fetched without consent; after it, open
+// is called with the address as it was shown, or if open is nil, the address is left on the terminal. If open fails,
+// the person is told so and has the address to open by hand: the answer stays accept.
+//
+// An address that browsers and this package could understand differently, and one that is neither https nor http, can
+// only be declined. For errors see [Terminal.Form].
+func (t *Terminal) URL(ctx context.Context, server, message, address string, open func(url string) error) (*mcp.ElicitResult, error) {
+	p := &prompt{server: who(server), asks: "wants you to open an address:", body: said(message)}
+	shown, blocks, err := inspect(address)
+	if err != nil {
+		p.body = append(p.body,
+			block{kind: warning, text: "This address will not be opened: " + err.Error() + "."},
+			block{kind: theirs, text: line(address, maxAbout)})
+	} else {
+		p.body, p.accept = append(p.body, blocks...), "Open"
+		if open == nil {
+			p.accept = "I will open it"
+		}
+	}
+	a, err := t.ask(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if a == accept {
+		if open == nil {
+			err = t.say("Open this address:\n%s\n", shown)
+		} else if failed := open(shown); failed != nil {
+			err = t.say("It could not be opened: %s\nOpen this address by hand:\n%s\n", visible(failed.Error(), maxAbout), shown)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &mcp.ElicitResult{Action: a.String()}, nil
+}
+
+// inspect is an address as it may be shown and opened, and what to say about it. The error is for the person.
+func inspect(raw string) (shown string, about []block, err error) {
+	if len(raw) > maxURL {
+		return "", nil, fmt.Errorf("it is %d bytes long, and %d are the most that is shown here", len(raw), maxURL)
+	}
+	// Go and browsers disagree about these: browsers drop some, and read \ as /.
+	if i := strings.IndexFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }); i >= 0 {
+		return "", nil, fmt.Errorf("it holds %+q, which no address may", []rune(raw[i:])[0])
+	}
+	shown = escape(raw)
+	u, err := url.Parse(shown)
+	switch {
+	case err != nil:
+		// The error quotes the address.
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err
+		}
+		return "", nil, fmt.Errorf("it is not valid (%s)", line(err.Error(), maxAbout))
+	case u.Scheme != "https" && u.Scheme != "http":
+		return "", nil, errors.New("it begins with neither https nor http")
+	case u.Hostname() == "" || u.Opaque != "":
+		return "", nil, errors.New("it names no host")
+	}
+
+	b := block{kind: address, text: shown}
+	start := strings.Index(shown, "//") + 2
+	authority := shown[start:]
+	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
+		authority = authority[:i]
+	}
+	user := strings.LastIndex(authority, "@") + 1
+	b.mark = [2]int{start + user, start + len(authority)}
+	site := "Host: " + spellOut(u.Host)
+	about = []block{b, {kind: address, text: site, mark: [2]int{len("Host: "), len(site)}}}
+
+	warn := func(format string, args ...any) {
+		about = append(about, block{kind: warning, text: fmt.Sprintf(format, args...)})
+	}
+	name := strings.ToLower(u.Hostname())
+	if u.Scheme != "https" {
+		warn("It is not https: others on the network can read and change what you see and enter.")
+	}
+	if u.User != nil {
+		warn("What stands before the @ is no part of the host. It is often there to look like one.")
+	}
+	if spellOut(name) != name {
+		warn("The host has characters outside ASCII, which can look like others. They are spelled out above.")
+	}
+	if strings.HasPrefix(name, "xn--") || strings.Contains(name, ".xn--") {
+		warn("The host is written in punycode (xn--…): shown in its own script, it may look like another.")
+	}
+	if isIP(name) {
+		warn("The host is a bare IP address, which says nothing about whose it is.")
+	}
+	return shown, about, nil
+}
+
+// escape writes everything outside ASCII as %XX, which means the same and looks like nothing else.
+func escape(raw string) string {
+	var b strings.Builder
+	for i := range len(raw) {
+		if raw[i] < 0x80 {
+			b.WriteByte(raw[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", raw[i])
+		}
+	}
+	return b.String()
+}
+
+// spellOut writes everything outside ASCII by its number.
+func spellOut(s string) string {
+	quoted := fmt.Sprintf("%+q", s)
+	return quoted[1 : len(quoted)-1]
+}
+
+// isIP says whether browsers take a host for an IP address: 2130706433 and 0x7f.1 are 127.0.0.1 to them.
+func isIP(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	name = strings.TrimSuffix(name, ".")
+	last := name[strings.LastIndex(name, ".")+1:]
+	hex, isHex := strings.CutPrefix(last, "0x")
+	return last != "" && strings.Trim(last, "0123456789") == "" || isHex && strings.Trim(hex, "0123456789abcdef") == ""
+}

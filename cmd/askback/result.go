@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+)
+
+// show prints a result. A tool's error goes to standard error and gives exitToolError.
+func show(cmd *cobra.Command, called string, res mcp.Result, raw json.RawMessage, asJSON bool) error {
+	tool, _ := res.(*mcp.CallToolResult)
+	failed := tool != nil && tool.IsError
+	if asJSON {
+		var v any = res
+		if raw != nil {
+			v = raw // with every digit and member that the SDK's types do not keep
+		}
+		if err := outputJSON(cmd, v); err != nil {
+			return err
+		}
+		if failed {
+			return &exitError{code: exitToolError}
+		}
+		return nil
+	}
+	text, err := resultText(res)
+	if err != nil {
+		return err
+	}
+	if failed {
+		if strings.TrimSpace(text) == "" {
+			text = "it says nothing about it"
+		}
+		return &exitError{exitToolError, fmt.Errorf("%s answered with an error: %s", called, text)}
+	}
+	return outputForeign(cmd.OutOrStdout(), text)
+}
+
+func outputJSON(cmd *cobra.Command, v any) error {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(v); err != nil {
+		return fmt.Errorf("the result as JSON: %w", err)
+	}
+	return output(cmd.OutOrStdout(), inert(b.Bytes()))
+}
+
+// resultText is a result for people: texts as they are, and a line about everything else.
+func resultText(res mcp.Result) (string, error) {
+	var b strings.Builder
+	switch res := res.(type) {
+	case *mcp.CallToolResult:
+		saysText := false
+		for _, content := range res.Content {
+			_, isText := content.(*mcp.TextContent)
+			saysText = saysText || isText
+			b.WriteString(contentText(content))
+		}
+		if res.StructuredContent != nil && !saysText {
+			text, err := json.MarshalIndent(res.StructuredContent, "", "  ")
+			if err != nil {
+				return "", fmt.Errorf("the structured content: %w", err)
+			}
+			b.WriteString(inert(text) + "\n")
+		}
+	case *mcp.GetPromptResult:
+		for i, message := range res.Messages {
+			if message == nil {
+				continue
+			}
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			fmt.Fprintf(&b, "%s:\n%s", harmlessLine(string(message.Role), 40), contentText(message.Content))
+		}
+	case *mcp.ReadResourceResult:
+		for _, c := range res.Contents {
+			switch {
+			case c == nil:
+			case c.Blob != nil:
+				b.WriteString(note("resource", c.URI, c.MIMEType, len(c.Blob)))
+			default:
+				b.WriteString(ended(c.Text))
+			}
+		}
+	default:
+		return "", errors.New("the server sent a result that this command does not know")
+	}
+	return b.String(), nil
+}
+
+func contentText(content mcp.Content) string {
+	switch c := content.(type) {
+	case *mcp.TextContent:
+		return ended(c.Text)
+	case *mcp.ImageContent:
+		return note("image", "", c.MIMEType, len(c.Data))
+	case *mcp.AudioContent:
+		return note("audio", "", c.MIMEType, len(c.Data))
+	case *mcp.ResourceLink:
+		size := -1
+		if c.Size != nil {
+			size = int(*c.Size)
+		}
+		return note("link to resource", c.URI, c.MIMEType, size)
+	case *mcp.EmbeddedResource:
+		if c.Resource == nil {
+			return note("resource", "", "", -1)
+		}
+		return note("resource", c.Resource.URI, c.Resource.MIMEType, len(c.Resource.Text)+len(c.Resource.Blob))
+	case nil:
+		return ""
+	}
+	return note("content", fmt.Sprintf("%T", content), "", -1)
+}
+
+// note is a line about something that is no text.
+func note(kind, name, mimeType string, size int) string {
+	words := kind
+	if name != "" {
+		words += " " + harmlessLine(name, 500)
+	}
+	if mimeType != "" {
+		words += ", " + harmlessLine(mimeType, 100)
+	}
+	if size >= 0 {
+		words += fmt.Sprintf(", %d bytes", size)
+	}
+	return "[" + words + "]\n"
+}
+
+// ended is a text with the end of its last line.
+func ended(text string) string {
+	if strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+func resumeCommand() *cobra.Command {
+	var (
+		connect connectFlags
+		answer  answerFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "resume FILE [TARGET]",
+		Short: "Go on with a call that was parked",
+		Long: `Go on with a call that --park left in FILE, at the URL where it began or at
+TARGET, another instance of the same server. A call to a program needs TARGET,
+its command line. Answers and exit codes are those of 'askback call'.
+
+FILE stays as it is, unless --park names it again: then it has the call as far
+as it came. It holds arguments and answers, and should be kept as secret as they
+are. For - it is read from standard input.`,
+		Example: `  askback call http://127.0.0.1:8080/mcp update_work_item workItemId=4522 \
+    fields='{"System.State":"Resolved"}' --park bug.json
+  askback resume bug.json --answer resolution='{"resolution":"Fixed"}'`,
+		Args: takes("FILE", "[TARGET]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneStdin(map[string]string{"FILE": args[0], "--answers": answer.file}); err != nil {
+				return err
+			}
+			pending, err := readPending(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			at := pending.Endpoint
+			if len(args) > 1 {
+				at = args[1]
+			}
+			if at == "" {
+				return usagef("the call in %s is to a program: name it, as in 'askback resume %[1]s TARGET'", args[0])
+			}
+			answer.resumed = args[0]
+			c, err := newConversation(at, callee(pending), &connect, &answer)
+			if err != nil {
+				return err
+			}
+			c.pending = pending
+			c.show = func(res mcp.Result, raw json.RawMessage) error {
+				return show(cmd, c.called, res, raw, connect.output == "json")
+			}
+			return c.hold(cmd)
+		},
+	}
+	answer.register(cmd.Flags())
+	connect.register(cmd.Flags())
+	return cmd
+}
+
+func readPending(cmd *cobra.Command, file string) (*client.Pending, error) {
+	text, err := readInput(file, cmd.InOrStdin())
+	if err != nil {
+		return nil, usagef("the parked call: %w", err)
+	}
+	pending := new(client.Pending)
+	if err := json.Unmarshal(text, pending); err != nil {
+		return nil, usagef("%s has no parked call, such as --park writes: %w", file, err)
+	}
+	return pending, nil
+}
+
+// callee is the tool, prompt or resource of a parked call.
+func callee(p *client.Pending) string {
+	var params struct{ Name, URI string }
+	_ = json.Unmarshal(p.Params, &params) // Resume tells what is wrong
+	return params.Name + params.URI
+}
+
+// resume goes on with a parked call.
+func resume(ctx context.Context, s *client.Session, a *asker, p *client.Pending) (mcp.Result, error) {
+	a.trace.resumed(p)
+	var open []*client.Question
+	for _, q := range p.Questions {
+		if _, answered := p.Answers[q.Key]; !answered {
+			q.Server = s.Server()
+			open = append(open, q)
+		}
+	}
+	if err := a.begin(open); err != nil {
+		return nil, err
+	}
+	p.Meta = mcp.Meta{"progressToken": progressToken}
+	return s.Resume(ctx, p)
+}
+
+// parkable finds out before a call whether it can be parked in the file: where another call is parked, or whatever
+// else, it cannot. A call that was resumed may be parked where it was.
+func parkable(file, resumed string) error {
+	if file == "-" || file == resumed && file != "" {
+		return nil
+	}
+	if _, err := os.Lstat(file); err == nil {
+		return usagef("--park %s: it exists already, choose another name", file)
+	}
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return usagef("--park %s: there is no directory %s", file, filepath.Dir(file))
+	}
+	return nil
+}
+
+// park writes a call that waits to a file of its owner's only, all at once.
+func park(cmd *cobra.Command, p *client.Pending, file string) error {
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return fmt.Errorf("parking the call: %w", err)
+	}
+	text = append(text, '\n')
+	if file == "-" {
+		if err := output(cmd.OutOrStdout(), string(text)); err != nil {
+			return err
+		}
+	} else if err := writePending(file, string(text)); err != nil {
+		return fmt.Errorf("parking the call: %w", err)
+	}
+	until := ""
+	if p.Expires != nil {
+		until = fmt.Sprintf(", not later than %s", moment(*p.Expires, time.Now(), ""))
+	}
+	again := "askback resume " + shellQuote(file)
+	if p.Endpoint == "" {
+		again += " TARGET"
+	}
+	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", p, again, until)}
+}
+
+func writePending(file, text string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), ".askback-parked-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if err := writeAndSync(f, text); err != nil {
+		return errors.Unwrap(err)
+	}
+	return os.Rename(f.Name(), file)
+}

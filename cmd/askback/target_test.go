@@ -1,0 +1,57 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestACommandLineIsSplitAsAShellDoes(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		want []string // nil is an error
+	}{
+		{`askback serve --stdio`, []string{"askback", "serve", "--stdio"}},
+		{"  a\t b\n", []string{"a", "b"}},
+		{``, []string{}},
+		{`a 'b c' d`, []string{"a", "b c", "d"}},
+		{`a "b c" d`, []string{"a", "b c", "d"}},
+		{`a b\ c`, []string{"a", "b c"}},
+		{`--name='x y'z"1 2"`, []string{"--name=x yz1 2"}},
+		{`'' ""`, []string{"", ""}},
+		{`'a\b"$c'`, []string{`a\b"$c`}},
+		{`"a\"b\\c\d$e'"`, []string{`a"b\c\d$e'`}},
+		{`\'a\"`, []string{`'a"`}},
+		{`a | b; $c *`, []string{"a", "|", "b;", "$c", "*"}},
+		{`C:\\x\\y.exe 'C:\x y'`, []string{`C:\x\y.exe`, `C:\x y`}},
+		{`é ü`, []string{"é", "ü"}},
+		{`'a`, nil},
+		{`a "b`, nil},
+		{`a\`, nil},
+	} {
+		got, err := splitCommand(tt.line)
+		if (err != nil) != (tt.want == nil) {
+			t.Errorf("%s: error %v", tt.line, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, append([]string{}, got...)); err == nil && diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.line, diff)
+		}
+	}
+}
+
+// What is quoted for a shell comes back as one word.
+func FuzzShellQuote(f *testing.F) {
+	for _, word := range []string{"", "a", "a b", "it's", `"\$'`, "\n", "é"} {
+		f.Add(word)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		if word != string([]rune(word)) {
+			t.Skip("not UTF-8")
+		}
+		got, err := splitCommand(shellQuote(word))
+		if err != nil || len(got) != 1 || got[0] != word {
+			t.Errorf("%q: %q, %v", word, got, err)
+		}
+	})
+}
