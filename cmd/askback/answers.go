@@ -222,7 +222,7 @@ func (e *missingError) Error() string {
 		fmt.Fprintf(&b, "\n%s", describe(q))
 	}
 	if e.session != "" {
-		fmt.Fprintf(&b, "\nIn sessions of revision %s calls cannot be parked, and questions have no\nkeys of their own: give --answer once for each, in the order of asking.", e.session)
+		fmt.Fprintf(&b, "\nIn sessions of revision %s calls cannot be parked. A question whose server gives\nit no key has its method for one: answer such in the order of asking.", e.session)
 		return b.String()
 	}
 	b.WriteString("\nGive --answer as above, or --park FILE to go on later with 'askback resume FILE'.")
