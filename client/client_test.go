@@ -212,6 +212,40 @@ func TestQuestionsInsideASessionHaveTheirKeys(t *testing.T) {
 	}
 }
 
+// Other servers send a session's requests without keys, and roots/list without parameters.
+func TestQuestionsOfOtherServers(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
+	mcp.AddTool(m, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		roots, err := req.Session.ListRoots(ctx, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(roots.Roots[0].URI + res.Action), nil, nil
+	})
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := m.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	opts := answers()
+	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		if q.Key != "elicitation/create" {
+			t.Errorf("key %q", q.Key)
+		}
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	res, err := connect(t, opts, here, "2025-11-25").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.Content[0].(*mcp.TextContent).Text; got != "file:///srcdecline" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestQuestionsKeepTheServersOrder(t *testing.T) {
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {

@@ -237,15 +237,18 @@ func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 			return next(ctx, method, req)
 		}
 		q := &Question{Key: method, Method: method}
-		if key, ok := req.GetParams().GetMeta()[keyKey].(string); ok {
-			q.Key = key
-		}
 		if session, ok := req.GetSession().(*mcp.ClientSession); ok && session.InitializeResult() != nil {
 			q.Server = session.InitializeResult().ServerInfo
 		}
 		var err error
 		if q.Params, err = json.Marshal(req.GetParams()); err != nil {
 			return nil, err
+		}
+		// Parameters may be absent: then these are null.
+		if meta := strictjson.Get(q.Params, "_meta"); meta != nil {
+			if key, ok := strictjson.String(strictjson.Get(meta, keyKey)); ok {
+				q.Key = key
+			}
 		}
 		if err := q.parse(); err != nil {
 			return nil, inline(err)
