@@ -90,7 +90,7 @@ func inert(s string, most, mostLines int) (text string, more int) {
 		case strconv.IsPrint(r):
 			b.WriteRune(r)
 		default:
-			quoted := "x"+string(r)+"x"
+			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		}
 	}
