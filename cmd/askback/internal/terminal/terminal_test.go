@@ -445,7 +445,7 @@ func TestURL(t *testing.T) {
 		"IPv6":         {"https://[2001:db8::1]:443/", []string{"Host: [2001:db8::1]:443", "! The host is a bare IP address"}, []string{esc}, "cancel", ""},
 		"number":       {"https://2130706433/", []string{"! The host is a bare IP address"}, []string{esc}, "cancel", ""},
 		"hex":          {"https://0x7F.1/", []string{"! The host is a bare IP address"}, []string{esc}, "cancel", ""},
-		"backslash":    {`https://evil.com\@good.com/`, []string{"! This address will not be opened", "▸ Decline    Cancel"}, []string{toLeft, enter}, "decline", ""},
+		"backslash":    {`https://evil.com\@good.com/`, []string{`! This address will not be opened: it holds '\\', which`, "▸ Decline    Cancel"}, []string{toLeft, enter}, "decline", ""},
 		"newline":      {"https://good.com\n.evil.com/", []string{"! This address will not be opened"}, []string{enter}, "decline", ""},
 		"javascript":   {"javascript:alert(1)", []string{"! This address will not be opened", "neither https nor http"}, []string{enter}, "decline", ""},
 		"no host":      {"https:evil.com", []string{"! This address will not be opened", "it names no host"}, []string{enter}, "decline", ""},
