@@ -26,41 +26,17 @@ import (
 // cause when that is done; or a handler's own. InputResponses and RequestState of params
 // are not used. (basic/patterns/mrtr, "Client Requirements")
 func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
-	p := *params
-	p.InputResponses, p.RequestState = nil, ""
-	c := &call{Session: s, method: wire.CallTool, target: p.Name}
-	c.send = func(ctx context.Context) (mcp.Result, error) {
-		each := p
-		each.Meta = maps.Clone(p.Meta) // the SDK adds to it
-		return s.sdk.CallTool(ctx, &each)
-	}
-	return start[*mcp.CallToolResult](ctx, c, &mcp.CallToolParams{Name: p.Name, Arguments: p.Arguments})
+	return start[*mcp.CallToolResult](ctx, s, wire.CallTool, &mcp.CallToolParams{Name: params.Name, Arguments: params.Arguments}, params.Meta)
 }
 
 // GetPrompt gets a prompt: see [Session.CallTool].
 func (s *Session) GetPrompt(ctx context.Context, params *mcp.GetPromptParams) (*mcp.GetPromptResult, error) {
-	p := *params
-	p.InputResponses, p.RequestState = nil, ""
-	c := &call{Session: s, method: wire.GetPrompt, target: p.Name}
-	c.send = func(ctx context.Context) (mcp.Result, error) {
-		each := p
-		each.Meta = maps.Clone(p.Meta)
-		return s.sdk.GetPrompt(ctx, &each)
-	}
-	return start[*mcp.GetPromptResult](ctx, c, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments})
+	return start[*mcp.GetPromptResult](ctx, s, wire.GetPrompt, &mcp.GetPromptParams{Name: params.Name, Arguments: params.Arguments}, params.Meta)
 }
 
 // ReadResource reads a resource: see [Session.CallTool].
 func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourceParams) (*mcp.ReadResourceResult, error) {
-	p := *params
-	p.InputResponses, p.RequestState = nil, ""
-	c := &call{Session: s, method: wire.ReadResource, target: p.URI}
-	c.send = func(ctx context.Context) (mcp.Result, error) {
-		each := p
-		each.Meta = maps.Clone(p.Meta)
-		return s.sdk.ReadResource(ctx, &each)
-	}
-	return start[*mcp.ReadResourceResult](ctx, c, &mcp.ReadResourceParams{URI: p.URI})
+	return start[*mcp.ReadResourceResult](ctx, s, wire.ReadResource, &mcp.ReadResourceParams{URI: params.URI}, params.Meta)
 }
 
 // Resume goes on with a parked call: this client's handlers answer what is still open,
@@ -69,6 +45,10 @@ func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourcePara
 // another instance of it. Errors are as for [Session.CallTool]. A call that was resumed
 // before may be resumed again, where the server does not make its states single use.
 func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
+	c, err := s.newCall(p.Method, p.Params, p.Meta)
+	if err != nil {
+		return nil, fmt.Errorf("not a pending call: %w", err)
+	}
 	resumed := *p
 	resumed.Questions = make([]*Question, len(p.Questions))
 	for i, q := range p.Questions {
@@ -76,43 +56,7 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 		asked.Server = s.Server()
 		resumed.Questions[i] = &asked
 	}
-	c := &call{Session: s, method: p.Method, params: p.Params, pending: &resumed, round: p.Round}
-	var fields struct {
-		Name      string          `json:"name"`
-		URI       string          `json:"uri"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if err := json.Unmarshal(p.Params, &fields); err != nil {
-		return nil, fmt.Errorf("not a pending call: %w", err)
-	}
-	c.target = fields.Name
-	switch p.Method {
-	case wire.CallTool:
-		c.send = func(ctx context.Context) (mcp.Result, error) {
-			params := &mcp.CallToolParams{Meta: maps.Clone(p.Meta), Name: fields.Name}
-			if fields.Arguments != nil {
-				params.Arguments = fields.Arguments
-			}
-			return s.sdk.CallTool(ctx, params)
-		}
-	case wire.GetPrompt:
-		var arguments map[string]string
-		if fields.Arguments != nil {
-			if err := json.Unmarshal(fields.Arguments, &arguments); err != nil {
-				return nil, fmt.Errorf("not a pending call: %w", err)
-			}
-		}
-		c.send = func(ctx context.Context) (mcp.Result, error) {
-			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Meta: maps.Clone(p.Meta), Name: fields.Name, Arguments: arguments})
-		}
-	case wire.ReadResource:
-		c.target = fields.URI
-		c.send = func(ctx context.Context) (mcp.Result, error) {
-			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{Meta: maps.Clone(p.Meta), URI: fields.URI})
-		}
-	default:
-		return nil, fmt.Errorf("not a pending call: the method %q cannot wait", p.Method)
-	}
+	c.pending, c.round = &resumed, p.Round
 	return c.drive(ctx)
 }
 
@@ -127,10 +71,56 @@ type call struct {
 	pause          time.Duration
 }
 
-func start[R mcp.Result](ctx context.Context, c *call, params any) (R, error) {
+// newCall makes a call from its parameters, which it sends in every round alike.
+func (s *Session) newCall(method string, params json.RawMessage, meta mcp.Meta) (*call, error) {
+	var fields struct {
+		Name      string          `json:"name"`
+		URI       string          `json:"uri"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(params, &fields); err != nil {
+		return nil, err
+	}
+	c := &call{Session: s, method: method, target: fields.Name, params: params}
+	// The SDK adds to the Meta that it is given.
+	switch method {
+	case wire.CallTool:
+		c.send = func(ctx context.Context) (mcp.Result, error) {
+			p := &mcp.CallToolParams{Meta: maps.Clone(meta), Name: fields.Name}
+			if fields.Arguments != nil {
+				p.Arguments = fields.Arguments
+			}
+			return s.sdk.CallTool(ctx, p)
+		}
+	case wire.GetPrompt:
+		var arguments map[string]string
+		if fields.Arguments != nil {
+			if err := json.Unmarshal(fields.Arguments, &arguments); err != nil {
+				return nil, err
+			}
+		}
+		c.send = func(ctx context.Context) (mcp.Result, error) {
+			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Meta: maps.Clone(meta), Name: fields.Name, Arguments: arguments})
+		}
+	case wire.ReadResource:
+		c.target = fields.URI
+		c.send = func(ctx context.Context) (mcp.Result, error) {
+			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{Meta: maps.Clone(meta), URI: fields.URI})
+		}
+	default:
+		return nil, fmt.Errorf("the method %q cannot wait", method)
+	}
+	return c, nil
+}
+
+func start[R mcp.Result](ctx context.Context, s *Session, method string, params any, meta mcp.Meta) (R, error) {
 	var none R
-	var err error
-	if c.params, err = json.Marshal(params); err != nil {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return none, err
+	}
+	c, err := s.newCall(method, data, meta)
+	if err != nil {
 		return none, err
 	}
 	res, err := c.drive(ctx)
