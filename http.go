@@ -85,7 +85,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.sessions.ServeHTTP(w, r)
 		return
 	}
-	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
+	if !isJSON(r.Header.Get("Content-Type")) {
 		writeError(w, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
 		return
 	}
@@ -105,6 +105,14 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.serveModern(w, r, body)
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == "application/json"
 }
 
 // rebound reports whether a request reached a loopback address under a foreign name,
@@ -270,36 +278,47 @@ func (h *httpHandler) serveOwn(w http.ResponseWriter, r *http.Request, req wire.
 		stream.finish(status(fault), wire.AppendError(nil, req.ID, fault))
 		return
 	}
-	result, err := h.encode(reply)
+	response, err := h.encode(req.ID, reply)
 	if err != nil {
 		h.log.ErrorContext(ctx, "askback: a result cannot be encoded", "method", handler.method, "error", err)
-		stream.finish(http.StatusOK, wire.AppendError(nil, req.ID, wire.Errorf(jsonrpc.CodeInternalError, "internal error")))
-		return
+		response = wire.AppendError(nil, req.ID, wire.Errorf(jsonrpc.CodeInternalError, "internal error"))
 	}
-	stream.finish(http.StatusOK, wire.AppendResult(make([]byte, 0, len(result)+64), req.ID, result))
+	stream.finish(http.StatusOK, response)
 }
 
-func (s *Server) encode(r *reply) ([]byte, error) {
+// encode makes the response with a reply.
+func (s *Server) encode(id []byte, r *reply) ([]byte, error) {
 	if r.inputRequired() {
 		meta := s.meta
 		if r.state != "" {
-			meta = fmt.Appendf(nil, `%s,"%s":"%s"}`, s.meta[:len(s.meta)-1], metaExpires, r.expires.UTC().Format(time.RFC3339))
+			meta = append(make([]byte, 0, len(s.meta)+64), s.meta[:len(s.meta)-1]...)
+			meta = append(meta, `,"`+metaExpires+`":"`...)
+			meta = append(r.expires.UTC().AppendFormat(meta, time.RFC3339), `"}`...)
 		}
-		return wire.InputRequired(make([]byte, 0, 1024+len(r.state)), r.encoded(), r.state, meta), nil
+		size := 256 + len(r.state) + len(meta)
+		for _, q := range r.questions {
+			size += len(q.key) + len(q.params) + 64
+		}
+		return wire.AppendResult(make([]byte, 0, size), id, func(dst []byte) []byte {
+			return wire.InputRequired(dst, r.encoded(), r.state, meta)
+		}), nil
 	}
 	result, meta, err := s.withServerInfo(r.result)
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := json.Marshal(result)
+	// The SDK's results encode themselves; json.Marshal would scan what they made once more.
+	encoded, err := result.(json.Marshaler).MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
+	members := ""
 	if res, ok := result.(*mcp.CallToolResult); ok && !res.IsError {
-		// The SDK's type leaves it out; the specification's examples have it.
-		encoded = append([]byte(`{"isError":false,`), encoded[1:]...)
+		members = `"isError":false,` // which the SDK's type leaves out, and the specification's examples have
 	}
-	return wire.Complete(make([]byte, 0, len(encoded)+len(meta)+64), encoded, meta), nil
+	return wire.AppendResult(make([]byte, 0, 128+len(encoded)+len(meta)), id, func(dst []byte) []byte {
+		return wire.Complete(dst, encoded, meta, members)
+	}), nil
 }
 
 // withServerInfo returns the _meta to encode beside result, or a copy of result that

@@ -203,7 +203,7 @@ func (s *Server) sealJournal(x *exchange, j *journal.Journal) (state string, exp
 			return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
 		}
 	}
-	state, err = s.keys.Seal(s.binding(x), j.Append(nil), now, expires)
+	state, err = s.keys.Seal(s.binding(x), j.Append(make([]byte, 0, 512)), now, expires)
 	if err == nil && len(state) > s.opts.Limits.StateBytes {
 		err = &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
 	}

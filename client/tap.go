@@ -278,7 +278,7 @@ func (x *exchange) message(data []byte, limits Limits) []byte {
 	if err == nil {
 		var shown []byte
 		if shown, err = x.take(strictjson.Get(data, "result"), limits); err == nil {
-			return wire.AppendResult(nil, id, shown)
+			return wire.AppendResult(nil, id, func(dst []byte) []byte { return append(dst, shown...) })
 		}
 	}
 	return wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))

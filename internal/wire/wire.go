@@ -120,12 +120,11 @@ func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 	return append(dst, '}')
 }
 
-// AppendResult appends a result response; result is a JSON object.
-func AppendResult(dst, id, result []byte) []byte {
+// AppendResult appends a result response; result appends a JSON object.
+func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
 	dst = appendHead(dst, id)
 	dst = append(dst, `"result":`...)
-	dst = append(dst, result...)
-	return append(dst, '}')
+	return append(result(dst), '}')
 }
 
 func appendHead(dst, id []byte) []byte {
@@ -138,9 +137,10 @@ func appendHead(dst, id []byte) []byte {
 	return dst
 }
 
-// Complete turns an encoded SDK result into what the 2026-07-28 revision sends:
-// with its resultType, and with meta (a raw object) as its _meta when it has none.
-func Complete(dst, result, meta []byte) []byte {
+// Complete appends an encoded SDK result as the 2026-07-28 revision sends it: with its
+// resultType, with meta (a raw object) as its _meta when it has none, and with further
+// members, each ending in a comma.
+func Complete(dst, result, meta []byte, members string) []byte {
 	dst = append(dst, `{"resultType":"complete"`...)
 	if meta != nil {
 		dst = append(dst, `,"_meta":`...)
@@ -148,6 +148,7 @@ func Complete(dst, result, meta []byte) []byte {
 	}
 	if len(result) > 2 { // more than {}
 		dst = append(dst, ',')
+		dst = append(dst, members...)
 	}
 	return append(dst, result[1:]...)
 }
@@ -159,7 +160,7 @@ type InputRequest struct {
 	Params []byte
 }
 
-// InputRequired encodes an InputRequiredResult. It has no inputRequests member
+// InputRequired appends an InputRequiredResult. It has no inputRequests member
 // when there are no requests: the client only comes back with the state.
 func InputRequired(dst []byte, requests []InputRequest, state string, meta []byte) []byte {
 	dst = append(dst, `{"resultType":"input_required"`...)
