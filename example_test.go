@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net/http"
-	"os"
+	"log/slog"
+	"net/http/httptest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/client"
 )
 
 type Bug struct {
@@ -22,93 +22,135 @@ type Resolution struct {
 	Resolution string `json:"resolution" jsonschema:"how the bug was resolved" enum:"Fixed|Won't Fix|Duplicate"`
 }
 
-// A server with one tool that asks, over HTTP. Every instance that has the same key
-// file can serve every round.
-func Example() {
-	text, err := os.ReadFile("askback.keys") // made by: askback keys new
-	if err != nil {
-		log.Fatal(err)
-	}
-	keys, err := seal.ParseRing(string(text))
-	if err != nil {
-		log.Fatal(err)
-	}
+// play serves a tool over HTTP, calls it, and answers its forms. It prints what is asked
+// and what the tool says in the end.
+func play[In any](name string, handler askback.ToolHandler[In, any], arguments In, answer func(q *client.Question) *mcp.ElicitResult) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil)
-	srv, err := askback.New(m, &askback.Options{Keys: keys})
+	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
-		func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
-			res, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
-			if err != nil {
-				return nil, nil, err // not answered yet, declined or cancelled
-			}
-			return &mcp.CallToolResult{Content: []mcp.Content{
-				&mcp.TextContent{Text: fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution)},
-			}}, nil, nil
-		})
-	log.Fatal(http.ListenAndServe("127.0.0.1:8080", srv.HTTPHandler(nil)))
+	askback.AddTool(srv, &mcp.Tool{Name: name}, handler)
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+
+	ctx := context.Background()
+	caller := client.New(&client.Options{Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		fmt.Println("asked:", q.Message)
+		return answer(q), nil
+	}})
+	session, err := caller.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Content[0].(*mcp.TextContent).Text)
 }
 
-func charge(ctx context.Context, amount int, idempotencyKey string) (string, error) {
-	return "receipt-1", nil
+func accept(content map[string]any) *mcp.ElicitResult {
+	return &mcp.ElicitResult{Action: "accept", Content: content}
 }
 
-// A step runs once, whatever the client repeats: its result is recorded.
+// A tool that asks one question.
+func Example() {
+	closeBug := func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
+		res, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
+		if err != nil {
+			return nil, nil, err // not answered yet, declined or cancelled
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.TextContent{Text: fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution)},
+		}}, nil, nil
+	}
+	play("close_bug", closeBug, Bug{ID: 7}, func(*client.Question) *mcp.ElicitResult {
+		return accept(map[string]any{"resolution": "Fixed"})
+	})
+	// Output:
+	// asked: How was this bug resolved?
+	// Bug #7 closed as Fixed.
+}
+
+// The handler runs from the top in every round; the step runs once.
 func ExampleDo() {
 	type approval struct {
 		Approve bool `json:"approve" title:"Charge the card?"`
 	}
-	pay := func(ctx context.Context, call *askback.Call, amount int) (*mcp.CallToolResult, any, error) {
-		ok, err := askback.Elicit[approval](ctx, call, "approve", fmt.Sprintf("This costs %d.", amount))
-		if err != nil || !ok.Approve {
+	type email struct {
+		Email string `json:"email" format:"email"`
+	}
+	pay := func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
+		fmt.Println("round", call.Round())
+		ok, err := askback.Elicit[approval](ctx, call, "approve", "This costs 42.")
+		if err != nil {
 			return nil, nil, err
 		}
 		receipt, err := askback.Do(ctx, call, "charge", func(ctx context.Context) (string, error) {
-			return charge(ctx, amount, call.IdempotencyKey("charge"))
+			fmt.Println("charged:", ok.Approve)
+			return "receipt-1", nil // with call.IdempotencyKey("charge") for the bank
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		// Asking after a step is fine: the charge is not repeated when the answer comes.
-		_, err = askback.Elicit[Resolution](ctx, call, "more", "And what else?")
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: receipt}}}, nil, err
+		to, err := askback.Elicit[email](ctx, call, "email", "Where shall the receipt go?")
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: receipt + " sent to " + to.Email}}}, nil, err
 	}
-	_ = pay
+	play("pay", pay, struct{}{}, func(q *client.Question) *mcp.ElicitResult {
+		return accept(map[string]any{"approve": true, "email": "octocat@github.com"})
+	})
+	// Output:
+	// round 1
+	// asked: This costs 42.
+	// round 2
+	// charged: true
+	// asked: Where shall the receipt go?
+	// round 3
+	// receipt-1 sent to octocat@github.com
 }
 
 // Several questions cost one round trip.
 func ExampleCall_Ask() {
-	type contact struct {
-		Email string `json:"email" format:"email"`
+	type name struct {
+		Name string `json:"name"`
 	}
-	handler := func(ctx context.Context, call *askback.Call) error {
-		var (
-			who     contact
-			roots   []*mcp.Root
-			summary *mcp.CreateMessageWithToolsResult
-		)
-		return call.Ask(ctx,
-			askback.AskForm("contact", "Where shall the report go?", &who),
-			askback.AskRoots("roots", &roots),
-			askback.AskSample("summary", &mcp.CreateMessageWithToolsParams{
-				MaxTokens: 500,
-				Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Summarise the incident."}}}},
-			}, &summary),
-		)
+	introduce := func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
+		var you, friend name
+		err := call.Ask(ctx,
+			askback.AskForm("you", "Who are you?", &you),
+			askback.AskForm("friend", "Who is your friend?", &friend))
+		if err != nil {
+			return nil, nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{
+			Text: fmt.Sprintf("%s, meet %s, in round %d", you.Name, friend.Name, call.Round()),
+		}}}, nil, nil
 	}
-	_ = handler
+	play("introduce", introduce, struct{}{}, func(q *client.Question) *mcp.ElicitResult {
+		return accept(map[string]any{"name": q.Key})
+	})
+	// Unordered output:
+	// asked: Who are you?
+	// asked: Who is your friend?
+	// you, meet friend, in round 2
 }
 
 // A handler may go on without an answer.
 func ExampleDeclinedError() {
-	handler := func(ctx context.Context, call *askback.Call) (string, error) {
-		res, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
+	closeBug := func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
+		text := "closed"
+		_, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
 		if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
-			return "left open: the user chose to " + declined.Action, nil
+			text, err = "left open: the user chose to "+declined.Action, nil
 		}
-		return res.Resolution, err
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, err
 	}
-	_ = handler
+	play("close_bug", closeBug, Bug{ID: 7}, func(*client.Question) *mcp.ElicitResult {
+		return &mcp.ElicitResult{Action: "decline"}
+	})
+	// Output:
+	// asked: How was this bug resolved?
+	// left open: the user chose to decline
 }
