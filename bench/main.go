@@ -238,7 +238,7 @@ func post(client *http.Client, url string, body []byte) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// askbackServer is the seeds' weather tool: arguments validated, state sealed.
+// askbackServer has the weather tool of the proposal (SEP-2322): arguments validated, state sealed.
 func askbackServer() (http.Handler, error) {
 	type arguments struct {
 		Location string `json:"location"`
