@@ -108,7 +108,7 @@ func parseKey(text string) (Key, error) {
 		if strings.HasPrefix(text, "askback-key-") {
 			return Key{}, fmt.Errorf("a key of a format other than %q: read it with the release that wrote it", keyPrefix)
 		}
-		return Key{}, fmt.Errorf("does not begin with %q: want a key as 'askback keys' writes it", keyPrefix)
+		return Key{}, fmt.Errorf("does not begin with %q: want a key as 'askback keys new' writes it", keyPrefix)
 	}
 	stamp, secretText, ok := strings.Cut(rest, "_")
 	if !ok {
@@ -127,7 +127,7 @@ func parseKey(text string) (Key, error) {
 	}
 	secret := [keySize]byte(decoded)
 	if secret == [keySize]byte{} {
-		return Key{}, fmt.Errorf("the key's secret is all zeroes: a placeholder is not a key, make one with 'askback keys'")
+		return Key{}, fmt.Errorf("the key's secret is all zeroes: a placeholder is not a key, make one with 'askback keys new'")
 	}
 	return newKey(secret, created), nil
 }

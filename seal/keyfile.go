@@ -55,7 +55,7 @@ func ParseRing(text string) (*Ring, error) {
 		if strings.Contains(text, "#") {
 			return nil, errors.New("seal: parse keys: no key outside comments: if the text lost its line breaks, leave the comments out")
 		}
-		return nil, errors.New("seal: parse keys: no key in the text: make one with 'askback keys'")
+		return nil, errors.New("seal: parse keys: no key in the text: make one with 'askback keys new'")
 	}
 	return newRing(switched, keys...)
 }

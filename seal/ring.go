@@ -24,7 +24,7 @@ func NewRing(keys ...Key) (*Ring, error) {
 
 func newRing(switched time.Time, keys ...Key) (*Ring, error) {
 	if len(keys) == 0 {
-		return nil, errors.New("seal: a ring needs a key: make one with NewKey or 'askback keys'")
+		return nil, errors.New("seal: a ring needs a key: make one with NewKey or 'askback keys new'")
 	}
 	r := &Ring{switched: switched.UTC().Truncate(time.Second)}
 	for i, k := range keys {
