@@ -182,6 +182,11 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		httpClient.Transport = &tapRoundTripper{base: httpClient.Transport, limits: c.opts.Limits}
 		bounded.HTTPClient = &httpClient
 		bounded.MaxEventSize = c.opts.Limits.MessageBytes
+		if web.OAuthHandler != nil {
+			once := &authorizeOnce{OAuthHandler: web.OAuthHandler}
+			defer once.done()
+			bounded.OAuthHandler = once
+		}
 		t = &bounded
 	} else {
 		t = &tapTransport{t, c.opts.Limits}
