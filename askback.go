@@ -243,12 +243,3 @@ func (s *Server) discover() (name string, err error) {
 func (s *Server) journalLimits() journal.Limits {
 	return journal.Limits{Rounds: s.opts.Limits.Rounds, Asks: s.opts.Limits.Questions}
 }
-
-// ReplayGuard remembers which requestStates were used. All instances behind one
-// endpoint need to share what it remembers.
-type ReplayGuard interface {
-	// Use marks the state id as used and reports whether it had not been used
-	// before. It may forget the id after expires. An error refuses the request
-	// with an internal error. It is called concurrently.
-	Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error)
-}

@@ -160,7 +160,7 @@ func (c *Call) ask(a Ask) error {
 	}
 	value, err := c.run.Ask(ask)
 	if err != nil {
-		return err
+		return exported(err)
 	}
 	return a.decode(value)
 }

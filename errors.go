@@ -18,7 +18,22 @@ var ErrInputRequired = journal.ErrInputRequired
 
 // LimitError says that a call reached one of [Limits]. It becomes the JSON-RPC error
 // -32603 with its text.
-type LimitError = journal.LimitError
+type LimitError struct {
+	Limit string // the bound's name, such as "rounds per call"
+	Max   int    // its value
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
+}
+
+// exported makes the engine's error for a bound this package's.
+func exported(err error) error {
+	if bound, ok := errors.AsType[*journal.LimitError](err); ok {
+		return &LimitError{bound.Limit, bound.Max}
+	}
+	return err
+}
 
 // DeclinedError says that the user declined or dismissed a question. The handler may
 // catch it and go on without the answer; returned by a tool it becomes a tool error.

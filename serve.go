@@ -112,7 +112,7 @@ func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bar
 	result, err := s.invoke(ctx, x, call)
 	asks, suspended, err := run.Finish(err)
 	if err != nil {
-		return s.failed(x, err)
+		return s.failed(x, exported(err))
 	}
 	questions, state, manual := manualOutcome(result)
 	switch {

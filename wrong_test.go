@@ -320,16 +320,8 @@ func TestPanicsAreContained(t *testing.T) {
 	request{target: "greet", arguments: `{"place":"x"}`}.send(t, h).asked(t, "login")
 }
 
-type guard map[string]bool
-
-func (g guard) Use(_ context.Context, id string, expires time.Time) (bool, error) {
-	used := g[id]
-	g[id] = true
-	return !used && time.Until(expires) > 0, nil
-}
-
 func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
-	h := newServer(t, &askback.Options{ReplayGuard: guard{}}, greet).HTTPHandler(nil)
+	h := newServer(t, &askback.Options{ReplayGuard: new(askback.MemoryReplayGuard)}, greet).HTTPHandler(nil)
 	r := request{target: "greet", arguments: `{"place":"Oslo"}`}
 	r.state = r.send(t, h).asked(t, "login")
 	r.responses = octocat
@@ -337,6 +329,25 @@ func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
 	if message := r.send(t, h).refused(t, 400, -32602); message != fixedMessage {
 		t.Errorf("the second use: %q", message)
 	}
+}
+
+func TestMemoryReplayGuardForgetsWhatExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g askback.MemoryReplayGuard
+		for i := range 10_000 {
+			id := fmt.Sprint(i)
+			if fresh, err := g.Use(t.Context(), id, time.Now().Add(time.Minute)); !fresh || err != nil {
+				t.Fatalf("state %s: fresh %v, %v", id, fresh, err)
+			}
+			if fresh, _ := g.Use(t.Context(), id, time.Now().Add(time.Minute)); fresh {
+				t.Fatalf("state %s was used twice", id)
+			}
+			time.Sleep(time.Second)
+		}
+		if size := g.Size(); size > 2048 {
+			t.Errorf("it holds %d states, of which 60 have not expired", size)
+		}
+	})
 }
 
 func TestPrincipalComesFromTheToken(t *testing.T) {

@@ -1,0 +1,48 @@
+package askback
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// ReplayGuard remembers which requestStates were used. All instances behind one
+// endpoint need to share what it remembers. (basic/patterns/mrtr, server requirement 5)
+type ReplayGuard interface {
+	// Use marks the state id as used and reports whether it had not been used
+	// before. It may forget the id after expires. An error refuses the request
+	// with an internal error. It is called concurrently.
+	Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error)
+}
+
+// MemoryReplayGuard is a [ReplayGuard] for a service of one process. The zero value is
+// ready to use. It holds about 100 bytes for every state that was used and has not
+// expired.
+type MemoryReplayGuard struct {
+	mu    sync.Mutex
+	used  map[string]time.Time // when each expires
+	purge int                  // the size at which the expired are looked for
+}
+
+// Use implements [ReplayGuard].
+func (g *MemoryReplayGuard) Use(_ context.Context, id string, expires time.Time) (bool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, used := g.used[id]; used {
+		return false, nil
+	}
+	if g.used == nil {
+		g.used = make(map[string]time.Time)
+	}
+	if len(g.used) >= g.purge {
+		now := time.Now()
+		for id, expires := range g.used {
+			if !expires.After(now) {
+				delete(g.used, id)
+			}
+		}
+		g.purge = max(1024, 2*len(g.used)) // so that looking costs a constant time per use
+	}
+	g.used[id] = expires
+	return true, nil
+}
