@@ -138,14 +138,17 @@ func loopback(hostport string) bool {
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body := http.MaxBytesReader(w, r.Body, limit)
-	defer body.Close()
-	var buf bytes.Buffer
-	if n := r.ContentLength; n > 0 && n <= limit {
-		buf.Grow(int(n) + bytes.MinRead)
+	if r.ContentLength > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	_, err := buf.ReadFrom(body)
-	return buf.Bytes(), err
+	// No more than this comes. What is large is given memory only as it comes: announcing
+	// it costs a client nothing.
+	if r.ContentLength >= 0 && r.ContentLength <= 64<<10 {
+		body := make([]byte, r.ContentLength)
+		_, err := io.ReadFull(r.Body, body)
+		return body, err
+	}
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 }
 
 // legacy reports whether a request belongs to a revision with sessions: by its version

@@ -92,6 +92,14 @@ func TestWrongInput(t *testing.T) {
 	}
 }
 
+// A body whose length is not announced is bounded as well.
+func TestBodyOverTheLimitInChunks(t *testing.T) {
+	h := newServer(t, &askback.Options{Limits: askback.Limits{BodyBytes: 1 << 10}}, greet).HTTPHandler(nil)
+	chunked := func(r *http.Request) *http.Request { r.ContentLength = -1; return r }
+	request{target: "greet", arguments: `{"place":"x"}`, ctx: chunked}.send(t, h).asked(t, "login")
+	request{target: "greet", arguments: `{"place":"` + strings.Repeat("x", 1<<11) + `"}`, ctx: chunked}.send(t, h).refused(t, 413, -32600)
+}
+
 func TestErrorsCarryTheirData(t *testing.T) {
 	h := newServer(t, nil, greet).HTTPHandler(nil)
 	res := request{target: "greet", capabilities: `{}`, arguments: `{"place":"x"}`}.send(t, h)
