@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // ErrInputRequired is returned by an ask that is not answered yet, by [Do] while a
@@ -120,7 +121,9 @@ func protocolError(err error) *jsonrpc.Error {
 	if capability, ok := errors.AsType[*CapabilityError](err); ok {
 		return capability.wire()
 	}
-	if wireError, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	if wireError, ok := errors.AsType[*jsonrpc.Error](err); ok && wireError == nil {
+		return wire.Errorf(jsonrpc.CodeInternalError, "internal error") // a nil *jsonrpc.Error in an error
+	} else if ok {
 		return wireError
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}

@@ -77,7 +77,9 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this local server"))
 		return
 	}
-	if err := h.origins.Check(r); err != nil {
+	probe := *r
+	probe.Method = http.MethodPost // Check lets GET pass unseen
+	if err := h.origins.Check(&probe); err != nil {
 		writeError(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from another origin, which is not trusted"))
 		return
 	}

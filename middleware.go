@@ -2,13 +2,16 @@ package askback
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"slices"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -32,6 +35,12 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 				form := &inputRequired{requests: r.encoded(), state: r.state}
 				form.Meta = r.meta()
 				return form, nil
+			}
+			if err == nil {
+				if _, _, manual := manualOutcome(result); manual {
+					// A resource of the SDK's server that one of our templates also matches.
+					return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+				}
 			}
 			return result, err
 		case legacy(req):
@@ -85,6 +94,11 @@ func manualParams(req mcp.Request) *manualRequest {
 
 // manual serves a modern client: the state is opened for the handler and sealed again.
 func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request, m *manualRequest) (mcp.Result, error) {
+	if m.arguments != nil {
+		if err := strictjson.Check(m.arguments, s.opts.Limits.Depth); err != nil {
+			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
+		}
+	}
 	principal, err := s.principal(ctx, req.GetExtra())
 	if err != nil {
 		return nil, err
@@ -137,11 +151,14 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 	}
 	switch res := result.(type) {
 	case *mcp.CallToolResult:
-		res.RequestState = r.state
+		own := *res // the author may return the same result to many
+		own.RequestState, result = r.state, &own
 	case *mcp.GetPromptResult:
-		res.RequestState = r.state
+		own := *res // the author may return the same result to many
+		own.RequestState, result = r.state, &own
 	case *mcp.ReadResourceResult:
-		res.RequestState = r.state
+		own := *res // the author may return the same result to many
+		own.RequestState, result = r.state, &own
 	}
 	if meta := r.meta(); meta != nil {
 		maps.Copy(meta, result.GetMeta())
@@ -155,7 +172,7 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 func (s *Server) manualInline(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request, m *manualRequest) (mcp.Result, error) {
 	session := req.GetSession().(*mcp.ServerSession)
 	can := sessionCapabilities(session)
-	j := new(journal.Journal)
+	j := &journal.Journal{ID: rand.Text()}
 	for {
 		result, err := next(ctx, method, req)
 		if err != nil {
@@ -171,7 +188,7 @@ func (s *Server) manualInline(ctx context.Context, next mcp.MethodHandler, metho
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		raw, err := askInline(ctx, session, "", requests)
+		raw, err := askInline(ctx, session, j.ID, requests)
 		if err != nil {
 			return nil, protocolError(err)
 		}

@@ -55,9 +55,9 @@ type exactConnection struct {
 	server *Server
 }
 
-// exactParams is where the parameters travel through the SDK: it hands the headers of
-// RequestExtra to handlers as they are, and no transport used here has any others.
-const exactParams = "Askback-Exact-Params"
+// exactParams is where the parameters travel through the SDK, which hands the headers of
+// RequestExtra to handlers as they are. HTTP can carry no header of this name.
+const exactParams = "\x00askback exact params"
 
 func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
@@ -76,7 +76,14 @@ func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if c.server.lookup(req.Method, target) == nil {
 		return msg, nil
 	}
-	req.Extra = &mcp.RequestExtra{Header: http.Header{exactParams: {string(req.Params)}}}
+	extra := new(mcp.RequestExtra)
+	if own, ok := req.Extra.(*mcp.RequestExtra); ok && own != nil {
+		*extra = *own
+	}
+	header := make(http.Header, len(extra.Header)+1)
+	maps.Copy(header, extra.Header)
+	header[exactParams] = []string{string(req.Params)}
+	extra.Header, req.Extra = header, extra
 	var params map[string]json.RawMessage
 	if err := json.Unmarshal(req.Params, &params); err != nil {
 		return msg, nil
@@ -144,7 +151,10 @@ func exactRequest(req mcp.Request) ([]byte, *mcp.RequestExtra, error) {
 	extra := req.GetExtra()
 	if extra != nil {
 		if exact := extra.Header[exactParams]; len(exact) == 1 {
-			return []byte(exact[0]), nil, nil
+			own := *extra
+			own.Header = maps.Clone(extra.Header)
+			delete(own.Header, exactParams)
+			return []byte(exact[0]), &own, nil
 		}
 	}
 	raw, err := json.Marshal(req.GetParams())
@@ -199,13 +209,16 @@ func sdkProgress(session *mcp.ServerSession, req mcp.Request) progressFunc {
 
 // sdkRequest makes the SDK's view of a request. What does not decode is left zero.
 func sdkRequest(method string, raw []byte, session *mcp.ServerSession, extra *mcp.RequestExtra, mine manualState) mcp.Request {
+	// By exact names: encoding/json would let "Arguments" stand in for "arguments".
 	var fields struct {
-		Meta      mcp.Meta        `json:"_meta"`
-		Name      string          `json:"name"`
-		URI       string          `json:"uri"`
-		Arguments json.RawMessage `json:"arguments"`
+		Meta      mcp.Meta
+		Name, URI string
+		Arguments json.RawMessage
 	}
-	_ = json.Unmarshal(raw, &fields)
+	_ = json.Unmarshal(strictjson.Get(raw, "_meta"), &fields.Meta)
+	fields.Name, _ = strictjson.String(strictjson.Get(raw, "name"))
+	fields.URI, _ = strictjson.String(strictjson.Get(raw, "uri"))
+	fields.Arguments = strictjson.Get(raw, "arguments")
 	responses := mine.typedResponses()
 	switch method {
 	case wire.CallTool:
@@ -287,7 +300,7 @@ func send(ctx context.Context, session *mcp.ServerSession, callID, key string, r
 	switch p := request.(type) {
 	case *mcp.ElicitParams:
 		q := *p
-		if q.Meta = keyed(p.Meta); q.Mode == "url" {
+		if q.Meta = keyed(p.Meta); q.Mode == "url" && q.ElicitationID == "" {
 			q.ElicitationID = callID + "/" + key // required before 2026-07-28
 		}
 		return session.Elicit(ctx, &q)

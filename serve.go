@@ -94,6 +94,9 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 // round runs the handler once against j and extends j.
 func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bare bool) (*reply, error) {
 	mine := takeManual(j, x.params.Responses)
+	if bare {
+		mine.responses = x.params.Responses
+	}
 	var run *journal.Run
 	if bare {
 		run = journal.BeginBare(j, x.params.Responses, s.journalLimits())
@@ -258,6 +261,9 @@ func (s *Server) lookup(method, target string) *handler {
 }
 
 func (s *Server) principal(ctx context.Context, extra *mcp.RequestExtra) (string, error) {
+	if extra == nil {
+		extra = new(mcp.RequestExtra) // of a transport that says nothing of the caller
+	}
 	if s.opts.Principal != nil {
 		principal, err := s.opts.Principal(ctx, extra)
 		if err != nil {
@@ -266,7 +272,7 @@ func (s *Server) principal(ctx context.Context, extra *mcp.RequestExtra) (string
 		}
 		return principal, nil
 	}
-	if extra != nil && extra.TokenInfo != nil {
+	if extra.TokenInfo != nil {
 		return extra.TokenInfo.UserID, nil
 	}
 	return "", nil

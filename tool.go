@@ -184,19 +184,23 @@ func (a *argumentSchema) decode(arguments []byte, into any) error {
 }
 
 // withDefaults adds to the arguments the members that only the instance has. What the
-// client sent stays as it was spelled, so that no number loses digits; only an object
-// that may have got defaults inside is taken from the instance.
+// client sent stays as it was spelled, so that no number loses digits.
 func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
 	merged := make(map[string]json.RawMessage, len(instance))
+	_ = strictjson.Members(arguments, func(name, value []byte) error {
+		merged[string(name)] = value
+		return nil
+	})
 	for name, value := range instance {
-		raw := strictjson.Get(arguments, name)
-		if _, nested := value.(map[string]any); raw == nil || nested {
-			var err error
-			if raw, err = json.Marshal(value); err != nil {
-				return nil, err
-			}
+		var err error
+		if sent, ok := merged[name]; !ok {
+			merged[name], err = json.Marshal(value)
+		} else if nested, ok := value.(map[string]any); ok {
+			merged[name], err = withDefaults(sent, nested)
 		}
-		merged[name] = raw
+		if err != nil {
+			return nil, err
+		}
 	}
 	return json.Marshal(merged)
 }

@@ -63,7 +63,8 @@ type Call struct {
 	// Lossless promises that no response is lost: no request is sent twice, so that
 	// steps need not be safe to repeat.
 	Lossless bool
-	// Options of the servers, such as Limits. Keys, Principal and Logger are set by Run.
+	// Options of the servers, such as Limits. Keys, Principal, ReplayGuard and Logger are
+	// set by Run.
 	Options askback.Options
 }
 
@@ -327,7 +328,7 @@ func (d *driver) send(state string, responses map[string]json.RawMessage) *reply
 	options := d.call.Options
 	options.Keys = d.keys
 	options.Logger = slog.New(slog.DiscardHandler)
-	options.Principal = nil
+	options.Principal, options.ReplayGuard = nil, nil
 	if name := d.call.Principal; name != "" {
 		options.Principal = func(context.Context, *mcp.RequestExtra) (string, error) { return name, nil }
 	}

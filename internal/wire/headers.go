@@ -113,6 +113,15 @@ type headerSchema struct {
 	Properties map[string]headerSchema `json:"properties"`
 }
 
+// UnmarshalJSON skips the schemas true and false, which have no annotations.
+func (s *headerSchema) UnmarshalJSON(data []byte) error {
+	if strictjson.TypeOf(data) != strictjson.TypeObject {
+		return nil
+	}
+	type plain headerSchema
+	return json.Unmarshal(data, (*plain)(s))
+}
+
 func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
 	if s.Header != "" {
 		out = append(out, ParamHeader{path, textproto.CanonicalMIMEHeaderKey(paramPrefix + s.Header)})

@@ -114,8 +114,10 @@ func ValidID(id []byte) bool {
 func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 	dst = appendHead(dst, id)
 	dst = append(dst, `"error":`...)
-	// Marshalling cannot fail: Data is raw JSON that this program made.
-	body, _ := json.Marshal(err)
+	body, fault := json.Marshal(err)
+	if fault != nil { // a handler's Data that is no JSON
+		body, _ = json.Marshal(&jsonrpc.Error{Code: err.Code, Message: err.Message})
+	}
 	dst = append(dst, body...)
 	return append(dst, '}')
 }
