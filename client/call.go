@@ -54,6 +54,11 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 	for i, q := range p.Questions {
 		asked := *q
 		asked.Server = s.Server()
+		if _, answered := p.Answers[q.Key]; !answered {
+			if err := s.client.check(&asked); err != nil {
+				return nil, err
+			}
+		}
 		resumed.Questions[i] = &asked
 	}
 	c.pending, c.round = &resumed, p.Round
@@ -69,6 +74,7 @@ type call struct {
 	round          int      // the last round that was sent
 	pending        *Pending // what it asked, or nil before the first
 	pause          time.Duration
+	relisted       bool // once is enough
 }
 
 // newCall makes a call from its parameters, which it sends in every round alike.
@@ -135,8 +141,15 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 	timedOut := limit("total time of a call", limits.Total, nil)
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Total, timedOut)
 	defer cancel()
+	defer c.client.inlineOf(c.sdk).enter()()
 	for {
-		answers, err := c.answer(ctx)
+		var err error
+		var answers map[string]json.RawMessage
+		if c.round >= limits.Rounds { // before anybody answers what could not be sent
+			err = limit("rounds in one call", limits.Rounds, nil)
+		} else {
+			answers, err = c.answer(ctx)
+		}
 		if err == nil {
 			var res mcp.Result
 			if res, err = c.exchange(ctx, answers); res != nil {
@@ -187,9 +200,6 @@ func (c *call) answer(ctx context.Context) (map[string]json.RawMessage, error) {
 // call goes on with c.pending.
 func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage) (mcp.Result, error) {
 	limits := c.client.opts.Limits
-	if c.round >= limits.Rounds {
-		return nil, limit("rounds in one call", limits.Rounds, nil)
-	}
 	c.round++
 	x := &exchange{answers: answers}
 	r := &Round{Number: c.round, Method: c.method, Target: c.target, Answers: answers}
@@ -199,7 +209,7 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	}
 	began := time.Now()
 	res, err := c.send(context.WithValue(ctx, exchangeKey{}, x))
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == mcp.CodeHeaderMismatch && c.relist(ctx) {
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == mcp.CodeHeaderMismatch && !c.relisted && c.relist(ctx) {
 		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
 	}
 	r.Elapsed = time.Since(began)
@@ -254,8 +264,10 @@ func (c *call) relist(ctx context.Context) bool {
 	if c.method != wire.CallTool {
 		return false
 	}
+	c.relisted = true
 	params := new(mcp.ListToolsParams)
-	for range c.client.opts.Limits.Rounds {
+	const pages = 4 // a list can be as long as its server likes
+	for range pages {
 		page, err := c.sdk.ListTools(ctx, params)
 		if err != nil {
 			return false

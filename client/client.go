@@ -29,6 +29,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -115,6 +116,8 @@ type Round struct {
 type Client struct {
 	opts Options
 	sdk  *mcp.Client
+
+	sessions sync.Map // of *mcp.ClientSession to *inlineState
 }
 
 // New returns a client. Nil options are the zero Options: a client that answers nothing.
@@ -198,11 +201,17 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 	return s, nil
 }
 
-// SDK returns the SDK's session below, for lists, completion and subscriptions.
+// SDK returns the SDK's session below, for lists, completion and subscriptions. Its calls
+// are not driven to the end, and what servers ask during them inside a session before
+// 2026-07-28 is refused.
 func (s *Session) SDK() *mcp.ClientSession { return s.sdk }
 
-// Close ends the connection.
-func (s *Session) Close() error { return s.sdk.Close() }
+// Close ends the connection, and the questions that handlers still have.
+func (s *Session) Close() error {
+	s.client.inlineOf(s.sdk).close()
+	defer s.client.sessions.Delete(s.sdk)
+	return s.sdk.Close()
+}
 
 // Server says who the server is, as far as it told, or nil.
 func (s *Session) Server() *mcp.Implementation {

@@ -253,6 +253,13 @@ func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 		if err := q.parse(); err != nil {
 			return nil, inline(err)
 		}
+		if session, ok := req.GetSession().(*mcp.ClientSession); ok && method != methodListRoots { // roots are asked for outside of calls, too
+			var leave func()
+			if ctx, leave, err = c.inlineOf(session).ask(ctx, c.opts.Limits); err != nil {
+				return nil, inline(err)
+			}
+			defer leave()
+		}
 		res, err := c.answer(ctx, q)
 		if err != nil {
 			return nil, inline(err)

@@ -59,6 +59,9 @@ const sampling, elicitation = "sampling/createMessage", "elicitation/create"
 
 // begin prepares for the questions of a round. The error is a *missingError if they cannot all be answered.
 func (a *asker) begin(questions []*client.Question) error {
+	if len(questions) == 0 {
+		return nil // a session may still be asking
+	}
 	a.turns = make(map[string]turn)
 	before := make(chan struct{})
 	close(before)
@@ -140,7 +143,7 @@ func (a *asker) elicit(ctx context.Context, q *client.Question, ask func(context
 			return nil, a.end(err)
 		}
 		if q.URL != "" && res.Action == "accept" {
-			a.console.line("askback: the server asks to open this page, which was not done here: %s", q.URL)
+			a.console.line("askback: the server asks to open this page, which was not done here: %s", harmlessLine(q.URL, 2000))
 		}
 	} else if res, err = asked(ctx, a, q, ask); err != nil {
 		return nil, err

@@ -238,17 +238,23 @@ func call(ctx context.Context, s *client.Session, name string, pairs []pair, who
 func prompt(ctx context.Context, s *client.Session, name string, pairs []pair) (mcp.Result, error) {
 	var names []string
 	var found *mcp.Prompt
-	for p, err := range s.SDK().Prompts(ctx, nil) {
+	list := new(mcp.ListPromptsParams)
+	for range maxPages {
+		page, err := s.SDK().ListPrompts(ctx, list)
 		if err != nil {
 			return nil, fmt.Errorf("listing the prompts, to know the arguments of %s: %w", name, err)
 		}
-		if p.Name == name {
-			found = p
+		for _, p := range page.Prompts {
+			if p != nil && p.Name == name {
+				found = p
+			} else if p != nil {
+				names = append(names, p.Name)
+			}
+		}
+		if found != nil || page.NextCursor == "" {
 			break
 		}
-		if names = append(names, p.Name); len(names) == maxListed {
-			break
-		}
+		list = &mcp.ListPromptsParams{Cursor: page.NextCursor}
 	}
 	if found == nil {
 		return nil, usagef("there is no prompt %q%s", name, cmp.Or(didYouMean(name, names), thereAre("prompts", names)))

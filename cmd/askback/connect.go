@@ -197,7 +197,7 @@ func (c *conversation) hold(cmd *cobra.Command) error {
 		return fmt.Errorf("there is no result after the %v of --timeout", c.connect.timeout)
 	}
 	if pending, ok := errors.AsType[*client.Pending](err); ok {
-		return park(cmd, pending, c.answer.park)
+		return park(cmd, pending, c.answer.park, c.answer.park == c.answer.resumed)
 	}
 	return c.explain(err)
 }
@@ -417,7 +417,7 @@ func (c *conversation) unreachable(err error, p *program) error {
 	reason := rootCause(err)
 	switch {
 	case p == nil:
-		return fmt.Errorf("cannot speak to %s: %w%s", c.target.text, reason, httpHint(reason))
+		return fmt.Errorf("cannot speak to %s: %w%s", c.target.address.Redacted(), reason, httpHint(reason))
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no program %s%s", c.target.program[0], c.target.hint())
 	}

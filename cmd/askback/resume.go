@@ -118,7 +118,7 @@ func parkable(file, resumed string) error {
 }
 
 // park writes a call that waits to a file of its owner's only, all at once.
-func park(cmd *cobra.Command, p *client.Pending, file string) error {
+func park(cmd *cobra.Command, p *client.Pending, file string, replace bool) error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return fmt.Errorf("parking the call: %w", err)
@@ -128,7 +128,7 @@ func park(cmd *cobra.Command, p *client.Pending, file string) error {
 		if err := output(cmd.OutOrStdout(), string(text)); err != nil {
 			return err
 		}
-	} else if err := writePending(file, string(text)); err != nil {
+	} else if err := writePending(file, string(text), replace); err != nil {
 		return fmt.Errorf("parking the call: %w", err)
 	}
 	until := ""
@@ -142,18 +142,22 @@ func park(cmd *cobra.Command, p *client.Pending, file string) error {
 	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", p, again, until)}
 }
 
-func writePending(file, text string) (err error) {
+// writePending writes a file at once, in place of the one that is there only if replace says so.
+func writePending(file, text string, replace bool) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".askback-parked-*") // mode 0600
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
 	if err := writeAndSync(f, text); err != nil {
+		os.Remove(f.Name())
 		return errors.Unwrap(err)
 	}
-	return os.Rename(f.Name(), file)
+	if replace {
+		return os.Rename(f.Name(), file)
+	}
+	// Where another call was parked meanwhile, this one is kept beside it.
+	if linkErr := os.Link(f.Name(), file); linkErr != nil {
+		return fmt.Errorf("%w; the call is in %s", linkErr, f.Name())
+	}
+	return os.Remove(f.Name())
 }

@@ -46,23 +46,29 @@ with their arguments.`,
 	return cmd
 }
 
-// maxListed is how many entries of a list are read.
-const maxListed = 10_000
+// maxPages is how much of a list is read: a server can make it as long as it likes, and a
+// page as large as a message may be.
+const maxPages = 16
 
 func listTools(ctx context.Context, s *client.Session) ([]*mcp.Tool, error) {
 	tools := []*mcp.Tool{}
-	for tool, err := range s.SDK().Tools(ctx, nil) {
+	params := new(mcp.ListToolsParams)
+	for range maxPages {
+		page, err := s.SDK().ListTools(ctx, params)
 		if err != nil {
 			return nil, fmt.Errorf("listing the tools: %w", err)
 		}
-		if len(tools) == maxListed {
-			return nil, fmt.Errorf("the server has more than %d tools", maxListed)
+		for _, tool := range page.Tools {
+			if tool != nil {
+				tools = append(tools, tool)
+			}
 		}
-		if tool != nil {
-			tools = append(tools, tool)
+		if page.NextCursor == "" {
+			return tools, nil
 		}
+		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
 	}
-	return tools, nil
+	return nil, fmt.Errorf("listing the tools: %w", fmt.Errorf("the server's list has more than %d pages", maxPages))
 }
 
 // findTool returns the tool, or the names of those that are there.

@@ -106,7 +106,7 @@ func (t *trace) answered(key, action, from string) {
 	if action != "" {
 		action = ": " + action
 	}
-	t.line("  answer to %s%s (from %s)", key, action, from)
+	t.line("  answer to %s%s (from %s)", harmlessLine(key, 60), action, from)
 }
 
 func elapsed(d time.Duration) time.Duration {

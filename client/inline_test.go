@@ -1,0 +1,118 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// other serves a tool of the SDK's server in memory, to a legacy client.
+func other(t *testing.T, opts client.Options, tool mcp.ToolHandlerFor[struct{}, any]) *client.Session {
+	t.Helper()
+	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
+	mcp.AddTool(m, &mcp.Tool{Name: "t"}, tool)
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := m.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	return connect(t, opts, here, "2025-11-25")
+}
+
+// A question inside a session ends with the call that it belongs to, even if the server
+// has forgotten it.
+func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan struct{})
+	opts := answers()
+	opts.Form = func(ctx context.Context, _ *client.Question) (*mcp.ElicitResult, error) {
+		close(began)
+		<-ctx.Done()
+		close(ended)
+		return nil, ctx.Err()
+	}
+	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		go req.Session.Elicit(context.WithoutCancel(ctx), &mcp.ElicitParams{Message: "?"})
+		<-began
+		return text("done"), nil, nil
+	})
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the question goes on after its call")
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- session.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close waits for a question")
+	}
+}
+
+// The limits bound a session's server, too.
+func TestQuestionsInsideASessionAreBounded(t *testing.T) {
+	var answered atomic.Int64
+	opts := answers()
+	opts.Limits = client.Limits{Questions: 2, Rounds: 2}
+	opts.Form = func(ctx context.Context, _ *client.Question) (*mcp.ElicitResult, error) {
+		answered.Add(1)
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		for range 100 {
+			if _, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?"}); err != nil {
+				return text(err.Error()), nil, nil
+			}
+		}
+		return text("asked 100 times"), nil, nil
+	})
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := answered.Load(); n != 4 {
+		t.Errorf("answered %d questions, want 2 rounds of 2", n)
+	}
+}
+
+// Nobody is asked what could not be sent.
+func TestNobodyIsAskedInVain(t *testing.T) {
+	asked := 0
+	opts := answers()
+	opts.Limits.Rounds = 1
+	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		asked++
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	_, err := connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	if !isLimit("rounds in one call")(err) || asked != 0 {
+		t.Errorf("at the limit of rounds: asked %d times, err %v", asked, err)
+	}
+
+	opts = answers()
+	opts.Form = park
+	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, client.ErrPark }
+	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
+	pending, ok := errors.AsType[*client.Pending](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	opts = answers()
+	opts.Roots = nil
+	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		asked++
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").Resume(t.Context(), pending)
+	if !isUndeclared("roots")(err) || asked != 0 {
+		t.Errorf("resumed without roots: asked %d times, err %v", asked, err)
+	}
+}
