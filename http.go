@@ -206,6 +206,11 @@ func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body [
 	}
 	handler := h.lookup(req.Method, params.Target)
 	if handler == nil {
+		if params.HasState && params.State == "" { // which the SDK's types take for none
+			fault := wire.InvalidState()
+			writeError(w, status(fault), req.ID, fault)
+			return
+		}
 		// The SDK compares the header as it stands.
 		r.Header = maps.Clone(r.Header)
 		r.Header[wire.HeaderName] = []string{params.Target}

@@ -47,7 +47,10 @@ type exactTransport struct {
 
 func (t *exactTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	conn, err := t.Transport.Connect(ctx)
-	return &exactConnection{conn, t.server}, err
+	if err != nil {
+		return nil, err
+	}
+	return &exactConnection{conn, t.server}, nil
 }
 
 type exactConnection struct {

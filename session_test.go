@@ -287,6 +287,10 @@ func TestToolsThatNeverAskAreUntouched(t *testing.T) {
 	if message := (request{target: "plain", state: "forged"}).send(t, h).refused(t, 400, -32602); message != fixedMessage {
 		t.Errorf("a state it never gave: %q", message)
 	}
+	empty := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"plain","requestState":"","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if message := (request{target: "plain", body: empty}).send(t, h).refused(t, 400, -32602); message != fixedMessage {
+		t.Errorf("an empty state: %q", message)
+	}
 	// A name in its Base64 form reaches the SDK's handlers as well.
 	if got := (request{target: "plain", header: http.Header{"Mcp-Name": {"=?base64?cGxhaW4=?="}}}).send(t, h).text(t); got != "plain" {
 		t.Errorf("got %q", got)
