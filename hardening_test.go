@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -247,5 +248,64 @@ func TestErrorsThatCannotBeSent(t *testing.T) {
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "nil"})
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != -32603 {
 		t.Errorf("nil error over the SDK: %v", err)
+	}
+}
+
+// An answer to a question of an earlier round is no answer to this one.
+func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
+	m.AddTool(&mcp.Tool{Name: "two", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ask := func(key string) *mcp.CallToolResult {
+			return &mcp.CallToolResult{RequestState: key, InputRequests: mcp.InputRequestMap{key: &mcp.ElicitParams{Message: "?"}}}
+		}
+		switch req.Params.RequestState {
+		case "":
+			return ask("a"), nil
+		case "a":
+			return ask("b"), nil
+		}
+		return text(fmt.Sprint(len(req.Params.InputResponses), req.Params.InputResponses["a"] != nil)), nil
+	})
+	srv, err := askback.New(m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := srv.HTTPHandler(nil)
+	r := request{target: "two"}
+	r.state = r.send(t, h).asked(t, "a")
+	r.responses = `{"a":{"action":"accept"},"b":{"action":"accept"}}`
+	r.state = r.send(t, h).asked(t, "b")
+	if got := r.send(t, h).text(t); got != "1 false" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A call whose time ran out while its handler worked says so.
+func TestCallsEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newServer(t, &askback.Options{Limits: askback.Limits{CallTTL: time.Minute}}, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+				time.Sleep(2 * time.Minute)
+				return nil, nil, call.Checkpoint(ctx, "c")
+			})
+		}).HTTPHandler(nil)
+		if message := (request{target: "slow"}).send(t, h).refused(t, 200, -32603); !strings.Contains(message, "60 seconds per call") {
+			t.Errorf("message %q", message)
+		}
+	})
+}
+
+// Nothing is sent for a request whose client went away.
+func TestNothingIsSentForACancelledRequest(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "gone"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+			cancel()
+			return text("too late"), nil, nil
+		})
+	}).HTTPHandler(nil)
+	res := request{target: "gone", ctx: func(r *http.Request) *http.Request { return r.WithContext(ctx) }}.send(t, h)
+	if res.raw != "" {
+		t.Errorf("sent %s", res.raw)
 	}
 }

@@ -441,8 +441,6 @@ func acceptsEvents(r *http.Request) bool {
 // status is the HTTP status that the transport prescribes for an error.
 func status(fault *jsonrpc.Error) int {
 	switch fault.Code {
-	case jsonrpc.CodeMethodNotFound:
-		return http.StatusNotFound
 	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, mcp.CodeHeaderMismatch,
 		mcp.CodeMissingRequiredClientCapabilities, mcp.CodeUnsupportedProtocolVersion:
 		return http.StatusBadRequest
