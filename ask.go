@@ -155,18 +155,7 @@ func askForm(key, message string, schema *form.Schema, into any) Ask {
 		question: &question{methodElicit, params, &mcp.ElicitParams{
 			Mode: "form", Message: message, RequestedSchema: json.RawMessage(schema.JSON()),
 		}},
-		accept: func(raw []byte) ([]byte, error) {
-			action, err := actionOf(raw)
-			if err != nil || action != "accept" {
-				return recordAction(action), err
-			}
-			content, err := schema.Check(strictjson.Get(raw, "content"))
-			if err != nil {
-				return nil, err
-			}
-			record := append([]byte(`{"action":"accept","content":`), content...)
-			return append(record, '}'), nil
-		},
+		accept: acceptForm(schema),
 		decode: func(value []byte) error {
 			if err := declined(key, value); err != nil {
 				return err
@@ -195,11 +184,8 @@ func AskURL(key, message, page string) Ask {
 		need:     KindURL,
 		digest:   digest(params),
 		question: &question{methodElicit, params, typed},
-		accept: func(raw []byte) ([]byte, error) {
-			action, err := actionOf(raw)
-			return recordAction(action), err
-		},
-		decode: func(value []byte) error { return declined(key, value) },
+		accept:   acceptURL,
+		decode:   func(value []byte) error { return declined(key, value) },
 	}
 }
 
@@ -224,22 +210,8 @@ func AskSample(key string, params *mcp.CreateMessageWithToolsParams, into **mcp.
 		need:     need,
 		digest:   digest(data),
 		question: &question{methodCreateMessage, data, params},
-		accept: func(raw []byte) ([]byte, error) {
-			var res mcp.CreateMessageWithToolsResult
-			if err := json.Unmarshal(raw, &res); err != nil {
-				return nil, errors.New("not a sampling result")
-			}
-			if res.Model == "" || len(res.Content) == 0 || res.Role != "user" && res.Role != "assistant" {
-				return nil, errors.New("a sampling result needs role, content and model")
-			}
-			for _, content := range res.Content {
-				if _, ok := content.(*mcp.ToolUseContent); ok && need&KindSamplingTools == 0 {
-					return nil, errors.New("the sampling result uses tools, but none were offered")
-				}
-			}
-			return raw, nil
-		},
-		decode: func(value []byte) error { return json.Unmarshal(value, into) },
+		accept:   acceptSample(need&KindSamplingTools != 0),
+		decode:   func(value []byte) error { return json.Unmarshal(value, into) },
 	}
 }
 
@@ -252,24 +224,7 @@ func AskRoots(key string, into *[]*mcp.Root) Ask {
 		need:     KindRoots,
 		digest:   digest(params),
 		question: &question{methodListRoots, params, &mcp.ListRootsParams{}},
-		accept: func(raw []byte) ([]byte, error) {
-			var res mcp.ListRootsResult
-			if err := json.Unmarshal(raw, &res); err != nil {
-				return nil, errors.New("not a list of roots")
-			}
-			if res.Roots == nil {
-				return nil, errors.New("a list of roots needs its member roots")
-			}
-			for _, root := range res.Roots {
-				if root == nil {
-					return nil, errors.New("a root is null")
-				}
-				if u, err := url.Parse(root.URI); err != nil || u.Scheme != "file" {
-					return nil, errors.New("a root needs a file URI")
-				}
-			}
-			return raw, nil
-		},
+		accept:   acceptRoots,
 		decode: func(value []byte) error {
 			var res mcp.ListRootsResult
 			err := json.Unmarshal(value, &res)
@@ -287,17 +242,6 @@ func digest(params []byte) journal.Digest {
 	sum := sha256.Sum256(strictjson.AppendCanonical(make([]byte, 0, 512), params))
 	return journal.Digest(sum[:16])
 }
-
-func actionOf(result []byte) (string, error) {
-	action, _ := strictjson.String(strictjson.Get(result, "action"))
-	switch action {
-	case "accept", "decline", "cancel":
-		return action, nil
-	}
-	return "", errors.New(`an elicitation result needs the action "accept", "decline" or "cancel"`)
-}
-
-func recordAction(action string) []byte { return []byte(`{"action":"` + action + `"}`) }
 
 func declined(key string, value []byte) error {
 	// Accept has recorded the action, so that it is one of the three.

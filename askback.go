@@ -49,6 +49,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/task"
 )
 
 // Options configure a [Server]. The zero value is ready to use by one process.
@@ -76,6 +77,9 @@ type Options struct {
 	// keys alone. Nothing then binds such answers to the question they were asked
 	// for, and the call's id changes in between.
 	BareFirstRound bool
+
+	// Tasks let calls go on as durable tasks. Nil: none do.
+	Tasks *Tasks
 
 	// Limits bound calls and requests.
 	Limits Limits
@@ -128,7 +132,8 @@ type Server struct {
 	opts      Options
 	log       *slog.Logger
 	keys      *seal.Ring
-	supported []string // protocol versions, newest first
+	supported []string     // protocol versions, newest first
+	tasks     *task.Engine // nil without Options.Tasks
 	// meta is the _meta of every result: who answers (basic, "Per-response protocol fields").
 	meta []byte
 
@@ -174,6 +179,14 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		}
 		s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
 			"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
+	}
+	if s.opts.Tasks != nil {
+		if s.tasks, err = s.newTasks(s.opts.Tasks); err != nil {
+			return nil, err
+		}
+		if err := s.addTaskMethods(); err != nil {
+			return nil, err
+		}
 	}
 	m.AddReceivingMiddleware(s.middleware)
 	return s, nil

@@ -24,8 +24,11 @@ type Call struct {
 	run       *journal.Run
 	progress  progressFunc
 	request   func() mcp.Request
+	support   *TaskSupport // of its tool; nil means none
+	task      bool         // it is one by now
 
 	mu   sync.Mutex
+	undo []func(context.Context) error
 	last float64 // the last progress that was sent
 	sent bool
 }
@@ -72,12 +75,9 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 // error is [ErrInputRequired], ever after nil. A handler that has to wait for
 // something outside (a page behind [ElicitURL]) makes a new checkpoint in each round,
 // with [Call.Round] in its key; it should wait a little itself before it does, because
-// some clients, and every session before 2026-07-28, come back at once.
+// some clients, and every session before 2026-07-28, come back at once, and so does a task.
 func (c *Call) Checkpoint(ctx context.Context, key string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return c.run.Checkpoint(key)
+	return c.run.Checkpoint(ctx, key)
 }
 
 // IdempotencyKey returns a key that is the same in every attempt at the named step of
@@ -128,12 +128,9 @@ func Do[T any](ctx context.Context, call *Call, name string, step func(context.C
 // points. The error is [ErrInputRequired] until all are answered; then, if users
 // declined any, the joined [DeclinedError]s.
 func (c *Call) Ask(ctx context.Context, asks ...Ask) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	var open, declined error
 	for _, a := range asks {
-		err := c.ask(a)
+		err := c.ask(ctx, a)
 		_, isDeclined := errors.AsType[*DeclinedError](err)
 		switch {
 		case err == nil:
@@ -151,12 +148,14 @@ func (c *Call) Ask(ctx context.Context, asks ...Ask) error {
 	return declined
 }
 
-func (c *Call) ask(a Ask) error {
+func (c *Call) ask(ctx context.Context, a Ask) error {
 	if a.err != nil {
 		return fmt.Errorf("question %q: %w", a.key, a.err)
 	}
 	ask := journal.Ask{Key: a.key, Digest: a.digest, Accept: a.accept, Request: a.question}
-	if !c.Can(a.need) {
+	if err := ctx.Err(); err != nil {
+		ask.Unable = err // what was answered before is found all the same: see OnCancel
+	} else if !c.Can(a.need) {
 		ask.Unable = &CapabilityError{Key: a.key, Need: a.need}
 	}
 	value, err := c.run.Ask(ask)

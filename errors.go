@@ -56,11 +56,14 @@ func (e *DeclinedError) Error() string {
 // on without; returned it becomes the JSON-RPC error -32021 with
 // requiredCapabilities. (basic/patterns/mrtr, server requirement 7)
 type CapabilityError struct {
-	Key  string
+	Key  string // of the question, or empty for a tool that needs tasks
 	Need Kind
 }
 
 func (e *CapabilityError) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("the tool needs the client capability %s, which the client did not declare", e.Need)
+	}
 	return fmt.Sprintf("the question %q needs the client capability %s, which the client did not declare", e.Key, e.Need)
 }
 
@@ -72,7 +75,7 @@ func (e *CapabilityError) wire() *jsonrpc.Error {
 	}
 }
 
-// Kind is a kind of question, as client capabilities distinguish them.
+// Kind is a kind of what a client can do for a call, as its capabilities distinguish them.
 type Kind uint8
 
 const (
@@ -81,6 +84,7 @@ const (
 	KindSampling                       // sampling
 	KindSamplingTools                  // sampling with tools
 	KindRoots                          // roots
+	KindTasks                          // tasks, in either dialect: see [Call.Detach]
 )
 
 // kinds tells of each kind its name and the capabilities object that declares it.
@@ -93,6 +97,7 @@ var kinds = []struct {
 	{KindSamplingTools, "sampling.tools", `{"sampling":{"tools":{}}}`},
 	{KindSampling, "sampling", `{"sampling":{}}`},
 	{KindRoots, "roots", `{"roots":{}}`},
+	{KindTasks, "io.modelcontextprotocol/tasks", `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
 }
 
 // String names the capability, such as "elicitation.form".

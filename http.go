@@ -180,7 +180,26 @@ func (h *httpHandler) serveLegacy(w http.ResponseWriter, r *http.Request, body [
 		writeError(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
+	if h.tasks != nil {
+		r = h.withExactParams(r, body)
+	}
 	h.sessions.ServeHTTP(w, r)
+}
+
+// withExactParams lets the parameters of a call in a session reach its handler as they came:
+// the SDK's types have no member task.
+func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Request {
+	req, fault := wire.ParseRequest(body, h.opts.Limits.Depth)
+	if fault != nil || req.Method != wire.CallTool {
+		return r
+	}
+	if target, _ := strictjson.String(strictjson.Get(req.Params, "name")); h.lookup(req.Method, target) == nil {
+		return r
+	}
+	exact := *r
+	exact.Header = maps.Clone(r.Header)
+	exact.Header[exactParams] = []string{string(req.Params)}
+	return &exact
 }
 
 func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body []byte) {
@@ -191,6 +210,24 @@ func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body [
 	if fault != nil {
 		writeError(w, status(fault), req.ID, fault)
 		return
+	}
+	if req.ID != nil && h.tasks != nil && wire.IsTask(req.Method) {
+		h.serveTasks(w, r, req)
+		return
+	}
+	if req.ID != nil && req.Method == methodListen {
+		l, err := h.newListening(r.Context(), req.ID, req.Params, func() (string, error) {
+			return h.principal(r.Context(), &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header})
+		})
+		if err != nil {
+			fault := protocolError(err)
+			writeError(w, status(fault), req.ID, fault)
+			return
+		}
+		if l != nil {
+			h.serveListen(w, r, req, l)
+			return
+		}
 	}
 	if req.ID == nil || !wire.MayAsk(req.Method) {
 		h.stateless.ServeHTTP(w, r)
@@ -270,6 +307,7 @@ func (h *httpHandler) serveOwn(w http.ResponseWriter, r *http.Request, req wire.
 	x := &exchange{
 		handler:   handler,
 		params:    params,
+		raw:       req.Params,
 		can:       Kind(params.Meta.Capabilities),
 		principal: principal,
 		request: func(mine manualState) mcp.Request {
@@ -279,7 +317,10 @@ func (h *httpHandler) serveOwn(w http.ResponseWriter, r *http.Request, req wire.
 	if params.Meta.ProgressToken != nil && acceptsEvents(r) {
 		x.progress = stream.progress
 	}
-	reply, err := h.serve(ctx, x)
+	reply, err := (*reply)(nil), h.wish(x, false)
+	if err == nil {
+		reply, err = h.serve(ctx, x)
+	}
 	if ctx.Err() != nil {
 		return // the client went away, which cancels the request: nothing more is sent for it
 	}
@@ -298,6 +339,11 @@ func (h *httpHandler) serveOwn(w http.ResponseWriter, r *http.Request, req wire.
 
 // encode makes the response with a reply.
 func (s *Server) encode(id []byte, r *reply) ([]byte, error) {
+	if r.task != nil {
+		return wire.AppendResult(nil, id, func(dst []byte) []byte {
+			return append(dst, s.encodeCreated(r.task, true)...)
+		}), nil
+	}
 	if r.inputRequired() {
 		meta := s.meta
 		if r.state != "" {
@@ -317,18 +363,24 @@ func (s *Server) encode(id []byte, r *reply) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The SDK's results encode themselves; json.Marshal would scan what they made once more.
-	encoded, err := result.(json.Marshaler).MarshalJSON()
+	encoded, members, err := encodeResult(result)
 	if err != nil {
 		return nil, err
-	}
-	members := ""
-	if res, ok := result.(*mcp.CallToolResult); ok && !res.IsError {
-		members = `"isError":false,` // which the SDK's type leaves out, and the specification's examples have
 	}
 	return wire.AppendResult(make([]byte, 0, 128+len(encoded)+len(meta)), id, func(dst []byte) []byte {
 		return wire.Complete(dst, encoded, meta, members)
 	}), nil
+}
+
+// encodeResult encodes a handler's result. The further members, each ending in a comma, are
+// what its type leaves out, though the specification's examples have it.
+func encodeResult(result any) (encoded []byte, members string, err error) {
+	if res, ok := result.(*mcp.CallToolResult); ok && !res.IsError {
+		members = `"isError":false,`
+	}
+	// The SDK's results encode themselves; json.Marshal would scan what they made once more.
+	encoded, err = result.(json.Marshaler).MarshalJSON()
+	return encoded, members, err
 }
 
 // withServerInfo returns the _meta to encode beside result, or a copy of result that
@@ -382,21 +434,22 @@ func (e *eventStream) progress(ctx context.Context, progress, total float64, mes
 		Total    float64         `json:"total,omitempty"`
 		Message  string          `json:"message,omitempty"`
 	}{e.token, progress, total, message}
-	data, err := json.Marshal(struct {
-		Version string `json:"jsonrpc"`
-		Method  string `json:"method"`
-		Params  any    `json:"params"`
-	}{"2.0", "notifications/progress", params})
+	data, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("progress: %w", err)
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.notify("notifications/progress", data)
+}
+
+// notify sends a notification, which makes the response a stream.
+func (e *eventStream) notify(method string, params []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.finished {
-		return errors.New("progress: the request is already answered")
-	}
-	if err := ctx.Err(); err != nil {
-		return err
+		return fmt.Errorf("%s: the request is already answered", method)
 	}
 	if !e.started {
 		e.started = true
@@ -405,7 +458,7 @@ func (e *eventStream) progress(ctx context.Context, progress, total float64, mes
 		header.Set("Cache-Control", "no-cache")
 		header.Set("X-Accel-Buffering", "no")
 	}
-	return e.event(data)
+	return e.event(wire.AppendNotification(nil, method, params))
 }
 
 func (e *eventStream) event(data []byte) error {

@@ -20,17 +20,28 @@ import (
 // needs input in the form of the specification.
 func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if s.tasks != nil && wire.IsTask(method) {
+			return s.serveTasksSDK(ctx, method, req)
+		}
 		m := manualParams(req)
 		if !wire.MayAsk(method) || m == nil {
-			return next(ctx, method, req)
+			result, err := next(ctx, method, req)
+			if err != nil || s.tasks == nil {
+				return result, err
+			}
+			return s.advertise(req, result)
 		}
 		own := s.lookup(method, m.target) != nil
 		switch {
-		case own && legacy(req):
-			return next(ctx, method, req)
 		case own:
 			r := new(reply)
 			result, err := next(context.WithValue(ctx, replyKey{}, r), method, req)
+			if err == nil && r.task != nil {
+				return &rawResult{encoded: s.encodeCreated(r.task, !legacy(req))}, nil
+			}
+			if legacy(req) {
+				return result, err
+			}
 			if err == nil && (len(r.questions) > 0 || r.state != "") {
 				form := &inputRequired{requests: r.encoded(), state: r.state}
 				form.Meta = r.meta()

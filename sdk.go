@@ -50,12 +50,21 @@ func (t *exactTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &exactConnection{conn, t.server}, nil
+	c := &exactConnection{Connection: conn, server: t.server, open: make(map[jsonrpc.ID]*connListening)}
+	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	return c, nil
 }
 
 type exactConnection struct {
 	mcp.Connection
 	server *Server
+
+	life context.Context // until the connection is closed
+	end  context.CancelFunc
+	all  sync.WaitGroup // those who send by themselves
+
+	mu   sync.Mutex
+	open map[jsonrpc.ID]*connListening // the subscriptions that name tasks
 }
 
 // exactParams is where the parameters travel through the SDK, which hands the headers of
@@ -65,6 +74,13 @@ const exactParams = "\x00askback exact params"
 func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
 	req, ok := msg.(*jsonrpc.Request)
+	for ok && err == nil && req.Method == methodListen && !c.listen(ctx, req) {
+		msg, err = c.Connection.Read(ctx)
+		req, ok = msg.(*jsonrpc.Request)
+	}
+	if ok && err == nil && req.Method == "notifications/cancelled" {
+		c.cancelled(req.Params)
+	}
 	if err != nil || !ok || !wire.MayAsk(req.Method) {
 		return msg, err
 	}
@@ -121,6 +137,7 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 	x := &exchange{
 		handler:   h,
 		params:    params,
+		raw:       raw,
 		can:       Kind(params.Meta.Capabilities),
 		principal: principal,
 		progress:  sdkProgress(session, req),
@@ -128,9 +145,15 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 			return sdkRequest(h.method, raw, session, extra, mine)
 		},
 	}
-	var r *reply
-	if legacy(req) {
+	inSession := legacy(req)
+	if inSession {
 		x.can = sessionCapabilities(session)
+	}
+	if err := s.wish(x, inSession); err != nil {
+		return nil, protocolError(err)
+	}
+	var r *reply
+	if inSession {
 		r, err = s.serveInline(ctx, session, x)
 	} else {
 		r, err = s.serve(ctx, x)
@@ -245,10 +268,16 @@ func sdkRequest(method string, raw []byte, session *mcp.ServerSession, extra *mc
 // journal stays in memory, and the questions of a round go out together.
 func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x *exchange) (*reply, error) {
 	j := &journal.Journal{ID: rand.Text(), Started: time.Now()}
+	if x.atOnce() {
+		return s.createTask(ctx, x, j)
+	}
 	for {
 		r, err := s.round(ctx, x, j, false)
 		if err != nil || !r.inputRequired() {
 			return r, err
+		}
+		if r.detached {
+			return s.createTask(ctx, x, j)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err

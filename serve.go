@@ -15,13 +15,15 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/task"
 )
 
 // handler is a registered tool, prompt or resource.
 type handler struct {
 	method   string
 	headers  []wire.ParamHeader
-	template string // of a resource template, which matches reads
+	tasks    *TaskSupport // of a tool whose calls may be tasks, or nil
+	template string       // of a resource template, which matches reads
 	matches  func(uri string) bool
 	// invoke decodes the request's arguments and runs the author's function.
 	invoke func(ctx context.Context, call *Call, params *wire.Params) (any, error)
@@ -33,16 +35,22 @@ type handler struct {
 type exchange struct {
 	handler   *handler
 	params    *wire.Params
+	raw       []byte // the parameters as they came
 	can       Kind
+	wish      taskWish
+	task      *taskRun // in which the handler runs, or nil
 	principal string
 	progress  progressFunc
 	// request makes the SDK's view of the request.
 	request func(mine manualState) mcp.Request
 }
 
-// reply is what one round answers: a complete result, or questions, state or both.
+// reply is what one round answers: a complete result, or the task that the call became, or
+// questions, state or both.
 type reply struct {
 	result    any
+	task      *task.Task
+	detached  bool // the handler wants the call to go on as a task
 	questions []keyedQuestion
 	state     string
 	expires   time.Time // when the state does
@@ -53,7 +61,7 @@ type keyedQuestion struct {
 	*question
 }
 
-func (r *reply) inputRequired() bool { return r.result == nil }
+func (r *reply) inputRequired() bool { return r.result == nil && r.task == nil }
 
 // typed are the questions as the SDK's types.
 func (r *reply) typed() mcp.InputRequestMap {
@@ -79,10 +87,16 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if x.atOnce() {
+		return s.createTask(ctx, x, j)
+	}
 	bare := s.opts.BareFirstRound && !x.params.HasState
 	r, err := s.round(ctx, x, j, bare)
 	if err != nil || !r.inputRequired() {
 		return r, err
+	}
+	if r.detached {
+		return s.createTask(ctx, x, j)
 	}
 	if s.opts.BareFirstRound && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" {
 		return r, nil
@@ -111,20 +125,30 @@ func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bar
 		run:       run,
 		progress:  x.progress,
 		request:   func() mcp.Request { return x.request(mine) },
+		support:   x.handler.tasks,
+		task:      x.task != nil,
+	}
+	if x.task != nil {
+		run.Commit = x.task.record
 	}
 	result, err := s.invoke(ctx, x, call)
+	if x.task != nil && x.task.work.Stopped {
+		return nil, call.cleanUp(ctx)
+	}
 	asks, suspended, err := run.Finish(err)
 	if err != nil {
 		return s.failed(x, exported(err))
 	}
 	questions, state, manual := manualOutcome(result)
 	switch {
+	case manual && x.task != nil:
+		return s.failed(x, errors.New("a handler in the manual style cannot run as a task: it has to ask through its Call"))
 	case suspended && manual:
 		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
 	case suspended:
-		r := &reply{questions: make([]keyedQuestion, len(asks))}
+		r := &reply{questions: make([]keyedQuestion, len(asks)), detached: run.Detached()}
 		for i, a := range asks {
-			r.questions[i] = keyedQuestion{a.Key, a.Request.(*question)}
+			r.questions[i] = keyedQuestion{j.Pending[i].Wire, a.Request.(*question)}
 		}
 		return r, nil
 	case manual:

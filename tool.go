@@ -29,6 +29,10 @@ type ToolHandler[In, Out any] func(ctx context.Context, call *Call, in In) (resu
 // set are inferred from In and Out like the SDK's mcp.AddTool does it; t must not be
 // modified afterwards. AddTool panics if a schema cannot be inferred or is invalid.
 func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
+	addTool(s, t, nil, h)
+}
+
+func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[In, Out]) {
 	tool := *t
 	input, err := inputSchema[In](&tool)
 	if err != nil {
@@ -45,6 +49,7 @@ func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
 	hd := &handler{
 		method:  wire.CallTool,
 		headers: headers,
+		tasks:   support,
 		invoke: func(ctx context.Context, call *Call, params *wire.Params) (any, error) {
 			var in In
 			if err := input.decode(params.Arguments, &in); err != nil {
@@ -76,7 +81,10 @@ func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
 		if err != nil {
 			return nil, err
 		}
-		if !r.inputRequired() {
+		switch {
+		case r.task != nil:
+			return new(mcp.CallToolResult), nil // the middleware sends the task
+		case !r.inputRequired():
 			return r.result.(*mcp.CallToolResult), nil
 		}
 		return &mcp.CallToolResult{Meta: r.meta(), InputRequests: r.typed(), RequestState: r.state}, nil

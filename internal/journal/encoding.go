@@ -30,17 +30,34 @@ func (j *Journal) Append(dst []byte) []byte {
 		dst = append(dst, q.Digest[:]...)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(j.Entries)))
-	for _, e := range j.Entries {
-		dst = append(dst, byte(e.Kind))
-		dst = appendBytes(dst, e.Key)
-		if e.Kind == Answer || e.Kind == Unread {
-			dst = append(dst, e.Digest[:]...)
-		}
-		if e.Kind != Checkpoint {
-			dst = appendBytes(dst, e.Value)
-		}
+	for i := range j.Entries {
+		dst = j.Entries[i].Append(dst)
 	}
 	return dst
+}
+
+// Append appends the binary form of one entry to dst.
+func (e *Entry) Append(dst []byte) []byte {
+	dst = append(dst, byte(e.Kind))
+	dst = appendBytes(dst, e.Key)
+	switch e.Kind {
+	case Answer, Unread:
+		dst = append(dst, e.Digest[:]...)
+		dst = appendBytes(dst, e.Value)
+	case Step:
+		dst = appendBytes(dst, e.Value)
+	}
+	return dst
+}
+
+// DecodeEntry reads what [Entry.Append] wrote. The value aliases data.
+func DecodeEntry(data []byte) (Entry, error) {
+	d := decoder{data: data}
+	e := d.entry()
+	if d.bad || len(d.data) > 0 {
+		return Entry{}, errEncoding
+	}
+	return e, nil
 }
 
 func appendBytes[T string | []byte](dst []byte, v T) []byte {
@@ -76,19 +93,7 @@ func Decode(data []byte) (*Journal, error) {
 		j.Entries = make([]Entry, n)
 	}
 	for i := range j.Entries {
-		e := &j.Entries[i]
-		e.Kind = Kind(d.byte())
-		e.Key = string(d.bytes())
-		switch e.Kind {
-		case Answer, Unread:
-			d.digest(&e.Digest)
-			e.Value = d.bytes()
-		case Step:
-			e.Value = d.bytes()
-		case Checkpoint:
-		default:
-			d.bad = true
-		}
+		j.Entries[i] = d.entry()
 	}
 	if d.bad || len(d.data) > 0 {
 		return nil, errEncoding
@@ -100,6 +105,22 @@ func Decode(data []byte) (*Journal, error) {
 type decoder struct {
 	data []byte
 	bad  bool
+}
+
+func (d *decoder) entry() (e Entry) {
+	e.Kind = Kind(d.byte())
+	e.Key = string(d.bytes())
+	switch e.Kind {
+	case Answer, Unread:
+		d.digest(&e.Digest)
+		e.Value = d.bytes()
+	case Step:
+		e.Value = d.bytes()
+	case Checkpoint, Delivered:
+	default:
+		d.bad = true
+	}
+	return e
 }
 
 func (d *decoder) byte() byte {

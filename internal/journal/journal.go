@@ -23,6 +23,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -64,6 +65,9 @@ const (
 	Step Kind = 's'
 	// Checkpoint says that a checkpoint was passed.
 	Checkpoint Kind = 'c'
+	// Delivered says that an answer came for a wire key, the entry's Key, which is
+	// never used again. Only a task has such entries.
+	Delivered Kind = 'd'
 )
 
 // Entry is one recorded fact. Digest is zero unless Kind is Answer or Unread.
@@ -92,6 +96,21 @@ func (j *Journal) answer(key string, d Digest) *Entry {
 		}
 	}
 	return nil
+}
+
+// WireKey returns the key under which a question is to be sent: the author's, unless that
+// was used before.
+func (j *Journal) WireKey(key string) string {
+	wire := key
+	for n := 2; j.used(wire); n++ {
+		wire = fmt.Sprintf("%s#%d", key, n)
+	}
+	return wire
+}
+
+func (j *Journal) used(wire string) bool {
+	return j.find(Delivered, wire) != nil ||
+		slices.ContainsFunc(j.Pending, func(q Question) bool { return q.Wire == wire })
 }
 
 func (j *Journal) find(kind Kind, key string) *Entry {

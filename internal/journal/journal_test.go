@@ -163,11 +163,11 @@ func TestSteps(t *testing.T) {
 func TestCheckpointSuspendsOnce(t *testing.T) {
 	j := new(Journal)
 	run := Begin(j, nil, Limits{})
-	asks, suspended, err := run.Finish(run.Checkpoint("c"))
+	asks, suspended, err := run.Finish(run.Checkpoint(t.Context(), "c"))
 	if err != nil || !suspended || len(asks) != 0 {
 		t.Fatalf("asks %v, suspended %v, err %v; want suspended without questions", asks, suspended, err)
 	}
-	if err := Begin(j, nil, Limits{}).Checkpoint("c"); err != nil {
+	if err := Begin(j, nil, Limits{}).Checkpoint(t.Context(), "c"); err != nil {
 		t.Errorf("the second time: %v", err)
 	}
 }

@@ -114,7 +114,7 @@ func (p program) execute(run *Run, did func(step string)) ([]string, error) {
 			}
 			trace = append(trace, string(v))
 		case "checkpoint":
-			if err := run.Checkpoint(s.keys[0]); err != nil {
+			if err := run.Checkpoint(context.Background(), s.keys[0]); err != nil {
 				return nil, err
 			}
 		}

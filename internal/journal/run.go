@@ -31,6 +31,10 @@ type Ask struct {
 // Run is one execution of a handler against a journal. Its methods may be called
 // from several goroutines of that handler.
 type Run struct {
+	// Commit, if set before the run is used, makes an entry durable as it is recorded. If
+	// it fails the entry is not recorded, and the error is returned.
+	Commit func(ctx context.Context, e *Entry) error
+
 	limits Limits
 
 	mu      sync.Mutex
@@ -38,6 +42,7 @@ type Run struct {
 	bare    map[string][]byte // answers that came without any state
 	asked   []Ask
 	parked  bool // a checkpoint was reached
+	detach  bool // the checkpoint is one from which the call goes on as a task
 	steps   map[string]bool
 }
 
@@ -78,7 +83,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 			r.journal.Entries = append(r.journal.Entries, Entry{Kind: Unread, Key: a.Key, Digest: a.Digest, Value: raw})
 		}
 	}
-	if e := r.journal.answer(a.Key, a.Digest); e != nil {
+	for e := r.journal.answer(a.Key, a.Digest); e != nil; e = r.journal.answer(a.Key, a.Digest) {
 		if e.Kind == Answer {
 			return e.Value, nil
 		}
@@ -116,9 +121,15 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 	if err != nil {
 		return nil, err
 	}
+	e := Entry{Kind: Step, Key: key, Value: value}
+	if r.Commit != nil {
+		if err := r.Commit(ctx, &e); err != nil {
+			return nil, fmt.Errorf("step %q ran, but its result was not recorded: %w", key, err)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.journal.Entries = append(r.journal.Entries, Entry{Kind: Step, Key: key, Value: value})
+	r.journal.Entries = append(r.journal.Entries, e)
 	return value, nil
 }
 
@@ -144,7 +155,7 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 
 // Checkpoint suspends the call with [ErrInputRequired] and no question of its own
 // when it is reached for the first time, and is nil ever after.
-func (r *Run) Checkpoint(key string) error {
+func (r *Run) Checkpoint(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.journal.find(Checkpoint, key) != nil {
@@ -153,9 +164,36 @@ func (r *Run) Checkpoint(key string) error {
 		}
 		return nil
 	}
-	r.journal.Entries = append(r.journal.Entries, Entry{Kind: Checkpoint, Key: key})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e := Entry{Kind: Checkpoint, Key: key}
+	if r.Commit != nil {
+		if err := r.Commit(ctx, &e); err != nil {
+			return fmt.Errorf("checkpoint %q was not recorded: %w", key, err)
+		}
+	}
+	r.journal.Entries = append(r.journal.Entries, e)
 	r.parked = true
 	return ErrInputRequired
+}
+
+// Detach suspends the call with [ErrInputRequired], to go on as a task, unless a question
+// is open, which has to be answered first.
+func (r *Run) Detach() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.asked) == 0 && !r.parked {
+		r.parked, r.detach = true, true
+	}
+	return ErrInputRequired
+}
+
+// Detached reports whether the run came to a [Run.Detach] before any question.
+func (r *Run) Detached() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.detach
 }
 
 // Suspended reports whether a question is open or a checkpoint was reached.
@@ -194,7 +232,7 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	r.journal.Round++
 	for _, a := range r.asked {
-		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: a.Key, Digest: a.Digest})
+		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(a.Key), Digest: a.Digest})
 	}
 	return r.asked, true, nil
 }

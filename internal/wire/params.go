@@ -22,6 +22,7 @@ const (
 	Sampling
 	SamplingTools
 	Roots
+	Tasks // the extension
 )
 
 // Params are the parameters of a request that may be answered with input required.
@@ -32,6 +33,7 @@ type Params struct {
 	Responses map[string][]byte // inputResponses: raw objects by key; nil when absent
 	State     string
 	HasState  bool
+	Task      []byte // the member of that name, as it came; nil when absent
 	Meta      Meta
 }
 
@@ -76,6 +78,8 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 			if p.State, ok = strictjson.String(value); !ok {
 				fault = InvalidState()
 			}
+		case "task":
+			p.Task = value
 		case "_meta":
 			if strictjson.TypeOf(value) != strictjson.TypeObject {
 				fault = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "_meta" must be an object`)
@@ -96,6 +100,14 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 		return nil, Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q must be a string", targetName)
 	}
 	return p, nil
+}
+
+// ParseResponses reads the member inputResponses of tasks/update or tasks/input_response.
+func ParseResponses(value []byte) (map[string][]byte, *jsonrpc.Error) {
+	if value == nil {
+		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "inputResponses" is missing`)
+	}
+	return parseResponses(value, nil)
 }
 
 func parseResponses(value []byte, fault *jsonrpc.Error) (map[string][]byte, *jsonrpc.Error) {
@@ -169,6 +181,10 @@ func parseCapabilities(caps []byte) Kind {
 			}
 		case "roots":
 			kinds |= Roots
+		case "extensions":
+			if has(value, TasksExtension) {
+				kinds |= Tasks
+			}
 		}
 		return nil
 	})

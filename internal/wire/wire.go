@@ -129,6 +129,13 @@ func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
 	return append(result(dst), '}')
 }
 
+// AppendNotification appends a notification; params is raw JSON.
+func AppendNotification(dst []byte, method string, params []byte) []byte {
+	dst = append(appendHead(dst, nil), `"method":`...)
+	dst = append(appendString(dst, method), `,"params":`...)
+	return append(append(dst, params...), '}')
+}
+
 func appendHead(dst, id []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0",`...)
 	if id != nil {
@@ -167,29 +174,13 @@ type InputRequest struct {
 func InputRequired(dst []byte, requests []InputRequest, state string, meta []byte) []byte {
 	dst = append(dst, `{"resultType":"input_required"`...)
 	if len(requests) > 0 {
-		dst = append(dst, `,"inputRequests":{`...)
-		for i, r := range requests {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendString(dst, r.Key)
-			dst = append(dst, `:{"method":`...)
-			dst = appendString(dst, r.Method)
-			dst = append(dst, `,"params":`...)
-			dst = append(dst, r.Params...)
-			dst = append(dst, '}')
-		}
-		dst = append(dst, '}')
+		dst = AppendInputRequests(append(dst, `,"inputRequests":`...), requests)
 	}
 	if state != "" {
 		dst = append(dst, `,"requestState":`...)
 		dst = appendString(dst, state)
 	}
-	if meta != nil {
-		dst = append(dst, `,"_meta":`...)
-		dst = append(dst, meta...)
-	}
-	return append(dst, '}')
+	return append(appendMeta(dst, meta), '}')
 }
 
 func appendString(dst []byte, s string) []byte {

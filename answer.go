@@ -1,0 +1,100 @@
+package askback
+
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/form"
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// accept checks a client's raw answer to a question and returns what to record of it.
+type accept func(raw []byte) ([]byte, error)
+
+// acceptFor is what accepts the answer to a question as it was sent.
+func acceptFor(method string, params []byte) (accept, error) {
+	switch method {
+	case methodElicit:
+		if mode, _ := strictjson.String(strictjson.Get(params, "mode")); mode == "url" {
+			return acceptURL, nil
+		}
+		schema, err := form.Parse(strictjson.Get(params, "requestedSchema"))
+		return acceptForm(schema), err
+	case methodCreateMessage:
+		return acceptSample(strictjson.Get(params, "tools") != nil || strictjson.Get(params, "toolChoice") != nil), nil
+	case methodListRoots:
+		return acceptRoots, nil
+	}
+	return nil, errors.New("a question of unknown method: " + method)
+}
+
+func acceptForm(schema *form.Schema) accept {
+	return func(raw []byte) ([]byte, error) {
+		action, err := actionOf(raw)
+		if err != nil || action != "accept" {
+			return recordAction(action), err
+		}
+		content, err := schema.Check(strictjson.Get(raw, "content"))
+		if err != nil {
+			return nil, err
+		}
+		record := append([]byte(`{"action":"accept","content":`), content...)
+		return append(record, '}'), nil
+	}
+}
+
+func acceptURL(raw []byte) ([]byte, error) {
+	action, err := actionOf(raw)
+	return recordAction(action), err
+}
+
+func acceptSample(tools bool) accept {
+	return func(raw []byte) ([]byte, error) {
+		var res mcp.CreateMessageWithToolsResult
+		if err := json.Unmarshal(raw, &res); err != nil {
+			return nil, errors.New("not a sampling result")
+		}
+		if res.Model == "" || len(res.Content) == 0 || res.Role != "user" && res.Role != "assistant" {
+			return nil, errors.New("a sampling result needs role, content and model")
+		}
+		for _, content := range res.Content {
+			if _, ok := content.(*mcp.ToolUseContent); ok && !tools {
+				return nil, errors.New("the sampling result uses tools, but none were offered")
+			}
+		}
+		return raw, nil
+	}
+}
+
+func acceptRoots(raw []byte) ([]byte, error) {
+	var res mcp.ListRootsResult
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return nil, errors.New("not a list of roots")
+	}
+	if res.Roots == nil {
+		return nil, errors.New("a list of roots needs its member roots")
+	}
+	for _, root := range res.Roots {
+		if root == nil {
+			return nil, errors.New("a root is null")
+		}
+		if u, err := url.Parse(root.URI); err != nil || u.Scheme != "file" {
+			return nil, errors.New("a root needs a file URI")
+		}
+	}
+	return raw, nil
+}
+
+func actionOf(result []byte) (string, error) {
+	action, _ := strictjson.String(strictjson.Get(result, "action"))
+	switch action {
+	case "accept", "decline", "cancel":
+		return action, nil
+	}
+	return "", errors.New(`an elicitation result needs the action "accept", "decline" or "cancel"`)
+}
+
+func recordAction(action string) []byte { return []byte(`{"action":"` + action + `"}`) }

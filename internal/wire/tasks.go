@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// TasksExtension identifies the tasks extension (SEP-2663).
+const TasksExtension = "io.modelcontextprotocol/tasks"
+
+// MetaRelatedTask ties a message to a task (2025-11-25, "Related Task Metadata").
+const MetaRelatedTask = "io.modelcontextprotocol/related-task"
+
+// The requests about tasks: the extension has the first three, the seeds' dialect all but
+// UpdateTask.
+const (
+	GetTask       = "tasks/get"
+	CancelTask    = "tasks/cancel"
+	UpdateTask    = "tasks/update"
+	TaskResult    = "tasks/result"
+	InputResponse = "tasks/input_response"
+	ListTasks     = "tasks/list"
+)
+
+// TaskMethods are all requests about tasks.
+var TaskMethods = []string{GetTask, CancelTask, UpdateTask, TaskResult, InputResponse, ListTasks}
+
+// IsTask reports whether a method is a request about tasks.
+func IsTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
+
+// Task is how a task stands, as both dialects tell it.
+type Task struct {
+	ID               string
+	Status           string
+	Message          string // "" is none
+	Created, Updated time.Time
+	TTL, Poll        time.Duration
+}
+
+// Append appends the members of a task, without braces, in the names of the extension or
+// in those of the seeds' dialect.
+func (t *Task) Append(dst []byte, extension bool) []byte {
+	ttl, poll := `,"ttl":`, `,"pollInterval":`
+	if extension {
+		ttl, poll = `,"ttlMs":`, `,"pollIntervalMs":`
+	}
+	const timestamp = "2006-01-02T15:04:05.000Z"
+	dst = append(dst, `"taskId":`...)
+	dst = appendString(dst, t.ID)
+	dst = append(dst, `,"status":"`...)
+	dst = append(dst, t.Status...)
+	dst = append(dst, '"')
+	if t.Message != "" {
+		dst = append(dst, `,"statusMessage":`...)
+		dst = appendString(dst, t.Message)
+	}
+	dst = append(dst, `,"createdAt":"`...)
+	dst = t.Created.UTC().AppendFormat(dst, timestamp)
+	dst = append(dst, `","lastUpdatedAt":"`...)
+	dst = t.Updated.UTC().AppendFormat(dst, timestamp)
+	dst = append(dst, '"')
+	dst = append(dst, ttl...)
+	dst = strconv.AppendInt(dst, t.TTL.Milliseconds(), 10)
+	dst = append(dst, poll...)
+	return strconv.AppendInt(dst, t.Poll.Milliseconds(), 10)
+}
+
+// CreateTaskResult appends the result of a call that became a task. A nil meta is none.
+func CreateTaskResult(dst []byte, t *Task, extension bool, meta []byte) []byte {
+	if extension {
+		dst = t.Append(append(dst, `{"resultType":"task",`...), extension)
+	} else {
+		dst = append(t.Append(append(dst, `{"task":{`...), extension), '}')
+	}
+	return append(appendMeta(dst, meta), '}')
+}
+
+func appendMeta(dst, meta []byte) []byte {
+	if meta != nil {
+		dst = append(dst, `,"_meta":`...)
+		dst = append(dst, meta...)
+	}
+	return dst
+}
+
+// AppendInputRequests appends an object of input requests.
+func AppendInputRequests(dst []byte, requests []InputRequest) []byte {
+	dst = append(dst, '{')
+	for i, r := range requests {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, r.Key)
+		dst = append(dst, `:{"method":`...)
+		dst = appendString(dst, r.Method)
+		dst = append(dst, `,"params":`...)
+		dst = append(dst, r.Params...)
+		dst = append(dst, '}')
+	}
+	return append(dst, '}')
+}
+
+// ParseTTL reads the time to live in the member task of a call's parameters: 0 for none.
+func ParseTTL(task []byte) (time.Duration, *jsonrpc.Error) {
+	if strictjson.TypeOf(task) != strictjson.TypeObject {
+		return 0, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "task" must be an object`)
+	}
+	ttl := strictjson.Get(task, "ttl")
+	if ttl == nil || strictjson.TypeOf(ttl) == strictjson.TypeNull {
+		return 0, nil
+	}
+	ms, err := strconv.ParseFloat(string(ttl), 64)
+	if strictjson.TypeOf(ttl) != strictjson.TypeNumber || err != nil || ms < 1 {
+		return 0, Errorf(jsonrpc.CodeInvalidParams, `invalid params: task "ttl" must be a positive number of milliseconds`)
+	}
+	const most = 100 * 365 * 24 * time.Hour // which a Duration holds, and no server allows
+	return time.Duration(min(ms, float64(most.Milliseconds()))) * time.Millisecond, nil
+}

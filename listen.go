@@ -1,0 +1,392 @@
+package askback
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Subscriptions to tasks (SEP-2663, "Task Status Notifications"). What else a subscription
+// asks for is the SDK's, which serves it on the same stream.
+
+const (
+	methodListen       = "subscriptions/listen"
+	methodAcknowledged = "notifications/subscriptions/acknowledged"
+	methodTasks        = "notifications/tasks"
+)
+
+// tasksPerListen bounds the tasks of one subscription.
+const tasksPerListen = 64
+
+// listening is a subscription to tasks.
+type listening struct {
+	id     []byte // of the request, raw
+	tasks  []*task.Task
+	others bool // the request asks for more than tasks
+}
+
+// newListening reads a request for a subscription: nil if it names no tasks. It agrees to
+// those that are the principal's.
+func (s *Server) newListening(ctx context.Context, id, params []byte, principal func() (string, error)) (*listening, error) {
+	filter := strictjson.Get(params, "notifications")
+	raw := strictjson.Get(filter, "taskIds")
+	if s.tasks == nil || raw == nil {
+		return nil, nil
+	}
+	meta, fault := wire.ParseMeta(strictjson.Get(params, "_meta"))
+	if fault != nil {
+		return nil, fault
+	}
+	if Kind(meta.Capabilities)&KindTasks == 0 {
+		return nil, (&CapabilityError{Need: KindTasks}).wire()
+	}
+	var ids []string
+	if err := json.Unmarshal(raw, &ids); err != nil {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "taskIds" must be an array of strings`)
+	}
+	if len(ids) > tasksPerListen {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: one subscription takes at most %d tasks", tasksPerListen)
+	}
+	who, err := principal()
+	if err != nil {
+		return nil, err
+	}
+	l := &listening{id: id}
+	_ = strictjson.Members(filter, func(name, _ []byte) error {
+		l.others = l.others || string(name) != "taskIds"
+		return nil
+	})
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		t, err := s.tasks.Get(ctx, who, id)
+		switch {
+		case errors.Is(err, task.ErrNotFound):
+		case err != nil:
+			return nil, s.taskFailed(ctx, "retrieving a task", err)
+		default:
+			l.tasks = append(l.tasks, t)
+		}
+	}
+	return l, nil
+}
+
+// acknowledge makes the parameters of the first notification; others is what else was
+// agreed to, an object or nil.
+func (l *listening) acknowledge(others []byte) []byte {
+	agreed := map[string]json.RawMessage{}
+	_ = json.Unmarshal(others, &agreed) // nil is nothing
+	ids := make([]string, len(l.tasks))
+	for i, t := range l.tasks {
+		ids[i] = t.ID
+	}
+	agreed["taskIds"], _ = json.Marshal(ids)                          // strings
+	params, _ := json.Marshal(map[string]any{"notifications": agreed, // checked JSON
+		"_meta": map[string]any{mcp.MetaKeySubscriptionID: json.RawMessage(l.id)}})
+	return params
+}
+
+// result makes the result that ends a subscription.
+func (l *listening) result(s *Server) []byte {
+	meta := slices.Concat(s.meta[:len(s.meta)-1], []byte(`,"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
+	return wire.Complete(nil, []byte("{}"), meta, "")
+}
+
+// follow sends how each task stands, now and whenever that changes, until all have ended or
+// ctx is done. Calls of send do not overlap.
+func (s *Server) follow(ctx context.Context, l *listening, send func(params []byte) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, t := range l.tasks {
+		all.Go(func() {
+			for version := int64(-1); ; {
+				now, err := s.tasks.Wait(ctx, t.Principal, t.ID, version)
+				if errors.Is(err, task.ErrNotFound) {
+					return
+				}
+				var params []byte
+				if err == nil {
+					params, err = s.taskNotification(l, now)
+				}
+				if err == nil {
+					mu.Lock()
+					err = send(params)
+					mu.Unlock()
+				}
+				if err != nil {
+					cancel(err)
+					return
+				}
+				if now.Status.Terminal() {
+					return
+				}
+				version = now.Version
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+func (s *Server) taskNotification(l *listening, t *task.Task) ([]byte, error) {
+	res, err := s.describe(t, true)
+	if err != nil {
+		return nil, err
+	}
+	meta := slices.Concat([]byte(`,"_meta":{"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
+	return slices.Concat([]byte("{"), res.members, meta, []byte("}")), nil
+}
+
+// Over HTTP.
+
+// serveListen serves a subscription that names tasks.
+func (h *httpHandler) serveListen(w http.ResponseWriter, r *http.Request, req wire.Request, l *listening) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stream := &eventStream{w: w}
+	others := make(chan []byte, 1) // what the SDK agreed to
+	if l.others {
+		relay := &listenRelay{header: make(http.Header), stream: stream, agreed: others}
+		var sdk sync.WaitGroup
+		defer sdk.Wait()
+		defer cancel()
+		sdk.Go(func() {
+			defer relay.end()
+			h.stateless.ServeHTTP(relay, r.WithContext(ctx))
+		})
+	} else {
+		others <- nil
+	}
+	agreed, ok := <-others
+	if !ok { // the SDK refused: its answer is the answer
+		return
+	}
+	if err := stream.notify(methodAcknowledged, l.acknowledge(agreed)); err != nil {
+		return
+	}
+	err := h.follow(ctx, l, func(params []byte) error { return stream.notify(methodTasks, params) })
+	if l.others {
+		<-ctx.Done() // the rest goes on
+		return
+	}
+	if err == nil {
+		stream.finish(http.StatusOK, wire.AppendResult(nil, req.ID, func(dst []byte) []byte { return append(dst, l.result(h.Server)...) }))
+	}
+}
+
+// listenRelay takes what the SDK writes to a subscription: its acknowledgment is told, its
+// notifications are passed on, its end is not.
+type listenRelay struct {
+	header http.Header
+	stream *eventStream
+	agreed chan []byte
+	told   bool
+	status int
+	buffer bytes.Buffer
+}
+
+func (l *listenRelay) Header() http.Header    { return l.header }
+func (l *listenRelay) WriteHeader(status int) { l.status = status }
+func (l *listenRelay) Flush()                 {}
+
+func (l *listenRelay) Write(p []byte) (int, error) {
+	l.buffer.Write(p)
+	for l.status < 300 {
+		event, rest, whole := bytes.Cut(l.buffer.Bytes(), []byte("\n\n"))
+		if !whole {
+			break
+		}
+		for line := range bytes.Lines(event) {
+			if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+				if err := l.pass(bytes.TrimSpace(data)); err != nil {
+					return 0, err
+				}
+			}
+		}
+		l.buffer.Next(l.buffer.Len() - len(rest))
+	}
+	return len(p), nil
+}
+
+func (l *listenRelay) pass(message []byte) error {
+	method, _ := strictjson.String(strictjson.Get(message, "method"))
+	params := strictjson.Get(message, "params")
+	switch {
+	case method == methodAcknowledged && !l.told:
+		l.told = true
+		l.agreed <- bytes.Clone(strictjson.Get(params, "notifications"))
+	case method != "":
+		return l.stream.notify(method, params)
+	}
+	return nil
+}
+
+// end passes on an answer that is no stream, which is a refusal.
+func (l *listenRelay) end() {
+	if l.told {
+		return
+	}
+	maps.Copy(l.stream.w.Header(), l.header)
+	if l.status != 0 {
+		l.stream.w.WriteHeader(l.status)
+	}
+	_, _ = io.Copy(l.stream.w, &l.buffer) // a client that is gone gets nothing
+	close(l.agreed)
+}
+
+// Over stdio and the other transports of whole messages.
+
+// connListening is a subscription on such a connection.
+type connListening struct {
+	*listening
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// listen takes over a subscription that names tasks. It reports whether the SDK is to see
+// the request, too.
+func (c *exactConnection) listen(ctx context.Context, req *jsonrpc.Request) (pass bool) {
+	if c.server.tasks == nil || strictjson.Check(req.Params, c.server.opts.Limits.Depth) != nil {
+		return true
+	}
+	id, err := json.Marshal(req.ID.Raw())
+	if err != nil {
+		return true
+	}
+	extra, _ := req.Extra.(*mcp.RequestExtra)
+	l, err := c.server.newListening(ctx, id, req.Params, func() (string, error) { return c.server.principal(ctx, extra) })
+	switch {
+	case err != nil:
+		_ = c.Connection.Write(ctx, &jsonrpc.Response{ID: req.ID, Error: protocolError(err)}) // the connection's end is noticed reading
+		return false
+	case l == nil:
+		return true
+	}
+	own := &connListening{listening: l}
+	own.ctx, own.cancel = context.WithCancel(c.life)
+	c.mu.Lock()
+	c.open[req.ID] = own
+	c.mu.Unlock()
+	if l.others {
+		return true // it goes on when the SDK acknowledges
+	}
+	c.all.Go(func() {
+		defer c.unlisten(req.ID)
+		if c.notify(own.ctx, methodAcknowledged, l.acknowledge(nil)) == nil && c.follow(own) == nil {
+			_ = c.Connection.Write(own.ctx, &jsonrpc.Response{ID: req.ID, Result: l.result(c.server)})
+		}
+	})
+	return false
+}
+
+func (c *exactConnection) follow(l *connListening) error {
+	return c.server.follow(l.ctx, l.listening, func(params []byte) error { return c.notify(l.ctx, methodTasks, params) })
+}
+
+func (c *exactConnection) notify(ctx context.Context, method string, params []byte) error {
+	return c.Connection.Write(ctx, &jsonrpc.Request{Method: method, Params: params})
+}
+
+// unlisten ends a subscription's part that is about tasks.
+func (c *exactConnection) unlisten(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.open[id]; l != nil {
+		l.cancel()
+		delete(c.open, id)
+	}
+}
+
+// cancelled ends the subscription that a notification of that name is about.
+func (c *exactConnection) cancelled(params []byte) {
+	if strictjson.Check(params, c.server.opts.Limits.Depth) != nil {
+		return
+	}
+	var raw any
+	if json.Unmarshal(strictjson.Get(params, "requestId"), &raw) != nil {
+		return
+	}
+	if id, err := jsonrpc.MakeID(raw); err == nil {
+		c.unlisten(id)
+	}
+}
+
+// Write adds the tasks to the SDK's acknowledgment of a subscription, and ends them with it.
+func (c *exactConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	switch m := msg.(type) {
+	case *jsonrpc.Response:
+		c.unlisten(m.ID)
+		if err := c.Connection.Write(ctx, msg); err != nil {
+			return err
+		}
+		c.announce(ctx, m)
+		return nil
+	case *jsonrpc.Request:
+		if m.Method != methodAcknowledged {
+			break
+		}
+		var params struct {
+			Notifications json.RawMessage `json:"notifications"`
+			Meta          map[string]any  `json:"_meta"`
+		}
+		if json.Unmarshal(m.Params, &params) != nil {
+			break
+		}
+		id, err := jsonrpc.MakeID(params.Meta[mcp.MetaKeySubscriptionID])
+		c.mu.Lock()
+		l := c.open[id]
+		c.mu.Unlock()
+		if err != nil || l == nil {
+			break
+		}
+		if err := c.notify(ctx, methodAcknowledged, l.acknowledge(params.Notifications)); err != nil {
+			return err
+		}
+		c.all.Go(func() { _ = c.follow(l) }) // the SDK answers the request
+		return nil
+	}
+	return c.Connection.Write(ctx, msg)
+}
+
+// announce tells the client of a session before 2026-07-28, unasked, how the task stands
+// that its call became (2025-11-25, "Task Status Notification").
+func (c *exactConnection) announce(ctx context.Context, res *jsonrpc.Response) {
+	created := strictjson.Get(res.Result, "task")
+	id, ok := strictjson.String(strictjson.Get(created, "taskId"))
+	if !ok || c.server.tasks == nil || strictjson.Get(res.Result, "_meta") != nil { // a modern result says who answers
+		return
+	}
+	t, err := c.server.opts.Tasks.Store.Get(ctx, id)
+	if err != nil {
+		return
+	}
+	c.all.Go(func() {
+		for err == nil && !t.Status.Terminal() {
+			if t, err = c.server.tasks.Wait(c.life, t.Principal, id, t.Version); err == nil {
+				params := append(wireTask(t, false).Append([]byte("{"), false), '}')
+				err = c.notify(c.life, "notifications/tasks/status", params)
+			}
+		}
+	})
+}
+
+func (c *exactConnection) Close() error {
+	c.end()
+	err := c.Connection.Close()
+	c.all.Wait()
+	return err
+}

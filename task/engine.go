@@ -1,0 +1,389 @@
+package task
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Options configure an [Engine]. A field that is zero has its default.
+type Options struct {
+	// Handler runs the tasks that [Engine.Run] claims.
+	Handler Handler
+
+	// Failure makes the Outcome of a task that fails without its handler: at the end of
+	// its time to live, or after too many attempts. Nil leaves it empty.
+	Failure func(message string) []byte
+
+	TTL          time.Duration // time to live where none is asked for; default 24 hours
+	MaxTTL       time.Duration // the most that may be asked for; default 7 days, or TTL if that is more
+	Grace        time.Duration // how long a task is kept beyond its time to live; default 10 minutes
+	PollInterval time.Duration // of tasks that say nothing else; default 1 second
+	PerPrincipal int           // unfinished tasks of one principal; default 1000
+	Workers      int           // tasks that run here at once; default 16
+	Lease        time.Duration // of a claim, renewed while its worker lives; default 30 seconds
+	Attempts     int           // claims of a task without anything recorded since; default 25
+
+	// Look is how often the engine looks for tasks that are due, changed or expired
+	// without having been told; default 1 second.
+	Look time.Duration
+
+	// Logger receives what went wrong. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) setDefaults() error {
+	setDefault(&o.TTL, 24*time.Hour)
+	setDefault(&o.MaxTTL, max(7*24*time.Hour, o.TTL))
+	setDefault(&o.Grace, 10*time.Minute)
+	setDefault(&o.PollInterval, time.Second)
+	setDefault(&o.PerPrincipal, 1000)
+	setDefault(&o.Workers, 16)
+	setDefault(&o.Lease, 30*time.Second)
+	setDefault(&o.Attempts, 25)
+	setDefault(&o.Look, time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if min(int64(o.TTL), int64(o.MaxTTL), int64(o.Grace), int64(o.PollInterval), int64(o.PerPrincipal),
+		int64(o.Workers), int64(o.Lease), int64(o.Attempts), int64(o.Look)) < 0 {
+		return errors.New("task: a negative option; zero means the default")
+	}
+	if o.TTL > o.MaxTTL {
+		return errors.New("task: TTL is more than MaxTTL")
+	}
+	return nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Causes of the context that a [Handler] gets, when it is done.
+var (
+	// ErrStopped says that the task was cancelled, or that its time to live ended.
+	ErrStopped = errors.New("the task was ended from outside")
+	// ErrShutdown says that this process stops running tasks; another goes on.
+	ErrShutdown = errors.New("this process stops running tasks")
+)
+
+// ErrEnded says that a task is in a terminal status, so that it cannot be cancelled.
+var ErrEnded = errors.New("the task has ended")
+
+// Engine keeps tasks in a [Store] and lets them run. It is safe for concurrent use.
+type Engine struct {
+	store Store
+	opts  Options
+	log   *slog.Logger
+	wake  chan struct{} // something may be due
+
+	mu      sync.Mutex
+	waiting map[string]map[chan struct{}]struct{} // by task
+}
+
+// NewEngine returns an engine on a store.
+func NewEngine(store Store, opts *Options) (*Engine, error) {
+	e := &Engine{store: store, wake: make(chan struct{}, 1), waiting: make(map[string]map[chan struct{}]struct{})}
+	if opts != nil {
+		e.opts = *opts
+	}
+	if err := e.opts.setDefaults(); err != nil {
+		return nil, err
+	}
+	e.log = e.opts.Logger
+	return e, nil
+}
+
+// New is a task to be created.
+type New struct {
+	Principal, Method, Target, Dialect string
+
+	Message      string
+	TTL          time.Duration // zero or less means the engine's; more than its MaxTTL means that
+	PollInterval time.Duration // zero means the engine's
+	Call         []byte        // what the handler needs to begin
+	Entries      [][]byte      // what is recorded already
+}
+
+// Create adds a task that is due at once. It is durable when Create returns. The error
+// is [ErrQuota] if the principal has too many unfinished ones.
+func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
+	ttl := n.TTL
+	if ttl <= 0 {
+		ttl = e.opts.TTL
+	}
+	t := &Task{
+		ID:        rand.Text(), // 130 bits
+		Principal: n.Principal, Method: n.Method, Target: n.Target, Dialect: n.Dialect,
+		Status: Working, Message: n.Message, PollInterval: n.PollInterval,
+	}
+	setDefault(&t.PollInterval, e.opts.PollInterval)
+	if err := e.store.Create(ctx, t, min(ttl, e.opts.MaxTTL), n.Call, n.Entries, e.opts.PerPrincipal); err != nil {
+		return nil, err
+	}
+	e.Changed(t.ID)
+	return t, nil
+}
+
+// longestID bounds the ids that are looked up: clients choose what they send.
+const longestID = 128
+
+// Get reads a task of a principal. Another principal's is [ErrNotFound] like none at all.
+func (e *Engine) Get(ctx context.Context, principal, id string) (*Task, error) {
+	if id == "" || len(id) > longestID {
+		return nil, ErrNotFound
+	}
+	t, err := e.store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if t.Principal != principal {
+		return nil, ErrNotFound
+	}
+	return t, nil
+}
+
+// Journal reads what a task began with and has recorded. It does not ask whose it is.
+func (e *Engine) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+	return e.store.Journal(ctx, id)
+}
+
+// List reads up to limit tasks of a principal and dialect, newest first, beginning after
+// the last task of the page before; its id and time of creation are enough. Nil is the start.
+func (e *Engine) List(ctx context.Context, principal, dialect string, after *Task, limit int) ([]*Task, error) {
+	if after == nil {
+		after = new(Task)
+	}
+	return e.store.List(ctx, principal, dialect, after.Created, after.ID, limit)
+}
+
+// Change reads a task of a principal, lets change say what to write, and writes it, again
+// from the beginning when the task was changed meanwhile. A nil update writes nothing.
+func (e *Engine) Change(ctx context.Context, principal, id string, change func(t *Task) (*Update, error)) (*Task, error) {
+	for {
+		t, err := e.Get(ctx, principal, id)
+		if err != nil {
+			return nil, err
+		}
+		u, err := change(t)
+		if err != nil || u == nil {
+			return t, err
+		}
+		err = e.store.Update(ctx, t, *u)
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		if err == nil {
+			e.Changed(id)
+		}
+		return t, err
+	}
+}
+
+// Cancel ends a task of a principal at once; its worker is told, and its handler gets the
+// chance to clean up. The error is [ErrEnded] if it has ended, along with the task.
+func (e *Engine) Cancel(ctx context.Context, principal, id string) (*Task, error) {
+	return e.Change(ctx, principal, id, func(t *Task) (*Update, error) {
+		if t.Status.Terminal() {
+			return nil, ErrEnded
+		}
+		return stop(t, Cancelled, "The task was cancelled by request.", nil), nil
+	})
+}
+
+// stop ends a task from outside. A parked one becomes due, so that its handler cleans up;
+// any other is in a worker's hands, or soon will be.
+func stop(t *Task, s Status, message string, outcome []byte) *Update {
+	u := &Update{Keep: t.Status != InputRequired}
+	t.Status, t.Message, t.Pending, t.Outcome = s, message, nil, outcome
+	t.Stopped, t.Attempts = true, 0
+	return u
+}
+
+// Wait returns a task of a principal as soon as its Version is not the given one. A
+// negative version returns it at once.
+func (e *Engine) Wait(ctx context.Context, principal, id string, version int64) (*Task, error) {
+	changed, done := e.subscribe(id)
+	defer done()
+	for {
+		t, err := e.Get(ctx, principal, id)
+		if err != nil || t.Version != version {
+			return t, err
+		}
+		timer := time.NewTimer(e.opts.Look)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+		timer.Stop()
+	}
+}
+
+// subscribe returns a channel that tells of changes of a task, as far as they are known.
+func (e *Engine) subscribe(id string) (changed <-chan struct{}, done func()) {
+	c := make(chan struct{}, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.waiting[id] == nil {
+		e.waiting[id] = make(map[chan struct{}]struct{})
+	}
+	e.waiting[id][c] = struct{}{}
+	return c, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.waiting[id], c)
+		if len(e.waiting[id]) == 0 {
+			delete(e.waiting, id)
+		}
+	}
+}
+
+// Changed tells those who wait for a task, and the workers, that it may have changed. It
+// need not be called for what the engine itself writes.
+func (e *Engine) Changed(id string) {
+	e.mu.Lock()
+	for c := range e.waiting[id] {
+		signal(c)
+	}
+	e.mu.Unlock()
+	signal(e.wake)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run claims tasks and runs them until ctx is done. Then it interrupts those that run
+// (see [ErrShutdown]), gives their leases back, and returns when their handlers have.
+func (e *Engine) Run(ctx context.Context) error {
+	if e.opts.Handler == nil {
+		return errors.New("task: an engine without a handler cannot run tasks")
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { e.watch(ctx) })
+	all.Go(func() { e.sweep(ctx) })
+	slots := make(chan struct{}, e.opts.Workers)
+	var last string // whose turn it was
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		t, err := e.store.Claim(ctx, last, e.opts.Lease)
+		if err != nil && ctx.Err() == nil {
+			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
+		}
+		if t == nil {
+			<-slots
+			e.idle(ctx, err != nil)
+			continue
+		}
+		last = t.Principal
+		all.Go(func() {
+			defer func() { <-slots }()
+			e.work(ctx, t)
+		})
+	}
+}
+
+// idle waits until something may be due.
+func (e *Engine) idle(ctx context.Context, failing bool) {
+	timer := time.NewTimer(e.opts.Look)
+	defer timer.Stop()
+	wake := e.wake
+	if failing {
+		wake = nil
+	}
+	select {
+	case <-wake:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// watch learns of changes from the store, if it can tell.
+func (e *Engine) watch(ctx context.Context) {
+	w, ok := e.store.(Watcher)
+	for ok && ctx.Err() == nil {
+		if err := w.Watch(ctx, func() { signal(e.wake) }, e.Changed); err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
+			e.idle(ctx, true)
+		}
+	}
+}
+
+// sweepLimit bounds what one sweep takes on, so that none holds the store for long.
+const sweepLimit = 100
+
+// sweep fails tasks whose time to live has ended, and deletes those long past it.
+func (e *Engine) sweep(ctx context.Context) {
+	for ctx.Err() == nil {
+		n, err := e.sweepOnce(ctx)
+		if err != nil && ctx.Err() == nil {
+			e.log.ErrorContext(ctx, "task: sweeping failed; trying again", "error", err)
+		}
+		if n < sweepLimit || err != nil {
+			timer := time.NewTimer(e.opts.Look)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+		}
+	}
+}
+
+func (e *Engine) sweepOnce(ctx context.Context) (n int, err error) {
+	ids, err := e.store.Expired(ctx, sweepLimit)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if err := e.expire(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
+			return 0, err
+		}
+	}
+	purged, err := e.store.Purge(ctx, e.opts.Grace, sweepLimit)
+	return max(len(ids), purged), err
+}
+
+func (e *Engine) expire(ctx context.Context, id string) error {
+	for {
+		t, err := e.store.Get(ctx, id)
+		if err != nil || t.Status.Terminal() {
+			return err
+		}
+		ttl := t.Expires.Sub(t.Created)
+		message := fmt.Sprintf("The task did not end within its time to live of %v.", ttl)
+		if t.Status == InputRequired {
+			message = fmt.Sprintf("The input did not come in time: the task's time to live of %v ended.", ttl)
+		}
+		u := stop(t, Failed, message, e.failure(message))
+		if err := e.store.Update(ctx, t, *u); !errors.Is(err, ErrConflict) {
+			e.Changed(id)
+			return err
+		}
+	}
+}
+
+func (e *Engine) failure(message string) []byte {
+	if e.opts.Failure == nil {
+		return nil
+	}
+	return e.opts.Failure(message)
+}

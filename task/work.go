@@ -1,0 +1,281 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Handler runs a claimed task as far as it goes. When ctx is done it should return soon;
+// what it returns then counts for nothing, and the task goes on elsewhere. An error says
+// that this attempt came to nothing: the task is tried again after a while.
+//
+// With w.Stopped the task has been ended from outside: ctx is done from the beginning,
+// with [ErrStopped] as its cause, and the handler cleans up what the journal says was
+// begun. That is done when it returns a nil error.
+type Handler func(ctx context.Context, w *Work) (Verdict, error)
+
+// Verdict is what a task came to in one run.
+type Verdict struct {
+	// Status is Completed or Failed, or InputRequired to park the task until it is given
+	// what it waits for, or Working to go on at once, here or elsewhere.
+	Status  Status
+	Message string
+	Pending []byte
+	Outcome []byte
+	Round   int
+}
+
+// Work is a task in the hands of a worker that holds its lease. Its methods are safe for
+// concurrent use.
+type Work struct {
+	Task    *Task // as it was claimed; read only
+	Call    []byte
+	Entries [][]byte
+	Stopped bool
+
+	engine   *Engine
+	progress chan struct{}
+
+	mu      sync.Mutex
+	message string
+}
+
+// Record adds an entry to the task's journal: nil means that it is durable, and that every
+// later run will find it. Where the store is out of reach it tries until the lease ends.
+// The error is [ErrLeaseLost] when the task is no longer this worker's.
+func (w *Work) Record(ctx context.Context, entry []byte) error {
+	// What was done must be recorded, though the task be interrupted at this moment.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
+	defer cancel()
+	return w.engine.persist(ctx, func() error {
+		return w.engine.store.Append(ctx, w.Task.ID, w.Task.Fence, entry)
+	})
+}
+
+// Report sets the task's message, soon, without waiting for it: a later one may replace it.
+func (w *Work) Report(message string) {
+	w.mu.Lock()
+	w.message = message
+	w.mu.Unlock()
+	signal(w.progress)
+}
+
+// persist repeats a write until the store takes it, refuses it for good, or ctx is done.
+func (e *Engine) persist(ctx context.Context, write func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := write()
+		if err == nil || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || ctx.Err() != nil {
+			return err
+		}
+		e.log.WarnContext(ctx, "task: a write failed; trying again", "error", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// work runs a claimed task and writes what came of it.
+func (e *Engine) work(ctx context.Context, t *Task) {
+	log := e.log.With("task", t.ID, "target", t.Target)
+	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
+	if t.Attempts > e.opts.Attempts {
+		e.giveUp(write, t)
+		return
+	}
+	for {
+		w := &Work{Task: t, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
+		now := *t // what the heart of this run may change
+		verdict, err := e.attempt(ctx, w, &now)
+		t = &now
+		switch {
+		case errors.Is(err, ErrLeaseLost):
+			log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
+			return
+		case errors.Is(err, ErrStopped) && !w.Stopped:
+			// Once more, in this lease, to clean up.
+		case err == nil && w.Stopped:
+			e.settle(write, t, Update{Leased: true, Due: -1})
+			return
+		case err == nil:
+			t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending, verdict.Outcome, verdict.Round
+			t.Attempts = 0
+			u := Update{Leased: true, Due: -1}
+			if t.Status == Working {
+				u.Due = 0
+			}
+			if err := e.settle(write, t, u); !errors.Is(err, ErrConflict) {
+				return
+			}
+			// Ended from outside while it came to this.
+		default:
+			u := Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
+			if errors.Is(err, ErrShutdown) {
+				u.Due = 0
+				t.Attempts-- // it is not the task's fault
+			} else {
+				log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
+			}
+			if err := e.settle(write, t, u); !errors.Is(err, ErrConflict) {
+				return
+			}
+		}
+		current, err := e.store.Get(write, t.ID)
+		if err != nil || current.Fence != t.Fence {
+			return // the lease ends by itself
+		}
+		t = current
+		if !t.Stopped { // changed by nobody we know: begin again
+			_ = e.settle(write, t, Update{Leased: true, Due: 0})
+			return
+		}
+	}
+}
+
+// settle writes the last word of a run.
+func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	err := e.persist(ctx, func() error { return e.store.Update(ctx, t, u) })
+	switch {
+	case err == nil:
+		e.Changed(t.ID)
+	case errors.Is(err, ErrConflict):
+	case errors.Is(err, ErrLeaseLost):
+		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", t.ID)
+	default:
+		e.log.ErrorContext(ctx, "task: what came of a run was not stored; it will run again", "task", t.ID, "error", err)
+	}
+	return err
+}
+
+// giveUp ends a task whose attempts all came to nothing.
+func (e *Engine) giveUp(ctx context.Context, t *Task) {
+	e.log.ErrorContext(ctx, "task: giving up after attempts that recorded nothing", "task", t.ID, "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+	if !t.Stopped {
+		t.Status = Failed
+		t.Message = fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
+		t.Outcome = e.failure(t.Message)
+	}
+	_ = e.settle(ctx, t, Update{Leased: true, Due: -1})
+}
+
+// attempt runs the handler once, under a lease that is kept alive. Now is the task's row
+// as this worker knows it. The error is [ErrLeaseLost], [ErrStopped] or [ErrShutdown] when
+// the run was interrupted by that, whatever the handler made of it.
+func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, error) {
+	run, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer interrupt(nil)
+	if w.Stopped {
+		interrupt(ErrStopped)
+	} else {
+		defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
+	}
+	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var heart sync.WaitGroup
+	heart.Go(func() { e.keepAlive(alive, w, now, interrupt) })
+	verdict, err := e.handle(run, w)
+	stop()
+	heart.Wait()
+	if cause := context.Cause(run); cause != nil && !w.Stopped {
+		return Verdict{}, cause
+	}
+	return verdict, err
+}
+
+func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if w.Call, w.Entries, err = e.store.Journal(context.WithoutCancel(ctx), w.Task.ID); err != nil {
+		return v, fmt.Errorf("reading the journal: %w", err)
+	}
+	return e.opts.Handler(ctx, w)
+}
+
+// reportEvery bounds how often the messages of one task are written.
+const reportEvery = 200 * time.Millisecond
+
+// keepAlive renews the lease, writes reported messages, and interrupts the run when the
+// lease is lost or the task was ended from outside.
+func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt context.CancelCauseFunc) {
+	changed, done := e.subscribe(now.ID)
+	defer done()
+	every := e.opts.Lease / 3
+	renew := time.NewTimer(every)
+	defer renew.Stop()
+	until := time.Now().Add(e.opts.Lease)
+	var reported time.Time
+	progress := w.progress
+	var resume <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-resume:
+			progress, resume = w.progress, nil
+			continue
+		case <-progress:
+			if wait := reportEvery - time.Since(reported); wait > 0 {
+				signal(w.progress)
+				progress, resume = nil, time.After(wait)
+				continue
+			}
+			reported = time.Now()
+			if err := e.report(ctx, w, now); err == nil {
+				continue
+			}
+		case <-changed:
+		case <-renew.C:
+		}
+		version, err := e.store.Renew(ctx, now.ID, now.Fence, e.opts.Lease)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrLeaseLost):
+			interrupt(ErrLeaseLost)
+			return
+		case err != nil:
+			e.log.WarnContext(ctx, "task: renewing a lease failed; trying again", "task", now.ID, "error", err)
+			if time.Now().After(until) {
+				interrupt(ErrLeaseLost) // another worker may have it
+				return
+			}
+			renew.Reset(min(every, time.Second))
+			continue
+		case version != now.Version && !w.Stopped:
+			if t, err := e.store.Get(ctx, now.ID); err == nil && t.Stopped {
+				interrupt(ErrStopped)
+			}
+		}
+		until = time.Now().Add(e.opts.Lease)
+		renew.Reset(every)
+	}
+}
+
+// report writes the last message that the handler reported.
+func (e *Engine) report(ctx context.Context, w *Work, now *Task) error {
+	w.mu.Lock()
+	message := w.message
+	w.mu.Unlock()
+	if w.Stopped || message == now.Message {
+		return nil
+	}
+	next := *now
+	next.Message, next.Attempts = message, 0
+	if err := e.store.Update(ctx, &next, Update{Leased: true, Keep: true}); err != nil {
+		return err
+	}
+	*now = next
+	e.Changed(now.ID)
+	return nil
+}
