@@ -237,10 +237,12 @@ func taskJournal(call *taskCall, round int, entries [][]byte) (*journal.Journal,
 // verdict is what a run of a handler means for its task.
 func verdict(r *reply, j *journal.Journal, err error) (task.Verdict, error) {
 	v := task.Verdict{Round: j.Round}
-	switch {
-	case err != nil:
+	if err != nil {
 		fault := protocolError(err)
 		v.Status, v.Message, v.Outcome = task.Failed, fault.Message, encodeError(fault)
+		return v, nil
+	}
+	switch {
 	case r.result != nil:
 		encoded, members, err := encodeResult(r.result)
 		if err != nil {

@@ -132,6 +132,10 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	return t, nil
 }
 
+// short is what logs have of an id: where nobody is authenticated, the whole one is all that
+// is needed to read the task.
+func short(id string) string { return id[:min(len(id), 6)] + "…" }
+
 // longestID bounds the ids that are looked up: clients choose what they send.
 const longestID = 128
 

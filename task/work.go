@@ -40,8 +40,9 @@ type Work struct {
 	engine   *Engine
 	progress chan struct{}
 
-	mu      sync.Mutex
-	message string
+	mu       sync.Mutex
+	message  string
+	recorded bool // something, so that this attempt did not come to nothing
 }
 
 // Record adds an entry to the task's journal: nil means that it is durable, and that every
@@ -51,9 +52,15 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 	// What was done must be recorded, though the task be interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
 	defer cancel()
-	return w.engine.persist(ctx, func() error {
+	err := w.engine.persist(ctx, func() error {
 		return w.engine.store.Append(ctx, w.Task.ID, w.Task.Fence, entry)
 	})
+	if err == nil {
+		w.mu.Lock()
+		w.recorded = true
+		w.mu.Unlock()
+	}
+	return err
 }
 
 // Report sets the task's message, soon, without waiting for it: a later one may replace it.
@@ -84,7 +91,7 @@ func (e *Engine) persist(ctx context.Context, write func() error) error {
 
 // work runs a claimed task and writes what came of it.
 func (e *Engine) work(ctx context.Context, t *Task) {
-	log := e.log.With("task", t.ID, "target", t.Target)
+	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Attempts > e.opts.Attempts {
 		e.giveUp(write, t)
@@ -119,7 +126,7 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			u := Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
 			if errors.Is(err, ErrShutdown) {
 				u.Due = 0
-				t.Attempts-- // it is not the task's fault
+				t.Attempts = max(0, t.Attempts-1) // it is not the task's fault
 			} else {
 				log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
 			}
@@ -149,16 +156,16 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 		e.Changed(t.ID)
 	case errors.Is(err, ErrConflict):
 	case errors.Is(err, ErrLeaseLost):
-		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", t.ID)
+		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", short(t.ID))
 	default:
-		e.log.ErrorContext(ctx, "task: what came of a run was not stored; it will run again", "task", t.ID, "error", err)
+		e.log.ErrorContext(ctx, "task: what came of a run was not stored; it will run again", "task", short(t.ID), "error", err)
 	}
 	return err
 }
 
 // giveUp ends a task whose attempts all came to nothing.
 func (e *Engine) giveUp(ctx context.Context, t *Task) {
-	e.log.ErrorContext(ctx, "task: giving up after attempts that recorded nothing", "task", t.ID, "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+	e.log.ErrorContext(ctx, "task: giving up after attempts that recorded nothing", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
 	if !t.Stopped {
 		t.Status = Failed
 		t.Message = fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
@@ -184,6 +191,9 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	verdict, err := e.handle(run, w)
 	stop()
 	heart.Wait()
+	if w.recorded {
+		now.Attempts = 0
+	}
 	if cause := context.Cause(run); cause != nil && !w.Stopped {
 		return Verdict{}, cause
 	}
@@ -245,7 +255,7 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 			interrupt(ErrLeaseLost)
 			return
 		case err != nil:
-			e.log.WarnContext(ctx, "task: renewing a lease failed; trying again", "task", now.ID, "error", err)
+			e.log.WarnContext(ctx, "task: renewing a lease failed; trying again", "task", short(now.ID), "error", err)
 			if time.Now().After(until) {
 				interrupt(ErrLeaseLost) // another worker may have it
 				return
@@ -265,13 +275,16 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 // report writes the last message that the handler reported.
 func (e *Engine) report(ctx context.Context, w *Work, now *Task) error {
 	w.mu.Lock()
-	message := w.message
+	message, recorded := w.message, w.recorded
 	w.mu.Unlock()
 	if w.Stopped || message == now.Message {
 		return nil
 	}
 	next := *now
-	next.Message, next.Attempts = message, 0
+	next.Message = message
+	if recorded {
+		next.Attempts = 0
+	}
 	if err := e.store.Update(ctx, &next, Update{Leased: true, Keep: true}); err != nil {
 		return err
 	}

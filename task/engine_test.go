@@ -1,0 +1,425 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/sqlite"
+)
+
+// fixture is a store and the engines of one or more instances on it.
+type fixture struct {
+	t     *testing.T
+	store task.Store
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return &fixture{t, store}
+}
+
+// engine starts an instance. Stop ends it and waits.
+func (f *fixture) engine(opts *task.Options) (e *task.Engine, stop func()) {
+	f.t.Helper()
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Look == 0 {
+		opts.Look = 20 * time.Millisecond
+	}
+	e, err := task.NewEngine(f.store, opts)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := e.Run(ctx); err != nil {
+			f.t.Error(err)
+		}
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	f.t.Cleanup(stop)
+	return e, stop
+}
+
+func (f *fixture) create(e *task.Engine, n *task.New) *task.Task {
+	f.t.Helper()
+	t, err := e.Create(f.t.Context(), n)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return t
+}
+
+// until waits for a task to have a status.
+func (f *fixture) until(e *task.Engine, t *task.Task, want task.Status) *task.Task {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	defer cancel()
+	for version := int64(-1); ; {
+		now, err := e.Wait(ctx, t.Principal, t.ID, version)
+		if err != nil {
+			f.t.Fatalf("waiting for %s: %v", want, err)
+		}
+		if now.Status == want {
+			return now
+		}
+		if now.Status.Terminal() {
+			f.t.Fatalf("the task is %s (%s), want %s", now.Status, now.Message, want)
+		}
+		version = now.Version
+	}
+}
+
+func completed(outcome string) task.Verdict {
+	return task.Verdict{Status: task.Completed, Outcome: []byte(outcome)}
+}
+
+func TestTaskRunsFromItsCallAndEntries(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		w.Report("half way")
+		if err := w.Record(ctx, []byte("two")); err != nil {
+			return task.Verdict{}, err
+		}
+		return completed(fmt.Sprintf("%s %s", w.Call, w.Entries[0])), nil
+	}})
+	created := f.create(e, &task.New{Principal: "a", Call: []byte("call"), Entries: [][]byte{[]byte("one")}})
+	done := f.until(e, created, task.Completed)
+	if string(done.Outcome) != "call one" {
+		t.Errorf("outcome %q", done.Outcome)
+	}
+	_, entries, err := e.Journal(t.Context(), created.ID)
+	if err != nil || len(entries) != 2 || string(entries[1]) != "two" {
+		t.Errorf("entries %q, %v", entries, err)
+	}
+}
+
+func TestParkedTaskGoesOnWithItsAnswer(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if len(w.Entries) == 0 {
+			return task.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}, nil
+		}
+		return completed(string(w.Entries[0])), nil
+	}})
+	created := f.create(e, &task.New{Principal: "a"})
+	if parked := f.until(e, created, task.InputRequired); string(parked.Pending) != "question" || parked.Round != 1 {
+		t.Errorf("parked as %+v", parked)
+	}
+	_, err := e.Change(t.Context(), "a", created.ID, func(now *task.Task) (*task.Update, error) {
+		now.Status, now.Pending = task.Working, nil
+		return &task.Update{Entries: [][]byte{[]byte("answer")}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := f.until(e, created, task.Completed); string(done.Outcome) != "answer" {
+		t.Errorf("outcome %q", done.Outcome)
+	}
+}
+
+func TestForeignTaskIsNone(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	created := f.create(e, &task.New{Principal: "a"})
+	for name, err := range map[string]error{
+		"get":    second(e.Get(t.Context(), "b", created.ID)),
+		"cancel": second(e.Cancel(t.Context(), "b", created.ID)),
+		"wait":   second(e.Wait(t.Context(), "b", created.ID, 0)),
+		"long":   second(e.Get(t.Context(), "a", strings.Repeat("x", 1<<20))),
+		"none":   second(e.Get(t.Context(), "a", "")),
+	} {
+		if !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(created.ID) < 26 { // 5 bits each
+		t.Errorf("id %q has less than 128 bits", created.ID)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestShutdownGivesTheLeaseBack(t *testing.T) {
+	f := newFixture(t)
+	started := make(chan struct{}, 1)
+	slow := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		started <- struct{}{}
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), task.ErrShutdown) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		return completed("of an interrupted run"), nil // which counts for nothing
+	}
+	// A lease that would keep the task for an hour.
+	first, stop := f.engine(&task.Options{Handler: slow, Lease: time.Hour})
+	created := f.create(first, &task.New{})
+	<-started
+	stop()
+	second, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		return completed("second"), nil
+	}})
+	done := f.until(second, created, task.Completed)
+	if string(done.Outcome) != "second" || done.Attempts != 0 {
+		t.Errorf("outcome %q after %d attempts", done.Outcome, done.Attempts)
+	}
+}
+
+func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
+	f := newFixture(t)
+	var runs atomic.Int32
+	stolen := make(chan struct{})
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if runs.Add(1) > 1 {
+			return completed("second"), nil
+		}
+		<-stolen
+		if err := w.Record(ctx, []byte("late")); !errors.Is(err, task.ErrLeaseLost) {
+			t.Errorf("Record: %v", err)
+		}
+		return completed("first"), nil
+	}})
+	created := f.create(e, &task.New{})
+	// Another instance takes the lease over, as it does when it has ended.
+	var fence int64
+	for fence == 0 {
+		now, err := e.Get(t.Context(), "", created.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fence = now.Fence
+	}
+	now, err := e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) { return &task.Update{Due: 0}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := f.until(e, created, task.Completed)
+	close(stolen)
+	if string(done.Outcome) != "second" {
+		t.Errorf("outcome %q, version %d", done.Outcome, now.Version)
+	}
+	if _, entries, err := e.Journal(t.Context(), created.ID); err != nil || len(entries) > 0 {
+		t.Errorf("entries %q, %v", entries, err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	if done, _ = e.Get(t.Context(), "", created.ID); string(done.Outcome) != "second" {
+		t.Errorf("the first worker wrote %q", done.Outcome)
+	}
+}
+
+func TestCancelInterruptsAndCleansUp(t *testing.T) {
+	f := newFixture(t)
+	started, cleaned := make(chan struct{}, 1), make(chan [][]byte, 1)
+	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			if !errors.Is(context.Cause(ctx), task.ErrStopped) {
+				t.Errorf("cause %v", context.Cause(ctx))
+			}
+			cleaned <- w.Entries
+			return task.Verdict{}, nil
+		}
+		started <- struct{}{}
+		<-ctx.Done()
+		// What was done before the news came is recorded all the same.
+		if err := w.Record(ctx, []byte("step")); err != nil {
+			t.Errorf("Record: %v", err)
+		}
+		return completed("too late"), nil
+	}})
+	created := f.create(e, &task.New{})
+	<-started
+	now, err := e.Cancel(t.Context(), "", created.ID)
+	if err != nil || now.Status != task.Cancelled {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	if entries := <-cleaned; len(entries) != 1 || string(entries[0]) != "step" {
+		t.Errorf("cleaned up with %q", entries)
+	}
+	if now, err = e.Cancel(t.Context(), "", created.ID); !errors.Is(err, task.ErrEnded) || now.Status != task.Cancelled {
+		t.Errorf("again: %+v, %v", now, err)
+	}
+}
+
+func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
+	f := newFixture(t)
+	var attempts atomic.Int32
+	cleaned := make(chan struct{})
+	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		switch {
+		case !w.Stopped:
+			return task.Verdict{Status: task.InputRequired}, nil
+		case attempts.Add(1) == 1:
+			panic("at first")
+		}
+		close(cleaned)
+		return task.Verdict{}, nil
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.InputRequired)
+	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-cleaned
+}
+
+func TestTimeToLiveFailsATask(t *testing.T) {
+	f := newFixture(t)
+	cleaned := make(chan struct{}, 2)
+	e, _ := f.engine(&task.Options{
+		Failure: func(message string) []byte { return []byte("failure: " + message) },
+		Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			switch {
+			case w.Stopped:
+				cleaned <- struct{}{}
+				return task.Verdict{}, nil
+			case string(w.Call) == "ask":
+				return task.Verdict{Status: task.InputRequired}, nil
+			}
+			<-ctx.Done()
+			return task.Verdict{}, ctx.Err()
+		},
+	})
+	asking := f.create(e, &task.New{Call: []byte("ask"), TTL: 100 * time.Millisecond})
+	working := f.create(e, &task.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
+	if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") || !strings.HasPrefix(string(now.Outcome), "failure: ") {
+		t.Errorf("%q, %q", now.Message, now.Outcome)
+	}
+	if now := f.until(e, working, task.Failed); !strings.Contains(now.Message, "time to live of 100ms") {
+		t.Errorf("%q", now.Message)
+	}
+	<-cleaned
+	<-cleaned
+}
+
+func TestTimeToLiveIsCapped(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{TTL: time.Minute, MaxTTL: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	for asked, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second, 100 * time.Hour: time.Hour} {
+		created := f.create(e, &task.New{TTL: asked})
+		if got := created.Expires.Sub(created.Created); got != want {
+			t.Errorf("asked for %v: %v, want %v", asked, got, want)
+		}
+	}
+}
+
+func TestEndedTaskIsDeletedAfterTheGrace(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Grace: 50 * time.Millisecond, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	created := f.create(e, &task.New{TTL: 50 * time.Millisecond})
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, err := e.Get(t.Context(), "", created.ID)
+		if errors.Is(err, task.ErrNotFound) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the task is still there")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
+	f := newFixture(t)
+	var runs atomic.Int32
+	e, _ := f.engine(&task.Options{Attempts: 2, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		runs.Add(1)
+		return task.Verdict{}, errors.New("the infrastructure is down")
+	}})
+	created := f.create(e, &task.New{})
+	// What the pauses between attempts would take.
+	go func() {
+		for t.Context().Err() == nil {
+			_, _ = e.Change(context.Background(), "", created.ID, func(now *task.Task) (*task.Update, error) {
+				if now.Status.Terminal() || now.Attempts == 0 {
+					return nil, nil
+				}
+				return &task.Update{Due: 0}, nil
+			})
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	if now := f.until(e, created, task.Failed); !strings.Contains(now.Message, "came to nothing") {
+		t.Errorf("%q", now.Message)
+	}
+	if n := runs.Load(); n < 2 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
+	f := newFixture(t)
+	var mu sync.Mutex
+	var order []string
+	var running, most int
+	gate := make(chan struct{})
+	idle, err := task.NewEngine(f.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *task.Task
+	for range 20 {
+		last = f.create(idle, &task.New{Principal: "greedy"})
+	}
+	modest := f.create(idle, &task.New{Principal: "modest"})
+	e, _ := f.engine(&task.Options{Workers: 2, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		mu.Lock()
+		order = append(order, w.Task.Principal)
+		running++
+		most = max(most, running)
+		mu.Unlock()
+		<-gate
+		mu.Lock()
+		running--
+		mu.Unlock()
+		return completed(""), nil
+	}})
+	close(gate)
+	f.until(e, modest, task.Completed)
+	f.until(e, last, task.Completed)
+	mu.Lock()
+	defer mu.Unlock()
+	if most > 2 {
+		t.Errorf("%d ran at once", most)
+	}
+	for i, p := range order {
+		if p == "modest" && i > 2 {
+			t.Errorf("the modest principal waited for %d of the greedy one's tasks", i)
+		}
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, opts := range map[string]*task.Options{
+		"negative":   {Workers: -1},
+		"TTL beyond": {TTL: 2 * time.Hour, MaxTTL: time.Hour},
+	} {
+		if _, err := task.NewEngine(nil, opts); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	e, err := task.NewEngine(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(t.Context()); err == nil {
+		t.Error("an engine without a handler runs")
+	}
+}
