@@ -479,7 +479,12 @@ type rawParams struct {
 
 func (p *rawParams) UnmarshalJSON(data []byte) error {
 	p.raw = slices.Clone(data)
-	return json.Unmarshal(strictjson.Get(data, "_meta"), &p.Meta)
+	var known struct {
+		Meta mcp.Meta `json:"_meta"`
+	}
+	err := json.Unmarshal(data, &known)
+	p.Meta = known.Meta
+	return err
 }
 
 // rawResult is an encoded result.

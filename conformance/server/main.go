@@ -18,12 +18,15 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 func main() {
@@ -38,15 +41,30 @@ func main() {
 }
 
 func run(ctx context.Context, addr string) error {
+	dir, err := os.MkdirTemp("", "conformance")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "tasks.db"))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	var working sync.WaitGroup
+	defer working.Wait()
+
 	mux := http.NewServeMux()
+	tasks := &askback.Tasks{Store: store, ListAnonymous: true}
 	for path, opts := range map[string]*askback.Options{
-		"/mcp":  {},
-		"/bare": {BareFirstRound: true},
+		"/mcp":  {Tasks: tasks},
+		"/bare": {Tasks: tasks, BareFirstRound: true},
 	} {
 		s, err := newServer(opts)
 		if err != nil {
 			return err
 		}
+		working.Go(func() { _ = s.RunTasks(ctx) }) // nil, with tasks configured
 		mux.Handle(path, s.HTTPHandler(&askback.HTTPOptions{
 			// Clients of 2025-11-25 may resume a stream that was closed on them.
 			Streamable: mcp.StreamableHTTPOptions{EventStore: mcp.NewMemoryEventStore(nil)},
@@ -73,6 +91,7 @@ func newServer(opts *askback.Options) (*askback.Server, error) {
 	}
 	addTools(s)
 	addAskingTools(s)
+	addTaskTools(s)
 	addPrompts(s)
 	addResources(s)
 	return s, nil
