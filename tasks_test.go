@@ -25,9 +25,9 @@ import (
 
 // taskServer is a server with tasks, over HTTP.
 type taskServer struct {
-	t   testing.TB
-	url string
-	srv *askback.Server
+	t       testing.TB
+	url     string
+	handler http.Handler
 }
 
 // newTaskServer starts an instance on the store in dir.
@@ -55,14 +55,19 @@ func newTaskServer(t testing.TB, dir string, opts *askback.Options, register ...
 			t.Error(err)
 		}
 	})
-	web := httptest.NewServer(srv.HTTPHandler(nil))
 	t.Cleanup(func() {
-		web.Close()
 		cancel()
 		working.Wait()
 		_ = store.Close()
 	})
-	return &taskServer{t, web.URL, srv}
+	return serveTasks(t, srv)
+}
+
+func serveTasks(t testing.TB, srv *askback.Server) *taskServer {
+	handler := srv.HTTPHandler(nil)
+	web := httptest.NewServer(handler)
+	t.Cleanup(web.Close)
+	return &taskServer{t, web.URL, handler}
 }
 
 const (
