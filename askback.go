@@ -41,6 +41,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -134,6 +135,8 @@ type Server struct {
 	keys      *seal.Ring
 	supported []string     // protocol versions, newest first
 	tasks     *task.Engine // nil without Options.Tasks
+	runsTasks atomic.Bool
+	warnIdle  sync.Once
 	// meta is the _meta of every result: who answers (basic, "Per-response protocol fields").
 	meta []byte
 

@@ -88,6 +88,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 		return nil, err
 	}
 	if x.atOnce() {
+		journal.Begin(j, x.params.Responses, s.journalLimits()) // takes the answers
 		return s.createTask(ctx, x, j)
 	}
 	bare := s.opts.BareFirstRound && !x.params.HasState

@@ -50,6 +50,7 @@ func (s *Server) RunTasks(ctx context.Context) error {
 	if s.tasks == nil {
 		return errors.New("askback: RunTasks needs Options.Tasks")
 	}
+	s.runsTasks.Store(true)
 	return s.tasks.Run(ctx)
 }
 
@@ -104,7 +105,11 @@ type taskCall struct {
 
 // createTask makes a task of a call that came as far as j.
 func (s *Server) createTask(ctx context.Context, x *exchange, j *journal.Journal) (*reply, error) {
-	journal.Begin(j, x.params.Responses, s.journalLimits()) // takes the answers of this round, if they were not
+	if !s.runsTasks.Load() {
+		s.warnIdle.Do(func() {
+			s.log.WarnContext(ctx, "askback: a task was created by a process that runs none; unless another instance does, it will never begin: call Server.RunTasks")
+		})
+	}
 	params := map[string]json.RawMessage{}
 	for _, name := range []string{"name", "arguments", "_meta"} {
 		if member := strictjson.Get(x.raw, name); member != nil {
@@ -121,7 +126,7 @@ func (s *Server) createTask(ctx context.Context, x *exchange, j *journal.Journal
 	}
 	n := &task.New{
 		Principal: x.principal, Method: x.handler.method, Target: x.params.Target, Dialect: x.wish.dialect,
-		TTL: x.wish.ttl, PollInterval: x.handler.tasks.PollInterval, Call: call,
+		TTL: x.wish.ttl, PollInterval: x.handler.tasks.PollInterval, Round: j.Round, Call: call,
 	}
 	for i := range j.Entries {
 		n.Entries = append(n.Entries, j.Entries[i].Append(nil))

@@ -108,6 +108,7 @@ type New struct {
 	Message      string
 	TTL          time.Duration // zero or less means the engine's; more than its MaxTTL means that
 	PollInterval time.Duration // zero means the engine's
+	Round        int           // how often the call has asked before it became a task
 	Call         []byte        // what the handler needs to begin
 	Entries      [][]byte      // what is recorded already
 }
@@ -122,7 +123,7 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	t := &Task{
 		ID:        rand.Text(), // 130 bits
 		Principal: n.Principal, Method: n.Method, Target: n.Target, Dialect: n.Dialect,
-		Status: Working, Message: n.Message, PollInterval: n.PollInterval,
+		Status: Working, Message: n.Message, PollInterval: n.PollInterval, Round: n.Round,
 	}
 	setDefault(&t.PollInterval, e.opts.PollInterval)
 	if err := e.store.Create(ctx, t, min(ttl, e.opts.MaxTTL), n.Call, n.Entries, e.opts.PerPrincipal); err != nil {
