@@ -2,6 +2,8 @@ package askback
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,7 +126,10 @@ func (s *Server) createTask(ctx context.Context, x *exchange, j *journal.Journal
 	if err != nil {
 		return nil, err
 	}
+	// A round that is repeated because its response was lost must not make a second task.
+	sum := sha256.Sum256([]byte("askback task\x00" + j.ID))
 	n := &task.New{
+		ID:        base32.StdEncoding.EncodeToString(sum[:])[:26], // 130 bits
 		Principal: x.principal, Method: x.handler.method, Target: x.params.Target, Dialect: x.wish.dialect,
 		TTL: x.wish.ttl, PollInterval: x.handler.tasks.PollInterval, Round: j.Round, Call: call,
 	}
@@ -188,7 +193,7 @@ func (c *Call) cleanUp(ctx context.Context) error {
 func (s *Server) runTask(ctx context.Context, w *task.Work) (task.Verdict, error) {
 	h := s.lookup(w.Task.Method, w.Task.Target)
 	if h == nil || h.tasks == nil {
-		return task.Verdict{}, fmt.Errorf("this instance has no task tool %q", w.Task.Target)
+		return task.Verdict{}, fmt.Errorf("%w: it has no task tool %q", task.ErrElsewhere, w.Task.Target)
 	}
 	var call taskCall
 	if err := json.Unmarshal(w.Call, &call); err != nil {

@@ -74,6 +74,10 @@ var (
 	ErrShutdown = errors.New("this process stops running tasks")
 )
 
+// ErrElsewhere is what a [Handler] returns for a task that this process cannot run, but
+// another may: it is left alone for a moment, and the attempt does not count.
+var ErrElsewhere = errors.New("this process cannot run the task")
+
 // ErrEnded says that a task is in a terminal status, so that it cannot be cancelled.
 var ErrEnded = errors.New("the task has ended")
 
@@ -103,6 +107,10 @@ func NewEngine(store Store, opts *Options) (*Engine, error) {
 
 // New is a task to be created.
 type New struct {
+	// ID makes creating a task repeatable: the same one again returns the task that there
+	// is. It must be as hard to guess as 128 random bits. Empty means a random one.
+	ID string
+
 	Principal, Method, Target, Dialect string
 
 	Message      string
@@ -121,12 +129,19 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 		ttl = e.opts.TTL
 	}
 	t := &Task{
-		ID:        rand.Text(), // 130 bits
+		ID:        n.ID,
 		Principal: n.Principal, Method: n.Method, Target: n.Target, Dialect: n.Dialect,
 		Status: Working, Message: n.Message, PollInterval: n.PollInterval, Round: n.Round,
 	}
+	setDefault(&t.ID, rand.Text()) // 130 bits
 	setDefault(&t.PollInterval, e.opts.PollInterval)
-	if err := e.store.Create(ctx, t, min(ttl, e.opts.MaxTTL), n.Call, n.Entries, e.opts.PerPrincipal); err != nil {
+	err := e.store.Create(ctx, t, min(ttl, e.opts.MaxTTL), n.Call, n.Entries, e.opts.PerPrincipal)
+	if n.ID != "" && (errors.Is(err, ErrExists) || errors.Is(err, ErrQuota)) {
+		if known, found := e.Get(ctx, n.Principal, n.ID); found == nil {
+			return known, nil
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	e.Changed(t.ID)

@@ -82,6 +82,8 @@ var (
 	ErrConflict = errors.New("the task was changed meanwhile")
 	// ErrLeaseLost says that another worker has claimed the task.
 	ErrLeaseLost = errors.New("the lease on the task is lost")
+	// ErrExists says that there is a task with this id already.
+	ErrExists = errors.New("there is a task with this id already")
 	// ErrQuota says that the principal has too many tasks that have not ended.
 	ErrQuota = errors.New("too many unfinished tasks")
 )
@@ -109,7 +111,7 @@ type Update struct {
 // a claimed one when its lease ends, a parked one not at all.
 type Store interface {
 	// Create adds a task with its journal: the call, which never changes, and the
-	// entries. It sets t.Created and t.Updated to now and t.Expires to now+ttl; Version
+	// entries. The error is ErrExists if there is one with its ID. It sets t.Created and t.Updated to now and t.Expires to now+ttl; Version
 	// and Fence start at 0; the task is due at once. If the principal has quota or more
 	// tasks that are not terminal, the error is ErrQuota; a quota of 0 is none.
 	Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error

@@ -124,10 +124,15 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			// Ended from outside while it came to this.
 		default:
 			u := Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
-			if errors.Is(err, ErrShutdown) {
+			switch {
+			case errors.Is(err, ErrShutdown):
 				u.Due = 0
 				t.Attempts = max(0, t.Attempts-1) // it is not the task's fault
-			} else {
+			case errors.Is(err, ErrElsewhere):
+				u.Due = e.opts.Look
+				t.Attempts = max(0, t.Attempts-1)
+				log.WarnContext(ctx, "task: left to another process", "error", err)
+			default:
 				log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
 			}
 			if err := e.settle(write, t, u); !errors.Is(err, ErrConflict) {
