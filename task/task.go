@@ -105,15 +105,17 @@ type Update struct {
 
 // Store keeps tasks. It is safe for concurrent use, by any number of processes if it is
 // meant for them. Whatever a method has done is durable when it returns. It uses one
-// clock, its own, for all instances; contexts bound how long a method may take.
+// clock, its own, for all instances; contexts bound how long a method may take. Empty bytes
+// may be stored as nil. A method that takes an id gives ErrNotFound for one that is none.
 //
 // A task is due when it may be claimed, and by whom does not matter: a new one at once,
 // a claimed one when its lease ends, a parked one not at all.
 type Store interface {
 	// Create adds a task with its journal: the call, which never changes, and the
-	// entries. The error is ErrExists if there is one with its ID. It sets t.Created and t.Updated to now and t.Expires to now+ttl; Version
-	// and Fence start at 0; the task is due at once. If the principal has quota or more
-	// tasks that are not terminal, the error is ErrQuota; a quota of 0 is none.
+	// entries. The error is ErrExists if there is one with its ID. It sets t.Created and
+	// t.Updated to now and t.Expires to now+ttl; Version and Fence start at 0; the task is
+	// due at once. If the principal has quota or more tasks that are not terminal, the
+	// error is ErrQuota; a quota of 0 is none. With both, either.
 	Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error
 
 	// Get reads the row of a task, and nothing that grows with its journal.
@@ -140,14 +142,15 @@ type Store interface {
 	Append(ctx context.Context, id string, fence int64, entry []byte) error
 
 	// Renew makes the lease with this fence end after the given time, and returns the
-	// task's Version. The error is ErrLeaseLost if another claim came between.
+	// task's Version. A task that is not due at all, because it was parked or has ended,
+	// stays so. The error is ErrLeaseLost if another claim came between.
 	Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error)
 
 	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and
 	// Attempts of t if its Version is the stored one, and sets t.Updated to now and
-	// t.Version to its successor. The error is ErrConflict if the Version, and
-	// ErrLeaseLost if with u.Leased the Fence is not the stored one: then nothing is
-	// written, and t is as it was.
+	// t.Version to its successor. The error is ErrLeaseLost if with u.Leased the Fence is
+	// not the stored one, whatever the Version, and ErrConflict if the Version is not: then
+	// nothing is written, and t is as it was.
 	Update(ctx context.Context, t *Task, u Update) error
 
 	// Expired returns up to limit tasks that are not terminal and whose time to live has
@@ -155,7 +158,7 @@ type Store interface {
 	Expired(ctx context.Context, limit int) (ids []string, err error)
 
 	// Purge deletes up to limit tasks whose time to live ended longer than grace ago,
-	// that are terminal and not due, with their journals.
+	// that are terminal and due neither now nor later, with their journals.
 	Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error)
 
 	// Close releases what the store holds. Nothing else may be called afterwards.

@@ -1,0 +1,42 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// advice says what the driver's result codes mean here, and what to do.
+var advice = map[int]string{
+	sqlite3.SQLITE_BUSY:     "another process has kept the file locked for " + busyTimeout.String() + "; look for one that left a transaction open, and try again",
+	sqlite3.SQLITE_FULL:     "the disk is full; make room and try again: nothing was written",
+	sqlite3.SQLITE_READONLY: "the file cannot be written; let this user write to it and to its directory",
+	sqlite3.SQLITE_CANTOPEN: "the file, or the -wal or -shm file beside it, cannot be opened; let this user read and write it and its directory",
+	sqlite3.SQLITE_NOTADB:   "the file is not a SQLite database; choose another path",
+	sqlite3.SQLITE_CORRUPT:  "the file is damaged; restore a backup",
+	sqlite3.SQLITE_IOERR:    "the disk gave an error; check it, and that it is a local one",
+	sqlite3.SQLITE_PERM:     "the file may not be opened; let this user read and write it",
+	sqlite3.SQLITE_TOOBIG:   "a value is larger than SQLite allows, which is 1 GB",
+}
+
+// failed tells what was being done when err came up, and what to do about it.
+func (s *Store) failed(ctx context.Context, doing string, err error) error {
+	if isCode(err, sqlite3.SQLITE_INTERRUPT) && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		if a, ok := advice[e.Code()&0xff]; ok {
+			return fmt.Errorf("task/sqlite: %s in %s: %s: %w", doing, s.path, a, err)
+		}
+	}
+	return fmt.Errorf("task/sqlite: %s in %s: %w", doing, s.path, err)
+}
+
+// isCode reports whether err has this primary or extended result code.
+func isCode(err error, code int) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && (e.Code() == code || e.Code()&0xff == code)
+}

@@ -1,0 +1,297 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// raw opens the file without the store.
+func raw(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func mustExec(t testing.TB, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, query string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func query[T any](t testing.TB, db interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}, query string, args ...any) (v T) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// touch writes to a store, so that all its files are there.
+func touch(t testing.TB, s *Store) *task.Task {
+	t.Helper()
+	tk := &task.Task{ID: fmt.Sprint("task ", time.Now().UnixNano()), Principal: "alice", Status: task.Working}
+	if err := s.Create(t.Context(), tk, time.Hour, []byte("call"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	return tk
+}
+
+func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such modes there")
+	}
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	s := open(t, path)
+	defer s.Close()
+	touch(t, s)
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		info, err := os.Stat(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode(); mode != 0o600 {
+			t.Errorf("%s has mode %v, want -rw-------", filepath.Base(path+suffix), mode)
+		}
+	}
+}
+
+func TestCloseLeavesOneFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, filepath.Join(dir, "tasks.db"))
+	touch(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(names) != 1 {
+		t.Errorf("there are %q, %v; want tasks.db", names, err)
+	}
+}
+
+func TestEachConnectionIsSetUp(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	defer s.Close()
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000", "user_version": "1"} {
+		if got := query[string](t, s.conn, "PRAGMA "+pragma); got != want {
+			t.Errorf("%s is %s, want %s", pragma, got, want)
+		}
+	}
+	if got := query[int](t, s.readers, "PRAGMA query_only"); got != 1 {
+		t.Error("readers can write")
+	}
+}
+
+func TestPathsOfAnyForm(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("some of these cannot be names there")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"plain", "with space", "a?b=c", "a#b", "50%", "%41", "ünï", ":memory", "a&mode=memory", "-x", "a;b", "'"} {
+		path := filepath.Join(dir, name)
+		s := open(t, path)
+		tk := touch(t, s)
+		s.Close()
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		s = open(t, path)
+		if _, err := s.Get(t.Context(), tk.ID); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		s.Close()
+	}
+	t.Chdir(dir)
+	s := open(t, "relative.db")
+	defer s.Close()
+	t.Chdir("/")
+	touch(t, s)
+	if _, err := os.Stat(filepath.Join(dir, "relative.db")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	database := func(name string, statements ...string) string {
+		path := filepath.Join(dir, name)
+		file(name, "")
+		db := raw(t, path)
+		for _, q := range statements {
+			mustExec(t, db, q)
+		}
+		db.Close()
+		return path
+	}
+	for _, c := range []struct{ says, path, want string }{
+		{"no path", "", "not the path of a file"},
+		{"memory", ":memory:", "not the path of a file"},
+		{"a URI", "file:x.db", "not the path of a file"},
+		{"no directory", filepath.Join(dir, "no", "tasks.db"), "create its directory first"},
+		{"a directory", dir, "not a regular file"},
+		{"text", file("text", strings.Repeat("this is not a database\n", 100)), "is not a SQLite database; choose another path"},
+		{"little text", file("little", "x"), "is not a SQLite database; choose another path"},
+		{"another application's tables", database("tables", "CREATE TABLE t (x)"), "database of another application"},
+		{"another application's id", database("id", "PRAGMA application_id = 7"), "application_id is 0x7,"},
+		{"another application's version", database("version", "PRAGMA user_version = 3"), "database of another application"},
+		{"a newer release", database("newer", fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 99"), "schema version 99, of a newer release"},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			before, _ := os.ReadFile(c.path)
+			s, err := Open(t.Context(), c.path)
+			if err == nil {
+				s.Close()
+				t.Fatal("it was opened")
+			}
+			if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.path) {
+				t.Errorf("the error is %q, want it to name the path and say %q", err, c.want)
+			}
+			if after, _ := os.ReadFile(c.path); string(after) != string(before) {
+				t.Error("the file has changed")
+			}
+		})
+	}
+}
+
+func TestManyOpenANewFileAtOnce(t *testing.T) {
+	for range 10 {
+		path := filepath.Join(t.TempDir(), "tasks.db")
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				s, err := Open(t.Context(), path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.Close()
+				tk := &task.Task{ID: fmt.Sprint(i), Status: task.Working}
+				if err := s.Create(t.Context(), tk, time.Hour, nil, nil, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := query[int](t, raw(t, path), "SELECT count(*) FROM task"); n != 6 {
+			t.Errorf("there are %d tasks, want 6", n)
+		}
+	}
+}
+
+func TestOpenWithAContextThatEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ctx, filepath.Join(t.TempDir(), "tasks.db")); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v, want context.Canceled", err)
+	}
+}
+
+// wantFailure requires that an error carries the driver's code, names the file and says
+// what to do.
+func wantFailure(t *testing.T, s *Store, err error, code int, advice string) {
+	t.Helper()
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Code()&0xff != code {
+		t.Fatalf("the error is %v, want one of the driver with code %d", err, code)
+	}
+	for _, part := range []string{"append to the journal of task ", s.path, advice} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error %q does not say %q", err, part)
+		}
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	big := make([]byte, 1<<20)
+	t.Run("locked by another process", func(t *testing.T) {
+		s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+		defer s.Close()
+		tk := touch(t, s)
+		other := raw(t, s.path)
+		other.SetMaxOpenConns(1)
+		mustExec(t, other, "BEGIN IMMEDIATE")
+		mustExec(t, s.conn, "PRAGMA busy_timeout = 20")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, 0, big), sqlite3.SQLITE_BUSY, "another process has kept the file locked")
+
+		mustExec(t, s.conn, "PRAGMA busy_timeout = 60000")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := s.Append(ctx, tk.ID, 0, big); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v, want that of the context", err)
+		}
+		if _, err := s.Get(t.Context(), tk.ID); err != nil {
+			t.Errorf("reading while another process writes: %v", err)
+		}
+		mustExec(t, other, "ROLLBACK")
+		if err := s.Append(t.Context(), tk.ID, 0, big); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+	t.Run("full", func(t *testing.T) {
+		s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+		defer s.Close()
+		tk := touch(t, s)
+		mustExec(t, s.conn, "PRAGMA max_page_count = 100")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, 0, big), sqlite3.SQLITE_FULL, "the disk is full; make room")
+		mustExec(t, s.conn, "PRAGMA max_page_count = 10000")
+		if err := s.Append(t.Context(), tk.ID, 0, big); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		if _, entries, err := s.Journal(t.Context(), tk.ID); err != nil || len(entries) != 1 {
+			t.Errorf("the journal has %d entries, %v; want 1", len(entries), err)
+		}
+	})
+	t.Run("read-only", func(t *testing.T) {
+		s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+		defer s.Close()
+		tk := touch(t, s)
+		mustExec(t, s.conn, "PRAGMA query_only = 1")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, 0, big), sqlite3.SQLITE_READONLY, "let this user write to it")
+	})
+}
+
+// A writer waits for its turn no longer than its context lasts.
+func TestAWriterWaitsForItsTurn(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	defer s.Close()
+	tk := touch(t, s)
+	s.writing <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if err := s.Append(ctx, tk.ID, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is %v, want that of the context", err)
+	}
+	<-s.writing
+	if err := s.Append(t.Context(), tk.ID, 0, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// applicationID is in the header of each file of ours: "Askb".
+const applicationID = 0x41736b62
+
+// migrations lead from each schema version to the next. One that was released is never
+// changed. The version of a file is the number of migrations that it has seen.
+var migrations = []string{`
+-- A task is due since "due", or becomes so at "wake", where a lease or a delay ends, or
+-- neither: then it is parked. That these are two columns lets Claim find the next
+-- principal in task_due without wading through the tasks that others have leased.
+CREATE TABLE task (
+	seq       INTEGER PRIMARY KEY,
+	id        TEXT    NOT NULL UNIQUE,
+	version   INTEGER NOT NULL,
+	fence     INTEGER NOT NULL,
+	attempts  INTEGER NOT NULL,
+	due       INTEGER,
+	wake      INTEGER,
+	ended     INTEGER NOT NULL, -- whether the status is terminal
+	created   INTEGER NOT NULL, -- times are milliseconds since 1970
+	updated   INTEGER NOT NULL,
+	expires   INTEGER NOT NULL,
+	poll      INTEGER NOT NULL, -- milliseconds
+	round     INTEGER NOT NULL,
+	stopped   INTEGER NOT NULL,
+	status    TEXT    NOT NULL,
+	principal TEXT    NOT NULL,
+	dialect   TEXT    NOT NULL,
+	method    TEXT    NOT NULL,
+	target    TEXT    NOT NULL,
+	message   TEXT    NOT NULL,
+	-- What may be large is last, so that reading the rest does not touch it.
+	pending   BLOB,
+	outcome   BLOB
+) STRICT;
+
+CREATE INDEX task_list       ON task (principal, dialect, created, id);
+CREATE INDEX task_due        ON task (principal, due) WHERE due IS NOT NULL;
+CREATE INDEX task_wake       ON task (wake)           WHERE wake IS NOT NULL;
+CREATE INDEX task_unfinished ON task (principal)      WHERE ended = 0;
+CREATE INDEX task_expiry     ON task (expires)        WHERE ended = 0;
+CREATE INDEX task_purge      ON task (expires)        WHERE ended = 1 AND due IS NULL AND wake IS NULL;
+
+-- The call is entry 0; what was added comes after it.
+CREATE TABLE journal (
+	task  INTEGER NOT NULL, -- task.seq
+	n     INTEGER NOT NULL,
+	entry BLOB    NOT NULL,
+	PRIMARY KEY (task, n)
+) STRICT, WITHOUT ROWID;
+`}
+
+// prepareSchema sees to it that the file is a store of this release's schema version, in
+// WAL mode. Several processes may do that at once.
+func prepareSchema(ctx context.Context, conn *sql.Conn) error {
+	// A file that is not ours is to stay as it is, so look before anything is written.
+	version, err := inTransaction(ctx, conn, "BEGIN", readVersion)
+	if err != nil {
+		return err
+	}
+	if err := useWAL(ctx, conn); err != nil {
+		return err
+	}
+	if version == len(migrations) {
+		return nil
+	}
+	_, err = inTransaction(ctx, conn, "BEGIN IMMEDIATE", func(ctx context.Context, conn *sql.Conn) (int, error) {
+		version, err := readVersion(ctx, conn) // another process may have been quicker
+		if err != nil {
+			return 0, err
+		}
+		for i, m := range migrations[version:] {
+			if _, err := conn.ExecContext(ctx, m); err != nil {
+				return 0, fmt.Errorf("migrating it to schema version %d: %w", version+i+1, err)
+			}
+		}
+		_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(migrations)))
+		return 0, err
+	})
+	return err
+}
+
+// readVersion returns the schema version of a file that is a store, and 0 for one that is
+// empty. It must be in a transaction, so that what it reads belongs together.
+func readVersion(ctx context.Context, conn *sql.Conn) (int, error) {
+	var application, version, objects int
+	for query, to := range map[string]*int{
+		"PRAGMA application_id":              &application,
+		"PRAGMA user_version":                &version,
+		"SELECT count(*) FROM sqlite_schema": &objects,
+	} {
+		if err := conn.QueryRowContext(ctx, query).Scan(to); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case application == 0 && version == 0 && objects == 0:
+		return 0, nil
+	case application != applicationID:
+		return 0, fmt.Errorf("the file is a database of another application (its application_id is %#x, a store's %#x): choose another path",
+			uint32(application), applicationID)
+	case version > len(migrations):
+		return 0, fmt.Errorf("the file has schema version %d, of a newer release; this one knows up to version %d: upgrade this program, or restore a backup",
+			version, len(migrations))
+	}
+	return version, nil
+}
+
+// useWAL lets readers go on while somebody writes. The mode stays with the file.
+func useWAL(ctx context.Context, conn *sql.Conn) error {
+	// Where two change the mode at once, SQLite does not wait for its busy_timeout.
+	for deadline := time.Now().Add(busyTimeout); ; {
+		var mode string
+		err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+		switch {
+		case err == nil && mode == "wal":
+			return nil
+		case err == nil:
+			return fmt.Errorf("its journal mode is %q and cannot be changed to WAL: put it on a local disk", mode)
+		case !isCode(err, sqlite3.SQLITE_BUSY) || time.Now().After(deadline):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func inTransaction[T any](ctx context.Context, conn *sql.Conn, begin string, do func(context.Context, *sql.Conn) (T, error)) (result T, err error) {
+	if _, err = conn.ExecContext(ctx, begin); err == nil {
+		if result, err = do(ctx, conn); err == nil {
+			_, err = conn.ExecContext(ctx, "COMMIT")
+		}
+	}
+	if err != nil {
+		if _, e := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); e != nil && !isCode(e, sqlite3.SQLITE_ERROR) {
+			err = errors.Join(err, e) // other than that there is nothing to roll back
+		}
+	}
+	return result, err
+}

@@ -1,0 +1,200 @@
+// Package sqlite keeps tasks in one SQLite file: a [task.Store] that needs no server, no
+// cgo and no setting up. It is the store for one machine; several processes on it may
+// open the same file.
+//
+//	store, err := sqlite.Open(ctx, "/var/lib/deployer/tasks.db")
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	engine := task.NewEngine(store, &task.Options{Handler: handler})
+//
+// What a method has done when it returns survives the end of the process and the loss of
+// power: each write is synced to the disk. That sync is most of what a write costs.
+//
+// Beside the file lie two more while it is open, with -wal and -shm added to its name.
+// They belong to it: a copy of the file alone may lack what was written last. Back it up
+// with VACUUM INTO or the backup command of the sqlite3 shell. The file must be on a disk
+// of this machine, as processes share memory through it; a fleet of machines uses
+// task/postgres.
+//
+// Instances are not told of each other's writes (there is no [task.Watcher]): an engine
+// learns of them by asking, which costs two probes of an index when nothing is due.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// Store is a [task.Store] in one SQLite file. Its zero value is not usable: see [Open].
+// It is safe for concurrent use, also by several processes, each with its own.
+//
+// Errors other than those of package task wrap the driver's *sqlite.Error, if it gave
+// one, and those of a context that ended are that context's.
+type Store struct {
+	path string
+
+	// SQLite lets one connection write at a time. Here that is always the same one, so
+	// that writers of this process wait for each other in Go and not by polling a lock.
+	writer  *sql.DB
+	conn    *sql.Conn
+	writing chan struct{} // holds a token while the connection is in use
+	w       writes
+
+	readers *sql.DB
+	r       reads
+
+	statements []*sql.Stmt // of both, to be closed
+}
+
+var _ task.Store = (*Store)(nil)
+
+const (
+	// busyTimeout is how long a write waits for those of other processes.
+	busyTimeout = 10 * time.Second
+	// walLimit is what the file with -wal is cut to after it had to grow beyond.
+	walLimit = 64 << 20
+)
+
+// Open opens the store in the file at path, and creates the file, for this user only, if
+// there is none; its directory must exist. A file that another release has written is
+// brought up to date, or refused if that release was newer. A file that is not a store
+// is refused and left as it is. The context is for opening only.
+func Open(ctx context.Context, path string) (*Store, error) {
+	path, err := locate(path)
+	if err != nil {
+		return nil, fmt.Errorf("task/sqlite: open: %w", err)
+	}
+	s := &Store{path: path, writing: make(chan struct{}, 1)}
+	if err := s.open(ctx); err != nil {
+		s.Close()
+		return nil, s.failed(ctx, "open the store", err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) (err error) {
+	if s.writer, err = sql.Open("sqlite", dsn(s.path, "synchronous(FULL)", fmt.Sprintf("journal_size_limit(%d)", walLimit))); err != nil {
+		return err
+	}
+	s.writer.SetMaxOpenConns(1)
+	if s.conn, err = s.writer.Conn(ctx); err != nil {
+		return err
+	}
+	if err := prepareSchema(ctx, s.conn); err != nil {
+		return err
+	}
+	if err := s.prepareWrites(ctx); err != nil {
+		return err
+	}
+
+	if s.readers, err = sql.Open("sqlite", dsn(s.path, "query_only(1)")); err != nil {
+		return err
+	}
+	n := max(4, runtime.GOMAXPROCS(0))
+	s.readers.SetMaxOpenConns(n)
+	s.readers.SetMaxIdleConns(n)
+	return s.prepareReads(ctx)
+}
+
+func (s *Store) prepare(ctx context.Context, on interface {
+	PrepareContext(context.Context, string) (*sql.Stmt, error)
+}, statements map[**sql.Stmt]string) (err error) {
+	for stmt, query := range statements {
+		if *stmt, err = on.PrepareContext(ctx, query); err != nil {
+			return err
+		}
+		s.statements = append(s.statements, *stmt)
+	}
+	return nil
+}
+
+// Close waits for the write that is going on, and closes the file. If no other process
+// has it open, everything is in the one file then.
+func (s *Store) Close() error {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	var errs []error
+	// A connection that has statements left does not let go of the file.
+	for _, stmt := range s.statements {
+		errs = append(errs, stmt.Close())
+	}
+	// The writer goes last: it is the one that can move what is in the -wal file.
+	if s.readers != nil {
+		errs = append(errs, s.readers.Close())
+	}
+	if s.conn != nil {
+		errs = append(errs, s.conn.Close())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("task/sqlite: close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// creating makes sure that nobody in this process has opened a file while locate closes
+// it: that would drop the locks which SQLite holds on it for the process.
+var creating sync.Mutex
+
+// locate makes path absolute, and creates the file if there is none. SQLite would create
+// it readable for all.
+func locate(path string) (string, error) {
+	if path == "" || path == ":memory:" || strings.HasPrefix(path, "file:") {
+		return "", fmt.Errorf("%q is not the path of a file: give one, such as tasks.db", path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	creating.Lock()
+	defer creating.Unlock()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		return path, f.Close()
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: create its directory first", err)
+	}
+	// A directory that cannot be written to need not matter if the file is there.
+	info, statErr := os.Stat(path)
+	switch {
+	case statErr != nil:
+		return "", fmt.Errorf("%w: the file is not there and cannot be created", err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s is not a regular file: choose another path", path)
+	case info.Size() > 0 && info.Size() < 512:
+		// SQLite would take it for an empty one and write over it.
+		return "", fmt.Errorf("%s is not a SQLite database; choose another path", path)
+	}
+	return path, nil
+}
+
+// dsn returns the driver's name for the file, with pragmas for each connection.
+func dsn(path string, pragmas ...string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/
+	}
+	pragmas = append([]string{"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")"}, pragmas...)
+	query := url.Values{"mode": {"rw"}, "_pragma": pragmas}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
+}

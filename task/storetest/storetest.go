@@ -1,0 +1,359 @@
+// Package storetest is the suite that every [task.Store] must pass: what the comments of
+// the interface promise, each as a test with that sentence for a name.
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) func(t *testing.T) task.Store {
+//			path := filepath.Join(t.TempDir(), "tasks.db")
+//			return func(t *testing.T) task.Store {
+//				s, err := mystore.Open(t.Context(), path)
+//				if err != nil {
+//					t.Fatal(err)
+//				}
+//				return s
+//			}
+//		})
+//	}
+//
+// It takes no notice of how a store does what it does, and asks nothing of the speed of
+// the machine: where a time has to pass, it passes in the store, and the suite waits for
+// what comes of it.
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// Run runs the suite. It calls database for each test, for a database without tasks that
+// nobody else uses. What database returns opens a handle on it; the suite opens several
+// to play several instances, uses them at the same time, and closes them. A store that
+// is for one handle only returns nil for all but the first: then the tests of several
+// instances are skipped, and those of concurrency use the one handle.
+func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task.Store)) {
+	for _, chapter := range []struct {
+		name  string
+		tests []test
+	}{
+		{"Create", createTests},
+		{"Get", getTests},
+		{"List", listTests},
+		{"Claim", claimTests},
+		{"Journal and Append", journalTests},
+		{"Renew", renewTests},
+		{"Update", updateTests},
+		{"Expired", expiredTests},
+		{"Purge", purgeTests},
+		{"Contexts", contextTests},
+		{"Watch", watchTests},
+	} {
+		t.Run(chapter.name, func(t *testing.T) {
+			for _, test := range chapter.tests {
+				t.Run(test.says, func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+					defer cancel()
+					test.run(&fixture{T: t, ctx: ctx, database: database(t)})
+				})
+			}
+		})
+	}
+}
+
+// A test shows that a store does what the test says.
+type test struct {
+	says string
+	run  func(*fixture)
+}
+
+// A fixture is one database, and what the tests do with it. Its methods end the test if
+// the store gives an error.
+type fixture struct {
+	*testing.T
+	ctx      context.Context
+	database func(*testing.T) task.Store
+}
+
+// patience is how long to wait for what should be so in a moment.
+const patience = 30 * time.Second
+
+// long is a lease, a delay or a time to live that does not end during a test.
+const long = time.Hour
+
+// open returns the first handle.
+func (f *fixture) open() task.Store {
+	f.Helper()
+	s := f.tryOpen()
+	if s == nil {
+		f.Fatal("the database gave no handle")
+	}
+	return s
+}
+
+// another returns one more handle, or skips the test if there is but one.
+func (f *fixture) another() task.Store {
+	f.Helper()
+	s := f.tryOpen()
+	if s == nil {
+		f.Skip("this store is for one handle only")
+	}
+	return s
+}
+
+// several returns n handles, or n times the same one if there is but one.
+func (f *fixture) several(n int) []task.Store {
+	f.Helper()
+	handles := []task.Store{f.open()}
+	for len(handles) < n {
+		s := f.tryOpen()
+		if s == nil {
+			s = handles[0]
+		}
+		handles = append(handles, s)
+	}
+	return handles
+}
+
+func (f *fixture) tryOpen() task.Store {
+	f.Helper()
+	s := f.database(f.T)
+	if s == nil {
+		return nil
+	}
+	once := &closeOnce{Store: s}
+	f.Cleanup(func() {
+		if err := once.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+	})
+	if _, ok := s.(task.Watcher); ok {
+		return &watchingCloseOnce{once}
+	}
+	return once
+}
+
+// closeOnce lets a test close a handle before its end.
+type closeOnce struct {
+	task.Store
+	closed bool
+}
+
+func (c *closeOnce) Close() error {
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	return c.Store.Close()
+}
+
+type watchingCloseOnce struct{ *closeOnce }
+
+func (w *watchingCloseOnce) Watch(ctx context.Context, ready func(), changed func(string)) error {
+	return w.Store.(task.Watcher).Watch(ctx, ready, changed)
+}
+
+// newID returns an id that any collation orders as its bytes.
+func newID() string {
+	b := make([]byte, 16)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// newTask returns a task to create.
+func newTask(principal string) *task.Task {
+	return &task.Task{
+		ID:           newID(),
+		Principal:    principal,
+		Method:       "tools/call",
+		Target:       "deploy",
+		Dialect:      "seeds",
+		Status:       task.Working,
+		PollInterval: 1500 * time.Millisecond,
+	}
+}
+
+// add creates a task of this principal with a journal that holds but the call.
+func (f *fixture) add(s task.Store, principal string) *task.Task {
+	f.Helper()
+	t := newTask(principal)
+	f.create(s, t)
+	return t
+}
+
+func (f *fixture) create(s task.Store, t *task.Task, entries ...string) {
+	f.Helper()
+	if err := s.Create(f.ctx, t, long, []byte("call"), list(entries), 0); err != nil {
+		f.Fatalf("Create: %v", err)
+	}
+}
+
+// addParked creates a task that is not due.
+func (f *fixture) addParked(s task.Store, principal string) *task.Task {
+	f.Helper()
+	t := f.add(s, principal)
+	f.update(s, t, task.Update{Due: -1})
+	return t
+}
+
+func (f *fixture) get(s task.Store, id string) *task.Task {
+	f.Helper()
+	t, err := s.Get(f.ctx, id)
+	if err != nil {
+		f.Fatalf("Get: %v", err)
+	}
+	return t
+}
+
+// claim claims a task, which must be due.
+func (f *fixture) claim(s task.Store, after string, lease time.Duration) *task.Task {
+	f.Helper()
+	t := f.tryClaim(s, after, lease)
+	if t == nil {
+		f.Fatalf("Claim(after %q) found no task that is due", after)
+	}
+	return t
+}
+
+// claimThis claims a task, which must be due and the one that comes first.
+func (f *fixture) claimThis(s task.Store, id string, lease time.Duration) *task.Task {
+	f.Helper()
+	t := f.claim(s, "", lease)
+	if t.ID != id {
+		f.Fatalf("Claim took task %s, want %s", t.ID, id)
+	}
+	return t
+}
+
+func (f *fixture) tryClaim(s task.Store, after string, lease time.Duration) *task.Task {
+	f.Helper()
+	t, err := s.Claim(f.ctx, after, lease)
+	if err != nil {
+		f.Fatalf("Claim: %v", err)
+	}
+	return t
+}
+
+// noneDue requires that there is nothing to claim.
+func (f *fixture) noneDue(s task.Store) {
+	f.Helper()
+	if t := f.tryClaim(s, "", long); t != nil {
+		f.Fatalf("Claim took task %s, which is not due", t.ID)
+	}
+}
+
+// release ends the lease with this fence now.
+func (f *fixture) release(s task.Store, id string, fence int64) {
+	f.Helper()
+	if _, err := s.Renew(f.ctx, id, fence, 0); err != nil {
+		f.Fatalf("Renew: %v", err)
+	}
+}
+
+func (f *fixture) append(s task.Store, id string, fence int64, entry string) {
+	f.Helper()
+	if err := s.Append(f.ctx, id, fence, []byte(entry)); err != nil {
+		f.Fatalf("Append: %v", err)
+	}
+}
+
+func (f *fixture) update(s task.Store, t *task.Task, u task.Update) {
+	f.Helper()
+	if err := s.Update(f.ctx, t, u); err != nil {
+		f.Fatalf("Update: %v", err)
+	}
+}
+
+func (f *fixture) journal(s task.Store, id string) (call []byte, entries [][]byte) {
+	f.Helper()
+	call, entries, err := s.Journal(f.ctx, id)
+	if err != nil {
+		f.Fatalf("Journal: %v", err)
+	}
+	return call, entries
+}
+
+func (f *fixture) list(s task.Store, principal, dialect string, limit int) []*task.Task {
+	f.Helper()
+	ts, err := s.List(f.ctx, principal, dialect, time.Time{}, "", limit)
+	if err != nil {
+		f.Fatalf("List: %v", err)
+	}
+	return ts
+}
+
+// wantRow requires that the row which another reads is want.
+func (f *fixture) wantRow(s task.Store, want *task.Task) {
+	f.Helper()
+	f.wantSame(f.get(s, want.ID), want)
+}
+
+// wantSame compares two rows. Bytes that are nil and those that are empty are the same.
+func (f *fixture) wantSame(got, want *task.Task) {
+	f.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		f.Fatalf("not the task that it should be (-want +got):\n%s", diff)
+	}
+}
+
+// wantJournal requires that the journal holds these entries after the call that create
+// gives it.
+func (f *fixture) wantJournal(s task.Store, id string, entries ...string) {
+	f.Helper()
+	call, got := f.journal(s, id)
+	if string(call) != "call" {
+		f.Errorf("the call is %q, want %q", call, "call")
+	}
+	if diff := cmp.Diff(list(entries), got, cmpopts.EquateEmpty()); diff != "" {
+		f.Fatalf("not the entries that the journal should have (-want +got):\n%s", diff)
+	}
+}
+
+func (f *fixture) wantError(what string, err, want error) {
+	f.Helper()
+	if !errors.Is(err, want) {
+		f.Fatalf("%s: the error is %v, want %v", what, err, want)
+	}
+}
+
+// eventually waits until what has become true.
+func (f *fixture) eventually(what string, true func() bool) {
+	f.Helper()
+	for deadline := time.Now().Add(patience); !true(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.Fatalf("after %v it is still not so that %s", patience, what)
+		}
+	}
+}
+
+// tick waits until the store's clock shows a later time than t, so that what happens
+// next happens later, whatever the resolution of that clock.
+func (f *fixture) tick(s task.Store, t time.Time) {
+	f.Helper()
+	f.eventually("the store's clock has moved on", func() bool {
+		probe := newTask("the clock of " + newID())
+		probe.Status = task.Completed
+		f.create(s, probe)
+		f.update(s, probe, task.Update{Due: -1})
+		return probe.Created.After(t)
+	})
+}
+
+func list(entries []string) [][]byte {
+	var l [][]byte
+	for _, e := range entries {
+		l = append(l, []byte(e))
+	}
+	return l
+}
+
+func clone(t *task.Task) *task.Task {
+	c := *t
+	return &c
+}
