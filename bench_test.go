@@ -43,3 +43,23 @@ func BenchmarkInteraction(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkTaskGet is a request of the extension for how a parked task stands, whose
+// question it inlines.
+func BenchmarkTaskGet(b *testing.B) {
+	s := newTaskServer(b, b.TempDir(), nil, addEcho)
+	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	s.get(withExtension, id, "input_required")
+	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + withExtension + `}}}`)
+	template := request{method: "tasks/get", target: id, body: string(body)}.http(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		r := template.WithContext(b.Context())
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		w := httptest.NewRecorder()
+		if s.handler.ServeHTTP(w, r); !bytes.Contains(w.Body.Bytes(), []byte("echo_input")) {
+			b.Fatal(w.Body)
+		}
+	}
+}

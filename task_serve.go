@@ -348,6 +348,10 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 
 // encode makes the result object: a modern one says its type and who answers.
 func (r *taskResult) encode(s *Server, modern bool) ([]byte, error) {
+	if modern && r.related == "" { // as most are
+		members := slices.Concat([]byte("{"), r.members, []byte("}"))
+		return wire.Complete(make([]byte, 0, len(members)+len(s.meta)+64), members, s.meta, ""), nil
+	}
 	meta := map[string]json.RawMessage{}
 	if modern {
 		if err := json.Unmarshal(s.meta, &meta); err != nil {
