@@ -3,7 +3,6 @@ package askback
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -66,7 +65,7 @@ func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h To
 		support = new(TaskSupport)
 	}
 	if s.tasks == nil && support.Required {
-		panic(fmt.Sprintf("askback.AddTaskTool %q: a tool that runs as a task only needs Options.Tasks", t.Name))
+		s.log.Error("askback: a tool that runs as a task only needs Options.Tasks; every call of it will be refused", "tool", t.Name)
 	}
 	own := *support
 	addTool(s, t, &own, h)

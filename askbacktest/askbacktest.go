@@ -319,6 +319,9 @@ func (r *reply) comparable(t testing.TB) any {
 		t.Fatalf("askbacktest: %v in %s", err, r.raw)
 	}
 	delete(v, "requestState")
+	if meta, ok := v["_meta"].(map[string]any); ok {
+		delete(meta, "io.github.askback-mcp/expires") // that of the state
+	}
 	return v
 }
 

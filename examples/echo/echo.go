@@ -1,0 +1,40 @@
+// Package echo is the smallest example of a tool whose calls are tasks: echo answers with what it is given, and asks
+// for it if it is given nothing.
+package echo
+
+import (
+	"context"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+type args struct {
+	Input string `json:"input,omitempty" jsonschema:"the text to echo; asked for if it is missing"`
+}
+
+type answer struct {
+	Input string `json:"input"`
+}
+
+// Register adds the tool echo to s. For a client that can take a task every call is one, which costs nothing while it
+// waits for its answer; any other client is asked in rounds, by the same function.
+func Register(s *askback.Server) {
+	tool := &mcp.Tool{Name: "echo", Description: "Echoes its input back"}
+	support := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
+
+	askback.AddTaskTool(s, tool, support, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, any, error) {
+		if in.Input == "" {
+			answer, err := askback.Elicit[answer](ctx, call, "echo_input", "Please provide the input string to echo back")
+			if err != nil {
+				return nil, nil, err // not answered yet, or declined
+			}
+			in.Input = answer.Input
+		}
+		return &mcp.CallToolResult{
+			Content: []mcp.Content{&mcp.TextContent{Text: "Echo: " + in.Input}},
+		}, nil, nil
+	})
+}

@@ -1,0 +1,200 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// File is a file of a machine as it was written.
+type File struct {
+	Name   string `json:"name" jsonschema:"its path in the machine's directory"`
+	Size   int64  `json:"size" jsonschema:"in bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// write makes a file of the machine. Whoever opens it finds all of it or nothing, and the last writer's if two
+// processes write it at once.
+func (m *machine) write(name string, content func(io.Writer) error) (_ File, err error) {
+	// Not MkdirAll: a machine that was removed meanwhile must not come back in parts.
+	partial := filepath.Join(m.dir, partialDir)
+	if err := os.Mkdir(partial, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return File{}, err
+	}
+	f, err := os.CreateTemp(partial, filepath.Base(name)+"-*")
+	if err != nil {
+		return File{}, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	hash := sha256.New()
+	if err := content(io.MultiWriter(f, hash)); err != nil {
+		return File{}, err
+	}
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return File{}, err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return File{}, err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(m.dir, filepath.FromSlash(name))); err != nil {
+		return File{}, err
+	}
+	return File{Name: name, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil))}, nil
+}
+
+func (m *machine) writeBytes(name string, data []byte) (File, error) {
+	return m.write(name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+func (m *machine) writeJSON(name string, v any) (File, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return File{}, err
+	}
+	return m.writeBytes(name, append(data, '\n'))
+}
+
+// writeDisk writes the disk image. What is on it follows from the machine's id, so that a repeated step writes the
+// same again.
+func (m *machine) writeDisk(ctx context.Context) (File, error) {
+	return m.write("disk.img", func(w io.Writer) error {
+		noise := mathrand.NewChaCha8(sha256.Sum256([]byte(m.id())))
+		chunk := make([]byte, 1<<20)
+		for n := range m.disk {
+			if err := m.progress(ctx, "write-disk", n, fmt.Sprintf("Writing the disk image: %d of %d MiB", n, m.disk)); err != nil {
+				return err
+			}
+			_, _ = noise.Read(chunk) // which cannot fail
+			if _, err := w.Write(chunk); err != nil {
+				return err
+			}
+			if err := m.host.pace(ctx, 1/float64(m.disk)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (m *machine) writeConfig(in args) ([]File, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, m.name)
+	if err != nil {
+		return nil, err
+	}
+	public, err := ssh.NewPublicKey(private.Public())
+	if err != nil {
+		return nil, err
+	}
+	hardware, err := json.MarshalIndent(map[string]int{"cpus": in.CPUs, "memoryMiB": in.MemoryMiB, "diskMiB": in.DiskMiB}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{
+		{"config/hardware.json", append(hardware, '\n')},
+		{"config/machine-id", []byte(m.id() + "\n")},
+		{"config/ssh_host_ed25519_key", pem.EncodeToMemory(block)},
+		{"config/ssh_host_ed25519_key.pub", ssh.MarshalAuthorizedKey(public)},
+	} {
+		file, err := m.writeBytes(f.name, f.data)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// verify compares the files with what was recorded when they were written.
+func (m *machine) verify(files []File) error {
+	for _, want := range files {
+		f, err := os.Open(filepath.Join(m.dir, filepath.FromSlash(want.Name)))
+		if err != nil {
+			return err
+		}
+		hash := sha256.New()
+		size, err := io.Copy(hash, f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		if got := hex.EncodeToString(hash.Sum(nil)); size != want.Size || got != want.SHA256 {
+			return fmt.Errorf("%s is not as it was written: %d bytes with SHA-256 %s, want %d with %s; call provision_vm again, and if that fails too, check the disk",
+				f.Name(), size, got, want.Size, want.SHA256)
+		}
+	}
+	return nil
+}
+
+func (m *machine) writeNetwork(to network) (File, error) {
+	return m.writeJSON("config/network.json", to)
+}
+
+// boot runs a program of this host, and keeps what it says as the machine's first lines. The user's text is in none
+// of its arguments.
+func (m *machine) boot(ctx context.Context, in args, to network) (File, error) {
+	cmd, err := bootCommand(ctx)
+	if err != nil {
+		return File{}, err
+	}
+	cmd.Dir = m.dir
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w: %.200s", cmd, err, bytes.TrimSpace(said))
+	}
+	return m.write("boot.log", func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s: %d CPUs, %d MiB of memory, network %s\n%s\n%s",
+			to.Hostname, in.CPUs, in.MemoryMiB, to.Network, cmd, said)
+		return err
+	})
+}
+
+// manifest is what machine.json holds: the outcome, and what was asked for.
+type manifest struct {
+	Outcome
+	Begun     time.Time `json:"begun"`
+	Call      string    `json:"call"`
+	CPUs      int       `json:"cpus"`
+	MemoryMiB int       `json:"memoryMiB"`
+	DiskMiB   int       `json:"diskMiB"`
+}
+
+// writeManifest finishes the machine: what has a manifest is whole.
+func (m *machine) writeManifest(in args, begun time.Time, out Outcome) (File, error) {
+	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), in.CPUs, in.MemoryMiB, in.DiskMiB})
+	if err != nil {
+		return File{}, err
+	}
+	return file, os.RemoveAll(filepath.Join(m.dir, partialDir)) // with what earlier attempts left
+}

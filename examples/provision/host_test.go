@@ -1,0 +1,58 @@
+package provision
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// A process can die after each of the changes that a claim and a removal make.
+func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
+	host := &Host{Root: filepath.Join(t.TempDir(), "machines")}
+	m := host.machine(new(askback.Call), args{Name: "web-1"})
+	left := func(want ...string) {
+		t.Helper()
+		entries, err := os.ReadDir(host.Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range entries {
+			got = append(got, e.Name())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("left (-want +got):\n%s", diff)
+		}
+	}
+	if err := m.remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	died := filepath.Join(host.Root, m.prepared()+"died")
+	if err := os.MkdirAll(died, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	first, err := m.claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left("web-1")
+	if again, err := m.claim(); err != nil || !again.Equal(first) {
+		t.Errorf("claimed again at %v, %v; want %v", again, err, first)
+	}
+	left("web-1")
+
+	if err := os.Rename(m.dir, filepath.Join(host.Root, m.removed())); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := m.remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left("effects.log")
+}

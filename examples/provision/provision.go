@@ -1,0 +1,261 @@
+// Package provision is an example of a tool with long work: provision_vm makes a machine's files on this host, asks
+// in the middle which network it shall have, and goes on. The machine is a directory; what is done to it is real.
+//
+// Each step may be repeated, because a process can die after a step and before it is recorded. A call claims the
+// machine's name first, and touches nothing that another call has claimed. A call that fails, that the user declines
+// or whose task is cancelled removes what it has made.
+//
+// A client without tasks gets the same in rounds. What it never finishes nobody cleans up, because nobody can know
+// that it will not come back: the machine's directory stays, and the next call for its name says what to do.
+package provision
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+type args struct {
+	Name      string `json:"name" jsonschema:"the machine's name: lower-case letters, digits and hyphens, beginning with a letter"`
+	CPUs      int    `json:"cpus,omitempty" jsonschema:"number of CPUs"`
+	MemoryMiB int    `json:"memoryMiB,omitempty" jsonschema:"size of the memory in MiB"`
+	DiskMiB   int    `json:"diskMiB,omitempty" jsonschema:"size of the disk in MiB"`
+}
+
+// label is a name that may be part of a host name, and a file's name on every system.
+var label = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+func argsSchema() *jsonschema.Schema {
+	schema, err := jsonschema.For[args](nil)
+	if err != nil {
+		panic(err) // a fault of the build
+	}
+	schema.Properties["name"].Pattern = label.String()
+	for name, bounds := range map[string]struct{ least, usual, most float64 }{
+		"cpus":      {1, 2, 64},
+		"memoryMiB": {128, 1024, 1 << 20},
+		"diskMiB":   {1, 16, 256},
+	} {
+		p := schema.Properties[name]
+		p.Minimum, p.Maximum = &bounds.least, &bounds.most
+		p.Default = json.RawMessage(fmt.Sprint(bounds.usual))
+	}
+	return schema
+}
+
+// network is the answer to the question in the middle.
+type network struct {
+	Network  string `json:"network"`
+	Hostname string `json:"hostname"`
+}
+
+func askNetwork(name string, into *network) askback.Ask {
+	longest := 32
+	return askback.AskFormWith("network", &mcp.ElicitParams{
+		Message: fmt.Sprintf("The files of %s are ready. Which network shall it be attached to?", name),
+		RequestedSchema: &jsonschema.Schema{
+			Type: "object",
+			Properties: map[string]*jsonschema.Schema{
+				"network":  {Type: "string", Title: "Network", Enum: []any{"bridge", "nat", "isolated"}, Default: json.RawMessage(`"nat"`)},
+				"hostname": {Type: "string", Title: "Host name", MaxLength: &longest, Default: json.RawMessage(`"` + name + `"`)},
+			},
+			PropertyOrder: []string{"network", "hostname"},
+			Required:      []string{"network"},
+		},
+	}, into)
+}
+
+// Outcome is the structured result of provision_vm.
+type Outcome struct {
+	Name     string `json:"name"`
+	State    string `json:"state" jsonschema:"running, or removed if the user declined"`
+	ID       string `json:"id,omitempty" jsonschema:"the machine's id"`
+	Path     string `json:"path,omitempty" jsonschema:"the machine's directory on the host"`
+	Network  string `json:"network,omitempty"`
+	Hostname string `json:"hostname,omitempty"`
+	Files    []File `json:"files,omitempty" jsonschema:"the machine's files"`
+	SHA256   string `json:"sha256,omitempty" jsonschema:"hash of the manifest, machine.json, in hexadecimal"`
+}
+
+// steps are the names of the steps, in their order.
+var steps = []string{
+	"create-directories", "write-disk", "write-config", "verify-files", "configure-network", "boot", "write-manifest",
+}
+
+// Register adds the tool provision_vm to s, which makes machines on host. For a client that can take a task every call
+// is one.
+func Register(s *askback.Server, host *Host) {
+	tool := &mcp.Tool{
+		Name:        "provision_vm",
+		Description: "Make a machine: its disk, configuration and network. Asks for the network on the way",
+		InputSchema: argsSchema(),
+	}
+
+	askback.AddTaskTool(s, tool, nil, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, Outcome, error) {
+		if !filepath.IsLocal(in.Name) {
+			return nil, Outcome{}, fmt.Errorf("%q cannot be a file's name on this system; choose another name", in.Name)
+		}
+		m := host.machine(call, in)
+
+		// Before the first step that leaves something behind, and in every run: a cancelled task runs as far as it
+		// came to find what cleans up.
+		call.OnCancel(m.remove)
+
+		out, err := provision(ctx, call, m, in)
+		_, declined := errors.AsType[*askback.DeclinedError](err)
+		_, failed := errors.AsType[*stepError](err)
+		switch {
+		case declined || failed:
+			return giveUp(ctx, call, m, err, declined)
+		case err != nil: // somebody goes on from here: the next round, or the next worker
+			return nil, Outcome{}, err
+		}
+		return text("%s is running: %d CPUs, %d MiB of memory, %d MiB of disk, network %s, host name %s.\nIts files are in %s.",
+			in.Name, in.CPUs, in.MemoryMiB, in.DiskMiB, out.Network, out.Hostname, out.Path), out, nil
+	})
+}
+
+// giveUp ends a call that cannot or shall not go on, and leaves nothing behind. Once ctx is done it leaves everything:
+// a step that fails then is no failure, and somebody goes on.
+func giveUp(ctx context.Context, call *askback.Call, m *machine, why error, declined bool) (*mcp.CallToolResult, Outcome, error) {
+	_, err := askback.Do(ctx, call, "remove", func(ctx context.Context) (bool, error) { return true, m.remove(ctx) })
+	if err != nil {
+		return nil, Outcome{}, errors.Join(why, err)
+	}
+	if !declined {
+		return nil, Outcome{}, why
+	}
+	return text("%s was not provisioned: %v. What had been made of it is removed.", m.name, why), Outcome{Name: m.name, State: "removed"}, nil
+}
+
+// provision is the work, from top to bottom.
+func provision(ctx context.Context, call *askback.Call, m *machine, in args) (Outcome, error) {
+	begun, err := step(ctx, m, "create-directories", "Creating the directories", func(context.Context) (time.Time, error) {
+		if !call.Can(askback.KindForm) {
+			return time.Time{}, &askback.CapabilityError{Key: "network", Need: askback.KindForm} // now, not after the work
+		}
+		if _, err := bootProgram(); err != nil {
+			return time.Time{}, err
+		}
+		return m.claim()
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+
+	disk, err := step(ctx, m, "write-disk", "Writing the disk image", func(ctx context.Context) (File, error) {
+		return m.writeDisk(ctx)
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+
+	config, err := step(ctx, m, "write-config", "Writing the configuration", func(context.Context) ([]File, error) {
+		return m.writeConfig(in)
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+
+	files := slices.Concat([]File{disk}, config)
+	_, err = step(ctx, m, "verify-files", "Verifying the files", func(context.Context) (bool, error) {
+		return true, m.verify(files)
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+
+	var to network
+	if err := call.Ask(ctx, askNetwork(in.Name, &to)); err != nil {
+		return Outcome{}, err // in a task, nothing waits here for the answer but a row
+	}
+	to.Hostname = cmp.Or(to.Hostname, in.Name)
+	for n := 1; !label.MatchString(to.Hostname); n++ {
+		again, err := askback.Elicit[struct {
+			Hostname string `json:"hostname" title:"Host name" maxLength:"32"`
+		}](ctx, call, fmt.Sprintf("hostname-%d", n), fmt.Sprintf(
+			"%q cannot be a host name: it takes lower-case letters, digits and hyphens, and begins with a letter. Which one shall %s have?",
+			to.Hostname, in.Name))
+		if err != nil {
+			return Outcome{}, err
+		}
+		to.Hostname = again.Hostname
+	}
+
+	attached, err := step(ctx, m, "configure-network", "Configuring the network "+to.Network, func(context.Context) (File, error) {
+		return m.writeNetwork(to)
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+
+	log, err := step(ctx, m, "boot", "Booting", func(ctx context.Context) (File, error) {
+		return m.boot(ctx, in, to)
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+
+	out := Outcome{
+		Name: in.Name, State: "running", ID: m.id(), Path: m.dir, Network: to.Network, Hostname: to.Hostname,
+		Files: append(files, attached, log),
+	}
+	manifest, err := step(ctx, m, "write-manifest", "Writing the manifest", func(context.Context) (File, error) {
+		return m.writeManifest(in, begun, out)
+	})
+	out.SHA256 = manifest.SHA256
+	return out, err
+}
+
+// stepError says that a step could not do its work: the call cannot go on.
+type stepError struct {
+	step string
+	err  error
+}
+
+func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// step is [askback.Do] for a step of m: it tells the client, takes the host's pace, and leaves a trace in the log of
+// effects.
+func step[T any](ctx context.Context, m *machine, name, message string, do func(context.Context) (T, error)) (T, error) {
+	return askback.Do(ctx, m.call, name, func(ctx context.Context) (T, error) {
+		var none T
+		if err := m.progress(ctx, name, 0, message); err != nil {
+			return none, err
+		}
+		if name != "create-directories" {
+			if err := m.claimed(); err != nil {
+				return none, &stepError{name, err}
+			}
+		}
+		if name != "write-disk" { // which takes it in portions
+			if err := m.host.pace(ctx, 1); err != nil {
+				return none, err
+			}
+		}
+		result, err := do(ctx)
+		if err == nil {
+			err = m.trace(name)
+		}
+		if err != nil {
+			return none, &stepError{name, err}
+		}
+		return result, nil
+	})
+}
+
+func text(format string, args ...any) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
+}
