@@ -178,11 +178,23 @@ func wireTask(t *task.Task, extension bool) *wire.Task {
 	// Before the extension a tool's error was a failure of its task.
 	if t.Status == task.Completed && string(strictjson.Get(t.Outcome, "isError")) == "true" {
 		row.Status = string(task.Failed)
+		row.Message = firstText(t.Outcome)
 	}
 	if row.Message == "" {
 		row.Message = seedsMessage(t, row.Status)
 	}
 	return row
+}
+
+// firstText is the beginning of what a tool's error says.
+func firstText(result []byte) string {
+	var said struct{ Content []struct{ Text string } }
+	if json.Unmarshal(result, &said) != nil || len(said.Content) == 0 {
+		return ""
+	}
+	const most = 200
+	text := []rune(said.Content[0].Text)
+	return string(text[:min(len(text), most)])
 }
 
 // seedsMessage is what the seeds say of a status.

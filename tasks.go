@@ -279,11 +279,11 @@ func encodeError(fault *jsonrpc.Error) []byte {
 func progressMessage(progress, total float64, message string) string {
 	switch {
 	case message == "" && total > 0:
-		return fmt.Sprintf("%g of %g", progress, total)
+		return fmt.Sprintf("%.4g of %.4g", progress, total)
 	case message == "":
-		return fmt.Sprintf("%g", progress)
+		return fmt.Sprintf("%.4g", progress)
 	case total > 0:
-		return fmt.Sprintf("%s (%g of %g)", message, progress, total)
+		return fmt.Sprintf("%s (%.4g of %.4g)", message, progress, total)
 	}
 	return message
 }

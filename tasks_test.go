@@ -561,7 +561,9 @@ func TestTaskOutcomes(t *testing.T) {
 	}
 	// In the seeds' dialect a tool's error is the task's failure.
 	id := at(s.result(seedsOnly, "tools/call", "end", `"name":"end","arguments":{"how":"error"},"task":{}`), "task", "taskId").(string)
-	s.get(seedsOnly, id, "failed")
+	if now := s.get(seedsOnly, id, "failed"); now["statusMessage"] != "no luck" {
+		t.Errorf("a tool's error in the seeds' dialect: %v", now)
+	}
 	if final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); final["isError"] != true {
 		t.Errorf("its result: %v", final)
 	}
