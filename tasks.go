@@ -247,18 +247,20 @@ func taskJournal(call *taskCall, round int, entries [][]byte) (*journal.Journal,
 // verdict is what a run of a handler means for its task.
 func verdict(r *reply, j *journal.Journal, err error) (task.Verdict, error) {
 	v := task.Verdict{Round: j.Round}
-	if err != nil {
+	var encoded []byte
+	if err == nil && r.result != nil {
+		var members string
+		if encoded, members, err = encodeResult(r.result); err == nil {
+			encoded = slices.Concat([]byte("{"+members), encoded[1:])
+		}
+	}
+	switch {
+	case err != nil:
 		fault := protocolError(err)
 		v.Status, v.Message, v.Outcome = task.Failed, fault.Message, encodeError(fault)
 		return v, nil
-	}
-	switch {
-	case r.result != nil:
-		encoded, members, err := encodeResult(r.result)
-		if err != nil {
-			return v, err
-		}
-		v.Status, v.Outcome = task.Completed, slices.Concat([]byte("{"+members), encoded[1:])
+	case encoded != nil:
+		v.Status, v.Outcome = task.Completed, encoded
 	case len(r.questions) == 0: // a checkpoint
 		v.Status = task.Working
 	default:

@@ -304,7 +304,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		t, err := e.store.Claim(ctx, last, e.opts.Lease)
+		t, err := e.claim(ctx, last)
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
 		}
@@ -319,6 +319,14 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.work(ctx, t)
 		})
 	}
+}
+
+// claim is not interrupted by a shutdown: a claim that nobody heard of would keep its task
+// from other processes until the lease ends.
+func (e *Engine) claim(ctx context.Context, after string) (*Task, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(e.opts.Lease, 5*time.Second))
+	defer cancel()
+	return e.store.Claim(ctx, after, e.opts.Lease)
 }
 
 // idle waits until something may be due.

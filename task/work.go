@@ -122,6 +122,9 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 				return
 			}
 			// Ended from outside while it came to this.
+		case errors.Is(err, ErrElsewhere) && time.Now().After(t.Expires.Add(e.opts.Grace)):
+			e.giveUp(write, t) // there is no such process
+			return
 		default:
 			u := Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
 			switch {
@@ -170,7 +173,7 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 
 // giveUp ends a task whose attempts all came to nothing.
 func (e *Engine) giveUp(ctx context.Context, t *Task) {
-	e.log.ErrorContext(ctx, "task: giving up after attempts that recorded nothing", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+	e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
 	if !t.Stopped {
 		t.Status = Failed
 		t.Message = fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
