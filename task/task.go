@@ -171,6 +171,7 @@ type Watcher interface {
 	// Watch calls changed with the id of each task that any instance, this one included,
 	// has created or updated, until ctx is done. It returns earlier, with an error, when
 	// the connection is lost; ids may have been missed then, and it can be called again.
-	// ready, if not nil, is called once when it listens.
+	// An id may be lost in other ways, too: engines look for themselves now and then.
+	// ready, if not nil, is called once when it listens. When ctx is done the error is its.
 	Watch(ctx context.Context, ready func(), changed func(id string)) error
 }

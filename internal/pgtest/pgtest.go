@@ -1,0 +1,131 @@
+// Package pgtest gives tests a real PostgreSQL.
+//
+//	store, err := postgres.Open(ctx, pgtest.DSN(t))
+//
+// Where it comes from is decided by the environment variable ASKBACK_TEST_POSTGRES:
+//
+//   - the URL of a server, such as postgres://user:password@127.0.0.1:5432/postgres, of
+//     a user who may create databases: that server is used;
+//   - off: tests that need a PostgreSQL are skipped;
+//   - nothing: the server's programs are looked for on this machine, and run with a
+//     database cluster of their own in a temporary directory. If there are none, the
+//     test fails.
+//
+// The cluster is started when the first test asks for it, and is shared by the tests of
+// a process. It ends and its files go when the process ends, however that comes about.
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const variable = "ASKBACK_TEST_POSTGRES"
+
+// off is the value of the variable that leaves tests out.
+const off = "off"
+
+// DSN returns the URL of a new and empty database, which is dropped at the end of the
+// test. For a benchmark the server makes writes durable, as in production; for a test it
+// does not, to be quick. It is safe for concurrent use.
+func DSN(t testing.TB) string {
+	t.Helper()
+	dsn := foreign(t)
+	if dsn == "" {
+		_, benchmark := t.(*testing.B)
+		dsn = shared(t, benchmark)
+	}
+	return newDatabase(t, dsn)
+}
+
+// Start starts a server for this test alone, which may be stopped and started again. It
+// ends with the test. A test that needs it is skipped where ASKBACK_TEST_POSTGRES names
+// a server and this machine has no PostgreSQL.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	named := foreign(t) != ""
+	s, err := start(false)
+	if err != nil && named {
+		t.Skipf("pgtest: this test stops and starts its server, and there is but the one that %s names: %v", variable, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+// foreign returns the URL of the server that the environment names, if it names one.
+func foreign(t testing.TB) string {
+	t.Helper()
+	dsn := os.Getenv(variable)
+	if dsn == off {
+		t.Skipf("pgtest: %s=%s leaves out the tests that need a PostgreSQL", variable, off)
+	}
+	return dsn
+}
+
+// clusters are those that the tests of this process share: without and with fsync.
+var clusters [2]struct {
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+func shared(t testing.TB, fsync bool) string {
+	t.Helper()
+	c := &clusters[0]
+	if fsync {
+		c = &clusters[1]
+	}
+	c.once.Do(func() { c.server, c.err = start(fsync) })
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	return c.server.DSN()
+}
+
+func newDatabase(t testing.TB, dsn string) string {
+	t.Helper()
+	name := "askback_test_" + strings.ToLower(rand.Text())
+	admin := func(sql string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, sql)
+		return err
+	}
+	if err := admin("CREATE DATABASE " + name); err != nil {
+		t.Fatalf("pgtest: create a database for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			t.Errorf("pgtest: drop the database of the test: %v", err)
+		}
+	})
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatalf("pgtest: %s is not a URL", variable)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// ask returns an error that says how to come by a PostgreSQL.
+func ask(format string, args ...any) error {
+	return fmt.Errorf("pgtest: "+format+": install it, as with apt-get install postgresql, or set %s to the URL of a server, or to %q to leave these tests out",
+		append(args, variable, off)...)
+}

@@ -1,0 +1,172 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
+	one, two := DSN(t), DSN(t)
+	if one == two {
+		t.Fatalf("both are %s", one)
+	}
+	query(t, one, "CREATE TABLE a (b int)")
+	if got := query(t, two, "SELECT count(*)::text FROM pg_class WHERE relname = 'a'"); got != "0" {
+		t.Errorf("the second database has a table of the first")
+	}
+}
+
+func TestTheDatabaseIsDropped(t *testing.T) {
+	admin := DSN(t)
+	var name string
+	t.Run("inner", func(t *testing.T) {
+		name = query(t, DSN(t), "SELECT current_database()::text")
+	})
+	if got := query(t, admin, "SELECT count(*)::text FROM pg_database WHERE datname = '"+name+"'"); got != "0" {
+		t.Errorf("%s is still there", name)
+	}
+}
+
+func TestAServerStopsAndStarts(t *testing.T) {
+	s := Start(t)
+	query(t, s.DSN(), "CREATE TABLE a (b int)")
+	query(t, s.Socket(), "INSERT INTO a VALUES (1)")
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := pgx.Connect(t.Context(), s.DSN()); err == nil {
+		conn.Close(t.Context())
+		t.Fatal("it accepts a connection after Stop")
+	}
+	for range 2 {
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		if got := query(t, s.DSN(), "SELECT count(*)::text FROM a"); got != "1" {
+			t.Errorf("%s rows after a restart, want 1", got)
+		}
+	}
+}
+
+func TestNothingRemains(t *testing.T) {
+	for _, end := range []string{"return", "panic", "kill"} {
+		t.Run(end, func(t *testing.T) {
+			if os.Getenv(variable) != "" {
+				t.Skip("the server is not of this machine")
+			}
+			dir, err := os.MkdirTemp("/tmp", "pgtest")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			if err := os.Chmod(dir, 0o755|os.ModeSticky|0o022); err != nil {
+				t.Fatal(err)
+			}
+			child := exec.Command(os.Args[0], "-test.run=^TestChild$")
+			child.Env = append(os.Environ(), "PGTEST_CHILD="+end, "TMPDIR="+dir)
+			out, _ := child.CombinedOutput()
+			pid, ok := strings.CutPrefix(strings.SplitN(string(out), "\n", 2)[0], "postmaster ")
+			if !ok {
+				t.Fatalf("the child started no server:\n%s", out)
+			}
+			deadline := time.Now().Add(30 * time.Second)
+			for {
+				left, _ := filepath.Glob(dir + "/*")
+				process := exec.Command("kill", "-0", pid).Run()
+				if len(left) == 0 && process != nil {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("still there: %v, process %s (%v)", left, pid, process)
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestChild is a process that uses a server and ends.
+func TestChild(t *testing.T) {
+	end := os.Getenv("PGTEST_CHILD")
+	if end == "" {
+		t.Skip("for TestNothingRemains")
+	}
+	if os.Getenv("PGTEST_NO_PROGRAMS") != "" {
+		distribution = ""
+	}
+	DSN(t)
+	pid, err := os.ReadFile(filepath.Join(clusters[0].server.dir, "cluster", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout.WriteString("postmaster " + strings.SplitN(string(pid), "\n", 2)[0] + "\n")
+	switch end {
+	case "panic":
+		panic("as wanted")
+	case "kill":
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		self.Kill()
+		select {}
+	}
+}
+
+func TestWithoutAServer(t *testing.T) {
+	for _, c := range []struct{ value, want string }{
+		{"off", "--- SKIP: TestChild"},
+		{"", "apt-get install postgresql"},
+	} {
+		child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
+		child.Env = []string{"PGTEST_CHILD=return", "PGTEST_NO_PROGRAMS=1", variable + "=" + c.value, "PATH=", "TMPDIR=" + os.TempDir()}
+		out, _ := child.CombinedOutput()
+		if !strings.Contains(string(out), c.want) {
+			t.Errorf("with %s=%s the test says not %q but:\n%s", variable, c.value, c.want, out)
+		}
+	}
+}
+
+func query(t *testing.T, dsn, sql string) (first string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if rows.Next() && len(rows.FieldDescriptions()) > 0 {
+		if err := rows.Scan(&first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
+
+func TestTheServerThatTheEnvironmentNames(t *testing.T) {
+	s := Start(t)
+	t.Setenv(variable, s.DSN())
+	if got := query(t, DSN(t), "SELECT inet_server_port()::text"); got != strconv.Itoa(s.port) {
+		t.Errorf("the database is on port %s, want %d", got, s.port)
+	}
+}

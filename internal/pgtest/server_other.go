@@ -1,0 +1,24 @@
+//go:build !unix
+
+package pgtest
+
+import "errors"
+
+// A Server is not to be had on this system.
+type Server struct{ close func() }
+
+// DSN is never called.
+func (*Server) DSN() string { return "" }
+
+// Socket is never called.
+func (*Server) Socket() string { return "" }
+
+// Stop is never called.
+func (*Server) Stop() error { return errors.ErrUnsupported }
+
+// Restart is never called.
+func (*Server) Restart() error { return errors.ErrUnsupported }
+
+func start(bool) (*Server, error) {
+	return nil, ask("a PostgreSQL for tests is not started on this system")
+}

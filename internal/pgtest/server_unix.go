@@ -1,0 +1,263 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A Server is a PostgreSQL with a cluster of its own. It listens on a port of 127.0.0.1
+// and on a Unix socket. Its methods are for one goroutine.
+type Server struct {
+	dir      string
+	port     int
+	password string
+
+	commands io.Writer
+	answers  *bufio.Reader
+	close    func() // ends the server and removes its files
+}
+
+// supervise runs the server of the directory $1 with the command that follows. It has
+// its orders from this process, whose end, whatever brings it about, is the end of its
+// input.
+const supervise = `
+dir=$1; shift
+pid=
+stop() {
+	[ -n "$pid" ] || return
+	kill -QUIT $pid
+	wait $pid
+	pid=
+}
+while read -r order port; do
+	case $order in
+	start) "$@" -p "$port" >>"$dir/log" 2>&1 & pid=$! ;;
+	stop) stop ;;
+	esac
+	echo done
+done
+stop
+rm -rf "$dir"
+`
+
+// start makes a cluster and runs its server.
+func start(fsync bool) (_ *Server, err error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	owner, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	// The path of a Unix socket has room for about 100 bytes.
+	parent := os.TempDir()
+	if len(parent) > 50 {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "pgtest")
+	if err != nil {
+		return nil, fmt.Errorf("pgtest: %w", err)
+	}
+	s := &Server{dir: dir, password: rand.Text(), close: func() { os.RemoveAll(dir) }}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+
+	secret := filepath.Join(dir, "password")
+	if err := os.WriteFile(secret, []byte(s.password), 0o600); err != nil {
+		return nil, fmt.Errorf("pgtest: %w", err)
+	}
+	if owner != nil {
+		if err := errors.Join(os.Chown(dir, int(owner.Uid), int(owner.Gid)), os.Chown(secret, int(owner.Uid), int(owner.Gid))); err != nil {
+			return nil, fmt.Errorf("pgtest: %w", err)
+		}
+	}
+	command := func(name string, args ...string) *exec.Cmd {
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+		// With a group of its own it does not take an interrupt that is for the test.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
+		return cmd
+	}
+
+	cluster := filepath.Join(dir, "cluster")
+	initdb := command(filepath.Join(bin, "initdb"), "--pgdata="+cluster, "--username=postgres", "--auth=scram-sha-256",
+		"--pwfile="+secret, "--encoding=UTF8", "--locale=C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("pgtest: make a cluster: %w\n%s", err, out)
+	}
+
+	supervisor := command("/bin/sh", "-c", supervise, "sh", dir,
+		filepath.Join(bin, "postgres"), "-D", cluster, "-k", dir, "-c", "listen_addresses=127.0.0.1",
+		"-c", "max_connections=200", "-c", "fsync="+strconv.FormatBool(fsync))
+	orders, err := supervisor.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("pgtest: %w", err)
+	}
+	answers, err := supervisor.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("pgtest: %w", err)
+	}
+	if err := supervisor.Start(); err != nil {
+		return nil, fmt.Errorf("pgtest: %w", err)
+	}
+	s.commands, s.answers = orders, bufio.NewReader(answers)
+	s.close = sync.OnceFunc(func() {
+		orders.Close()
+		supervisor.Wait()
+	})
+
+	// Somebody else may take a port that was free: then PostgreSQL ends, and another may do.
+	for range 3 {
+		if s.port, err = freePort(); err != nil {
+			return nil, err
+		}
+		if err = s.Restart(); err == nil {
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
+// DSN returns the URL of a database of this server. A restart does not change it.
+func (s *Server) DSN() string {
+	return (&url.URL{
+		Scheme: "postgres",
+		User:   url.UserPassword("postgres", s.password),
+		Host:   net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)),
+		Path:   "/postgres",
+	}).String()
+}
+
+// Socket returns the URL of the same database by way of the Unix socket.
+func (s *Server) Socket() string {
+	return (&url.URL{
+		Scheme:   "postgres",
+		User:     url.UserPassword("postgres", s.password),
+		Path:     "/postgres",
+		RawQuery: url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}}.Encode(),
+	}).String()
+}
+
+// Stop ends the server as a crash does, if it runs: its connections break off.
+func (s *Server) Stop() error { return s.tell("stop") }
+
+// Restart starts the server again, on the same port with the same databases, after a
+// crash if it runs. It returns when the server accepts connections.
+func (s *Server) Restart() error {
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	if err := s.tell("start " + strconv.Itoa(s.port)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.DSN())
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		if ctx.Err() != nil || strings.Contains(string(log), "could not create any TCP/IP sockets") {
+			return fmt.Errorf("pgtest: the server does not start: %w\n%s", err, log)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (s *Server) tell(order string) error {
+	if _, err := fmt.Fprintln(s.commands, order); err != nil {
+		return fmt.Errorf("pgtest: %s the server: %w", order, err)
+	}
+	if _, err := s.answers.ReadString('\n'); err != nil {
+		return fmt.Errorf("pgtest: %s the server: %w", order, err)
+	}
+	return nil
+}
+
+// distribution is where Debian and Ubuntu put the programs, outside of PATH.
+var distribution = "/usr/lib/postgresql/*/bin"
+
+// binaries returns the directory of the newest server's programs.
+func binaries() (string, error) {
+	var dirs []string
+	if path, err := exec.LookPath("initdb"); err == nil {
+		// The entry may be a link to where the others are.
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+	}
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	debian, _ := filepath.Glob(distribution)
+	slices.SortFunc(debian, func(a, b string) int { return version(b) - version(a) })
+	for _, dir := range append(dirs, debian...) {
+		_, err1 := exec.LookPath(filepath.Join(dir, "initdb"))
+		_, err2 := exec.LookPath(filepath.Join(dir, "postgres"))
+		if err1 == nil && err2 == nil {
+			return dir, nil
+		}
+	}
+	return "", ask("this machine has no PostgreSQL server (looked in PATH, pg_config --bindir and /usr/lib/postgresql)")
+}
+
+// version returns the version in a path such as /usr/lib/postgresql/15/bin.
+func version(bin string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
+	return n
+}
+
+// unprivileged returns whom the server runs as: nil for this process's user, and
+// somebody else for root, as whom PostgreSQL refuses to run.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err1 == nil && err2 == nil {
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, ask("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("pgtest: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

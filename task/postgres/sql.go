@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// statements are those of the store, with the name of its schema in place. Each is one
+// round trip and, but for those of Purge, a transaction of its own.
+//
+// Time is the server's when it was given the statement. The level read committed lets a
+// statement that waited for a row see it as it is then, and check its conditions again:
+// that makes versions and fences exact. It sees nothing else that came meanwhile, so an
+// entry's number comes from a counter in the row, not from the other entries.
+type statements struct {
+	lockPrincipal, create, get, list, claim, journal, append, renew, update, notify, fence, expired, purgeable, purge string
+}
+
+// newStatements names the schema in each: nothing depends on the session's search_path.
+func newStatements(schema string) statements {
+	in := func(sql string) string { return inSchema(sql, schema) }
+	return statements{
+		// The lock ends with the transaction.
+		lockPrincipal: in(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' quota ' || $1::text, 0))`),
+
+		create: in(`
+			WITH t AS (
+				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
+					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, entries)
+				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
+					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp(), 0, 0,
+					cardinality($16::bytea[])
+				FROM date_trunc('milliseconds', statement_timestamp()) AS now
+				WHERE CASE WHEN $17::bigint > 0 THEN $17 > (SELECT count(*) FROM (
+					SELECT FROM {schema}.task WHERE principal = $2 AND ` + unfinished + ` LIMIT $17) AS t) ELSE true END
+				RETURNING id, created, expires
+			), j AS (
+				INSERT INTO {schema}.journal (id, seq, body)
+				SELECT id, 0, coalesce($15::bytea, '') FROM t
+				UNION ALL
+				SELECT id, e.seq, coalesce(e.body, '') FROM t, unnest($16::bytea[]) WITH ORDINALITY AS e (body, seq)
+			)
+			SELECT created, expires FROM t`),
+
+		get: in(`SELECT ` + columns("pending", "outcome") + ` FROM {schema}.task AS t WHERE id = $1`),
+
+		list: in(`
+			SELECT ` + columns("NULL::bytea", "NULL::bytea") + `
+			FROM {schema}.task AS t
+			WHERE principal = $1 AND dialect = $2 AND (created, id) < (coalesce($3::timestamptz, 'infinity'), $4::text) AND ` + listed + `
+			ORDER BY created DESC, id DESC
+			LIMIT $5`),
+
+		// A claimed row is locked before it is changed, and rows that others have locked
+		// are passed over: instances that claim at once get different tasks.
+		claim: in(`
+			WITH later AS MATERIALIZED (
+				SELECT id FROM {schema}.task
+				WHERE due <= statement_timestamp() AND principal > $1
+				ORDER BY principal, due
+				LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+			), first AS MATERIALIZED (
+				SELECT id FROM {schema}.task
+				WHERE due <= statement_timestamp() AND principal <= $1 AND NOT EXISTS (SELECT FROM later)
+				ORDER BY principal, due
+				LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+			)
+			UPDATE {schema}.task AS t
+			SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $2::interval
+			FROM (SELECT id FROM later UNION ALL SELECT id FROM first) AS next
+			WHERE t.id = next.id
+			RETURNING ` + columns("pending", "outcome")),
+
+		journal: in(`SELECT body FROM {schema}.journal WHERE id = $1 ORDER BY seq`),
+
+		append: in(`
+			WITH t AS (
+				UPDATE {schema}.task SET attempts = 0, entries = entries + 1
+				WHERE id = $1 AND fence = $2
+				RETURNING id, entries
+			)
+			INSERT INTO {schema}.journal (id, seq, body)
+			SELECT id, entries, coalesce($3::bytea, '') FROM t`),
+
+		renew: in(`
+			UPDATE {schema}.task
+			SET due = CASE WHEN due IS NOT NULL THEN statement_timestamp() + $3::interval END
+			WHERE id = $1 AND fence = $2
+			RETURNING version`),
+
+		update: in(`
+			WITH t AS (
+				UPDATE {schema}.task
+				SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11,
+					updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
+					due = CASE WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
+					entries = entries + cardinality($14::bytea[])
+				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3)
+				RETURNING id, updated, version, entries
+			), j AS (
+				INSERT INTO {schema}.journal (id, seq, body)
+				SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
+				FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
+			)
+			SELECT updated, version FROM t`),
+
+		notify: in(`SELECT pg_notify({name}, id) FROM unnest($1::text[]) AS id`),
+
+		fence: in(`SELECT fence FROM {schema}.task WHERE id = $1`),
+
+		expired: in(`
+			SELECT id FROM {schema}.task
+			WHERE expires <= statement_timestamp() AND ` + expirable + `
+			ORDER BY expires
+			LIMIT $1`),
+
+		purgeable: in(`
+			SELECT id FROM {schema}.task
+			WHERE expires < statement_timestamp() - $1::interval AND ` + purgeable + `
+			ORDER BY expires
+			LIMIT $2 FOR UPDATE SKIP LOCKED`),
+
+		purge: in(`
+			WITH t AS (DELETE FROM {schema}.task WHERE id = ANY ($1))
+			DELETE FROM {schema}.journal WHERE id = ANY ($1)`),
+	}
+}
+
+// Conditions of indexes: a statement can use an index only if it has the same words. A
+// time after '-infinity' is any time; it keeps other statements off.
+const (
+	listed     = `created > '-infinity'`
+	unfinished = `status NOT IN ('completed', 'failed', 'cancelled')`
+	expirable  = unfinished + ` AND expires > '-infinity'`
+	purgeable  = `status IN ('completed', 'failed', 'cancelled') AND due IS NULL`
+)
+
+// inSchema puts the schema into SQL: {schema} is its identifier, and {name} its name as
+// a text, which is also that of the channel of notifications.
+func inSchema(sql, schema string) string {
+	return strings.NewReplacer(
+		"{schema}", pgx.Identifier{schema}.Sanitize(),
+		"{name}", "'"+strings.ReplaceAll(schema, "'", "''")+"'",
+	).Replace(sql)
+}
+
+// columns are those that scan reads, with these expressions for the two that may be large.
+func columns(pending, outcome string) string {
+	return `t.id, t.principal, t.method, t.target, t.dialect, t.status, t.message, ` + pending + `, ` + outcome + `, t.round,
+		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence`
+}
+
+func scan(row pgx.Row) (*task.Task, error) {
+	var t task.Task
+	err := row.Scan(&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
+		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence)
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range []*time.Time{&t.Created, &t.Updated, &t.Expires} {
+		*at = at.UTC()
+	}
+	return &t, nil
+}

@@ -1,0 +1,472 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/postgres"
+	"github.com/askback-mcp/askback/task/storetest"
+)
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) func(*testing.T) task.Store {
+		dsn := pgtest.DSN(t)
+		return func(t *testing.T) task.Store { return open(t, dsn) }
+	})
+}
+
+// Through a pooler statements may not be prepared.
+func TestEveryWayToSendAStatement(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			s := open(t, with(dsn, "search_path="+mode, "default_query_exec_mode="+mode))
+			defer s.Close()
+			ctx := t.Context()
+			n := newTask()
+			n.Pending = []byte{0, 255, '\''}
+			if err := s.Create(ctx, n, time.Hour, nil, [][]byte{{0}, nil, []byte("'")}, 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Create(ctx, newTask(), time.Hour, nil, nil, 1); !errors.Is(err, task.ErrQuota) {
+				t.Errorf("beyond the quota the error is %v", err)
+			}
+			c, err := s.Claim(ctx, "", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Renew(ctx, c.ID, c.Fence, time.Minute); err != nil {
+				t.Error(err)
+			}
+			if err := s.Append(ctx, c.ID, c.Fence, []byte("a")); err != nil {
+				t.Error(err)
+			}
+			c.Status, c.Attempts, c.Expires = task.Working, 0, c.Created
+			if err := s.Update(ctx, c, task.Update{Leased: true, Keep: true, Entries: [][]byte{[]byte("u")}}); err != nil {
+				t.Error(err)
+			}
+			if got, err := s.Get(ctx, c.ID); err != nil || !cmp.Equal(got, c) {
+				t.Errorf("Get: %v, %s", err, cmp.Diff(c, got))
+			}
+			if ts, err := s.List(ctx, "alice", "extension", time.Time{}, "", 5); err != nil || len(ts) != 1 {
+				t.Errorf("List: %v, %v", ts, err)
+			}
+			if ts, err := s.List(ctx, "alice", "extension", c.Created, c.ID, 5); err != nil || len(ts) != 0 {
+				t.Errorf("List: %v, %v", ts, err)
+			}
+			if ids, err := s.Expired(ctx, 5); err != nil || len(ids) != 1 {
+				t.Errorf("Expired: %v, %v", ids, err)
+			}
+			_, entries, err := s.Journal(ctx, c.ID)
+			if got := fmt.Sprintf("%q", entries); err != nil || got != `["\x00" "" "'" "a" "u"]` {
+				t.Errorf("Journal: %s, %v", got, err)
+			}
+			c.Status = task.Completed
+			if err := s.Update(ctx, c, task.Update{Leased: true, Due: -1}); err != nil {
+				t.Error(err)
+			}
+			if n, err := s.Purge(ctx, 0, 5); n != 1 || err != nil {
+				t.Errorf("Purge: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+func TestSchemasDoNotSeeEachOther(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	a, b := open(t, with(dsn, "search_path=a")), open(t, with(dsn, "search_path=b"))
+	defer a.Close()
+	defer b.Close()
+	ctx := t.Context()
+	n := create(t, a, newTask())
+	if _, err := b.Get(ctx, n.ID); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("Get in the other schema: %v, want %v", err, task.ErrNotFound)
+	}
+	if c, err := b.Claim(ctx, "", time.Minute); c != nil || err != nil {
+		t.Errorf("Claim in the other schema: %v, %v", c, err)
+	}
+	changed, _ := watch(t, b)
+	create(t, a, newTask())
+	m := create(t, b, newTask())
+	if id := soon(t, changed); id != m.ID {
+		t.Errorf("Watch in the other schema told of %s", id)
+	}
+}
+
+func TestTextThatCannotBeStored(t *testing.T) {
+	s := open(t, pgtest.DSN(t))
+	defer s.Close()
+	ctx := t.Context()
+	for _, bad := range []struct{ text, want string }{
+		{"a\x00b", "has a zero byte"},
+		{"a\xffb", "is not valid UTF-8"},
+		{"\xed\xa0\x80", "is not valid UTF-8"},
+	} {
+		for name, set := range map[string]func(*task.Task){
+			"ID":        func(t *task.Task) { t.ID = bad.text },
+			"Principal": func(t *task.Task) { t.Principal = bad.text },
+			"Method":    func(t *task.Task) { t.Method = bad.text },
+			"Target":    func(t *task.Task) { t.Target = bad.text },
+			"Dialect":   func(t *task.Task) { t.Dialect = bad.text },
+			"Status":    func(t *task.Task) { t.Status = task.Status(bad.text) },
+		} {
+			n := newTask()
+			set(n)
+			err := s.Create(ctx, n, time.Hour, nil, nil, 0)
+			if want := fmt.Sprintf("the %s %q %s", name, bad.text, bad.want); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Create: the error is %v, want one that has %q", err, want)
+			}
+		}
+		if _, err := s.Get(ctx, bad.text); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("Get of %q: %v", bad.text, err)
+		}
+		if _, _, err := s.Journal(ctx, bad.text); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("Journal of %q: %v", bad.text, err)
+		}
+		if err := s.Append(ctx, bad.text, 0, nil); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("Append to %q: %v", bad.text, err)
+		}
+		if _, err := s.Renew(ctx, bad.text, 0, 0); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("Renew of %q: %v", bad.text, err)
+		}
+		if err := s.Update(ctx, &task.Task{ID: bad.text}, task.Update{}); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("Update of %q: %v", bad.text, err)
+		}
+		if ts, err := s.List(ctx, bad.text, "", time.Time{}, "", 9); len(ts) != 0 || err != nil {
+			t.Errorf("List of %q: %v, %v", bad.text, ts, err)
+		}
+
+		// A task can end, whatever it has to say.
+		n := create(t, s, newTask())
+		n.Message, n.Status = "<"+bad.text+">", task.Failed
+		if err := s.Update(ctx, n, task.Update{Due: -1}); err != nil {
+			t.Error(err)
+		}
+		got, err := s.Get(ctx, n.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(got.Message, "<") || !strings.Contains(got.Message, "\ufffd") || !strings.HasSuffix(got.Message, ">") {
+			t.Errorf("the message %q came back as %q", n.Message, got.Message)
+		}
+		if c, err := s.Claim(ctx, bad.text, time.Minute); c != nil || err != nil {
+			t.Errorf("Claim after %q: %v, %v", bad.text, c, err)
+		}
+	}
+}
+
+// Claims do not wait for each other, nor for who writes to a task.
+func TestClaimPassesOverWhatIsLocked(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	s := open(t, dsn)
+	defer s.Close()
+	ctx := t.Context()
+	locked := create(t, s, newTask())
+	other := newTask()
+	other.Principal = "zoe"
+	create(t, s, other)
+	tx, err := bare(t, dsn).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR NO KEY UPDATE", locked.ID); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if c, err := s.Claim(short, "", time.Minute); err != nil || c == nil || c.ID != other.ID {
+		t.Errorf("Claim took %v (%v), want the task that is not locked", c, err)
+	}
+	if c, err := s.Claim(short, "", time.Minute); err != nil || c != nil {
+		t.Errorf("Claim took %v (%v), want nothing", c, err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.Claim(ctx, "", time.Minute); err != nil || c == nil || c.ID != locked.ID {
+		t.Errorf("Claim took %v (%v), want the task that was locked", c, err)
+	}
+}
+
+// A worker may write late to a task that has ended. Its entry is there and then goes with
+// the task, or is refused.
+func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	s := open(t, dsn)
+	defer s.Close()
+	pool := bare(t, dsn)
+	ctx := t.Context()
+	for range 30 {
+		n := newTask()
+		n.Status = task.Completed
+		if err := s.Create(ctx, n, -time.Minute, call, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Update(ctx, n, task.Update{Due: -1}); err != nil {
+			t.Fatal(err)
+		}
+		var writers sync.WaitGroup
+		for range 3 {
+			writers.Go(func() {
+				for {
+					err := s.Append(ctx, n.ID, 0, entry)
+					if errors.Is(err, task.ErrNotFound) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for {
+			purged, err := s.Purge(ctx, 0, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if purged == 1 {
+				break
+			}
+		}
+		writers.Wait()
+	}
+	var left int
+	if err := pool.QueryRow(ctx, "SELECT count(*) FROM askback.journal").Scan(&left); err != nil {
+		t.Fatal(err)
+	}
+	if left != 0 {
+		t.Errorf("%d entries are left of journals whose tasks are gone", left)
+	}
+}
+
+func TestTheServerGoesAndComesBack(t *testing.T) {
+	server := pgtest.Start(t)
+	s := open(t, with(server.DSN(), "pool_max_conns=5"))
+	defer s.Close()
+	ctx := t.Context()
+	var kept []*task.Task
+
+	for range 3 {
+		// Several connections are open, and none has rested.
+		var clients sync.WaitGroup
+		for range 5 {
+			clients.Go(func() {
+				for range 20 {
+					if _, err := s.Expired(ctx, 1); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		kept = append(kept, create(t, s, newTask()))
+
+		watchContext, cancel := context.WithCancel(ctx)
+		ready, ended := make(chan struct{}), make(chan error, 1)
+		go func() { ended <- s.Watch(watchContext, func() { close(ready) }, func(string) {}) }()
+		soon(t, ready)
+
+		if err := server.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := soon(t, ended); err == nil {
+			t.Error("Watch returned no error when the server had gone")
+		}
+		cancel()
+		_, err := s.Get(ctx, kept[0].ID)
+		for range 9 {
+			if err == nil || errors.Is(err, task.ErrNotFound) {
+				t.Fatalf("Get without a server: %v", err)
+			}
+			_, err = s.Get(ctx, kept[0].ID)
+		}
+		if _, ok := errors.AsType[*pgconn.ConnectError](err); !ok || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("without a server the error is %v, want a ConnectError that is ECONNREFUSED", err)
+		}
+		if err := server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range kept {
+			if got, err := s.Get(ctx, k.ID); err != nil || !cmp.Equal(got, k) {
+				t.Errorf("after a restart Get: %v, %s", err, cmp.Diff(k, got))
+			}
+		}
+		changed, _ := watch(t, s)
+		n := create(t, s, newTask())
+		if id := soon(t, changed); id != n.ID {
+			t.Errorf("after a restart Watch told of %s, want %s", id, n.ID)
+		}
+	}
+}
+
+// A crash costs one call at most, not one for each connection of the pool.
+func TestACrashFailsOneCall(t *testing.T) {
+	server := pgtest.Start(t)
+	s := open(t, with(server.DSN(), "pool_max_conns=5"))
+	defer s.Close()
+	ctx := t.Context()
+	var clients sync.WaitGroup
+	for range 5 {
+		clients.Go(func() {
+			for range 20 {
+				s.Expired(ctx, 1)
+			}
+		})
+	}
+	clients.Wait()
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	var failed []error
+	for range 10 {
+		if _, err := s.Expired(ctx, 1); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 1 {
+		t.Errorf("%d calls failed after a restart: %v", len(failed), failed)
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := config.Password
+	for _, c := range []struct{ dsn, want string }{
+		{strings.Replace(dsn, config.Database, "nowhere", 1), `"nowhere" does not exist`},
+		{strings.Replace(dsn, ":"+password+"@", ":wrong"+password+"@", 1), "password authentication failed"},
+		{with(dsn, "default_transaction_isolation=serializable"), "must be read committed"},
+		{with(dsn, "default_transaction_read_only=on"), "read-only transaction"},
+		{with(dsn, "no_such_parameter=1"), "no_such_parameter"},
+	} {
+		s, err := postgres.Open(t.Context(), c.dsn)
+		if err == nil {
+			s.Close()
+			if !strings.Contains(c.want, "password") {
+				t.Errorf("Open gave no error, want one that has %q", c.want)
+			}
+			continue // a server may trust everybody
+		}
+		if !strings.Contains(err.Error(), c.want) {
+			t.Errorf("the error is %v, want one that has %q", err, c.want)
+		}
+		if password != "" && strings.Contains(fmt.Sprintf("%v %+v", err, err), password) {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+func TestManyInstancesOpenAnEmptyDatabase(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	var instances sync.WaitGroup
+	for range 20 {
+		instances.Go(func() {
+			s, err := postgres.Open(t.Context(), dsn)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			if err := s.Create(t.Context(), newTask(), time.Hour, nil, nil, 20); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	instances.Wait()
+}
+
+// The role of a service need not be one that may create schemas.
+func TestARoleWithASchema(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	pool := bare(t, dsn)
+	role, password := "askback_test_"+strings.ToLower(rand.Text()), rand.Text()
+	for _, sql := range []string{
+		"CREATE ROLE " + role + " LOGIN PASSWORD '" + password + "'",
+		"CREATE SCHEMA tasks AUTHORIZATION " + role,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := pool.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Error(err)
+		}
+	})
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := fmt.Sprintf("host=%s port=%d dbname=%s user=%s password=%s", config.Host, config.Port, config.Database, role, password)
+	if _, err := postgres.Open(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("a role that may not create a schema opens one: %v", err)
+	}
+	for range 2 {
+		s := open(t, theirs+" search_path=tasks")
+		create(t, s, newTask())
+		s.Close()
+	}
+}
+
+func open(t testing.TB, dsn string) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// with returns the URL with these parameters as well.
+func with(dsn string, params ...string) string {
+	separator := "?"
+	if strings.Contains(dsn, "?") {
+		separator = "&"
+	}
+	return dsn + separator + strings.Join(params, "&")
+}
+
+// soon receives what must come.
+func soon[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing has come for a minute")
+	}
+	return v
+}
+
+// watch watches until the end of the test.
+func watch(t *testing.T, s *postgres.Store) (changed <-chan string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ids, ready, ended := make(chan string, 100), make(chan struct{}), make(chan error, 1)
+	go func() { ended <- s.Watch(ctx, func() { close(ready) }, func(id string) { ids <- id }) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatalf("Watch: %v", err)
+	}
+	return ids, cancel
+}

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Times of a watch.
+var (
+	// answer is how long the server may take to answer.
+	answer = 15 * time.Second
+	// silence is how long nothing is heard before the connection is tried.
+	silence = time.Minute
+)
+
+// Watch implements [task.Watcher], on a connection of its own. It is an error if what
+// the database tells does not get through, as with PgBouncer in transaction mode.
+func (s *Store) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+	s.watchers.Add(1)
+	defer s.watchers.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+
+	err := s.watch(ctx, ready, changed)
+	if s.closing.Err() != nil {
+		return errors.New("task/postgres: watch tasks: the store is closed")
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("task/postgres: watch tasks: %w", err)
+}
+
+func (s *Store) watch(ctx context.Context, ready func(), changed func(id string)) error {
+	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answer)
+		defer cancel()
+		conn.Close(ctx)
+	}()
+	if _, err := conn.Exec(ctx, inSchema("LISTEN {schema}", s.schema)); err != nil {
+		return err
+	}
+
+	// An empty id, sent by another connection, shows that it hears.
+	if _, err := s.pool.Exec(ctx, inSchema("SELECT pg_notify({name}, '')", s.schema)); err != nil {
+		return err
+	}
+	for heard := false; ; {
+		wait := silence
+		if !heard {
+			wait = answer
+		}
+		id, err := next(ctx, conn, wait)
+		switch {
+		case err == nil && id != "":
+			changed(id)
+		case err == nil:
+			if !heard && ready != nil {
+				ready()
+			}
+			heard = true
+		case !pgconn.Timeout(err) || ctx.Err() != nil:
+			return err
+		case !heard:
+			return errors.New("notifications do not arrive: connect to PostgreSQL directly, or through a pooler in session mode")
+		default:
+			if err := ping(ctx, conn); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func next(ctx context.Context, conn *pgx.Conn, wait time.Duration) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	n, err := conn.WaitForNotification(ctx)
+	if err != nil {
+		return "", err
+	}
+	return n.Payload, nil
+}
+
+func ping(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	return conn.Ping(ctx)
+}
+
+// tell lets the others know of a write that is done. It does not belong to the write's
+// transaction: PostgreSQL commits those that notify one after the other, which would
+// bound all instances together to a fraction of what they write. What is lost when this
+// process dies in between, the others find when they look.
+func (s *Store) tell(id string) {
+	select {
+	case s.news <- id:
+	default: // as if lost
+	}
+}
+
+// notify sends what is to be told, many ids at once where many have come, until the store
+// is closed.
+func (s *Store) notify() {
+	for {
+		var ids []string
+		select {
+		case id := <-s.news:
+			ids = append(ids, id)
+		case <-s.closing.Done():
+		}
+		for more := true; more && len(ids) < cap(s.news); {
+			select {
+			case id := <-s.news:
+				ids = append(ids, id)
+			default:
+				more = false
+			}
+		}
+		if len(ids) > 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_, _ = s.pool.Exec(ctx, s.sql.notify, ids) // as if lost
+			cancel()
+		}
+		if s.closing.Err() != nil {
+			return
+		}
+	}
+}

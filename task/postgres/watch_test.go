@@ -1,0 +1,185 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/postgres"
+)
+
+func TestWatchTellsOfOtherInstances(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	a, b := open(t, dsn), open(t, dsn)
+	defer a.Close()
+	defer b.Close()
+	changed, stop := watch(t, a)
+	defer stop()
+	next := func(want string) {
+		t.Helper()
+		if got := soon(t, changed); got != want {
+			t.Errorf("Watch told of %s, want %s", got, want)
+		}
+	}
+	ctx := t.Context()
+	for _, s := range []*postgres.Store{b, a} {
+		n := create(t, s, newTask())
+		next(n.ID)
+		if err := s.Update(ctx, n, task.Update{Keep: true}); err != nil {
+			t.Fatal(err)
+		}
+		next(n.ID)
+		// Of what is refused, and of what the worker alone does, it does not tell.
+		n.Version = 99
+		if err := s.Update(ctx, n, task.Update{Keep: true}); !errors.Is(err, task.ErrConflict) {
+			t.Fatal(err)
+		}
+		if err := s.Append(ctx, n.ID, 0, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := create(t, b, newTask())
+	next(n.ID)
+}
+
+func TestWatchEnds(t *testing.T) {
+	s := open(t, pgtest.DSN(t))
+	ended := make(chan error, 1)
+	run := func(ctx context.Context) {
+		ready := make(chan struct{})
+		go func() { ended <- s.Watch(ctx, func() { close(ready) }, func(string) {}) }()
+		soon(t, ready)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	run(ctx)
+	cancel()
+	if err := soon(t, ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("with its context Watch ended with %v", err)
+	}
+
+	run(t.Context())
+	s.Close()
+	if err := soon(t, ended); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("with its store Watch ended with %v", err)
+	}
+}
+
+// A pooler that lends a session for a transaction does not pass on what is for a session.
+func TestWatchThroughAPooler(t *testing.T) {
+	postgres.WatchTimes(t, 200*time.Millisecond, time.Hour)
+	p := newProxy(t, pgtest.DSN(t))
+	p.deaf.Store(true)
+	s := open(t, p.dsn)
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := s.Watch(ctx, func() { t.Error("ready was called") }, nil)
+	if err == nil || !strings.Contains(err.Error(), "session mode") {
+		t.Errorf("the error is %v, want one that says what to do", err)
+	}
+}
+
+// A connection may be gone without a word.
+func TestWatchTriesASilentConnection(t *testing.T) {
+	postgres.WatchTimes(t, 300*time.Millisecond, 20*time.Millisecond)
+	p := newProxy(t, pgtest.DSN(t))
+	s := open(t, p.dsn)
+	defer s.Close()
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	changed := make(chan string, 1)
+	go func() {
+		ended <- s.Watch(t.Context(), func() { close(ready) }, func(id string) { changed <- id })
+	}()
+	soon(t, ready)
+	time.Sleep(100 * time.Millisecond) // some silence
+	n := create(t, s, newTask())
+	select {
+	case id := <-changed:
+		if id != n.ID {
+			t.Errorf("after some silence Watch told of %s, want %s", id, n.ID)
+		}
+	case err := <-ended:
+		t.Fatalf("some silence ended Watch: %v", err)
+	}
+	p.dead.Store(true)
+	if err := soon(t, ended); err == nil {
+		t.Error("Watch returned no error")
+	}
+}
+
+// A proxy is between a store and its server.
+type proxy struct {
+	dsn  string
+	deaf atomic.Bool // notifications are lost
+	dead atomic.Bool // all that the server says is lost
+}
+
+func newProxy(t *testing.T, dsn string) *proxy {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := u.Host
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	query := u.Query()
+	query.Set("sslmode", "disable")
+	u.Host, u.RawQuery = l.Addr().String(), query.Encode()
+	p := &proxy{dsn: u.String()}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			backend, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() {
+				io.Copy(backend, client)
+				backend.Close()
+			}()
+			go func() {
+				p.answers(client, backend)
+				client.Close()
+			}()
+		}
+	}()
+	return p
+}
+
+// answers passes on what the server says: a letter, a length, and what follows.
+func (p *proxy) answers(client io.Writer, server io.Reader) {
+	head := make([]byte, 5)
+	for {
+		if _, err := io.ReadFull(server, head); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(server, body); err != nil {
+			return
+		}
+		if p.dead.Load() || p.deaf.Load() && head[0] == 'A' {
+			continue
+		}
+		if _, err := client.Write(append(head, body...)); err != nil {
+			return
+		}
+	}
+}
