@@ -242,7 +242,7 @@ func (s *Server) awaitTask(ctx context.Context, q *taskRequest) (*taskResult, er
 		switch {
 		case t.Status == task.InputRequired && q.session != nil:
 			if err := s.askForTask(ctx, q.session, t); err != nil {
-				return nil, err
+				return nil, s.taskFailed(ctx, "asking for a task", err)
 			}
 		case t.Status == task.InputRequired:
 			requests, err := inputRequests(t)
@@ -292,14 +292,32 @@ func (s *Server) askForTask(ctx context.Context, session *mcp.ServerSession, t *
 			p.Meta = related
 		}
 	}
-	responses, err := askInline(ctx, session, t.ID, typed)
-	if err != nil {
+	// The questions are withdrawn when the task ends, or is answered by another way.
+	asking, withdraw := context.WithCancel(ctx)
+	defer withdraw()
+	go func() {
+		defer withdraw()
+		_, _ = s.tasks.Wait(asking, t.Principal, t.ID, t.Version)
+	}()
+	responses, err := askInline(asking, session, t.ID, typed)
+	switch {
+	case asking.Err() != nil:
+		return ctx.Err()
+	case err != nil: // the client's answer is an error, as for a call that is no task
+		_, err = s.tasks.Change(ctx, t.Principal, t.ID, func(now *task.Task) (*task.Update, error) {
+			if now.Version != t.Version {
+				return nil, nil
+			}
+			return s.failTask(now, err), nil
+		})
 		return err
 	}
-	if err := s.answerTask(ctx, t, responses); err != nil {
-		return s.taskFailed(ctx, "answering a task", err)
+	for _, r := range requests {
+		if responses[r.Key] == nil {
+			responses[r.Key] = []byte("{}") // what came does not fit: it is asked again
+		}
 	}
-	return nil
+	return s.answerTask(ctx, t, responses)
 }
 
 // tasksPerPage bounds a page of tasks/list.
@@ -493,6 +511,14 @@ type rawParams struct {
 	raw json.RawMessage
 }
 
+// GetMeta is for requests without parameters, too, for which the SDK has a nil *rawParams.
+func (p *rawParams) GetMeta() map[string]any {
+	if p == nil {
+		return nil
+	}
+	return p.Meta
+}
+
 func (p *rawParams) UnmarshalJSON(data []byte) error {
 	p.raw = slices.Clone(data)
 	var known struct {
@@ -525,8 +551,8 @@ func (s *Server) addTaskMethods() error {
 }
 
 func (s *Server) serveTasksSDK(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-	params, ok := req.GetParams().(*rawParams)
-	if !ok {
+	params, _ := req.GetParams().(*rawParams)
+	if params == nil {
 		params = new(rawParams) // a request without any
 	}
 	if params.raw != nil {

@@ -267,15 +267,21 @@ func testSession(t *testing.T, c *conversation) {
 		}
 	}
 	c.request(5, "tasks/result", `"taskId":"`+id+`"`, "")
-	question := c.until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
-	if at(question, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
-		t.Errorf("question: %v", question)
+	question := func() map[string]any {
+		return c.until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
 	}
-	qid, err := json.Marshal(question["id"])
-	if err != nil {
-		t.Fatal(err)
+	first := question()
+	if at(first, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
+		t.Errorf("question: %v", first)
 	}
-	c.write(`{"jsonrpc":"2.0","id":` + string(qid) + `,"result":{"action":"accept","content":{"input":"z"}}}`)
+	answer := func(q map[string]any, result string) {
+		qid, err := json.Marshal(q["id"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.write(`{"jsonrpc":"2.0","id":` + string(qid) + `,` + result + `}`)
+	}
+	answer(first, `"result":{"action":"accept","content":{"input":"z"}}`)
 	final := c.response(5)
 	content, _ := at(final, "result", "content").([]any)
 	if len(content) != 1 || at(content[0], "text") != "Echo: z" || at(final, "result", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
@@ -287,6 +293,40 @@ func testSession(t *testing.T, c *conversation) {
 	if res := c.call(7, "tasks/get", `"taskId":"none"`, ""); at(res, "error", "code") != -32602.0 {
 		t.Errorf("an unknown task: %v", res)
 	}
+	for i, method := range []string{"tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/input_response", "tasks/update"} {
+		c.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, 20+i, method))
+		if res := c.response(20 + i); at(res, "error", "code") == nil {
+			t.Errorf("%s without params: %v", method, res)
+		}
+	}
+
+	ask := func(call int) string {
+		created := c.call(call, "tools/call", `"name":"echo","task":{}`, "")
+		id, _ := at(created, "result", "task", "taskId").(string)
+		c.request(call+1, "tasks/result", `"taskId":"`+id+`"`, "")
+		return id
+	}
+	// An answer that does not fit is asked for again.
+	ask(30)
+	answer(question(), `"result":{"action":"accept","content":{"input":7}}`)
+	answer(question(), `"result":{"action":"accept","content":{"input":"fits"}}`)
+	if res := c.response(31); at(res, "result", "isError") != false {
+		t.Errorf("after an answer that does not fit: %v", res)
+	}
+	// A task that ends while the user is asked ends the wait for it, too.
+	id = ask(32)
+	question()
+	c.call(34, "tasks/cancel", `"taskId":"`+id+`"`, "")
+	if res := c.response(33); at(res, "error", "message") != "the task was cancelled" {
+		t.Errorf("after it was cancelled: %v", res)
+	}
+	// A client that cannot answer fails the task.
+	ask(35)
+	answer(question(), `"error":{"code":-32603,"message":"nobody is here"}`)
+	if res := c.response(36); !strings.Contains(fmt.Sprint(at(res, "error", "message")), "nobody is here") {
+		t.Errorf("after an error of the client: %v", res)
+	}
+
 	created = c.call(8, "tools/call", `"name":"echo","task":{}`, "")
 	id, _ = at(created, "result", "task", "taskId").(string)
 	if res := c.call(9, "tasks/cancel", `"taskId":"`+id+`"`, ""); at(res, "result", "status") != "cancelled" || at(res, "result", "taskId") != id {
