@@ -31,7 +31,7 @@ type Tasks struct {
 	// Workers is how many tasks this process runs at once; default 16.
 	Workers int
 
-	// Lease is how long a worker that says nothing more keeps a task; default 30 seconds.
+	// Lease is how long a worker that says nothing more keeps a task; default 10 seconds.
 	Lease time.Duration
 
 	// Attempts is how often a task may be begun again without having recorded anything

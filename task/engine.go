@@ -25,7 +25,7 @@ type Options struct {
 	PollInterval time.Duration // of tasks that say nothing else; default 1 second
 	PerPrincipal int           // unfinished tasks of one principal; default 1000
 	Workers      int           // tasks that run here at once; default 16
-	Lease        time.Duration // of a claim, renewed while its worker lives; default 30 seconds
+	Lease        time.Duration // of a claim, renewed while its worker lives; default 10 seconds
 	Attempts     int           // claims of a task without anything recorded since; default 25
 
 	// Look is how often the engine looks for tasks that are due, changed or expired
@@ -43,7 +43,7 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.PollInterval, time.Second)
 	setDefault(&o.PerPrincipal, 1000)
 	setDefault(&o.Workers, 16)
-	setDefault(&o.Lease, 30*time.Second)
+	setDefault(&o.Lease, 10*time.Second)
 	setDefault(&o.Attempts, 25)
 	setDefault(&o.Look, time.Second)
 	if o.Logger == nil {
