@@ -303,14 +303,8 @@ func (s *Server) askForTask(ctx context.Context, session *mcp.ServerSession, t *
 	switch {
 	case asking.Err() != nil:
 		return ctx.Err()
-	case err != nil: // the client's answer is an error, as for a call that is no task
-		_, err = s.tasks.Change(ctx, t.Principal, t.ID, func(now *task.Task) (*task.Update, error) {
-			if now.Version != t.Version {
-				return nil, nil
-			}
-			return s.failTask(now, err), nil
-		})
-		return err
+	case err != nil: // the wait is over, but not the task: another may bring an answer
+		return wire.Errorf(jsonrpc.CodeInternalError, "%v", err)
 	}
 	for _, r := range requests {
 		if responses[r.Key] == nil {

@@ -320,10 +320,13 @@ func testSession(t *testing.T, c *conversation) {
 	if res := c.response(33); at(res, "error", "message") != "the task was cancelled" {
 		t.Errorf("after it was cancelled: %v", res)
 	}
-	// A client that cannot answer fails the task.
-	ask(35)
+	// A client that has no answer ends the wait, but not the task.
+	id = ask(35)
 	answer(question(), `"error":{"code":-32603,"message":"nobody is here"}`)
 	if res := c.response(36); !strings.Contains(fmt.Sprint(at(res, "error", "message")), "nobody is here") {
+		t.Errorf("after an error of the client: %v", res)
+	}
+	if res := c.call(37, "tasks/get", `"taskId":"`+id+`"`, ""); at(res, "result", "status") != "input_required" {
 		t.Errorf("after an error of the client: %v", res)
 	}
 
