@@ -127,6 +127,9 @@ func (q *taskRequest) mustDeclare() bool {
 }
 
 func (s *Server) taskFailed(ctx context.Context, doing string, err error) error {
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return err
+	}
 	switch {
 	case errors.Is(err, task.ErrNotFound):
 		return taskNotFound()
