@@ -271,12 +271,19 @@ func (e *Engine) subscribe(id string) (changed <-chan struct{}, done func()) {
 // Changed tells those who wait for a task, and the workers, that it may have changed. It
 // need not be called for what the engine itself writes.
 func (e *Engine) Changed(id string) {
-	e.mu.Lock()
-	for c := range e.waiting[id] {
-		signal(c)
-	}
-	e.mu.Unlock()
+	e.tell(id, nil)
 	signal(e.wake)
+}
+
+// tell tells those who wait for a task, but for the one who changed it.
+func (e *Engine) tell(id string, but <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.waiting[id] {
+		if c != but {
+			signal(c)
+		}
+	}
 }
 
 func signal(c chan struct{}) {

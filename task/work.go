@@ -250,6 +250,7 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 			}
 			reported = time.Now()
 			if err := e.report(ctx, w, now); err == nil {
+				e.tell(now.ID, changed)
 				continue
 			}
 		case <-changed:
@@ -297,6 +298,5 @@ func (e *Engine) report(ctx context.Context, w *Work, now *Task) error {
 		return err
 	}
 	*now = next
-	e.Changed(now.ID)
 	return nil
 }

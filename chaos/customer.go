@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// order is one machine that a customer wants.
+type order struct {
+	number    int
+	extension bool // the dialect of its task: the extension's or that of the seeds
+	cancel    bool // the customer will change their mind
+	patience  time.Duration
+
+	cpus, memory      int
+	network, hostname string
+	misfit            bool // the first answer does not fit the question
+	badHostname       bool // the first host name is none
+
+	// What came of it.
+	name     string          // of the machine: a new one for each attempt at creating the task
+	id       string          // of the task, once it is acknowledged
+	answered map[string]bool // questions, by their keys, whose answer was acknowledged
+	ended    string          // status
+	result   outcome
+}
+
+// outcome is the structured result of provision_vm.
+type outcome struct {
+	Name     string `json:"name"`
+	State    string `json:"state"`
+	ID       string `json:"id"`
+	Path     string `json:"path"`
+	Network  string `json:"network"`
+	Hostname string `json:"hostname"`
+	Files    []file `json:"files"`
+	SHA256   string `json:"sha256"`
+}
+
+type file struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// newOrder makes the choices of one customer.
+func newOrder(seed uint64, number int) *order {
+	r := rand.New(rand.NewPCG(seed, uint64(number)+1))
+	return &order{
+		number:      number,
+		answered:    make(map[string]bool),
+		extension:   r.IntN(3) > 0,
+		cancel:      r.IntN(8) == 0,
+		patience:    time.Duration(r.Int64N(int64(2500 * time.Millisecond))),
+		cpus:        1 + r.IntN(8),
+		memory:      128 << r.IntN(6),
+		network:     []string{"bridge", "nat", "isolated"}[r.IntN(3)],
+		hostname:    fmt.Sprintf("host-%d", r.IntN(1_000_000)),
+		misfit:      r.IntN(8) == 0,
+		badHostname: r.IntN(8) == 0,
+	}
+}
+
+// customers place orders and see to it that they are executed.
+type customers struct {
+	client *client
+	ledger *ledger
+}
+
+// pause is how long a customer waits between two looks, and after a failure.
+const pause = 200 * time.Millisecond
+
+// serve places one order and follows it until its task has ended or ctx is done.
+func (c *customers) serve(ctx context.Context, o *order) {
+	if !c.create(ctx, o) {
+		return
+	}
+	if o.cancel {
+		sleep(ctx, o.patience)
+		c.insist(ctx, o, "tasks/cancel", map[string]any{"taskId": o.id})
+	}
+	for sleep(ctx, pause) {
+		status, err := c.look(ctx, o)
+		if err != nil {
+			c.ledger.stumbled(err)
+			continue
+		}
+		switch status {
+		case "completed", "failed", "cancelled":
+			c.ledger.end(o, status)
+			return
+		}
+	}
+}
+
+// create makes the task. If nobody knows whether it was made, the customer wants another
+// machine: a task may be left then that nobody has an id of.
+func (c *customers) create(ctx context.Context, o *order) bool {
+	for attempt := 1; ctx.Err() == nil; attempt++ {
+		o.name = fmt.Sprintf("vm-%d-%d", o.number, attempt)
+		params := map[string]any{"name": "provision_vm", "arguments": map[string]any{
+			"name": o.name, "cpus": o.cpus, "memoryMiB": o.memory, "diskMiB": 1,
+		}}
+		if !o.extension {
+			params["task"] = map[string]any{"ttl": time.Hour.Milliseconds()}
+		}
+		var created struct {
+			TaskID string                  `json:"taskId"`
+			Task   struct{ TaskID string } `json:"task"`
+		}
+		err := c.client.call(ctx, o.extension, "tools/call", "provision_vm", params, &created)
+		if id := created.TaskID + created.Task.TaskID; err == nil && id != "" {
+			c.ledger.acknowledge(o, id)
+			return true
+		} else if err == nil {
+			err = errors.New("tools/call gave no task")
+		}
+		c.ledger.stumbled(err)
+		sleep(ctx, pause)
+	}
+	return false
+}
+
+// look sees how the task stands, and does what the customer has to.
+func (c *customers) look(ctx context.Context, o *order) (status string, err error) {
+	if !o.extension && !o.cancel {
+		return c.await(ctx, o)
+	}
+	var now struct {
+		Status        string
+		StatusMessage string
+		InputRequests map[string]any
+		Result        struct {
+			IsError           bool
+			Content           any
+			StructuredContent outcome
+		}
+	}
+	if err := c.client.call(ctx, o.extension, "tasks/get", o.id, map[string]any{"taskId": o.id}, &now); err != nil {
+		return "", c.lost(o, err)
+	}
+	if now.Status == "input_required" && o.extension && !o.cancel {
+		return "", c.answer(ctx, o, slices.Collect(maps.Keys(now.InputRequests)))
+	}
+	if now.Result.IsError {
+		c.ledger.violate("%s: the tool failed: %v", o, now.Result.Content)
+	}
+	o.result = now.Result.StructuredContent
+	return now.Status, nil
+}
+
+// await waits in the seeds' way, with one request for as long as it takes.
+func (c *customers) await(ctx context.Context, o *order) (status string, err error) {
+	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var now struct {
+		ResultType        string
+		InputRequests     map[string]any
+		IsError           bool
+		Content           any
+		StructuredContent outcome
+	}
+	err = c.client.call(bounded, false, "tasks/result", o.id, map[string]any{"taskId": o.id}, &now)
+	switch {
+	case err == nil && now.ResultType == "input_required":
+		return "", c.answer(ctx, o, slices.Collect(maps.Keys(now.InputRequests)))
+	case err == nil:
+		if now.IsError {
+			c.ledger.violate("%s: the tool failed: %v", o, now.Content)
+		}
+		o.result = now.StructuredContent
+		return "completed", nil
+	case bounded.Err() != nil && ctx.Err() == nil:
+		return "", nil
+	}
+	// A task that failed has an error for its result.
+	if _, ok := errors.AsType[*refused](err); ok {
+		var row struct{ Status, StatusMessage string }
+		if e := c.client.call(ctx, false, "tasks/get", o.id, map[string]any{"taskId": o.id}, &row); e != nil {
+			return "", c.lost(o, e)
+		}
+		if row.Status == "failed" || row.Status == "cancelled" {
+			return row.Status, nil
+		}
+	}
+	return "", err
+}
+
+// lost notes a task that a server does not know, although it gave its id.
+func (c *customers) lost(o *order, err error) error {
+	if r, ok := errors.AsType[*refused](err); ok && strings.Contains(r.Message, "not found") {
+		c.ledger.violate("%s: a server does not know it: %v", o, err)
+	}
+	return err
+}
+
+// answer answers the questions with these keys.
+func (c *customers) answer(ctx context.Context, o *order, keys []string) error {
+	responses := map[string]any{}
+	for _, key := range keys {
+		var content map[string]any
+		switch name, _, _ := strings.Cut(key, "#"); {
+		case name != "network" && strings.HasPrefix(name, "hostname-"):
+			content = map[string]any{"hostname": o.hostname}
+		case name != "network":
+			c.ledger.violate("%s: it asks %q, which nobody expects", o, key)
+			return nil
+		case o.misfit && key == "network":
+			content = map[string]any{"network": "a network that there is not"}
+		case o.badHostname:
+			content = map[string]any{"network": o.network, "hostname": "not a host name"}
+		default:
+			content = map[string]any{"network": o.network, "hostname": o.hostname}
+		}
+		responses[key] = map[string]any{"action": "accept", "content": content}
+	}
+	method, params := "tasks/update", map[string]any{"taskId": o.id, "inputResponses": responses}
+	if !o.extension {
+		method, params = "tasks/input_response", map[string]any{"inputResponses": responses, "_meta": map[string]any{
+			"io.modelcontextprotocol/related-task": map[string]any{"taskId": o.id},
+		}}
+	}
+	if !c.insist(ctx, o, method, params) {
+		return ctx.Err()
+	}
+	for _, key := range keys {
+		if o.answered[key] {
+			c.ledger.violate("%s: it asked %q again, although the answer was acknowledged", o, key)
+		}
+		o.answered[key] = true
+	}
+	return nil
+}
+
+// insist repeats a request that may be repeated until a server has acknowledged it; false
+// if ctx is done before.
+func (c *customers) insist(ctx context.Context, o *order, method string, params map[string]any) bool {
+	for {
+		err := c.client.call(ctx, o.extension, method, o.id, params, new(json.RawMessage))
+		if r, ok := errors.AsType[*refused](err); err == nil || ok && strings.Contains(r.Message, "terminal status") {
+			return true // an earlier one was heard
+		}
+		c.ledger.stumbled(c.lost(o, err))
+		if !sleep(ctx, pause) {
+			return false
+		}
+	}
+}
+
+func (o *order) String() string {
+	dialect := "seeds"
+	if o.extension {
+		dialect = "extension"
+	}
+	return fmt.Sprintf("task %s (%s, %s)", o.id, o.name, dialect)
+}
+
+// sleep returns false if ctx was done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

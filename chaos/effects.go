@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// effect is a line of effects.log: a step of a call that has been done.
+type effect struct {
+	at   time.Time
+	step string
+	call string
+	pid  int
+}
+
+// steps are those of provision_vm that are recorded, with the part of the work that each
+// belongs to: between the parts the task waits for its customer.
+var steps = map[string]int{
+	"create-directories": 1, "write-disk": 1, "write-config": 1, "verify-files": 1,
+	"configure-network": 2, "boot": 2, "write-manifest": 2,
+}
+
+// readEffects reads all lines of the log. None is ever changed, so a process that was
+// killed cannot have spoilt those that it wrote before.
+func readEffects(path string) ([]effect, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // no step has been done yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []effect
+	for lines := bufio.NewScanner(f); ; {
+		if !lines.Scan() {
+			return all, lines.Err()
+		}
+		var e effect
+		var at string
+		if _, err := fmt.Sscan(lines.Text(), &at, &e.step, &e.call, &e.pid); err != nil || strings.Count(lines.Text(), " ") != 3 {
+			return nil, fmt.Errorf("%s: the line %q is not \"time step call process\"", path, lines.Text())
+		}
+		if e.at, err = time.Parse(time.RFC3339Nano, at); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, e)
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// noon is when the tests below take place.
+var noon = time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
+
+// done is a log of effects: steps "call.step@process", a second apart.
+func done(t *testing.T, log string) (effects []effect) {
+	t.Helper()
+	for i, f := range strings.Fields(log) {
+		call, rest, _ := strings.Cut(f, ".")
+		name, process, _ := strings.Cut(rest, "@")
+		e := effect{at: noon.Add(time.Duration(i+1) * time.Second), step: name, call: call}
+		if _, err := fmt.Sscan(process, &e.pid); err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		effects = append(effects, e)
+	}
+	return effects
+}
+
+// What a run can show to be wrong, in the least that shows it.
+func TestLedger(t *testing.T) {
+	const one, two = "create-directories", "write-disk"
+	type look struct {
+		records []record
+		log     string
+	}
+	working := func(steps ...string) []record { return []record{{"t", "c", "working", steps}} }
+	for _, tt := range []struct {
+		name    string
+		killed  int // process, after all that it did
+		looks   []look
+		want    string // part of the violation; "" is none
+		repeats int
+	}{
+		{"all is well", 0, []look{
+			{working(one), "c." + one + "@1"},
+			{working(one, two), "c." + one + "@1 c." + two + "@2"},
+		}, "", 0},
+		{"done, killed, done again", 1, []look{
+			{working(), "c." + one + "@1"},
+			{working(one), "c." + one + "@1 c." + one + "@2"},
+		}, "", 1},
+		{"done again without a kill", 0, []look{
+			{working(), "c." + one + "@1"},
+			{working(one), "c." + one + "@1 c." + one + "@2"},
+		}, "which was not killed", 0},
+		{"done again after it was recorded", 1, []look{
+			{working(one), "c." + one + "@1"},
+			{working(one), "c." + one + "@1 c." + one + "@2"},
+		}, "was recorded at observation 1, and process 2 did it again", 0},
+		{"done again by a process that had gone on", 1, []look{
+			{working(), "c." + one + "@1 c." + two + "@1"},
+			{working(one), "c." + one + "@1 c." + two + "@1 c." + one + "@2"},
+		}, "which went on to " + two, 0},
+		{"recorded and forgotten", 0, []look{
+			{working(one), "c." + one + "@1"},
+			{working(), "c." + one + "@1"},
+		}, "no longer is at observation 2", 0},
+		{"recorded and never done", 0, []look{{working(one), ""}}, "was never done", 0},
+		{"a task is lost", 0, []look{{nil, ""}}, "is not in the database", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLedger()
+			l.acknowledge(new(order), "t")
+			var effects []effect
+			for _, look := range tt.looks {
+				effects = done(t, look.log)
+				l.observe(l.acknowledged(), look.records, effects)
+			}
+			if tt.killed > 0 {
+				at := noon
+				for _, e := range effects {
+					if e.pid == tt.killed {
+						at = e.at
+					}
+				}
+				l.killed(tt.killed, at)
+			}
+			if repeats := l.repeats(effects); repeats != tt.repeats {
+				t.Errorf("%d legitimate repeats, want %d", repeats, tt.repeats)
+			}
+			if got := strings.Join(l.violations, "\n"); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+				t.Errorf("violations %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestHowATaskEndsForItsCustomer(t *testing.T) {
+	for status, fine := range map[string]bool{"completed": true, "failed": false, "cancelled": false} {
+		l := newLedger()
+		l.end(new(order), status)
+		if (len(l.violations) == 0) != fine {
+			t.Errorf("%s: violations %q", status, l.violations)
+		}
+	}
+}
+
+func TestStallsAreThoseOfKills(t *testing.T) {
+	l := newLedger()
+	effects := done(t, "c.create-directories@1 c.write-disk@2 c.write-config@2 c.verify-files@2 c.configure-network@3")
+	l.killed(1, effects[0].at.Add(250*time.Millisecond))
+	l.killed(2, effects[3].at.Add(time.Millisecond)) // it waited for its customer
+	stalls, kills := l.stalls(effects)
+	if len(stalls) != 1 || stalls[0] != 750*time.Millisecond || kills != 1 {
+		t.Errorf("stalls %v by %d kills", stalls, kills)
+	}
+}
