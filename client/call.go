@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -25,8 +24,42 @@ import (
 // take its own state back; a *jsonrpc.Error when it answered with one; the context's
 // cause when that is done; or a handler's own. InputResponses and RequestState of params
 // are not used. (basic/patterns/mrtr, "Client Requirements")
+//
+// A call that the server makes a task is waited for, too: it is looked at as often as the
+// server says, or when the server tells of a change. When the waiting ends before the task
+// does, as when ctx is done, the task goes on: the error is a [*TaskError] with the way
+// back to it, which wraps the one above, and [Session.CancelTask] cancels the task. A task
+// that was cancelled gives [ErrTaskCancelled]. (SEP-2663)
 func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
-	return start[*mcp.CallToolResult](ctx, s, wire.CallTool, &mcp.CallToolParams{Name: params.Name, Arguments: params.Arguments}, params.Meta)
+	var task json.RawMessage
+	if s.client.opts.Tasks == TasksSeeds {
+		task = json.RawMessage(`{}`)
+	}
+	c, err := s.newToolCall(params, task)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.drive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return res.(*mcp.CallToolResult), nil
+}
+
+// newToolCall makes a call that asks for a task, unless task is nil.
+func (s *Session) newToolCall(params *mcp.CallToolParams, task json.RawMessage) (*call, error) {
+	data, err := json.Marshal(&toolParams{params.Name, params.Arguments, task})
+	if err != nil {
+		return nil, err
+	}
+	return s.newCall(wire.CallTool, data, params.Meta)
+}
+
+// toolParams are the parameters of a tool's call.
+type toolParams struct {
+	Name      string          `json:"name"`
+	Arguments any             `json:"arguments,omitempty"`
+	Task      json.RawMessage `json:"task,omitempty"`
 }
 
 // GetPrompt gets a prompt: see [Session.CallTool].
@@ -45,6 +78,13 @@ func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourcePara
 // another instance of it. Errors are as for [Session.CallTool]. A call that was resumed
 // before may be resumed again, where the server does not make its states single use.
 func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
+	if p.TaskID != "" {
+		res, err := s.resumeTask(ctx, p)
+		if err != nil {
+			return nil, err // and no result that holds nothing
+		}
+		return res, nil
+	}
 	c, err := s.newCall(p.Method, p.Params, p.Meta)
 	if err != nil {
 		return nil, fmt.Errorf("not a pending call: %w", err)
@@ -65,6 +105,28 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 	return c.drive(ctx)
 }
 
+func (s *Session) resumeTask(ctx context.Context, p *Pending) (*mcp.CallToolResult, error) {
+	w := &await{Session: s, id: p.TaskID, tasks: p.Tasks, params: p.Params, round: p.Round, have: make(map[string]reply)}
+	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksSeeds {
+		var err error
+		if w.tasks, err = s.dialect(); err != nil {
+			return nil, err
+		}
+	}
+	var params toolParams
+	_ = json.Unmarshal(p.Params, &params) // which may be missing
+	w.target = params.Name
+	for _, q := range p.Questions {
+		if !s.legacy() {
+			w.known = append(w.known, q)
+		}
+		if answer, ok := p.Answers[q.Key]; ok {
+			w.have[q.Key] = reply{digest(q), answer}
+		}
+	}
+	return w.run(ctx)
+}
+
 // call is one call over its rounds.
 type call struct {
 	*Session
@@ -75,6 +137,12 @@ type call struct {
 	pending        *Pending // what it asked, or nil before the first
 	pause          time.Duration
 	relisted       bool // once is enough
+
+	task    json.RawMessage // asks for a task, if it is not nil
+	flipped bool            // asks for one, or no longer, because the tool wants it so
+	detach  bool            // return when there is a task
+	became  *Task
+	tasks   TaskDialect // of that
 }
 
 // newCall makes a call from its parameters, which it sends in every round alike.
@@ -83,11 +151,18 @@ func (s *Session) newCall(method string, params json.RawMessage, meta mcp.Meta) 
 		Name      string          `json:"name"`
 		URI       string          `json:"uri"`
 		Arguments json.RawMessage `json:"arguments"`
+		Task      json.RawMessage `json:"task"`
 	}
 	if err := json.Unmarshal(params, &fields); err != nil {
 		return nil, err
 	}
 	c := &call{Session: s, method: method, target: fields.Name, params: params}
+	if method == wire.CallTool && fields.Task != nil {
+		c.task = fields.Task
+		if !s.legacy() {
+			meta = s.client.undeclared(meta)
+		}
+	}
 	// The SDK adds to the Meta that it is given.
 	switch method {
 	case wire.CallTool:
@@ -136,12 +211,18 @@ func start[R mcp.Result](ctx context.Context, s *Session, method string, params 
 	return res.(R), nil
 }
 
+// begin begins a call of a session: it is bounded, and may be asked inside the session.
+func (s *Session) begin(ctx context.Context) (_ context.Context, leave func()) {
+	total := s.client.opts.Limits.Total
+	ctx, cancel := context.WithTimeoutCause(ctx, total, limit("total time of a call", total, nil))
+	ended := s.client.inlineOf(s.sdk).enter()
+	return ctx, func() { ended(); cancel() }
+}
+
 func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 	limits := c.client.opts.Limits
-	timedOut := limit("total time of a call", limits.Total, nil)
-	ctx, cancel := context.WithTimeoutCause(ctx, limits.Total, timedOut)
-	defer cancel()
-	defer c.client.inlineOf(c.sdk).enter()()
+	ctx, leave := c.begin(ctx)
+	defer leave()
 	for {
 		var err error
 		var answers map[string]json.RawMessage
@@ -155,6 +236,17 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 			if res, err = c.exchange(ctx, answers); res != nil {
 				return res, nil
 			}
+		}
+		if c.became != nil && err == nil {
+			if c.detach {
+				return nil, nil
+			}
+			w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params, round: c.round, task: c.became, shown: c.became}
+			res, err := w.wait(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return res, nil
 		}
 		if cause := context.Cause(ctx); err != nil && cause != nil {
 			err = cause
@@ -201,7 +293,7 @@ func (c *call) answer(ctx context.Context) (map[string]json.RawMessage, error) {
 func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage) (mcp.Result, error) {
 	limits := c.client.opts.Limits
 	c.round++
-	x := &exchange{answers: answers}
+	x := &exchange{answers: answers, task: c.task}
 	r := &Round{Number: c.round, Method: c.method, Target: c.target, Answers: answers}
 	if c.pending != nil {
 		x.state = c.pending.State
@@ -210,6 +302,10 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	began := time.Now()
 	res, err := c.send(context.WithValue(ctx, exchangeKey{}, x))
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == mcp.CodeHeaderMismatch && !c.relisted && c.relist(ctx) {
+		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
+	}
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeMethodNotFound && c.flip() {
+		x.task = c.task
 		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
 	}
 	r.Elapsed = time.Since(began)
@@ -221,10 +317,11 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	if err == nil {
 		next, err = c.outcome(result)
 	}
+	r.Task = c.became
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && x.state != "" {
 		err = &RefusedError{err}
 	}
-	if r.Err, r.Final = err, err == nil && next == nil; r.Final {
+	if r.Err, r.Final = err, err == nil && next == nil && c.became == nil; r.Final {
 		r.Result = result
 	}
 	if next != nil {
@@ -241,7 +338,7 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 			err = refused
 		}
 	}
-	if err != nil {
+	if err != nil || c.became != nil {
 		return nil, err
 	}
 	if next == nil {
@@ -254,6 +351,25 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 		}
 	}
 	return nil, nil
+}
+
+// flip asks for a task, or no longer, after the server has refused the call as it was: before
+// 2026-07-28 some tools can only be called as tasks, and some never. It reports whether there
+// is another way. (2025-11-25, "Tool-Level Negotiation")
+func (c *call) flip() bool {
+	if c.flipped || c.method != wire.CallTool || c.client.opts.Tasks == TasksOff {
+		return false
+	}
+	c.flipped = true
+	switch {
+	case c.task != nil:
+		c.task = nil
+	case c.takes && c.client.opts.Tasks != TasksExtension:
+		c.task = json.RawMessage(`{}`)
+	default:
+		return false
+	}
+	return true
 }
 
 // relist lists tools until the one that is called is there, and reports whether it is.
@@ -294,34 +410,36 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 		}
 		return nil, &ProtocolError{"the response has no result"}
 	}
-	kind := "complete" // of servers before 2026-07-28
-	if raw := strictjson.Get(result, "resultType"); raw != nil {
-		var ok bool
-		if kind, ok = strictjson.String(raw); !ok {
-			return nil, &ProtocolError{"resultType is not a string"}
-		}
+	kind, err := resultType(result)
+	if err != nil {
+		return nil, err
 	}
-	switch kind {
-	case "complete":
+	seeds := c.task != nil && strictjson.Get(result, "content") == nil // the drafts' results have no type
+	created := strictjson.Get(result, "task")
+	switch {
+	case kind == "task" && c.method == wire.CallTool && c.task == nil && c.client.opts.Tasks != TasksOff:
+		c.tasks = TasksExtension
+		c.became, err = c.parseTask(result)
+		return nil, err
+	case kind == "complete" && seeds && created != nil:
+		c.tasks = TasksSeeds
+		c.became, err = c.parseTask(created)
+		return nil, err
+	case kind == "complete" && seeds && strictjson.Get(result, "inputRequests") != nil:
+	case kind == "complete":
 		return nil, nil
-	case "input_required":
-	default:
+	case kind != "input_required":
 		return nil, &ProtocolError{fmt.Sprintf("the resultType %.40q is unknown", kind)}
 	}
 	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Parked: time.Now()}
-	if raw := strictjson.Get(result, "requestState"); raw != nil {
-		state, ok := strictjson.String(raw)
-		if !ok {
-			return nil, &ProtocolError{"requestState is not a string"}
-		}
-		p.State = strings.Clone(state)
+	if p.State, err = requestState(result); err != nil {
+		return nil, err
 	}
 	requests := strictjson.Get(result, "inputRequests")
 	if requests == nil && p.State == "" {
 		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
 	}
 	if requests != nil {
-		var err error
 		if p.Questions, err = parseQuestions(requests, c.Server(), c.client.opts.Limits.Questions); err != nil {
 			return nil, err
 		}

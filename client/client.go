@@ -20,6 +20,10 @@
 // [*Pending], which can be stored as JSON; another process, on another machine, a day
 // later, resumes it with [Session.Resume].
 //
+// A server may make a task of a call, which goes on by itself and may outlive everybody who
+// waits for it. [Session.CallTool] waits for it; [Session.StartTask] does not, and what it
+// needs of the task later is its id.
+//
 // Servers are not trusted: rounds, questions, message sizes, pauses and the time of a
 // whole call are bounded by [Limits].
 package client
@@ -30,9 +34,13 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // Options configure a [Client]. A handler that is nil means that the capability is not
@@ -61,6 +69,9 @@ type Options struct {
 	// question is answered. An error ends the call with it.
 	Observe func(ctx context.Context, r *Round) error
 
+	// Tasks says how to speak about tasks: by itself, as the server can.
+	Tasks TaskDialect
+
 	// Limits bound calls.
 	Limits Limits
 
@@ -78,6 +89,8 @@ type Limits struct {
 	Total        time.Duration // time of one call, with the user's; default 24 hours
 	FirstPause   time.Duration // before retrying a round without questions; doubles each time; default 100 ms
 	MaxPause     time.Duration // default 5 s
+	MinPoll      time.Duration // between two looks at a task, whatever the server says; default 100 ms
+	MaxPoll      time.Duration // default 5 minutes
 }
 
 func (l *Limits) setDefaults() {
@@ -88,6 +101,8 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.Total, 24*time.Hour)
 	setDefault(&l.FirstPause, 100*time.Millisecond)
 	setDefault(&l.MaxPause, 5*time.Second)
+	setDefault(&l.MinPoll, 100*time.Millisecond)
+	setDefault(&l.MaxPoll, 5*time.Minute)
 }
 
 func setDefault[T int | time.Duration](field *T, value T) {
@@ -96,11 +111,15 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// Round is one request and its response, for [Options.Observe].
+// Round is one request and its response, for [Options.Observe]. Of a call that goes on as
+// a task it is also how the task stands, told when its status or message has changed: then
+// the method is that of the request or notification that told, and the number that of the
+// last round in which anything was asked.
 type Round struct {
 	Number        int // from 1; a resumed call goes on counting
 	Method        string
-	Target        string                     // the tool, prompt or resource URI
+	Target        string                     // the tool, prompt or resource URI; empty for a task that is known by its id
+	Task          *Task                      // that the call has become, or nil
 	Answers       map[string]json.RawMessage // that the request carried
 	StateSent     int                        // bytes of requestState that the request carried
 	Elapsed       time.Duration              // from request to response
@@ -137,7 +156,25 @@ func New(opts *Options) *Client {
 	sdk.ElicitationHandler, sdk.CreateMessageHandler, sdk.CreateMessageWithToolsHandler = nil, nil, nil
 	c.sdk = mcp.NewClient(impl, &sdk)
 	c.sdk.AddReceivingMiddleware(c.answerInline)
+	c.sdk.AddSendingMiddleware(withoutExtension)
+	if err := mcp.AddSendingCustomMethod[*taskParams, *noResult](c.sdk, otherMethod); err != nil {
+		panic(err) // the SDK has a method of this name
+	}
 	return c
+}
+
+const methodInitialize = "initialize"
+
+// withoutExtension declares no extension of 2026-07-28 in sessions of earlier revisions.
+func withoutExtension(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if params, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && params.Capabilities != nil {
+			caps := *params.Capabilities
+			caps.Extensions = nil
+			params.Capabilities = &caps
+		}
+		return next(ctx, method, req)
+	}
 }
 
 func (c *Client) capabilities() *mcp.ClientCapabilities {
@@ -160,6 +197,9 @@ func (c *Client) capabilities() *mcp.ClientCapabilities {
 	if c.opts.Roots != nil {
 		caps.RootsV2 = new(mcp.RootCapabilities)
 	}
+	if c.opts.Tasks == TasksAuto || c.opts.Tasks == TasksExtension {
+		caps.AddExtension(wire.TasksExtension, nil)
+	}
 	return caps
 }
 
@@ -169,12 +209,15 @@ type Session struct {
 	client   *Client
 	sdk      *mcp.ClientSession
 	endpoint string
+	takes    bool        // calls as tasks, before 2026-07-28
+	silent   atomic.Bool // the server tells nothing of tasks by itself
 }
 
 // Connect connects over a transport of the SDK, such as mcp.StreamableClientTransport
 // or mcp.CommandTransport. Nil options choose the newest revision that both sides speak.
 func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientSessionOptions) (*Session, error) {
 	s := &Session{client: c}
+	hello := &exchange{quiet: true}
 	if web, ok := t.(*mcp.StreamableClientTransport); ok {
 		s.endpoint = web.Endpoint
 		bounded := *web
@@ -182,7 +225,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		if web.HTTPClient != nil {
 			httpClient = *web.HTTPClient
 		}
-		httpClient.Transport = &tapRoundTripper{base: httpClient.Transport, limits: c.opts.Limits}
+		httpClient.Transport = &tapRoundTripper{base: httpClient.Transport, limits: c.opts.Limits, hello: hello, authorizes: web.OAuthHandler != nil}
 		bounded.HTTPClient = &httpClient
 		bounded.MaxEventSize = c.opts.Limits.MessageBytes
 		if web.OAuthHandler != nil {
@@ -192,13 +235,30 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		}
 		t = &bounded
 	} else {
-		t = &tapTransport{t, c.opts.Limits}
+		t = &tapTransport{t, c.opts.Limits, hello}
 	}
 	var err error
 	if s.sdk, err = c.sdk.Connect(ctx, t, opts); err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
+	s.takes = takesTasks(hello)
 	return s, nil
+}
+
+// takesTasks reports whether a result of initialize says that calls may be tasks
+// (2025-11-25, "Capability Negotiation"), which the SDK does not know.
+func takesTasks(hello *exchange) bool {
+	value, _ := hello.came()
+	for _, name := range []string{"capabilities", "tasks", "requests", "tools", "call"} {
+		value = strictjson.Get(value, name)
+	}
+	return strictjson.TypeOf(value) == strictjson.TypeObject
+}
+
+// legacy reports whether the session is of a revision before 2026-07-28.
+func (s *Session) legacy() bool {
+	res := s.sdk.InitializeResult()
+	return res != nil && res.ProtocolVersion < wire.Version
 }
 
 // SDK returns the SDK's session below, for lists, completion and subscriptions. Its calls

@@ -10,6 +10,22 @@ import (
 // call ends with a [*Pending].
 var ErrPark = errors.New("no answer at hand: park the call")
 
+// ErrTaskCancelled is the error of a call whose task was cancelled.
+var ErrTaskCancelled = errors.New("the task was cancelled")
+
+// TaskError says that the waiting for a task ended, but not the task: it may still go on,
+// or wait. [Session.Resume] waits again.
+type TaskError struct {
+	Pending *Pending
+	Err     error // why
+}
+
+func (e *TaskError) Error() string {
+	return fmt.Sprintf("%v; the task %.80q may still go on", e.Err, e.Pending.TaskID)
+}
+
+func (e *TaskError) Unwrap() error { return e.Err }
+
 // LimitError says that a server made a call reach one of [Limits]. Pending is the round
 // that was reached, if the call can go on from there, such as under wider limits.
 type LimitError struct {

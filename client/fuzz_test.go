@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -51,6 +52,75 @@ func FuzzResponse(f *testing.F) {
 			t.Fatalf("stored %s", stored)
 		}
 	})
+}
+
+// Whatever a server says of a task, it is a task with a known status and bounded times, or an
+// error; and what comes of it is a result, an error, or questions that can be stored.
+func FuzzTask(f *testing.F) {
+	f.Add([]byte(`{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-11-20T10:30:00Z","lastUpdatedAt":"2026-11-20T10:40:00.5Z","ttlMs":60000,"pollIntervalMs":1e3,"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}}}`))
+	f.Add([]byte(`{"taskId":"t","status":"Completed","ttl":null,"pollInterval":-1,"result":{"content":[{"type":"text","text":"x"}],"isError":false}}`))
+	f.Add([]byte(`{"taskId":"t","status":"failed","error":{"code":-32603,"message":"x"},"statusMessage":"\u0000"}`))
+	f.Add([]byte(`{"inputRequests":{"q":{"method":"roots/list"}},"requestState":"s"}`))
+	c := New(nil)
+	s := &Session{client: c, sdk: new(mcp.ClientSession)}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		x := &exchange{method: "tasks/get"}
+		if _, err := x.take(data, c.opts.Limits); err != nil {
+			return
+		}
+		raw, _ := x.came()
+		_, _ = s.asked(raw)
+		got, err := s.parseTask(raw)
+		if err != nil {
+			return
+		}
+		const century = 100 * 365 * 24 * time.Hour
+		if got.ID == "" || len(got.ID) > maxTaskID || taskStatus(got.Status) != got.Status || got.TTL < 0 || got.TTL > century || got.PollInterval < 0 || got.PollInterval > century {
+			t.Fatalf("%+v", got)
+		}
+		w := &await{Session: s, id: got.ID, tasks: TasksExtension, task: got}
+		if at := w.interval(); at < c.opts.Limits.MinPoll || at > c.opts.Limits.MaxPoll {
+			t.Fatalf("looks every %v", at)
+		}
+		if got.Ended() {
+			_, _ = taskResult(got.result)
+			_ = taskFault(got)
+		}
+		stored, err := json.Marshal(w.pending())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var loaded Pending
+		if err := json.Unmarshal(stored, &loaded); err != nil {
+			t.Fatalf("%v: %s", err, stored)
+		}
+		for i, q := range loaded.Questions {
+			if digest(q) != digest(got.Questions[i]) {
+				t.Fatalf("the question %q is another one when it is stored", q.Key)
+			}
+		}
+		// As a notification it is the same, or none.
+		n := &news{id: got.ID, depth: c.opts.Limits.Depth, agreed: true, parse: s.parseTask, wake: make(chan struct{}, 1)}
+		message := append(append([]byte(`{"jsonrpc":"2.0","method":"notifications/tasks","params":`), raw...), '}')
+		if n.ends(message, []byte("1")) {
+			t.Fatal("a notification ended the stream")
+		}
+		if told := n.take(); told == nil || told.Status != got.Status {
+			t.Fatalf("told %+v", told)
+		}
+	})
+}
+
+// A server's interval is followed within bounds.
+func TestIntervals(t *testing.T) {
+	for told, want := range map[time.Duration]time.Duration{
+		0: time.Second, 1: 100 * time.Millisecond, 5 * time.Second: 5 * time.Second, 365 * 24 * time.Hour: 5 * time.Minute,
+	} {
+		w := &await{Session: &Session{client: New(nil)}, task: &Task{PollInterval: told}}
+		if got := w.interval(); got != want {
+			t.Errorf("told %v, looks every %v, want %v", told, got, want)
+		}
+	}
 }
 
 // A stream of events arrives at the SDK with the same data, or ends with an error.

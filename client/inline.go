@@ -17,6 +17,14 @@ type inlineState struct {
 	asked  int                        // questions since the first of these calls
 	next   int                        // key for open
 	open   map[int]context.CancelFunc // questions that handlers have
+	waits  map[string]chan parked     // for tasks by their ids: where questions go that wait
+}
+
+// parked is a question of a task that nobody answers now. The server was told so, or has to
+// hear it from the end of the request that it asks for.
+type parked struct {
+	question *Question
+	told     bool
 }
 
 func (c *Client) inlineOf(s *mcp.ClientSession) *inlineState {
@@ -75,4 +83,36 @@ func (s *inlineState) ask(ctx context.Context, l Limits) (context.Context, func(
 		defer s.mu.Unlock()
 		delete(s.open, id)
 	}, nil
+}
+
+// wait makes it possible to park what a task asks while its result is waited for.
+func (s *inlineState) wait(task string) (questions <-chan parked, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := make(chan parked, 1)
+	if s.waits == nil {
+		s.waits = make(map[string]chan parked)
+	}
+	s.waits[task] = ch
+	return ch, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.waits[task] == ch {
+			delete(s.waits, task)
+		}
+	}
+}
+
+// park parks a question of a task, if somebody waits for that.
+func (s *inlineState) park(task string, p parked) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch, ok := s.waits[task]
+	if ok {
+		select {
+		case ch <- p:
+		default: // another one is there already
+		}
+	}
+	return ok
 }

@@ -18,8 +18,8 @@ type Pending struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// Method is "tools/call", "prompts/get" or "resources/read".
 	Method string `json:"method"`
-	// Params are those of the call: name or uri, and arguments.
-	Params json.RawMessage `json:"params"`
+	// Params are those of the call: name or uri, arguments, and task if it asks for one.
+	Params json.RawMessage `json:"params,omitempty"`
 	// Round is the number of the last round.
 	Round int `json:"round"`
 	// Questions wait for answers, in the server's order.
@@ -33,8 +33,14 @@ type Pending struct {
 	// Meta goes with the requests of [Session.Resume], such as a progress token. It is
 	// not kept.
 	Meta mcp.Meta `json:"-"`
-	// Expires is when the server will no longer take the state back, if it said so.
+	// Expires is when the server will no longer take the state back, or when it forgets the
+	// task, if it said so.
 	Expires *time.Time `json:"expires,omitempty"`
+	// TaskID is the id of the task that the call has become, or empty. Then the task waits,
+	// and the parameters may be missing.
+	TaskID string `json:"taskId,omitempty"`
+	// Tasks is how to speak about the task, whatever the client's [Options] say.
+	Tasks TaskDialect `json:"tasks,omitempty"`
 }
 
 func (p *Pending) Error() string {
@@ -43,6 +49,9 @@ func (p *Pending) Error() string {
 		if _, answered := p.Answers[q.Key]; !answered {
 			keys = append(keys, fmt.Sprintf("%q", q.Key))
 		}
+	}
+	if p.TaskID != "" {
+		return fmt.Sprintf("the task %.80q waits for answers to %s", p.TaskID, strings.Join(keys, ", "))
 	}
 	return "the call waits for answers to " + strings.Join(keys, ", ")
 }
@@ -53,8 +62,8 @@ func (p *Pending) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
 		return fmt.Errorf("not a pending call: %w", err)
 	}
-	if p.Method == "" || len(p.Params) == 0 || len(p.Questions) == 0 && p.State == "" {
-		return fmt.Errorf("not a pending call: method, params and questions or requestState are needed")
+	if p.TaskID == "" && (p.Method == "" || len(p.Params) == 0 || len(p.Questions) == 0 && p.State == "") {
+		return fmt.Errorf("not a pending call: method, params and questions or requestState are needed, or a task")
 	}
 	for _, q := range p.Questions {
 		if q == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // Question is an input request of a server. Everything in it is the server's word.
@@ -72,7 +73,7 @@ func parseQuestions(requests []byte, server *mcp.Implementation, most int) ([]*Q
 	if strictjson.TypeOf(requests) != strictjson.TypeObject {
 		return nil, &ProtocolError{"inputRequests is not an object"}
 	}
-	var questions []*Question
+	questions := []*Question{}
 	err := strictjson.Members(requests, func(name, value []byte) error {
 		if len(questions) == most {
 			return limit("questions in one round", most, nil)
@@ -244,11 +245,13 @@ func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 		if q.Params, err = json.Marshal(req.GetParams()); err != nil {
 			return nil, err
 		}
+		task, ours := "", false
 		// Parameters may be absent: then these are null.
 		if meta := strictjson.Get(q.Params, "_meta"); meta != nil {
 			if key, ok := strictjson.String(strictjson.Get(meta, keyKey)); ok {
-				q.Key = key
+				q.Key, ours = key, true
 			}
+			task, _ = strictjson.String(strictjson.Get(strictjson.Get(meta, wire.MetaRelatedTask), "taskId"))
 		}
 		if err := q.parse(); err != nil {
 			return nil, inline(err)
@@ -259,22 +262,29 @@ func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 				return nil, inline(err)
 			}
 			defer leave()
-		}
-		res, err := c.answer(ctx, q)
-		if err != nil {
-			return nil, inline(err)
-		}
-		switch res := res.(type) {
-		case mcp.Result:
-			return res, nil
-		default: // a form's answer with its defaults
-			data, err := json.Marshal(res)
-			if err != nil {
-				return nil, err
+			// Askback's servers keep a task that asks, and ask again. To others an error may be an
+			// answer: they are told nothing.
+			res, err := c.answer(ctx, q)
+			if errors.Is(err, ErrPark) && task != "" && c.inlineOf(session).park(task, parked{q, ours}) && !ours {
+				<-ctx.Done()
 			}
-			return &rawResult{data: data}, nil
+			return inlineResult(res, err)
 		}
+		return inlineResult(c.answer(ctx, q))
 	}
+}
+func inlineResult(res any, err error) (mcp.Result, error) {
+	if err != nil {
+		return nil, inline(err)
+	}
+	if res, ok := res.(mcp.Result); ok {
+		return res, nil
+	}
+	data, err := json.Marshal(res) // a form's answer with its defaults
+	if err != nil {
+		return nil, err
+	}
+	return &rawResult{data: data}, nil
 }
 
 // inline is the answer to a session's request that cannot be answered.

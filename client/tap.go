@@ -24,16 +24,40 @@ import (
 // digits of large numbers, results with a state and no questions, and kinds of questions
 // that they do not know. A tap therefore stands between the SDK and its transports. It
 // puts answers and state into the requests of a call, keeps the result of each as it
-// came, and shows the SDK only complete ones. And it bounds what is read.
+// came, and shows the SDK only complete ones. And it bounds what is read. Requests that
+// the SDK does not know, those about tasks, it carries under the name of otherMethod.
 
-// exchange is one round of a call, as a tap sees it. It travels in the context.
+// exchange is one round of a call, or one request about a task, as a tap sees it. It
+// travels in the context.
 type exchange struct {
 	answers map[string]json.RawMessage
 	state   string
+	task    json.RawMessage // the member task of a call
+
+	method string // what the request is, where the SDK has it as otherMethod
+	name   string // for its Mcp-Name, where the SDK sets none
+	news   *news  // where the notifications of subscriptions/listen go
+	quiet  bool   // nothing is changed: the result of initialize is only kept
+
+	cancelled chan struct{} // closed when the server was told that the request is, unless it is nil
+	once      sync.Once
 
 	mu     sync.Mutex // the tap may still be reading when a cancelled call returns
+	id     []byte     // of the request, raw
 	result []byte
 	err    error
+}
+
+// otherMethod is what the SDK calls a request that it does not know.
+const otherMethod = "tasks"
+
+// sends reports whether a request of this method is the exchange's own. Others come with
+// its context too: the notification that cancels it.
+func (x *exchange) sends(method string) bool {
+	if x.method != "" {
+		return method == otherMethod
+	}
+	return wire.MayAsk(method)
 }
 
 // came is the result that the tap kept, or why there is none.
@@ -50,6 +74,13 @@ func (x *exchange) fail(err error) error {
 	return err
 }
 
+// told notes that the server was told that the request is cancelled.
+func (x *exchange) told() {
+	if x.cancelled != nil {
+		x.once.Do(func() { close(x.cancelled) })
+	}
+}
+
 type exchangeKey struct{}
 
 func exchangeOf(ctx context.Context) *exchange {
@@ -57,9 +88,9 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// inject adds answers and state to the parameters of a request.
+// inject adds answers, state and the wish for a task to the parameters of a request.
 func (x *exchange) inject(params []byte) ([]byte, error) {
-	if x.answers == nil && x.state == "" {
+	if x.answers == nil && x.state == "" && x.task == nil {
 		return params, nil
 	}
 	params = bytes.TrimSpace(params)
@@ -74,6 +105,7 @@ func (x *exchange) inject(params []byte) ([]byte, error) {
 	}{
 		{"inputResponses", x.answers, x.answers != nil},
 		{"requestState", x.state, x.state != ""},
+		{"task", x.task, x.task != nil},
 	} {
 		if !member.set {
 			continue
@@ -88,11 +120,23 @@ func (x *exchange) inject(params []byte) ([]byte, error) {
 	return append(added, '}'), nil
 }
 
+func (x *exchange) keep(result []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.result = bytes.Clone(result)
+}
+
 // complete is what the SDK sees of a round that is not the last.
 const complete = `{"resultType":"complete","content":[],"messages":[],"contents":[]}`
 
 // take keeps a result and returns what the SDK is to see of it.
 func (x *exchange) take(result []byte, limits Limits) ([]byte, error) {
+	if x.quiet {
+		if strictjson.Check(result, limits.Depth) == nil {
+			x.keep(result)
+		}
+		return result, nil
+	}
 	if len(result) > limits.MessageBytes {
 		return nil, limit("bytes of a message", limits.MessageBytes, nil)
 	}
@@ -102,10 +146,14 @@ func (x *exchange) take(result []byte, limits Limits) ([]byte, error) {
 	if strictjson.TypeOf(result) != strictjson.TypeObject {
 		return nil, &ProtocolError{"its result is not an object"}
 	}
-	x.mu.Lock()
-	x.result = bytes.Clone(result)
-	x.mu.Unlock()
-	if kind := strictjson.Get(result, "resultType"); kind != nil && string(kind) != `"complete"` {
+	x.keep(result)
+	kind := strictjson.Get(result, "resultType")
+	switch {
+	case x.method != "":
+		return []byte(`{}`), nil
+	case kind != nil && string(kind) != `"complete"`:
+		return []byte(complete), nil
+	case x.task != nil && strictjson.Get(result, "content") == nil && (strictjson.Get(result, "task") != nil || strictjson.Get(result, "inputRequests") != nil):
 		return []byte(complete), nil
 	}
 	return result, nil
@@ -115,6 +163,7 @@ func (x *exchange) take(result []byte, limits Limits) ([]byte, error) {
 type tapTransport struct {
 	mcp.Transport
 	limits Limits
+	hello  *exchange // keeps the result of initialize
 }
 
 func (t *tapTransport) Connect(ctx context.Context) (mcp.Connection, error) {
@@ -122,12 +171,13 @@ func (t *tapTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tapConnection{Connection: conn, limits: t.limits, open: make(map[jsonrpc.ID]*exchange)}, nil
+	return &tapConnection{Connection: conn, limits: t.limits, hello: t.hello, open: make(map[jsonrpc.ID]*exchange)}, nil
 }
 
 type tapConnection struct {
 	mcp.Connection
 	limits Limits
+	hello  *exchange
 
 	mu   sync.Mutex
 	open map[jsonrpc.ID]*exchange
@@ -136,7 +186,13 @@ type tapConnection struct {
 func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	req, ok := msg.(*jsonrpc.Request)
 	x := exchangeOf(ctx)
-	if !ok || !req.IsCall() || x == nil || !wire.MayAsk(req.Method) {
+	if x != nil && ok && req.Method == methodCancelled {
+		defer x.told()
+	}
+	if ok && req.Method == methodInitialize {
+		x = c.hello
+	}
+	if !ok || !req.IsCall() || x == nil || !x.sends(req.Method) && x != c.hello {
 		return c.Connection.Write(ctx, msg)
 	}
 	params, err := x.inject(req.Params)
@@ -145,6 +201,9 @@ func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 	tapped := *req
 	tapped.Params = params
+	if x.method != "" {
+		tapped.Method = x.method
+	}
 	c.mu.Lock()
 	c.open[req.ID] = x
 	c.mu.Unlock()
@@ -158,6 +217,9 @@ func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 
 func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
+	for err == nil && c.tells(msg) {
+		msg, err = c.Connection.Read(ctx)
+	}
 	if err != nil {
 		c.broken(err)
 		return nil, err
@@ -180,6 +242,29 @@ func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return &shown, nil
 }
 
+// tells takes notifications about tasks to those who listen for them, and reports whether
+// the message was one. Where all share a channel they carry the id of their subscription.
+func (c *tapConnection) tells(msg jsonrpc.Message) bool {
+	req, ok := msg.(*jsonrpc.Request)
+	if !ok || req.IsCall() || req.Method != methodTaskNews && req.Method != methodListening {
+		return false
+	}
+	if len(req.Params) > c.limits.MessageBytes || strictjson.Check(req.Params, c.limits.Depth) != nil {
+		return req.Method == methodTaskNews
+	}
+	var subscription any
+	_ = json.Unmarshal(strictjson.Get(strictjson.Get(req.Params, "_meta"), mcp.MetaKeySubscriptionID), &subscription)
+	id, err := jsonrpc.MakeID(subscription)
+	c.mu.Lock()
+	x := c.open[id]
+	c.mu.Unlock()
+	if err == nil && x != nil && x.news != nil {
+		x.news.hear(req.Method, req.Params)
+		return true
+	}
+	return req.Method == methodTaskNews
+}
+
 // broken tells the open calls why nothing more can be read, unless the server just ended.
 func (c *tapConnection) broken(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled) {
@@ -198,8 +283,10 @@ func (c *tapConnection) broken(err error) {
 
 // tapRoundTripper taps the requests of an HTTP transport, and bounds all its responses.
 type tapRoundTripper struct {
-	base   http.RoundTripper
-	limits Limits
+	base       http.RoundTripper
+	limits     Limits
+	hello      *exchange // keeps the result of initialize
+	authorizes bool      // the SDK has an answer to 401 and 403
 }
 
 func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -208,10 +295,21 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		base = http.DefaultTransport
 	}
 	x := exchangeOf(req.Context())
+	if x == nil && initializes(req) {
+		x = t.hello
+	}
 	if x != nil {
+		var own bool
 		var err error
-		if req, err = x.rewrite(req); err != nil {
+		if req, own, err = x.rewrite(req); err != nil {
 			return nil, err
+		}
+		if !own && x.news != nil { // over HTTP a subscription ends with its stream
+			return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
+		}
+		if !own && x != t.hello {
+			defer x.told()
+			x = nil
 		}
 	}
 	res, err := base.RoundTrip(req)
@@ -219,6 +317,11 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if x != nil && x.method != "" && !(res.StatusCode < 300 && (mediaType == "application/json" || mediaType == "text/event-stream")) &&
+		!(t.authorizes && x.news == nil && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)) {
+		x.soften(res)
+		return res, nil
+	}
 	switch {
 	case mediaType == "text/event-stream" && x != nil:
 		res.Body = &tapEvents{body: res.Body, in: bufio.NewReader(res.Body), x: x, limits: t.limits}
@@ -232,42 +335,100 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// rewrite puts the round's answers and state into the body of its request, and its name
-// into a form that a header can carry, which the SDK (1.8.0) does not do. Other requests
-// come with the round's context too, and stay as they are: the GET that resumes the
-// stream of its response, and the notification that cancels it.
-func (x *exchange) rewrite(req *http.Request) (*http.Request, error) {
+// initializes reports whether a request begins a session of before 2026-07-28.
+func initializes(req *http.Request) bool {
+	if req.Method != http.MethodPost || req.GetBody == nil || req.Header.Get("Mcp-Session-Id") != "" {
+		return false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	method, _ := strictjson.String(strictjson.Get(data, "method"))
+	return err == nil && method == methodInitialize
+}
+
+// rewrite puts what the exchange has to say into its request, under the request's own
+// method, and its name into a form that a header can carry, which the SDK (1.8.0) does not
+// do. Other requests come with the exchange's context too, and stay as they are: the GET
+// that resumes the stream of its response, and the notification that cancels it, which is
+// not its own.
+func (x *exchange) rewrite(req *http.Request) (_ *http.Request, own bool, _ error) {
 	if req.Body == nil {
-		return req, nil
+		return req, true, nil
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	req.Body.Close()
-	if method, _ := strictjson.String(strictjson.Get(body, "method")); wire.MayAsk(method) {
-		params := strictjson.Get(body, "params")
-		injected, err := x.inject(params)
-		if err != nil {
-			return nil, err
-		}
-		at := bytes.Index(body, params)
-		body = bytes.Join([][]byte{body[:at], injected, body[at+len(params):]}, nil)
-	}
+	method, _ := strictjson.String(strictjson.Get(body, "method"))
 	req = req.Clone(req.Context())
+	if own = x.sends(method); own {
+		params, err := x.inject(strictjson.Get(body, "params"))
+		if err != nil {
+			return nil, false, err
+		}
+		id := bytes.Clone(strictjson.Get(body, "id"))
+		x.mu.Lock()
+		x.id = id
+		x.mu.Unlock()
+		if x.method != "" {
+			method = x.method
+		}
+		body = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
+		if x.method != "" && req.Header.Get(wire.HeaderMethod) != "" {
+			req.Header.Set(wire.HeaderMethod, x.method)
+			if x.name != "" {
+				req.Header.Set(wire.HeaderName, x.name)
+			}
+		}
+	}
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	if name := req.Header.Get(wire.HeaderName); name != "" {
 		req.Header.Set(wire.HeaderName, wire.EncodeHeader(name))
 	}
-	return req, nil
+	return req, own, nil
+}
+
+// statusError is a response that is no JSON-RPC.
+type statusError struct {
+	code   int
+	status string
+}
+
+func (e *statusError) Error() string { return "the server answered with HTTP status " + e.status }
+
+// soften makes an error response of one that is no JSON-RPC. The SDK ends the connection
+// at one: right for a call, but not where there is another way or time to ask.
+func (x *exchange) soften(res *http.Response) {
+	const most = 64 << 10
+	data, _ := io.ReadAll(io.LimitReader(res.Body, most))
+	res.Body.Close()
+	body := data
+	if res.StatusCode < 300 || strictjson.Check(data, 64) != nil || strictjson.TypeOf(strictjson.Get(data, "error")) != strictjson.TypeObject {
+		err := x.fail(&statusError{res.StatusCode, res.Status})
+		body = wire.AppendError(nil, x.requestID(), wire.Errorf(jsonrpc.CodeInternalError, "%v", err))
+		res.StatusCode, res.Status = http.StatusOK, "200 OK"
+	}
+	res.Header = http.Header{"Content-Type": {"application/json"}}
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+}
+
+func (x *exchange) requestID() []byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.id
 }
 
 // message keeps the result in a JSON-RPC response and returns what the SDK is to see.
 func (x *exchange) message(data []byte, limits Limits) []byte {
 	err := strictjson.Check(data, limits.Depth+2)
 	if err != nil {
-		if !json.Valid(data) {
+		if x.quiet || !json.Valid(data) {
 			return data // which the SDK reports
 		}
 		err = &ProtocolError{fmt.Sprintf("its response is not sound: %v", err)}
@@ -295,12 +456,30 @@ type tapJSON struct {
 func (t *tapJSON) Read(p []byte) (int, error) {
 	if t.shown == nil {
 		data, err := io.ReadAll(&boundedBody{body: t.body, left: t.limits.MessageBytes, limits: t.limits, x: t.x})
-		if err != nil {
+		if err != nil && t.x.method == "" {
 			return 0, err
 		}
-		t.shown = bytes.NewReader(t.x.message(data, t.limits))
+		var shown []byte
+		if err == nil {
+			shown = t.x.message(data, t.limits)
+		}
+		if t.x.method != "" && !answers(shown, t.x.requestID()) { // else the connection would end
+			if err == nil {
+				err = t.x.fail(&ProtocolError{"its response is none to the request"})
+			}
+			shown = wire.AppendError(nil, t.x.requestID(), wire.Errorf(jsonrpc.CodeInternalError, "%v", err))
+		}
+		t.shown = bytes.NewReader(shown)
 	}
 	return t.shown.Read(p)
+}
+
+// answers reports whether a message is the response to the request with this id.
+func answers(message, id []byte) bool {
+	if strictjson.Check(message, strictjson.MaxDepth) != nil || !bytes.Equal(strictjson.Get(message, "id"), id) {
+		return false
+	}
+	return strictjson.Get(message, "result") != nil || strictjson.TypeOf(strictjson.Get(message, "error")) == strictjson.TypeObject
 }
 
 func (t *tapJSON) Close() error { return t.body.Close() }
@@ -338,9 +517,9 @@ func (t *tapEvents) next() error {
 			break // the event is whole, or the stream ended in it
 		}
 		field, value, _ := strings.Cut(line, ":")
-		if field != "data" {
+		if field != "data" && t.x.news == nil {
 			t.out.WriteString(line + "\n")
-		} else {
+		} else if field == "data" {
 			if hasData {
 				data = append(data, '\n')
 			}
@@ -350,6 +529,9 @@ func (t *tapEvents) next() error {
 		if err != nil {
 			break
 		}
+	}
+	if hasData && t.x.news != nil && !t.x.news.ends(data, t.x.requestID()) {
+		return nil
 	}
 	if hasData {
 		for line := range bytes.SplitSeq(t.x.message(data, t.limits), []byte("\n")) {

@@ -26,6 +26,7 @@ func callCommand() *cobra.Command {
 	var (
 		connect connectFlags
 		answer  answerFlags
+		tasks   taskFlags
 		whole   string
 	)
 	cmd := &cobra.Command{
@@ -38,7 +39,8 @@ string as it is, all else as JSON. KEY:=JSON is JSON in any case.
 
 Answers come from --answer and --answers: the content of the form as JSON, or
 accept, decline or cancel; for sampling a text or a result. A key given twice
-answers twice. What is left is asked in the terminal, if there is one.
+answers twice. What is left is asked in the terminal, if there is one. A call
+that the server makes a task is waited for; 'askback task' waits for it later.
 
 Exit codes: 0 the result is there; 1 it failed; 2 wrong usage, arguments or
 answers; 3 the tool answered with an error; 4 the call waits for answers, which
@@ -64,10 +66,32 @@ are missing or parked; 130 interrupted.`,
 			if err != nil {
 				return err
 			}
+			w, err := watching(cmd, c, &tasks, "")
+			if err != nil {
+				return err
+			}
+			w.quiet = tasks.detach
+			var started *client.Task
 			c.do = func(ctx context.Context, s *client.Session) (mcp.Result, error) {
-				return call(ctx, s, args[1], pairs, object)
+				params, err := callParams(ctx, s, args[1], pairs, object)
+				if err != nil {
+					return nil, err
+				}
+				var res *mcp.CallToolResult
+				if started, res, err = w.call(ctx, s, params.CallToolParams, &tasks); started != nil {
+					return nil, nil
+				}
+				return result(res, params.explain(w.left(err)))
 			}
 			c.show = func(res mcp.Result, raw json.RawMessage) error {
+				switch {
+				case started != nil && connect.output == "json":
+					return outputJSON(cmd, encodeTask(started))
+				case started != nil:
+					return outputForeign(cmd.OutOrStdout(), started.ID+"\n")
+				case tasks.detach:
+					fmt.Fprintln(cmd.ErrOrStderr(), "askback: the server answered at once, there is no task")
+				}
 				return show(cmd, c.called, res, raw, connect.output == "json")
 			}
 			return c.hold(cmd)
@@ -75,6 +99,7 @@ are missing or parked; 130 interrupted.`,
 	}
 	answer.register(cmd.Flags())
 	connect.register(cmd.Flags())
+	tasks.registerCall(cmd.Flags())
 	cmd.Flags().StringVar(&whole, "json", "", "all arguments: a `JSON` object, @FILE or -")
 	return cmd
 }
@@ -207,8 +232,15 @@ func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 	return text, nil
 }
 
-// call calls a tool. A whole object of arguments is sent as it is, so that a server can be given anything.
-func call(ctx context.Context, s *client.Session, name string, pairs []pair, whole []byte) (mcp.Result, error) {
+// toolRequest is what to call a tool with.
+type toolRequest struct {
+	*mcp.CallToolParams
+	tool *mcp.Tool // nil if it is not known
+}
+
+// callParams makes the parameters of a call. A whole object of arguments is sent as it is, so that a server can be
+// given anything.
+func callParams(ctx context.Context, s *client.Session, name string, pairs []pair, whole []byte) (*toolRequest, error) {
 	tool, names, err := findTool(ctx, s, name)
 	var arguments json.RawMessage
 	switch {
@@ -225,13 +257,34 @@ func call(ctx context.Context, s *client.Session, name string, pairs []pair, who
 	}
 	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
 	params.SetProgressToken(progressToken)
-	res, err := s.CallTool(ctx, params)
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && tool != nil {
+	return &toolRequest{params, tool}, nil
+}
+
+// explain adds to an error about the arguments what the tool takes.
+func (c *toolRequest) explain(err error) error {
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && c.tool != nil {
 		if _, refused := errors.AsType[*client.RefusedError](err); !refused {
-			return nil, &argumentsError{harmlessLine(name, 200), faultText(err), parseSchema(tool.InputSchema).list()}
+			return &argumentsError{harmlessLine(c.Name, 200), faultText(err), parseSchema(c.tool.InputSchema).list()}
 		}
 	}
-	return result(res, err)
+	return err
+}
+
+// call calls a tool. It returns a task only if it is not to be waited for.
+func (w *watch) call(ctx context.Context, s *client.Session, params *mcp.CallToolParams, f *taskFlags) (*client.Task, *mcp.CallToolResult, error) {
+	if !f.detach && f.ttl == 0 {
+		res, err := s.CallTool(ctx, params)
+		return nil, res, err
+	}
+	started, res, err := s.StartTask(ctx, params, f.ttl)
+	if err != nil || res != nil || f.detach {
+		return started, res, err
+	}
+	if revision(s) >= "2026-07-28" && w.dialect != client.TasksSeeds {
+		w.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's to decide")
+	}
+	res, err = s.WaitTask(ctx, started.ID)
+	return nil, res, err
 }
 
 // prompt gets a prompt.
@@ -328,5 +381,9 @@ func (f *answerFlags) options(cmd *cobra.Command, a *asker) (*client.Options, er
 	if err != nil {
 		return nil, err
 	}
-	return a.options(roots), nil
+	opts := a.options(roots)
+	if w := watchOf(cmd.Context()); w != nil {
+		w.configure(opts, a)
+	}
+	return opts, nil
 }

@@ -89,7 +89,9 @@ func routes(stopping context.Context, mcp http.Handler) http.Handler {
 	return mux
 }
 
-// waitsForNews tells the streams of notifications, which have no end of their own, from requests that do finish.
+// waitsForNews tells the streams of notifications, which have no end of their own, and the wait for a task's result,
+// whose client asks again, from requests that do finish.
 func waitsForNews(r *http.Request) bool {
-	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == "subscriptions/listen"
+	method := r.Header.Get("Mcp-Method")
+	return r.Method == http.MethodGet || method == "subscriptions/listen" || method == "tasks/result"
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,6 +56,9 @@ are. For - it is read from standard input.`,
 				return err
 			}
 			c.pending = pending
+			if _, err := watching(cmd, c, new(taskFlags), pending.TaskID); err != nil {
+				return err
+			}
 			c.show = func(res mcp.Result, raw json.RawMessage) error {
 				return show(cmd, c.called, res, raw, connect.output == "json")
 			}
@@ -82,12 +86,20 @@ func readPending(cmd *cobra.Command, file string) (*client.Pending, error) {
 func callee(p *client.Pending) string {
 	var params struct{ Name, URI string }
 	_ = json.Unmarshal(p.Params, &params) // Resume tells what is wrong
-	return params.Name + params.URI
+	return cmp.Or(params.Name+params.URI, "the task")
 }
 
 // resume goes on with a parked call.
 func resume(ctx context.Context, s *client.Session, a *asker, p *client.Pending) (mcp.Result, error) {
 	a.trace.resumed(p)
+	w := watchOf(ctx)
+	if p.TaskID != "" { // it may have been answered meanwhile, or ask something else
+		if p.Tasks == client.TasksSeeds && revision(s) >= "2026-07-28" {
+			w.dialect = p.Tasks
+		}
+		res, err := s.Resume(ctx, p)
+		return res, w.left(err)
+	}
 	var open []*client.Question
 	for _, q := range p.Questions {
 		if _, answered := p.Answers[q.Key]; !answered {
@@ -99,7 +111,8 @@ func resume(ctx context.Context, s *client.Session, a *asker, p *client.Pending)
 		return nil, err
 	}
 	p.Meta = mcp.Meta{"progressToken": progressToken}
-	return s.Resume(ctx, p)
+	res, err := s.Resume(ctx, p)
+	return res, w.left(err)
 }
 
 // parkable finds out before a call whether it can be parked in the file: where another call is parked, or whatever

@@ -128,7 +128,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand())
+	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand())
 	root.AddCommand(demoCommand(), serveCommand(), keysCommand(), inspectCommand(), versionCommand())
 	return root
 }

@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[serversKey{}] = make(map[string]*server)
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
 			env.Setenv("GORACE", "atexit_sleep_ms=1") // else every process takes a second to end
 			return nil
 		},
@@ -117,7 +118,7 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	s := &server{cmd: exec.Command(path, args[2:]...), drained: make(chan struct{})}
 	s.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "GOCOVERDIR"} {
+	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK", "GOCOVERDIR"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	if keys := ts.Getenv(keysVariable); keys != "" {

@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/examples/echo"
+	"github.com/askback-mcp/askback/examples/provision"
 	"github.com/askback-mcp/askback/examples/weather"
 	"github.com/askback-mcp/askback/examples/workitem"
 )
@@ -32,6 +34,9 @@ type serveOptions struct {
 	keys      string
 	ttl       time.Duration
 	data      string
+	store     string
+	workers   int
+	pace      time.Duration
 	logLevel  string
 	logFormat string
 	untilEOF  bool
@@ -41,17 +46,24 @@ func serveCommand() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the example tools get_weather and update_work_item",
-		Long: `Serve the example tools get_weather and update_work_item over HTTP at /mcp, or
-over standard input and output. When it is ready it prints its URL on standard
-output (port 0 takes a free one); it logs to standard error. SIGINT or SIGTERM
-stops it once the requests that are running are finished; a second one stops it
-at once.
+		Short: "Serve the example tools",
+		Long: `Serve the example tools get_weather, update_work_item, echo and provision_vm
+over HTTP at /mcp, or over standard input and output. When it is ready it prints
+its URL on standard output (port 0 takes a free one); it logs to standard error.
+SIGINT or SIGTERM stops it once the requests that are running are finished; a
+second one stops it at once.
 
 Keys are taken from --keys or, without it, from the environment variable
 ` + keysVariable + `. Without either, a random key is made: then no other server can
-finish what this one began. Without --data the example data is fresh at each
-start. There is no authentication.`,
+finish what this one began. Without --data the work items are fresh at each
+start. There is no authentication: all callers are one user.
+
+For clients that can take a task, calls of echo and provision_vm are tasks. They
+are kept in a store, and go on when a server starts again. The store is the file
+tasks.db (SQLite), provision_vm makes its machines in a directory machines; both
+are in the directory of --data or else in $XDG_STATE_HOME/askback, by default
+~/.local/state/askback. Servers that share a store go on with each
+other's tasks: let them share the machines too.`,
 		Example: `  askback serve
   askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data
   askback serve --stdio`,
@@ -72,6 +84,9 @@ start. There is no authentication.`,
 	flags.StringVar(&o.keys, "keys", "", "key `FILE`, - for standard input")
 	flags.DurationVar(&o.ttl, "ttl", defaultTTL, "`TIME` for a client to answer")
 	flags.StringVar(&o.data, "data", "", "`DIR` to keep the example data in")
+	flags.StringVar(&o.store, "store", "", "`STORE` for tasks: sqlite:PATH, postgres://… or none")
+	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 16)")
+	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
@@ -86,6 +101,12 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	}
 	if o.ttl < time.Second {
 		return usagef("--ttl %v: want at least 1s", o.ttl)
+	}
+	if o.workers < 0 {
+		return usagef("--workers %d: want at least 1, or 0 for the default", o.workers)
+	}
+	if o.pace < 0 {
+		return usagef("--pace %v: want a time that is not negative", o.pace)
 	}
 	ring, source, warning, err := configuredKeys(o.keys, stdin)
 	if err != nil {
@@ -112,11 +133,16 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		}
 		defer listener.Close()
 	}
-	store, err := openWorkItems(ctx, o.data)
+	items, err := openWorkItems(ctx, o.data)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, items.Close()) }()
+	kept, err := openStorage(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.close()) }()
 
 	implementation := &mcp.Implementation{Name: "askback-examples", Title: "Askback examples", Version: version()}
 	sdkOptions := &mcp.ServerOptions{}
@@ -126,21 +152,33 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), &askback.Options{
 		Keys:   ring,
 		Limits: askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
+		Tasks:  kept.options(o.workers),
 		Logger: log,
 	})
 	if err != nil {
 		return err
 	}
 	weather.Register(srv)
-	workitem.Register(srv, store)
+	workitem.Register(srv, items)
+	echo.Register(srv)
+	provision.Register(srv, &provision.Host{Root: kept.machines, Delay: o.pace})
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
 	}
 
-	if o.stdio {
-		return serveStdio(ctx, srv, log)
+	log.Info("making machines", "dir", kept.machines)
+
+	serve := func(ctx context.Context) error {
+		if o.stdio {
+			return serveStdio(ctx, srv, log)
+		}
+		return serveHTTP(ctx, listener, srv.HTTPHandler(nil), stdout, log)
 	}
-	return serveHTTP(ctx, listener, srv.HTTPHandler(nil), stdout, log)
+	if kept.tasks == nil {
+		return serve(ctx)
+	}
+	log.Info("keeping tasks", "store", kept.name)
+	return besideTasks(ctx, srv, log, serve)
 }
 
 func newLogger(o serveOptions, w io.Writer) (*slog.Logger, error) {

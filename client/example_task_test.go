@@ -1,0 +1,161 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/task/sqlite"
+)
+
+// exampleTasks serves the tools of this package's tests that become tasks.
+func exampleTasks() (url string, stop func()) {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	store, err := sqlite.Open(context.Background(), filepath.Join(dir, "tasks.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	m := mcp.NewServer(&mcp.Implementation{Name: "example", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{
+		Tasks:  &askback.Tasks{Store: store, PollInterval: 100 * time.Millisecond},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	registerTasks(srv)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.RunTasks(ctx) }()
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	return web.URL, func() {
+		web.Close()
+		cancel()
+		<-done
+		store.Close()
+		os.RemoveAll(dir)
+	}
+}
+
+// A task is begun, and forgotten but for its id. It waits for its answer without anybody.
+func ExampleSession_StartTask() {
+	url, stop := exampleTasks()
+	defer stop()
+	ctx := context.Background()
+	c := client.New(&client.Options{
+		Form: func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			fmt.Printf("%s asks: %s\n", q.Server.Name, q.Message)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}, nil
+		},
+	})
+	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	task, result, err := session.StartTask(ctx, &mcp.CallToolParams{Name: "greet"}, time.Hour)
+	session.Close()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if result != nil {
+		log.Fatal("the server answered at once")
+	}
+	fmt.Println(task.Status)
+
+	// Later, maybe in another process.
+	session, err = c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	result, err = session.WaitTask(ctx, task.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	// Output:
+	// working
+	// example asks: What is your name?
+	// Hello octocat
+}
+
+// Who waits no longer does not stop the task.
+func ExampleTaskError() {
+	url, stop := exampleTasks()
+	defer stop()
+	session, err := client.New(nil).Connect(context.Background(), &mcp.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: "long"})
+	if waited, ok := errors.AsType[*client.TaskError](err); ok {
+		fmt.Println(waited.Err)
+		// waited.Pending can be stored, and resumed. Or nobody wants the result any more:
+		if err := session.CancelTask(context.Background(), waited.Pending.TaskID); err != nil {
+			log.Fatal(err)
+		}
+		_, err = session.WaitTask(context.Background(), waited.Pending.TaskID)
+		fmt.Println(errors.Is(err, client.ErrTaskCancelled))
+	}
+	// Output:
+	// context deadline exceeded
+	// true
+}
+
+// A host that asks its user in a page of its own: it shows what is open, and hands over the
+// answer when it comes.
+func ExampleSession_AnswerTask() {
+	url, stop := exampleTasks()
+	defer stop()
+	ctx := context.Background()
+	c := client.New(&client.Options{
+		Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, client.ErrPark },
+	})
+	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: "greet"})
+	pending, ok := errors.AsType[*client.Pending](err)
+	if !ok {
+		log.Fatal(err)
+	}
+
+	task, err := session.GetTask(ctx, pending.TaskID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(task.Status, "for", task.Questions[0].Message)
+	err = session.AnswerTask(ctx, task.ID, map[string]any{
+		task.Questions[0].Key: &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := session.WaitTask(ctx, task.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	// Output:
+	// input_required for What is your name?
+	// Hello octocat
+}

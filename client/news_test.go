@@ -1,0 +1,310 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// telling is a server whose task says that it should be looked at every minute: who does
+// not listen is late.
+type telling struct {
+	*tasks
+	stream func(n int, w io.Writer, flush func(), m message, gone <-chan struct{})
+}
+
+func (s *telling) serve(t *testing.T) *mcp.StreamableClientTransport {
+	var mu sync.Mutex
+	n := 0
+	return wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+		if m.Method != "subscriptions/listen" {
+			s.answer(w, r, m)
+			return
+		}
+		mu.Lock()
+		n++
+		k := n
+		mu.Unlock()
+		s.mu.Lock()
+		s.requests, s.headers = append(s.requests, m), append(s.headers, r.Header)
+		s.mu.Unlock()
+		w.Header().Set("Content-Type", "text/event-stream")
+		s.stream(k, w, w.(http.Flusher).Flush, m, r.Context().Done())
+	})
+}
+
+func notify(w io.Writer, method, params string) {
+	fmt.Fprintf(w, "id: 7\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":%q,\"params\":%s}\n\n", method, params)
+}
+
+func acknowledge(w io.Writer, m message) {
+	notify(w, "notifications/subscriptions/acknowledged", fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}`, m.ID, m.Params["notifications"]))
+}
+
+func slowly(task string) string { return strings.ReplaceAll(task, `Ms":1`, `Ms":60000`) }
+
+func TestTaskTellsByItself(t *testing.T) {
+	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
+		"tools/call":   always(slowly(created("working", ""))),
+		"tasks/get":    inTurn(slowly(flat("working", `,"statusMessage":"seen"`)), slowly(flat("input_required", ","+askWho))),
+		"tasks/update": always(`{}`),
+	})}
+	released := make(chan struct{})
+	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
+		if got := string(m.Params["notifications"]); got != `{"taskIds":["tâche/1"]}` {
+			t.Errorf("listens to %s", got)
+		}
+		acknowledge(w, m)
+		flush()
+		// What is not about the task, and what is none.
+		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("failed", `,"error":{"code":1,"message":"another one"}`)), oddID, "foreign"))
+		notify(w, "notifications/tasks", `{"taskId":7}`)
+		notify(w, "notifications/message", `{"level":"info","data":"x"}`)
+		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"?\"}}\n\ndata: nonsense\n\n")
+		notify(w, "notifications/tasks", slowly(flat("input_required", ","+askWho)))
+		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("cancelled", "")), oddID, "foreign"))
+		flush()
+		<-released
+		notify(w, "notifications/tasks", slowly(flat("completed", `,"result":`+done)))
+		flush()
+		<-gone
+	}
+	opts := patient()
+	var seen []string
+	opts.Observe = func(_ context.Context, r *client.Round) error {
+		seen = append(seen, r.Method)
+		if r.Method == "tasks/update" {
+			close(released)
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	res, err := connect(t, opts, srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+	if got := said(t, res, err); got != "done" {
+		t.Errorf("got %q", got)
+	}
+	if last := seen[len(seen)-1]; last != "notifications/tasks" {
+		t.Errorf("observed %v", seen)
+	}
+	if looks, _ := srv.sent("tasks/get"); len(looks) > 2 { // when it begins to listen, and after the answer
+		t.Errorf("looked %d times", len(looks))
+	}
+	if sent, _ := srv.sent("notifications/cancelled"); len(sent) > 0 {
+		t.Error("a stream over HTTP ends by itself")
+	}
+}
+
+// A stream that breaks is opened again, and what was missed is looked at.
+func TestNewsThatBreakOff(t *testing.T) {
+	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
+		"tools/call": always(slowly(created("working", ""))),
+		"tasks/get":  always(slowly(flat("working", ""))),
+	})}
+	srv.stream = func(n int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
+		acknowledge(w, m)
+		if n == 3 {
+			notify(w, "notifications/tasks", slowly(flat("completed", `,"result":`+done)))
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+	if got := said(t, res, err); got != "done" {
+		t.Errorf("got %q", got)
+	}
+	if resumed, _ := srv.sent(""); len(resumed) > 0 {
+		t.Error("a stream is not resumed, but opened again")
+	}
+}
+
+// Who is told does not look, and what was told before the last look is old.
+func TestOldNews(t *testing.T) {
+	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
+		"tools/call": always(created("working", "")),
+		"tasks/get":  always(flat("working", `,"statusMessage":"now"`)),
+	})}
+	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
+		acknowledge(w, m)
+		flush()
+		time.Sleep(100 * time.Millisecond)
+		notify(w, "notifications/tasks", strings.ReplaceAll(flat("working", `,"statusMessage":"before"`), "10:40:00", "10:39:59"))
+		flush()
+		time.Sleep(200 * time.Millisecond)
+		notify(w, "notifications/tasks", flat("completed", `,"result":`+done))
+		flush()
+		<-gone
+	}
+	opts := patient()
+	seen := observed(&opts)
+	res, err := connect(t, opts, srv.serve(t), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if got := said(t, res, err); got != "done" {
+		t.Errorf("got %q", got)
+	}
+	if text := strings.Join(*seen, "\n"); strings.Contains(text, "before") {
+		t.Errorf("observed:\n%s", text)
+	}
+	if looks, _ := srv.sent("tasks/get"); len(looks) > 50 { // it says: every millisecond
+		t.Errorf("looked %d times", len(looks))
+	}
+}
+
+// A server that tells nothing is asked, and not disturbed again.
+func TestServersThatTellNothing(t *testing.T) {
+	for name, listen := range map[string]func(w http.ResponseWriter, r *http.Request, m message){
+		"no such method": func(w http.ResponseWriter, _ *http.Request, m message) {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+		},
+		"no JSON-RPC": func(w http.ResponseWriter, _ *http.Request, m message) {
+			w.Header().Set("Content-Type", "text/plain")
+			w.WriteHeader(http.StatusNotFound)
+		},
+		"a page":  func(w http.ResponseWriter, _ *http.Request, m message) { w.Header().Set("Content-Type", "text/html") },
+		"nothing": func(w http.ResponseWriter, _ *http.Request, m message) { w.WriteHeader(http.StatusAccepted) },
+		"another's": func(w http.ResponseWriter, _ *http.Request, m message) {
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":"x","result":{}}`)
+		},
+		"an empty page": func(w http.ResponseWriter, _ *http.Request, m message) {},
+		"not this task": func(w http.ResponseWriter, r *http.Request, m message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			notify(w, "notifications/subscriptions/acknowledged", `{"notifications":{}}`)
+			notify(w, "notifications/tasks", flat("completed", `,"result":{"content":[]}`))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+		"silence": func(w http.ResponseWriter, r *http.Request, m message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+		"a large answer": func(w http.ResponseWriter, r *http.Request, m message) {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"a":"`, m.ID)
+			for range 5 << 10 {
+				fmt.Fprint(w, kilobyte)
+			}
+			fmt.Fprint(w, `"}}`)
+		},
+		"a flood": func(w http.ResponseWriter, r *http.Request, m message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			acknowledge(w, m)
+			for r.Context().Err() == nil {
+				if _, err := fmt.Fprint(w, "data: ", kilobyte); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := serveTasks(t, map[string]func(int, message) string{
+				"tools/call": always(created("working", "")),
+				"tasks/get": func(n int, _ message) string {
+					if n%20 != 0 {
+						return flat("working", "")
+					}
+					return flat("completed", `,"result":`+done)
+				},
+			})
+			var listens atomic.Int64
+			session := connect(t, patient(), wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+				if m.Method != "subscriptions/listen" {
+					srv.answer(w, r, m)
+					return
+				}
+				listens.Add(1)
+				listen(w, r, m)
+			}), "")
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			for range 2 {
+				res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+				if got := said(t, res, err); got != "done" {
+					t.Errorf("got %q", got)
+				}
+			}
+			if n := listens.Load(); n != 1 && (name == "no such method" || name == "not this task") {
+				t.Errorf("listened %d times", n)
+			}
+		})
+	}
+}
+
+// scripted is a server on a connection of whole messages, where all share a channel.
+func scripted(t *testing.T, serve func(ctx context.Context, req *jsonrpc.Request, write func(jsonrpc.Message))) mcp.Transport {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	conn, err := there.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); conn.Close(); all.Wait() })
+	var mu sync.Mutex
+	write := func(msg jsonrpc.Message) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = conn.Write(ctx, msg)
+	}
+	all.Go(func() {
+		for {
+			msg, err := conn.Read(ctx)
+			if err != nil {
+				return
+			}
+			if req, ok := msg.(*jsonrpc.Request); ok {
+				all.Go(func() { serve(ctx, req, write) })
+			}
+		}
+	})
+	return here
+}
+
+func TestTaskTellsByItselfOnASharedChannel(t *testing.T) {
+	cancelled := make(chan string, 1)
+	transport := scripted(t, func(ctx context.Context, req *jsonrpc.Request, write func(jsonrpc.Message)) {
+		reply := func(result string) { write(&jsonrpc.Response{ID: req.ID, Result: json.RawMessage(result)}) }
+		tell := func(method, params string, id any) {
+			data := strings.Replace(params, "{", fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/subscriptionId":%v},`, id), 1)
+			write(&jsonrpc.Request{Method: method, Params: json.RawMessage(data)})
+		}
+		switch req.Method {
+		case "server/discover":
+			reply(discovered)
+		case "tools/call":
+			reply(slowly(created("working", "")))
+		case "tasks/get":
+			reply(slowly(flat("working", "")))
+		case "subscriptions/listen":
+			id := req.ID.Raw()
+			tell("notifications/subscriptions/acknowledged", `{"notifications":{"taskIds":["tâche/1"]}}`, id)
+			tell("notifications/tasks", slowly(flat("failed", "")), 999)
+			tell("notifications/tasks", slowly(flat("completed", `,"result":`+done)), id)
+		case "notifications/cancelled":
+			cancelled <- string(req.Params)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	res, err := connect(t, patient(), transport, "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+	if got := said(t, res, err); got != "done" {
+		t.Errorf("got %q", got)
+	}
+	select {
+	case <-cancelled:
+	case <-ctx.Done():
+		t.Error("the subscription was not ended")
+	}
+}

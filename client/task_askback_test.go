@@ -1,0 +1,267 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/task/sqlite"
+)
+
+// newTaskServer is a server of Askback's with tasks.
+func newTaskServer(t *testing.T) *askback.Server {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil), &askback.Options{
+		Tasks:  &askback.Tasks{Store: store, PollInterval: 20 * time.Millisecond, ListAnonymous: true},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registerTasks(srv)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.RunTasks(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		store.Close()
+	})
+	return srv
+}
+
+func registerTasks(srv *askback.Server) {
+	ask := func(ctx context.Context, call *askback.Call, detach bool) (*mcp.CallToolResult, any, error) {
+		var who person
+		var roots []*mcp.Root
+		if err := call.Ask(ctx, askback.AskForm("who", "Who are you?", &who), askback.AskRoots("roots", &roots)); err != nil {
+			return nil, nil, err
+		}
+		if detach {
+			if err := call.Detach(ctx); err != nil {
+				return nil, nil, err
+			}
+		}
+		if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
+			return nil, nil, err
+		}
+		model, err := askback.Sample(ctx, call, "model", &mcp.CreateMessageWithToolsParams{
+			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text)), nil, nil
+	}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "work"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		return ask(ctx, call, false)
+	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "detach"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		return ask(ctx, call, true)
+	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "only"}, &askback.TaskSupport{Required: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		return ask(ctx, call, false)
+	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "fails"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		return nil, nil, errors.New("no luck")
+	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "greet"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		who, err := askback.Elicit[struct {
+			Name string `json:"name"`
+		}](ctx, call, "name", "What is your name?")
+		return text("Hello " + who.Name), nil, err
+	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "long"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	})
+}
+
+const worked = "{0150 octocat 42}file:///srchello"
+
+func TestTasksOfAskback(t *testing.T) {
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksSeeds, client.TasksOff} {
+			for name, transport := range map[string]func(*testing.T, *askback.Server) mcp.Transport{
+				"http": func(t *testing.T, srv *askback.Server) mcp.Transport { return web(t, srv) }, "memory": memory,
+			} {
+				t.Run(fmt.Sprint(version, " ", dialect, " ", name), func(t *testing.T) {
+					t.Parallel()
+					srv := newTaskServer(t)
+					opts := answers()
+					opts.Tasks = dialect
+					var asked []string
+					form := opts.Form
+					opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+						asked = append(asked, q.Message)
+						return form(ctx, q)
+					}
+					session := connect(t, opts, transport(t, srv), version)
+					for _, tool := range []string{"work", "detach", "only"} {
+						res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
+						if tool == "only" && dialect == client.TasksOff {
+							if err == nil {
+								t.Error("a call that can only be a task was none")
+							}
+							continue
+						}
+						if got := said(t, res, err); got != worked || len(asked) != 1 {
+							t.Errorf("%s: got %q, asked %q", tool, got, asked)
+						}
+						asked = nil
+					}
+					res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "fails"})
+					if got := said(t, res, err); !res.IsError || !strings.Contains(got, "no luck") {
+						t.Errorf("fails: %v", got)
+					}
+					if dialect == client.TasksOff {
+						return
+					}
+
+					started, res, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "work"}, time.Minute)
+					if err != nil || res != nil || started.Ended() {
+						t.Fatalf("started %v, %v, %v", started, res, err)
+					}
+					if extension := version == "2026-07-28" && dialect == client.TasksAuto; extension == (started.TTL == time.Minute) {
+						t.Errorf("started %+v", started)
+					}
+					res, err = session.WaitTask(t.Context(), started.ID)
+					if got := said(t, res, err); got != worked {
+						t.Errorf("got %q", got)
+					}
+					now, err := session.GetTask(t.Context(), started.ID)
+					if err != nil || now.Status != "completed" {
+						t.Errorf("now %v, %v", now, err)
+					}
+
+					long, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "long"}, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := session.CancelTask(t.Context(), long.ID); err != nil {
+						t.Error(err)
+					}
+					if _, err := session.WaitTask(t.Context(), long.ID); !errors.Is(err, client.ErrTaskCancelled) {
+						t.Errorf("cancelled: %v", err)
+					}
+					list, next, err := session.ListTasks(t.Context(), "")
+					if version == "2026-07-28" && dialect == client.TasksAuto {
+						if err == nil {
+							t.Error("the extension has a list")
+						}
+					} else if err != nil || next != "" || !slices.ContainsFunc(list, func(x *client.Task) bool { return x.ID == long.ID && x.Status == "cancelled" }) {
+						t.Errorf("list %v, %q, %v", list, next, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A person answers later, from another process, maybe through another dialect's door.
+func TestTasksOfAskbackWait(t *testing.T) {
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksSeeds} {
+			t.Run(fmt.Sprint(version, " ", dialect), func(t *testing.T) {
+				t.Parallel()
+				transport := web(t, newTaskServer(t))
+				opts := answers()
+				opts.Tasks, opts.Form = dialect, park
+				first := connect(t, opts, transport, version)
+				_, err := first.CallTool(t.Context(), &mcp.CallToolParams{Name: "only"})
+				pending, ok := errors.AsType[*client.Pending](err)
+				if !ok || pending.TaskID == "" {
+					t.Fatalf("got %v", err)
+				}
+				first.Close()
+				opts.Form = answers().Form
+				if version == "2026-07-28" { // where other questions of the round were answered and kept
+					opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
+				}
+				res, err := connect(t, opts, transport, version).Resume(t.Context(), stored(t, pending))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := said(t, res.(*mcp.CallToolResult), nil); got != worked {
+					t.Errorf("got %q", got)
+				}
+			})
+		}
+	}
+}
+
+func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
+	for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksSeeds} {
+		opts := answers()
+		opts.Tasks = dialect
+		session := connect(t, opts, web(t, newTaskServer(t)), "")
+		started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "work"}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var now *client.Task
+		for now = started; len(now.Questions) == 0; time.Sleep(5 * time.Millisecond) {
+			if now, err = session.GetTask(t.Context(), started.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(now.Questions) != 2 || now.Questions[0].Message != "Who are you?" {
+			t.Errorf("asks %v", now.Questions)
+		}
+		err = session.AnswerTask(t.Context(), started.ID, map[string]any{now.Questions[0].Key: &mcp.ElicitResult{Action: "accept", Content: map[string]any{"zip": "0150", "name": "octocat"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The rest is the handlers' affair.
+		res, err := session.WaitTask(t.Context(), started.ID)
+		if got := said(t, res, err); got != worked {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
+// Each change is observed once, and waiting costs few looks.
+func TestTasksOfAskbackAreObserved(t *testing.T) {
+	srv := newTaskServer(t)
+	for name, transport := range map[string]mcp.Transport{"http": web(t, srv), "memory": memory(t, srv)} {
+		opts := answers()
+		seen := observed(&opts)
+		session := connect(t, opts, transport, "")
+		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "detach"}); err != nil {
+			t.Fatal(err)
+		}
+		var steps []string
+		for _, line := range *seen {
+			line, _, _ = strings.Cut(line, " final")
+			line = strings.NewReplacer("tasks/get", "told", "notifications/tasks", "told").Replace(line)
+			if !strings.Contains(line, "told working") { // which passes quickly
+				steps = append(steps, line)
+			}
+		}
+		want := []string{
+			`1 tools/call asks who asks roots`,
+			`2 tools/call working "The operation is now in progress." answers 2`,
+			`3 told input_required "" asks model`,
+			`3 tasks/update input_required "" answers 1`,
+			`3 told completed ""`,
+		}
+		if diff := cmp.Diff(want, steps); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

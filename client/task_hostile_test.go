@@ -1,0 +1,123 @@
+package client_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// Whatever a server says of a task, the call ends with an error that names what is wrong.
+func TestHostileTasks(t *testing.T) {
+	const plain = `"status":"working"`
+	other := strings.Replace(askWho, "Who?", "Your password?", 1)
+	get := func(results ...string) map[string]func(int, message) string {
+		return map[string]func(int, message) string{
+			"tools/call": always(created("working", "")), "tasks/get": inTurn(results...), "tasks/update": always(`{}`),
+		}
+	}
+	call := func(result string) map[string]func(int, message) string {
+		return map[string]func(int, message) string{"tools/call": always(result), "tasks/get": always(flat("working", ""))}
+	}
+	seeds := func(method, result string) map[string]func(int, message) string {
+		on := map[string]func(int, message) string{
+			"tools/call": always(`{"task":` + draft("working") + `}`), "tasks/get": always(draft("input_required")),
+			"tasks/result": always(`{` + askWho + `}`), "tasks/input_response": always(`{}`),
+		}
+		on[method] = always(result)
+		return on
+	}
+	cases := map[string]struct {
+		on   map[string]func(int, message) string
+		want func(error) bool
+	}{
+		"an id that no header can carry":  {call(`{"resultType":"task","taskId":"` + strings.Repeat("x", 4097) + `",` + plain + `}`), isProtocol},
+		"an empty id":                     {call(`{"resultType":"task","taskId":"",` + plain + `}`), isProtocol},
+		"an id that is no string":         {call(`{"resultType":"task","taskId":7,` + plain + `}`), isProtocol},
+		"no id":                           {call(`{"resultType":"task",` + plain + `}`), isProtocol},
+		"no status":                       {call(`{"resultType":"task","taskId":"x"}`), isProtocol},
+		"a status that is no string":      {call(`{"resultType":"task","taskId":"x","status":["working"]}`), isProtocol},
+		"an unknown status":               {get(flat("dreaming", "")), isProtocol},
+		"an endless status":               {get(flat(strings.Repeat("working", 1000), "")), isProtocol},
+		"another task":                    {get(strings.Replace(flat("working", ""), oddID, "x", 1)), isProtocol},
+		"a task that is no object":        {get(`[]`), isProtocol},
+		"a task of another type":          {get(strings.Replace(flat("working", ""), `"complete"`, `"input_required"`, 1)), isProtocol},
+		"a key for two questions":         {get(flat("input_required", ","+askWho), flat("input_required", ","+other)), isProtocol},
+		"questions that are no object":    {get(flat("input_required", `,"inputRequests":[]`)), isProtocol},
+		"a question of an unknown kind":   {get(flat("input_required", `,"inputRequests":{"q":{"method":"shell/run"}}`)), isUndeclared("shell/run")},
+		"an undeclared kind":              {get(flat("input_required", `,"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice"}}}`)), isUndeclared("elicitation.voice")},
+		"deep nesting":                    {get(flat("completed", `,"result":`+strings.Repeat(`{"a":`, 100)+`1`+strings.Repeat(`}`, 100))), isProtocol},
+		"duplicate members":               {get(flat("working", `,"status":"completed"`)), isProtocol},
+		"no result":                       {get(flat("completed", "")), isProtocol},
+		"a result that is no object":      {get(flat("completed", `,"result":[]`)), isProtocol},
+		"a result that asks":              {get(flat("completed", `,"result":{"resultType":"input_required",`+askWho+`}`)), isProtocol},
+		"a result that is a task":         {get(flat("completed", `,"result":`+created("working", ""))), isProtocol},
+		"a result of another kind":        {get(flat("completed", `,"result":{"content":[{"type":"hologram"}]}`)), isProtocol},
+		"an error that is none":           {get(flat("failed", `,"error":"no luck"`)), isProtocol},
+		"endless work":                    {get(flat("working", "")), isLimit("total time of a call")},
+		"work without end, always news":   {map[string]func(int, message) string{"tools/call": always(created("working", "")), "tasks/get": func(n int, _ message) string { return flat("working", fmt.Sprintf(`,"statusMessage":"%d"`, n)) }}, isLimit("total time of a call")},
+		"input required, nothing asked":   {get(flat("input_required", `,"inputRequests":{}`)), isLimit("total time of a call")},
+		"input required, without a word":  {get(flat("input_required", "")), isProtocol},
+		"no JSON":                         {get("<p>"), func(err error) bool { return err != nil }},
+		"seeds: a result of no type":      {seeds("tasks/result", `{"resultType":"surprise"}`), isProtocol},
+		"seeds: an odd type":              {seeds("tasks/result", `{"resultType":7}`), isProtocol},
+		"seeds: no questions":             {seeds("tasks/result", `{"resultType":"input_required","requestState":"x"}`), isProtocol},
+		"seeds: a state of no string":     {seeds("tasks/result", `{`+askWho+`,"requestState":{}}`), isProtocol},
+		"seeds: a task that is no object": {seeds("tools/call", `{"task":7}`), isProtocol},
+		"seeds: the extension's task":     {seeds("tools/call", created("working", "")), isProtocol},
+		"seeds: asks without end":         {seeds("tasks/get", draft("input_required")), isLimit("rounds in one call")},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts := patient()
+			opts.Roots = nil
+			opts.Limits.Total, opts.Limits.Rounds = time.Second, 4
+			if strings.HasPrefix(name, "seeds") {
+				opts.Tasks = client.TasksSeeds
+			}
+			_, err := connect(t, opts, serveTasks(t, c.on).transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+			if !c.want(err) {
+				t.Errorf("got %T: %.300v", err, err)
+			}
+		})
+	}
+}
+
+// Only calls of tools become tasks.
+func TestOnlyToolsBecomeTasks(t *testing.T) {
+	task := always(created("working", ""))
+	session := connect(t, patient(), serveTasks(t, map[string]func(int, message) string{"prompts/get": task, "resources/read": task}).transport(), "")
+	if _, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p"}); !isProtocol(err) {
+		t.Errorf("a prompt: %v", err)
+	}
+	if _, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"}); !isProtocol(err) {
+		t.Errorf("a resource: %v", err)
+	}
+}
+
+// Advice that makes no sense is not followed, and does no harm.
+func TestAbsurdAdvice(t *testing.T) {
+	for advice, want := range map[string]client.Task{
+		`"ttlMs":1e999,"pollIntervalMs":1e999`:                                                {TTL: 100 * 365 * 24 * time.Hour, PollInterval: 100 * 365 * 24 * time.Hour},
+		`"ttlMs":-5,"pollIntervalMs":-1e300`:                                                  {},
+		`"ttlMs":"long","pollIntervalMs":{}`:                                                  {},
+		`"ttlMs":null,"createdAt":"yesterday","lastUpdatedAt":5`:                              {},
+		`"ttl":2.5,"createdAt":"9999999-01-01T00:00:00Z","statusMessage":[1]`:                 {TTL: 2500 * time.Microsecond},
+		`"pollInterval":0,"createdAt":"0001-01-01T00:00:00Z","lastUpdatedAt":"2026-13-01T00"`: {},
+	} {
+		session := connect(t, patient(), serveTasks(t, map[string]func(int, message) string{
+			"tasks/get": always(`{"taskId":"x","status":"working",` + advice + `}`),
+		}).transport(), "")
+		got, err := session.GetTask(t.Context(), "x")
+		if err != nil {
+			t.Errorf("%s: %v", advice, err)
+		} else if got.TTL != want.TTL || got.PollInterval != want.PollInterval || !got.Created.IsZero() || !got.Updated.IsZero() || got.Message != "" {
+			t.Errorf("%s: %+v", advice, got)
+		}
+	}
+}

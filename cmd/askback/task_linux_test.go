@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// nastyTasks serves tasks in whose every word is harm, in both dialects.
+func nastyTasks(t *testing.T) string {
+	t.Helper()
+	harm, err := json.Marshal(nasty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := string(harm)
+	asks := fmt.Sprintf(`"inputRequests":{%s:{"method":"elicitation/create","params":{"message":%[1]s,"requestedSchema":{"type":"object","properties":{%[1]s:{"type":"string","title":%[1]s}}}}}}`, word)
+	task := fmt.Sprintf(`"taskId":%s,"status":"input_required","statusMessage":%[1]s,"createdAt":"2026-11-20T10:30:00Z","lastUpdatedAt":"2026-11-20T10:30:00Z","ttl":60000`, word)
+	results := map[string]string{
+		"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"nasty","version":"1"}}}`,
+		"tools/list":      `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":{"type":"object"}}]}`,
+		"tools/call":      `{"resultType":"task",` + task + `}`,
+		"tasks/get":       `{"resultType":"complete",` + task + `,` + asks + `}`,
+		"tasks/update":    `{"resultType":"complete"}`,
+		"tasks/cancel":    `{"resultType":"complete"}`,
+		"tasks/result":    `{` + asks + `}`,
+		"tasks/list":      `{"tasks":[{` + task + `}]}`,
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		w.Header().Set("Content-Type", "application/json")
+		if result, ok := results[m.Method]; ok {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":%s}}`, m.ID, word)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+func TestATasksTextDoesNotActOnATerminal(t *testing.T) {
+	url := nastyTasks(t)
+	for _, args := range [][]string{
+		{"call", url, "t", "--trace", "--park", t.TempDir() + "/parked"},
+		{"call", url, "t", "--detach"},
+		{"call", url, "t", "--detach", "--output", "json"},
+		{"call", url, "t", "--timeout", "300ms"},
+		{"task", "get", url, nasty},
+		{"task", "get", url, nasty, "--output", "json"},
+		{"task", "get", "--tasks", "seeds", url, nasty},
+		{"task", "cancel", url, nasty},
+		{"task", "list", "--tasks", "seeds", url},
+		{"task", "list", "--tasks", "seeds", url, "--output", "json"},
+		{"task", "answer", url, nasty, "--answer", "other=1"},
+		{"task", "answer", url, nasty, "--answer", nasty + "={}"},
+		{"task", "result", url, nasty, "--park", t.TempDir() + "/parked", "--trace"},
+	} {
+		s := onTerminal(t, args...)
+		s.end()
+		text := strings.ReplaceAll(s.text(), "\r\x1b[K", "") // the line of progress
+		if !strings.Contains(text, "gone") || strings.ContainsAny(text, "\x1b\a\r\u009b\u202e") {
+			t.Errorf("%.30q: %q", args, text)
+		}
+	}
+}
