@@ -3,6 +3,7 @@ package askback
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,7 @@ import (
 // Call is one call of a tool, prompt or resource, over all its rounds. A handler gets
 // a new Call in every round and may use it from several goroutines until it returns.
 type Call struct {
-	id        string
+	id        string // the journal's: a secret
 	round     int
 	principal string
 	can       Kind
@@ -35,8 +36,15 @@ type Call struct {
 
 type progressFunc func(ctx context.Context, progress, total float64, message string) error
 
-// ID returns the call's id, the same in all its rounds: 128 random bits in text form.
-func (c *Call) ID() string { return c.id }
+// ID returns the call's id, the same in all its rounds: 130 random bits in text form. It
+// is no secret: neither a requestState nor a task's id can be had from it.
+func (c *Call) ID() string { return derived("call", c.id) }
+
+// derived makes a name for one purpose from a call's secret id.
+func derived(purpose, id string) string {
+	sum := sha256.Sum256([]byte("askback " + purpose + "\x00" + id))
+	return base32.StdEncoding.EncodeToString(sum[:])[:26]
+}
 
 // Round returns the number of this round, from 1.
 func (c *Call) Round() int { return c.round }

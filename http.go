@@ -341,7 +341,7 @@ func (h *httpHandler) serveOwn(w http.ResponseWriter, r *http.Request, req wire.
 func (s *Server) encode(id []byte, r *reply) ([]byte, error) {
 	if r.task != nil {
 		return wire.AppendResult(nil, id, func(dst []byte) []byte {
-			return append(dst, s.encodeCreated(r.task, true)...)
+			return append(dst, s.encodeCreated(r, true)...)
 		}), nil
 	}
 	if r.inputRequired() {

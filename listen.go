@@ -28,8 +28,11 @@ const (
 	methodTasks        = "notifications/tasks"
 )
 
-// tasksPerListen bounds the tasks of one subscription.
-const tasksPerListen = 64
+const (
+	tasksPerListen   = 64 // in one subscription
+	listensPerConn   = 16 // that name tasks, on a connection of whole messages
+	announcedPerConn = 64 // tasks that one session is told of unasked
+)
 
 // listening is a subscription to tasks.
 type listening struct {
@@ -64,11 +67,7 @@ func (s *Server) newListening(ctx context.Context, id, params []byte, principal 
 	if err != nil {
 		return nil, err
 	}
-	l := &listening{id: id}
-	_ = strictjson.Members(filter, func(name, _ []byte) error {
-		l.others = l.others || string(name) != "taskIds"
-		return nil
-	})
+	l := &listening{id: id, others: !onlyTasks(params)}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		t, err := s.tasks.Get(ctx, who, id)
@@ -81,6 +80,16 @@ func (s *Server) newListening(ctx context.Context, id, params []byte, principal 
 		}
 	}
 	return l, nil
+}
+
+// onlyTasks reports whether a subscription asks for nothing but tasks.
+func onlyTasks(params []byte) bool {
+	only := true
+	_ = strictjson.Members(strictjson.Get(params, "notifications"), func(name, _ []byte) error {
+		only = only && string(name) == "taskIds"
+		return nil
+	})
+	return only
 }
 
 // acknowledge makes the parameters of the first notification; others is what else was
@@ -105,41 +114,15 @@ func (l *listening) result(s *Server) []byte {
 }
 
 // follow sends how each task stands, now and whenever that changes, until all have ended or
-// ctx is done. Calls of send do not overlap.
+// ctx is done.
 func (s *Server) follow(ctx context.Context, l *listening, send func(params []byte) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for _, t := range l.tasks {
-		all.Go(func() {
-			for version := int64(-1); ; {
-				now, err := s.tasks.Wait(ctx, t.Principal, t.ID, version)
-				if errors.Is(err, task.ErrNotFound) {
-					return
-				}
-				var params []byte
-				if err == nil {
-					params, err = s.taskNotification(l, now)
-				}
-				if err == nil {
-					mu.Lock()
-					err = send(params)
-					mu.Unlock()
-				}
-				if err != nil {
-					cancel(err)
-					return
-				}
-				if now.Status.Terminal() {
-					return
-				}
-				version = now.Version
-			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
+	return s.tasks.Follow(ctx, l.tasks, func(t *task.Task) error {
+		params, err := s.taskNotification(l, t)
+		if err != nil {
+			return err
+		}
+		return send(params)
+	})
 }
 
 func (s *Server) taskNotification(l *listening, t *task.Task) ([]byte, error) {
@@ -263,34 +246,51 @@ func (c *exactConnection) listen(ctx context.Context, req *jsonrpc.Request) (pas
 	if c.server.tasks == nil || strictjson.Check(req.Params, c.server.opts.Limits.Depth) != nil {
 		return true
 	}
+	if strictjson.Get(strictjson.Get(req.Params, "notifications"), "taskIds") == nil {
+		return true
+	}
 	id, err := json.Marshal(req.ID.Raw())
 	if err != nil {
 		return true
 	}
-	extra, _ := req.Extra.(*mcp.RequestExtra)
-	l, err := c.server.newListening(ctx, id, req.Params, func() (string, error) { return c.server.principal(ctx, extra) })
-	switch {
-	case err != nil:
-		_ = c.Connection.Write(ctx, &jsonrpc.Response{ID: req.ID, Error: protocolError(err)}) // the connection's end is noticed reading
-		return false
-	case l == nil:
-		return true
-	}
-	own := &connListening{listening: l}
+	own := new(connListening)
 	own.ctx, own.cancel = context.WithCancel(c.life)
 	c.mu.Lock()
-	c.open[req.ID] = own
-	c.mu.Unlock()
-	if l.others {
-		return true // it goes on when the SDK acknowledges
+	full := len(c.open) >= listensPerConn || c.open[req.ID] != nil
+	if !full {
+		c.open[req.ID] = own
 	}
-	c.all.Go(func() {
-		defer c.unlisten(req.ID)
-		if c.notify(own.ctx, methodAcknowledged, l.acknowledge(nil)) == nil && c.follow(own) == nil {
-			_ = c.Connection.Write(own.ctx, &jsonrpc.Response{ID: req.ID, Result: l.result(c.server)})
+	c.mu.Unlock()
+	if full {
+		own.cancel()
+		c.refuse(ctx, req.ID, wire.Errorf(jsonrpc.CodeInvalidRequest, "too many subscriptions to tasks: one connection may have %d, each for up to %d tasks", listensPerConn, tasksPerListen))
+		return false
+	}
+	extra, _ := req.Extra.(*mcp.RequestExtra)
+	prepare := func() bool {
+		l, err := c.server.newListening(own.ctx, id, req.Params, func() (string, error) { return c.server.principal(own.ctx, extra) })
+		if err != nil {
+			c.unlisten(req.ID)
+			c.refuse(c.life, req.ID, protocolError(err))
+			return false
 		}
-	})
-	return false
+		own.listening = l
+		return true
+	}
+	if onlyTasks(req.Params) {
+		c.all.Go(func() { // looking the tasks up must not hold up other requests
+			defer c.unlisten(req.ID)
+			if prepare() && c.notify(own.ctx, methodAcknowledged, own.acknowledge(nil)) == nil && c.follow(own) == nil {
+				_ = c.Connection.Write(own.ctx, &jsonrpc.Response{ID: req.ID, Result: own.result(c.server)})
+			}
+		})
+		return false
+	}
+	return prepare() // it goes on when the SDK acknowledges
+}
+
+func (c *exactConnection) refuse(ctx context.Context, id jsonrpc.ID, fault *jsonrpc.Error) {
+	_ = c.Connection.Write(ctx, &jsonrpc.Response{ID: id, Error: fault}) // the connection's end is noticed reading
 }
 
 func (c *exactConnection) follow(l *connListening) error {
@@ -350,7 +350,7 @@ func (c *exactConnection) Write(ctx context.Context, msg jsonrpc.Message) error 
 		c.mu.Lock()
 		l := c.open[id]
 		c.mu.Unlock()
-		if err != nil || l == nil {
+		if err != nil || l == nil || l.listening == nil {
 			break
 		}
 		if err := c.notify(ctx, methodAcknowledged, l.acknowledge(params.Notifications)); err != nil {
@@ -374,13 +374,19 @@ func (c *exactConnection) announce(ctx context.Context, res *jsonrpc.Response) {
 	if err != nil {
 		return
 	}
+	if c.announced.Add(1) > announcedPerConn { // nobody may rely on being told
+		c.announced.Add(-1)
+		return
+	}
 	c.all.Go(func() {
-		for err == nil && !t.Status.Terminal() {
-			if t, err = c.server.tasks.Wait(c.life, t.Principal, id, t.Version); err == nil {
-				params := append(wireTask(t, false).Append([]byte("{"), false), '}')
-				err = c.notify(c.life, "notifications/tasks/status", params)
+		defer c.announced.Add(-1)
+		_ = c.server.tasks.Follow(c.life, []*task.Task{t}, func(t *task.Task) error {
+			if t.Version == 0 {
+				return nil // as it was created
 			}
-		}
+			params := append(wireTask(t, false).Append([]byte("{"), false), '}')
+			return c.notify(c.life, "notifications/tasks/status", params)
+		})
 	})
 }
 

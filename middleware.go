@@ -37,7 +37,7 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			r := new(reply)
 			result, err := next(context.WithValue(ctx, replyKey{}, r), method, req)
 			if err == nil && r.task != nil {
-				return &rawResult{encoded: s.encodeCreated(r.task, !legacy(req))}, nil
+				return &rawResult{encoded: s.encodeCreated(r, !legacy(req))}, nil
 			}
 			if legacy(req) {
 				return result, err
@@ -199,7 +199,7 @@ func (s *Server) manualInline(ctx context.Context, next mcp.MethodHandler, metho
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		raw, err := askInline(ctx, session, j.ID, requests)
+		raw, err := askInline(ctx, session, derived("call", j.ID), requests)
 		if err != nil {
 			return nil, protocolError(err)
 		}

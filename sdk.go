@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -62,6 +63,8 @@ type exactConnection struct {
 	life context.Context // until the connection is closed
 	end  context.CancelFunc
 	all  sync.WaitGroup // those who send by themselves
+
+	announced atomic.Int32
 
 	mu   sync.Mutex
 	open map[jsonrpc.ID]*connListening // the subscriptions that name tasks
@@ -268,7 +271,7 @@ func sdkRequest(method string, raw []byte, session *mcp.ServerSession, extra *mc
 // journal stays in memory, and the questions of a round go out together.
 func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x *exchange) (*reply, error) {
 	j := &journal.Journal{ID: rand.Text(), Started: time.Now()}
-	if x.atOnce() {
+	if x.wish.dialect != "" { // which must be answered with a task (2025-11-25, "Result Retrieval")
 		return s.createTask(ctx, x, j)
 	}
 	for {
@@ -276,15 +279,12 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 		if err != nil || !r.inputRequired() {
 			return r, err
 		}
-		if r.detached {
-			return s.createTask(ctx, x, j)
-		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		params := *x.params
 		x.params = &params
-		if params.Responses, err = askInline(ctx, session, j.ID, r.typed()); err != nil {
+		if params.Responses, err = askInline(ctx, session, derived("call", j.ID), r.typed()); err != nil {
 			return s.failed(x, err)
 		}
 	}

@@ -50,7 +50,8 @@ type exchange struct {
 type reply struct {
 	result    any
 	task      *task.Task
-	detached  bool // the handler wants the call to go on as a task
+	dialect   string // of the request that gets the task
+	detached  bool   // the handler wants the call to go on as a task
 	questions []keyedQuestion
 	state     string
 	expires   time.Time // when the state does
@@ -84,6 +85,9 @@ func (r *reply) encoded() []wire.InputRequest {
 // serve runs one round of a call whose journal travels in requestState.
 func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	j, err := s.openJournal(ctx, x)
+	if known, ok := errors.AsType[*knownTask](err); ok {
+		return s.created(x, known.task)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +135,13 @@ func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bar
 	}
 	if x.task != nil {
 		run.Commit = x.task.record
+		if x.task.work.Stopped {
+			run.Halt = errTaskEnded
+			_, err := s.invoke(ctx, x, call)
+			return nil, call.cleanUp(ctx, err)
+		}
 	}
 	result, err := s.invoke(ctx, x, call)
-	if x.task != nil && x.task.work.Stopped {
-		return nil, call.cleanUp(ctx)
-	}
 	asks, suspended, err := run.Finish(err)
 	if err != nil {
 		return s.failed(x, exported(err))
@@ -176,7 +182,7 @@ func (s *Server) invoke(ctx context.Context, x *exchange, call *Call) (result an
 	defer func() {
 		if v := recover(); v != nil {
 			s.log.ErrorContext(ctx, "askback: a handler panicked", "method", x.handler.method,
-				"call", call.id, "panic", v, "stack", string(debug.Stack()))
+				"call", call.ID(), "panic", v, "stack", string(debug.Stack()))
 			err = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 		}
 	}()
@@ -206,6 +212,9 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 		if err != nil {
 			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
 			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+		if t := s.taskOf(ctx, x, j); !fresh && t != nil {
+			return nil, &knownTask{t} // the round was repeated, because its response was lost
 		}
 		if !fresh {
 			return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))

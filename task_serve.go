@@ -341,6 +341,13 @@ func (s *Server) listTasks(ctx context.Context, q *taskRequest) (*taskResult, er
 		if i > 0 {
 			members = append(members, ',')
 		}
+		if t.Status == task.Completed { // whether it failed in this dialect, its outcome says
+			if t, err = s.tasks.Get(ctx, q.principal, t.ID); errors.Is(err, task.ErrNotFound) {
+				t = tasks[i]
+			} else if err != nil {
+				return nil, s.taskFailed(ctx, "listing tasks", err)
+			}
+		}
 		members = append(wireTask(t, false).Append(append(members, '{'), false), '}')
 	}
 	members = append(members, ']')
@@ -433,14 +440,14 @@ func comma(members []byte) []byte {
 }
 
 // encodeCreated makes the result of a call that became a task.
-func (s *Server) encodeCreated(t *task.Task, modern bool) []byte {
-	extension := t.Dialect == dialectExtension
+func (s *Server) encodeCreated(r *reply, modern bool) []byte {
+	t, extension := r.task, r.dialect == dialectExtension
 	var meta []byte
 	if modern {
 		meta = s.meta
 	}
 	row := wireTask(t, extension)
-	if extension {
+	if extension && row.Message == "" && t.Status == task.Working {
 		row.Message = "The operation is now in progress."
 	}
 	return wire.CreateTaskResult(nil, row, extension, meta)

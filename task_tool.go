@@ -91,10 +91,12 @@ func (c *Call) Detach(ctx context.Context) error {
 
 // OnCancel registers what cleans up if the call is a task that is cancelled, or that
 // does not end in its time to live: register it before the step that leaves something
-// behind, outside of [Do]. The functions run in reverse order, once the handler has
-// returned, also after a restart: then the handler runs again as far as it came, so that
-// it registers them, and everything that is not recorded gives context.Canceled. Each
-// should be repeatable. Outside of tasks they never run.
+// behind, outside of [Do]. Then the handler, once it has returned, runs again as far as it
+// came, so that it registers what it registered before: what is recorded is found, and
+// everything else gives an error that is context.Canceled. After that the functions run, the
+// last first, and all of it again later, here or elsewhere, if the handler failed otherwise
+// or one of them did: each should be repeatable. Their context ends when this process stops
+// running tasks. Outside of tasks they never run.
 func (c *Call) OnCancel(cleanup func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

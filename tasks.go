@@ -2,11 +2,10 @@ package askback
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -39,7 +38,10 @@ func (s *Server) newTasks(o *Tasks) (*task.Engine, error) {
 		Failure: func(message string) []byte {
 			return encodeError(wire.Errorf(jsonrpc.CodeInternalError, "%s", message))
 		},
-		TTL: o.TTL, MaxTTL: o.MaxTTL, PollInterval: o.PollInterval, PerPrincipal: o.PerPrincipal,
+		// A round that detached can be repeated for as long as its state lives, and must find
+		// its task.
+		Grace: max(10*time.Minute, s.opts.Limits.RoundTTL),
+		TTL:   o.TTL, MaxTTL: o.MaxTTL, PollInterval: o.PollInterval, PerPrincipal: o.PerPrincipal,
 		Workers: o.Workers, Lease: o.Lease, Attempts: o.Attempts, Logger: s.log,
 	})
 }
@@ -69,7 +71,7 @@ func (s *Server) wish(x *exchange, session bool) error {
 	extension := x.can&KindTasks != 0 && !session
 	x.can &^= KindTasks
 	switch {
-	case s.tasks == nil: // which ignores the member (2025-11-25, "Task Support and Handling")
+	case s.tasks == nil || x.handler.method != wire.CallTool: // which ignores the member (2025-11-25, "Task Support and Handling")
 	case support != nil && extension:
 		x.wish.dialect = dialectExtension
 	case extension: // which never heard of the member task
@@ -126,10 +128,8 @@ func (s *Server) createTask(ctx context.Context, x *exchange, j *journal.Journal
 	if err != nil {
 		return nil, err
 	}
-	// A round that is repeated because its response was lost must not make a second task.
-	sum := sha256.Sum256([]byte("askback task\x00" + j.ID))
 	n := &task.New{
-		ID:        base32.StdEncoding.EncodeToString(sum[:])[:26], // 130 bits
+		ID:        derived("task", j.ID), // a repeated round must not make a second task
 		Principal: x.principal, Method: x.handler.method, Target: x.params.Target, Dialect: x.wish.dialect,
 		TTL: x.wish.ttl, PollInterval: x.handler.tasks.PollInterval, Round: j.Round, Call: call,
 	}
@@ -143,7 +143,33 @@ func (s *Server) createTask(ctx context.Context, x *exchange, j *journal.Journal
 	case err != nil:
 		return nil, s.storeFailed(ctx, "creating a task", err)
 	}
-	return &reply{task: t}, nil
+	return s.created(x, t)
+}
+
+// created answers a call with its task. One that was created in the extension's dialect is
+// not for a client that does not declare it now.
+func (s *Server) created(x *exchange, t *task.Task) (*reply, error) {
+	if t.Dialect == dialectExtension && x.wish.dialect != dialectExtension {
+		return nil, &CapabilityError{Need: KindTasks}
+	}
+	return &reply{task: t, dialect: x.wish.dialect}, nil
+}
+
+// knownTask is the error of a repeated round whose call became a task before.
+type knownTask struct{ task *task.Task }
+
+func (*knownTask) Error() string { return "the call is a task already" }
+
+// taskOf returns the task that a call became, or nil.
+func (s *Server) taskOf(ctx context.Context, x *exchange, j *journal.Journal) *task.Task {
+	if s.tasks == nil || x.wish.dialect == "" {
+		return nil
+	}
+	t, err := s.tasks.Get(ctx, x.principal, derived("task", j.ID))
+	if err != nil {
+		return nil
+	}
+	return t
 }
 
 func (s *Server) perPrincipal() int {
@@ -178,15 +204,34 @@ func (t *taskRun) record(ctx context.Context, e *journal.Entry) error {
 	return err
 }
 
-// cleanUp runs what a handler registered to undo what it began.
-func (c *Call) cleanUp(ctx context.Context) error {
+// errTaskEnded is what a handler gets that runs again to clean up, for all that it had not
+// done before.
+var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
+
+// cleanUp runs what a handler registered to undo what it began, once it has returned err. The
+// error says that the handler has to run once more for it.
+func (c *Call) cleanUp(ctx context.Context, err error) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	var failed error
-	for _, undo := range slices.Backward(c.undo) {
-		failed = errors.Join(failed, undo(context.WithoutCancel(ctx)))
+	undo := c.undo
+	c.undo = nil
+	c.mu.Unlock()
+	if errors.Is(err, context.Canceled) || errors.Is(err, ErrInputRequired) {
+		err = nil // it came as far as ever
 	}
-	return failed
+	for _, f := range slices.Backward(undo) {
+		err = errors.Join(err, safely(ctx, f))
+	}
+	return err
+}
+
+// safely runs a function whose panic must not keep others from running.
+func safely(ctx context.Context, f func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return f(ctx)
 }
 
 // runTask runs the handler of a task from its journal.
@@ -226,6 +271,8 @@ func (s *Server) runTask(ctx context.Context, w *task.Work) (task.Verdict, error
 	if w.Stopped {
 		return task.Verdict{}, err
 	}
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	if run.lost != nil {
 		return task.Verdict{}, run.lost
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,6 +38,9 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() error {
+	if o.TTL == 0 && o.MaxTTL > 0 {
+		o.TTL = min(24*time.Hour, o.MaxTTL)
+	}
 	setDefault(&o.TTL, 24*time.Hour)
 	setDefault(&o.MaxTTL, max(7*24*time.Hour, o.TTL))
 	setDefault(&o.Grace, 10*time.Minute)
@@ -87,6 +91,8 @@ type Engine struct {
 	opts  Options
 	log   *slog.Logger
 	wake  chan struct{} // something may be due
+
+	unknown sync.Map // targets that were left to others, each told of once
 
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]struct{} // by task
@@ -249,21 +255,79 @@ func (e *Engine) Wait(ctx context.Context, principal, id string, version int64) 
 	}
 }
 
-// subscribe returns a channel that tells of changes of a task, as far as they are known.
-func (e *Engine) subscribe(id string) (changed <-chan struct{}, done func()) {
+// Follow calls told with each of the tasks, now and whenever its Version has changed, until
+// all have ended or are gone, ctx is done, or told returns an error, which it returns. It
+// may miss a status that lasts for a moment only.
+func (e *Engine) Follow(ctx context.Context, tasks []*Task, told func(*Task) error) error {
+	ids := make([]string, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
+	}
+	changed, done := e.subscribe(ids...)
+	defer done()
+	versions := make([]int64, len(tasks))
+	for i := range versions {
+		versions[i] = -1
+	}
+	look := time.NewTicker(e.opts.Look)
+	defer look.Stop()
+	for open := len(tasks); open > 0; {
+		for i, t := range tasks {
+			if ids[i] == "" {
+				continue
+			}
+			now, err := e.Get(ctx, t.Principal, t.ID)
+			switch {
+			case errors.Is(err, ErrNotFound):
+				ids[i] = ""
+				open--
+				continue
+			case err != nil:
+				return err
+			case now.Version == versions[i]:
+				continue
+			}
+			if err := told(now); err != nil {
+				return err
+			}
+			if versions[i] = now.Version; now.Status.Terminal() {
+				ids[i] = ""
+				open--
+			}
+		}
+		if open == 0 {
+			break
+		}
+		select {
+		case <-changed:
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// subscribe returns a channel that tells of changes of tasks, as far as they are known.
+func (e *Engine) subscribe(ids ...string) (changed <-chan struct{}, done func()) {
 	c := make(chan struct{}, 1)
+	ids = slices.Clone(ids)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.waiting[id] == nil {
-		e.waiting[id] = make(map[chan struct{}]struct{})
+	for _, id := range ids {
+		if e.waiting[id] == nil {
+			e.waiting[id] = make(map[chan struct{}]struct{})
+		}
+		e.waiting[id][c] = struct{}{}
 	}
-	e.waiting[id][c] = struct{}{}
 	return c, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		delete(e.waiting[id], c)
-		if len(e.waiting[id]) == 0 {
-			delete(e.waiting, id)
+		for _, id := range ids {
+			delete(e.waiting[id], c)
+			if len(e.waiting[id]) == 0 {
+				delete(e.waiting, id)
+			}
 		}
 	}
 }

@@ -13,9 +13,8 @@ import (
 // what it returns then counts for nothing, and the task goes on elsewhere. An error says
 // that this attempt came to nothing: the task is tried again after a while.
 //
-// With w.Stopped the task has been ended from outside: ctx is done from the beginning,
-// with [ErrStopped] as its cause, and the handler cleans up what the journal says was
-// begun. That is done when it returns a nil error.
+// With w.Stopped the task has been ended from outside, and the handler cleans up what the
+// journal says was begun. That is done when it returns a nil error.
 type Handler func(ctx context.Context, w *Work) (Verdict, error)
 
 // Verdict is what a task came to in one run.
@@ -122,19 +121,18 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 				return
 			}
 			// Ended from outside while it came to this.
-		case errors.Is(err, ErrElsewhere) && time.Now().After(t.Expires.Add(e.opts.Grace)):
-			e.giveUp(write, t) // there is no such process
-			return
 		default:
 			u := Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
 			switch {
 			case errors.Is(err, ErrShutdown):
 				u.Due = 0
 				t.Attempts = max(0, t.Attempts-1) // it is not the task's fault
-			case errors.Is(err, ErrElsewhere):
-				u.Due = e.opts.Look
+			case errors.Is(err, ErrElsewhere) && !w.Stopped:
+				u.Due = 5 * e.opts.Look
 				t.Attempts = max(0, t.Attempts-1)
-				log.WarnContext(ctx, "task: left to another process", "error", err)
+				if _, told := e.unknown.LoadOrStore(t.Target, true); !told {
+					log.WarnContext(ctx, "task: leaving its like to other processes", "error", err)
+				}
 			default:
 				log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
 			}
@@ -142,7 +140,7 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 				return
 			}
 		}
-		current, err := e.store.Get(write, t.ID)
+		current, err := e.read(write, t.ID)
 		if err != nil || current.Fence != t.Fence {
 			return // the lease ends by itself
 		}
@@ -152,6 +150,13 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			return
 		}
 	}
+}
+
+// read is a Get that ends with the lease.
+func (e *Engine) read(ctx context.Context, id string) (*Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	return e.store.Get(ctx, id)
 }
 
 // settle writes the last word of a run.
@@ -174,12 +179,13 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 // giveUp ends a task whose attempts all came to nothing.
 func (e *Engine) giveUp(ctx context.Context, t *Task) {
 	e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
-	if !t.Stopped {
-		t.Status = Failed
-		t.Message = fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
-		t.Outcome = e.failure(t.Message)
+	if t.Stopped {
+		_ = e.settle(ctx, t, Update{Leased: true, Due: -1})
+		return
 	}
-	_ = e.settle(ctx, t, Update{Leased: true, Due: -1})
+	message := fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
+	_ = stop(t, Failed, message, e.failure(message))
+	_ = e.settle(ctx, t, Update{Leased: true, Due: 0}) // to clean up
 }
 
 // attempt runs the handler once, under a lease that is kept alive. Now is the task's row
@@ -188,11 +194,7 @@ func (e *Engine) giveUp(ctx context.Context, t *Task) {
 func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, error) {
 	run, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
-	if w.Stopped {
-		interrupt(ErrStopped)
-	} else {
-		defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
-	}
+	defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var heart sync.WaitGroup
 	heart.Go(func() { e.keepAlive(alive, w, now, interrupt) })
@@ -202,7 +204,7 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	if w.recorded {
 		now.Attempts = 0
 	}
-	if cause := context.Cause(run); cause != nil && !w.Stopped {
+	if cause := context.Cause(run); cause != nil {
 		return Verdict{}, cause
 	}
 	return verdict, err
@@ -214,7 +216,9 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	if w.Call, w.Entries, err = e.store.Journal(context.WithoutCancel(ctx), w.Task.ID); err != nil {
+	reading, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
 		return v, fmt.Errorf("reading the journal: %w", err)
 	}
 	return e.opts.Handler(ctx, w)
@@ -249,14 +253,16 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 				continue
 			}
 			reported = time.Now()
-			if err := e.report(ctx, w, now); err == nil {
+			if err := e.report(ctx, w, now, until); err == nil {
 				e.tell(now.ID, changed)
 				continue
 			}
 		case <-changed:
 		case <-renew.C:
 		}
-		version, err := e.store.Renew(ctx, now.ID, now.Fence, e.opts.Lease)
+		renewing, cancel := context.WithDeadline(ctx, until)
+		version, err := e.store.Renew(renewing, now.ID, now.Fence, e.opts.Lease)
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -265,14 +271,14 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 			return
 		case err != nil:
 			e.log.WarnContext(ctx, "task: renewing a lease failed; trying again", "task", short(now.ID), "error", err)
-			if time.Now().After(until) {
+			if !time.Now().Before(until) {
 				interrupt(ErrLeaseLost) // another worker may have it
 				return
 			}
-			renew.Reset(min(every, time.Second))
+			renew.Reset(min(every, time.Second, time.Until(until)))
 			continue
 		case version != now.Version && !w.Stopped:
-			if t, err := e.store.Get(ctx, now.ID); err == nil && t.Stopped {
+			if t, err := e.read(ctx, now.ID); err == nil && t.Stopped {
 				interrupt(ErrStopped)
 			}
 		}
@@ -282,7 +288,9 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 }
 
 // report writes the last message that the handler reported.
-func (e *Engine) report(ctx context.Context, w *Work, now *Task) error {
+func (e *Engine) report(ctx context.Context, w *Work, now *Task, until time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	w.mu.Lock()
 	message, recorded := w.message, w.recorded
 	w.mu.Unlock()

@@ -34,6 +34,9 @@ type Run struct {
 	// Commit, if set before the run is used, makes an entry durable as it is recorded. If
 	// it fails the entry is not recorded, and the error is returned.
 	Commit func(ctx context.Context, e *Entry) error
+	// Halt, if set before the run is used, is the error of everything that is not recorded:
+	// the run goes as far as an earlier one came, and no further.
+	Halt error
 
 	limits Limits
 
@@ -41,8 +44,9 @@ type Run struct {
 	journal *Journal
 	bare    map[string][]byte // answers that came without any state
 	asked   []Ask
-	parked  bool // a checkpoint was reached
-	detach  bool // the checkpoint is one from which the call goes on as a task
+	parked  bool  // a checkpoint was reached
+	broken  error // why an entry was not committed: nothing can be any more
+	detach  bool  // the checkpoint is one from which the call goes on as a task
 	steps   map[string]bool
 }
 
@@ -93,6 +97,9 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		}
 		r.journal.drop(e)
 	}
+	if r.Halt != nil {
+		return nil, r.Halt
+	}
 	if a.Unable != nil {
 		return nil, a.Unable
 	}
@@ -124,6 +131,9 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 	e := Entry{Kind: Step, Key: key, Value: value}
 	if r.Commit != nil {
 		if err := r.Commit(ctx, &e); err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.broken = err
 			return nil, fmt.Errorf("step %q ran, but its result was not recorded: %w", key, err)
 		}
 	}
@@ -150,7 +160,18 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	if len(r.asked) > 0 || r.parked {
 		return nil, false, ErrInputRequired
 	}
-	return nil, false, ctx.Err()
+	return nil, false, r.mayGoOn(ctx)
+}
+
+// mayGoOn reports why something that is not recorded must not be begun.
+func (r *Run) mayGoOn(ctx context.Context) error {
+	switch {
+	case r.Halt != nil:
+		return r.Halt
+	case r.broken != nil:
+		return r.broken
+	}
+	return ctx.Err()
 }
 
 // Checkpoint suspends the call with [ErrInputRequired] and no question of its own
@@ -164,12 +185,13 @@ func (r *Run) Checkpoint(ctx context.Context, key string) error {
 		}
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
+	if err := r.mayGoOn(ctx); err != nil {
 		return err
 	}
 	e := Entry{Kind: Checkpoint, Key: key}
 	if r.Commit != nil {
 		if err := r.Commit(ctx, &e); err != nil {
+			r.broken = err
 			return fmt.Errorf("checkpoint %q was not recorded: %w", key, err)
 		}
 	}
