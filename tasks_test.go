@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
@@ -37,6 +38,15 @@ func newTaskServer(t testing.TB, dir string, opts *askback.Options, register ...
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newTaskServerOn(t, store, opts, register...)
+}
+
+// taskUpdateDue makes a claimed task due, as if its lease had ended.
+var taskUpdateDue = task.Update{}
+
+// newTaskServerOn starts an instance on a store, which it closes in the end.
+func newTaskServerOn(t testing.TB, store task.Store, opts *askback.Options, register ...func(*askback.Server)) *taskServer {
+	t.Helper()
 	all := askback.Options{}
 	if opts != nil {
 		all = *opts
@@ -371,9 +381,9 @@ func TestTaskSupportOfATool(t *testing.T) {
 	if got := s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":null`); got["resultType"] != "input_required" {
 		t.Errorf("task null: %v", got)
 	}
-	for _, task := range []string{`7`, `{"ttl":"x"}`, `{"ttl":-1}`, `{"ttl":0}`, `[]`} {
-		if code, _ := s.fault(seedsOnly, "tools/call", "echo", `"name":"echo","task":`+task); code != -32602 {
-			t.Errorf("task %s: %d", task, code)
+	for _, member := range []string{`7`, `{"ttl":"x"}`, `{"ttl":-1}`, `{"ttl":0}`, `[]`} {
+		if code, _ := s.fault(seedsOnly, "tools/call", "echo", `"name":"echo","task":`+member); code != -32602 {
+			t.Errorf("task %s: %d", member, code)
 		}
 	}
 	if got := s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); at(got, "task", "ttl") != 7*24*3600*1000.0 {

@@ -426,3 +426,81 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Error("an engine without a handler runs")
 	}
 }
+
+// deaf is a store out of reach: renewing never returns by itself.
+type deaf struct{ task.Store }
+
+func (d deaf) Renew(ctx context.Context, _ string, _ int64, _ time.Duration) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestLeaseEndsThoughRenewingHangs(t *testing.T) {
+	f := newFixture(t)
+	f.store = deaf{f.store}
+	interrupted := make(chan error, 10)
+	e, stop := f.engine(&task.Options{Lease: 300 * time.Millisecond, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+		<-ctx.Done()
+		interrupted <- context.Cause(ctx)
+		return task.Verdict{}, ctx.Err()
+	}})
+	f.create(e, &task.New{})
+	select {
+	case err := <-interrupted:
+		if !errors.Is(err, task.ErrLeaseLost) {
+			t.Errorf("interrupted by %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the handler goes on without a lease")
+	}
+	stop()
+}
+
+func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
+	f := newFixture(t)
+	var left atomic.Int32
+	first, stop := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		left.Add(1)
+		return task.Verdict{}, task.ErrElsewhere
+	}})
+	created := f.create(first, &task.New{})
+	for left.Load() < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	second, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed("here"), nil }})
+	if done := f.until(second, created, task.Completed); string(done.Outcome) != "here" || done.Attempts != 0 {
+		t.Errorf("%q after %d attempts", done.Outcome, done.Attempts)
+	}
+}
+
+func TestFollowTellsOfEachChange(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if len(w.Entries) == 0 {
+			return task.Verdict{Status: task.InputRequired}, nil
+		}
+		return completed(""), nil
+	}})
+	a, b := f.create(e, &task.New{}), f.create(e, &task.New{})
+	f.until(e, a, task.InputRequired)
+	f.until(e, b, task.InputRequired)
+	var told []string
+	err := e.Follow(t.Context(), []*task.Task{a, b, {ID: "none"}}, func(now *task.Task) error {
+		told = append(told, now.ID+" "+string(now.Status))
+		if now.Status == task.InputRequired {
+			_, err := e.Change(t.Context(), "", now.ID, func(now *task.Task) (*task.Update, error) {
+				now.Status = task.Working
+				return &task.Update{Entries: [][]byte{[]byte("answer")}}, nil
+			})
+			return err
+		}
+		return nil
+	})
+	all := strings.Join(told, "\n")
+	for _, want := range []string{a.ID + " input_required", b.ID + " input_required", a.ID + " completed", b.ID + " completed"} {
+		if err != nil || strings.Count(all, want) != 1 {
+			t.Errorf("%v; told of\n%s\nwant %s once", err, all, want)
+		}
+	}
+}

@@ -45,7 +45,7 @@ func (s *Store) Get(ctx context.Context, id string) (*task.Task, error) {
 		err = task.ErrNotFound
 	}
 	if err != nil {
-		return nil, s.failed(ctx, "get task "+id, err)
+		return nil, s.failed(ctx, "get a task", err)
 	}
 	return t, nil
 }
@@ -100,7 +100,7 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 		err = task.ErrNotFound // each task has entry 0
 	}
 	if err != nil {
-		return nil, nil, s.failed(ctx, "read the journal of task "+id, err)
+		return nil, nil, s.failed(ctx, "read the journal of a task", err)
 	}
 	return call, entries, nil
 }

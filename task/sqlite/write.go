@@ -139,7 +139,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 		return s.addEntries(ctx, seq, entries)
 	})
 	if err != nil {
-		return s.failed(ctx, "create task "+t.ID, err)
+		return s.failed(ctx, "create a task", err)
 	}
 	t.Created, t.Updated, t.Expires = timeAt(created), timeAt(created), timeAt(expires)
 	t.Version, t.Fence = 0, 0
@@ -223,7 +223,7 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte
 		return s.addEntries(ctx, seq, [][]byte{entry})
 	})
 	if err != nil {
-		return s.failed(ctx, "append to the journal of task "+id, err)
+		return s.failed(ctx, "append to the journal of a task", err)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 		return err
 	})
 	if err != nil {
-		return 0, s.failed(ctx, "renew the lease on task "+id, err)
+		return 0, s.failed(ctx, "renew the lease on a task", err)
 	}
 	return version, nil
 }
@@ -287,7 +287,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) error {
 		return s.addEntries(ctx, seq, u.Entries)
 	})
 	if err != nil {
-		return s.failed(ctx, "update task "+t.ID, err)
+		return s.failed(ctx, "update a task", err)
 	}
 	t.Updated = timeAt(updated)
 	t.Version++
