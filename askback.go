@@ -29,6 +29,10 @@
 // serve any round. Clients of earlier revisions get the same questions inside their
 // session, from the same handlers.
 //
+// With [Options.Tasks] the calls of a tool added with [AddTaskTool] may go on as durable
+// tasks: the journal is in a store, every step is committed as it completes, and any
+// instance goes on after a restart, or days later when an answer comes.
+//
 // Between asks a handler must be deterministic in what it asks: the same answers
 // lead to the same questions. Everything with a side effect belongs into [Do].
 // Package askbacktest checks both in a unit test.

@@ -63,8 +63,8 @@ func (c *Call) Can(kind Kind) bool { return c.can&kind == kind }
 func (c *Call) Request() mcp.Request { return c.request() }
 
 // Progress tells the client how far the call is, if it asked to be told. Progress
-// must grow; what does not is left out. Total is zero where it is unknown.
-// (basic/patterns/progress)
+// must grow; what does not is left out. Total is zero where it is unknown. In a task it
+// becomes the task's message. (basic/patterns/progress)
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
 	if c.progress == nil {
 		return nil
@@ -102,7 +102,9 @@ func (c *Call) IdempotencyKey(step string) string {
 // returned and step does not run. The result travels as JSON, in the first run too,
 // so that it is the same in all of them. While a question is open no step runs, and
 // the error is [ErrInputRequired]. A step that fails records nothing. Each step of a
-// handler needs its own name.
+// handler needs its own name. In a task the result is durable when Do returns; a worker
+// that was out of reach for longer than its lease may still be in a step that another one
+// has begun, but cannot record it.
 //
 //	order, err := askback.Do(ctx, call, "order", func(ctx context.Context) (Order, error) {
 //		return shop.Order(ctx, item, call.IdempotencyKey("order"))

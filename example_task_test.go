@@ -1,0 +1,116 @@
+package askback_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/task/sqlite"
+)
+
+type Deployment struct {
+	Service string `json:"service"`
+}
+
+type Window struct {
+	Night bool `json:"night" title:"Deploy at night?"`
+}
+
+// A tool whose calls are durable tasks. The client's CallTool waits for the end; with
+// StartTask it would get the id and could go away.
+func ExampleAddTaskTool() {
+	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (*mcp.CallToolResult, any, error) {
+		call.OnCancel(func(context.Context) error {
+			fmt.Println("taking", in.Service, "down")
+			return nil
+		})
+		version, err := askback.Do(ctx, call, "build", func(context.Context) (string, error) {
+			return "v2", nil // committed to the store before anything else is done
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		window, err := askback.Elicit[Window](ctx, call, "window", "When shall "+version+" go out?")
+		if err != nil {
+			return nil, nil, err // the task waits as a row in the store
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.TextContent{Text: fmt.Sprintf("%s %s is deployed, at night: %v.", in.Service, version, window.Night)},
+		}}, nil, nil
+	})
+	// Output:
+	// asked: When shall v2 go out?
+	// shop v2 is deployed, at night: true.
+}
+
+// The questions that decide whether there is anything to do are asked in rounds, with
+// nothing stored; only then the call becomes a task.
+func ExampleCall_Detach() {
+	playTask(&askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, in Deployment) (*mcp.CallToolResult, any, error) {
+		window, err := askback.Elicit[Window](ctx, call, "window", "Deploy "+in.Service+" when?")
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := call.Detach(ctx); err != nil {
+			return nil, nil, err // the client gets the task's id
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.TextContent{Text: fmt.Sprintf("Deployed in the background, at night: %v.", window.Night)},
+		}}, nil, nil
+	})
+	// Output:
+	// asked: Deploy shop when?
+	// Deployed in the background, at night: true.
+}
+
+// playTask serves a tool with tasks in a file, and calls it.
+func playTask(support *askback.TaskSupport, handler askback.ToolHandler[Deployment, any]) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "tasks.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	m := mcp.NewServer(&mcp.Implementation{Name: "deployer", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{
+		Tasks:  &askback.Tasks{Store: store},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, support, handler)
+	done := make(chan error)
+	go func() { done <- srv.RunTasks(ctx) }()
+	defer func() { cancel(); <-done }()
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+
+	caller := client.New(&client.Options{Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		fmt.Println("asked:", q.Message)
+		return accept(map[string]any{"night": true}), nil
+	}})
+	session, err := caller.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "deploy", Arguments: Deployment{"shop"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Content[0].(*mcp.TextContent).Text)
+}
