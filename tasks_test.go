@@ -690,9 +690,8 @@ func TestTasksResultWaits(t *testing.T) {
 func TestAnotherInstanceGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	var first, second atomic.Int32
-	a := newTaskServer(t, dir, nil, addPainter(&first, &second))
 	ring := newRing(t)
-	a = newTaskServer(t, dir, &askback.Options{Keys: ring}, addPainter(&first, &second))
+	a := newTaskServer(t, dir, &askback.Options{Keys: ring}, addPainter(&first, &second))
 	b := newTaskServer(t, dir, &askback.Options{Keys: ring}, addPainter(&first, &second))
 	asked := a.result(withExtension, "tools/call", "paint", `"name":"paint"`)
 	created := b.result(withExtension, "tools/call", "paint", `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"`+asked["requestState"].(string)+`"`)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,6 +147,7 @@ func (w *await) look(ctx context.Context) (*Round, error) {
 			return &Round{Method: wire.GetTask, Elapsed: time.Since(began)}, nil
 		}
 		if w.fails(ctx, err) {
+			w.over = errors.Is(err, ErrTaskUnknown)
 			_ = w.tell(ctx, &Round{Method: wire.GetTask, Elapsed: time.Since(began), Err: err})
 			return nil, err
 		}
@@ -341,16 +343,31 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 		}
 		refused := w.tell(ctx, &Round{Method: method, Elapsed: time.Since(began), Answers: answers, Err: err})
 		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
-			// It may have ended meanwhile, which says more.
-			if t, lookErr := w.Session.look(ctx, w.tasks, w.id); lookErr == nil && t.Ended() {
+			ended, unknown := w.meanwhile(ctx)
+			if ended {
 				return nil
 			}
+			err = cmp.Or(unknown, err)
 		}
 		if err == nil {
 			err = refused
 		}
 		return err
 	}
+}
+
+// meanwhile looks what became of a task about which the server answered with an error: that
+// it has ended, or is not known any more, says more than the error.
+func (w *await) meanwhile(ctx context.Context) (ended bool, unknown error) {
+	t, err := w.Session.look(ctx, w.tasks, w.id)
+	if errors.Is(err, ErrTaskUnknown) {
+		w.over = true
+		return false, err
+	}
+	if err == nil {
+		w.task = t
+	}
+	return err == nil && t.Ended(), nil
 }
 
 // rest waits for the next look, or for news: then it returns the round of these.
@@ -477,10 +494,17 @@ func (w *await) fetched(ctx context.Context, r *Round, raw json.RawMessage, err 
 		if _, fault := errors.AsType[*jsonrpc.Error](err); fault && w.task.Ended() {
 			return w.end(ctx, r, nil, err)
 		}
-		if w.fails(ctx, err) {
-			return nil, false, err
+		if !w.fails(ctx, err) {
+			return nil, true, nil
 		}
-		return nil, true, nil
+		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
+			ended, unknown := w.meanwhile(ctx)
+			if ended { // with this error
+				return w.end(ctx, r, nil, err)
+			}
+			err = cmp.Or(unknown, err)
+		}
+		return nil, false, err
 	}
 	asks, err := w.asked(raw)
 	switch {

@@ -138,11 +138,10 @@ type call struct {
 	pause          time.Duration
 	relisted       bool // once is enough
 
-	task    json.RawMessage // asks for a task, if it is not nil
-	flipped bool            // asks for one, or no longer, because the tool wants it so
-	detach  bool            // return when there is a task
-	became  *Task
-	tasks   TaskDialect // of that
+	task   json.RawMessage // asks for a task, if it is not nil
+	detach bool            // return when there is a task
+	became *Task
+	tasks  TaskDialect // of that
 }
 
 // newCall makes a call from its parameters, which it sends in every round alike.
@@ -223,6 +222,12 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 	limits := c.client.opts.Limits
 	ctx, leave := c.begin(ctx)
 	defer leave()
+	if err := c.negotiate(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, err
+	}
 	for {
 		var err error
 		var answers map[string]json.RawMessage
@@ -304,8 +309,9 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == mcp.CodeHeaderMismatch && !c.relisted && c.relist(ctx) {
 		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
 	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeMethodNotFound && c.flip() {
-		x.task = c.task
+	// In the drafts no list tells which tools cannot be tasks: it is asked once.
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeMethodNotFound && c.task != nil && !c.legacy() {
+		c.task, x.task = nil, nil
 		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
 	}
 	r.Elapsed = time.Since(began)
@@ -351,25 +357,6 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 		}
 	}
 	return nil, nil
-}
-
-// flip asks for a task, or no longer, after the server has refused the call as it was: before
-// 2026-07-28 some tools can only be called as tasks, and some never. It reports whether there
-// is another way. (2025-11-25, "Tool-Level Negotiation")
-func (c *call) flip() bool {
-	if c.flipped || c.method != wire.CallTool || c.client.opts.Tasks == TasksOff {
-		return false
-	}
-	c.flipped = true
-	switch {
-	case c.task != nil:
-		c.task = nil
-	case c.takes && c.client.opts.Tasks != TasksExtension:
-		c.task = json.RawMessage(`{}`)
-	default:
-		return false
-	}
-	return true
 }
 
 // relist lists tools until the one that is called is there, and reports whether it is.

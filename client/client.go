@@ -82,9 +82,9 @@ type Options struct {
 
 // Limits bound what a server can make a client do. A field that is zero has its default.
 type Limits struct {
-	Rounds       int           // rounds of one call; default 32
+	Rounds       int           // rounds of one call, and pages of a list of tools; default 32
 	Questions    int           // questions in one round; default 64
-	MessageBytes int           // bytes of one message of the server; default 4 MiB
+	MessageBytes int           // bytes of one message of the server, or of a list of tools; default 4 MiB
 	Depth        int           // nesting of a result's JSON; default 64
 	Total        time.Duration // time of one call, with the user's; default 24 hours
 	FirstPause   time.Duration // before retrying a round without questions; doubles each time; default 100 ms

@@ -13,6 +13,11 @@ var ErrPark = errors.New("no answer at hand: park the call")
 // ErrTaskCancelled is the error of a call whose task was cancelled.
 var ErrTaskCancelled = errors.New("the task was cancelled")
 
+// ErrTaskUnknown says that a server does not know a task, or not for this user: its id is
+// wrong, or its time to live is over. It comes with the server's *jsonrpc.Error -32602.
+// (SEP-2663, "Task Polling"; 2025-11-25, "Protocol Errors")
+var ErrTaskUnknown = errors.New("the server knows no such task")
+
 // TaskError says that the waiting for a task ended, but not the task: it may still go on,
 // or wait. [Session.Resume] waits again.
 type TaskError struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,48 @@ func TestIntervals(t *testing.T) {
 			t.Errorf("told %v, looks every %v, want %v", told, got, want)
 		}
 	}
+}
+
+// What a list says of its tools is what the standard library reads, too.
+func FuzzTaskSupport(f *testing.F) {
+	f.Add([]byte(`{"tools":[{"name":"a","execution":{"taskSupport":"required"}},{"name":"b"},7,{"name":"c","execution":[]}],"nextCursor":"2"}`))
+	limits := Limits{}
+	limits.setDefaults()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		x := &exchange{method: methodListTools}
+		if _, err := x.take(data, limits); err != nil {
+			return
+		}
+		raw, _ := x.came()
+		all := make(map[string]string)
+		if err := readTaskSupport(all, raw); err != nil {
+			return
+		}
+		var page map[string]json.RawMessage
+		var tools []json.RawMessage
+		if err := json.Unmarshal(raw, &page); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(page["tools"], &tools); err != nil {
+			t.Fatal(err)
+		}
+		want := make(map[string]string)
+		for _, data := range tools {
+			var tool, execution map[string]json.RawMessage
+			var name, support any
+			_ = json.Unmarshal(data, &tool) // it may be anything
+			_ = json.Unmarshal(tool["name"], &name)
+			_ = json.Unmarshal(tool["execution"], &execution)
+			_ = json.Unmarshal(execution["taskSupport"], &support)
+			if name, ok := name.(string); ok {
+				want[name], _ = support.(string)
+			}
+		}
+		if !maps.Equal(all, want) {
+			t.Fatalf("got %q, want %q", all, want)
+		}
+		_, _ = nextCursor(raw)
+	})
 }
 
 // A stream of events arrives at the SDK with the same data, or ends with an error.

@@ -9,7 +9,8 @@ import (
 )
 
 // inlineState ties the questions that a server asks inside a session to the session's
-// calls: they are bounded by them, and end with the last of them and with the session.
+// calls: they are bounded by them, and end with the last of them and with the session. It
+// also has what else a session before 2026-07-28 is known by.
 type inlineState struct {
 	mu     sync.Mutex
 	closed bool
@@ -18,6 +19,8 @@ type inlineState struct {
 	next   int                        // key for open
 	open   map[int]context.CancelFunc // questions that handlers have
 	waits  map[string]chan parked     // for tasks by their ids: where questions go that wait
+
+	tools toolTasks
 }
 
 // parked is a question of a task that nobody answers now. The server was told so, or has to

@@ -234,6 +234,9 @@ const keyKey = "io.github.askback-mcp/key"
 // answerInline answers the requests that servers before 2026-07-28 send inside a session.
 func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if session, ok := req.GetSession().(*mcp.ClientSession); ok && method == methodToolsChanged {
+			c.inlineOf(session).tools.forget()
+		}
 		if method != methodElicit && method != methodCreateMessage && method != methodListRoots {
 			return next(ctx, method, req)
 		}
@@ -268,23 +271,52 @@ func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 			if errors.Is(err, ErrPark) && task != "" && c.inlineOf(session).park(task, parked{q, ours}) && !ours {
 				<-ctx.Done()
 			}
-			return inlineResult(res, err)
+			return inlineResult(task, res, err)
 		}
-		return inlineResult(c.answer(ctx, q))
+		res, err := c.answer(ctx, q)
+		return inlineResult(task, res, err)
 	}
 }
-func inlineResult(res any, err error) (mcp.Result, error) {
+
+// inlineResult is the answer to a question, and says to which task's, if it was one's
+// (2025-11-25, "Associating Task-Related Messages").
+func inlineResult(task string, res any, err error) (mcp.Result, error) {
 	if err != nil {
 		return nil, inline(err)
 	}
-	if res, ok := res.(mcp.Result); ok {
+	if res, ok := res.(mcp.Result); ok && task == "" {
 		return res, nil
 	}
-	data, err := json.Marshal(res) // a form's answer with its defaults
+	data, err := json.Marshal(res) // it may be a form's answer with its defaults
+	if err == nil && task != "" {
+		data, err = relate(data, task)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &rawResult{data: data}, nil
+}
+
+// relate adds the id of a task to what a result has in _meta.
+func relate(result []byte, task string) ([]byte, error) {
+	var members, meta map[string]json.RawMessage
+	err := json.Unmarshal(result, &members)
+	if given := members["_meta"]; err == nil && given != nil {
+		err = json.Unmarshal(given, &meta)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if meta == nil {
+		meta = make(map[string]json.RawMessage)
+	}
+	if meta[wire.MetaRelatedTask], err = json.Marshal(map[string]string{"taskId": task}); err != nil {
+		return nil, err
+	}
+	if members["_meta"], err = json.Marshal(meta); err != nil {
+		return nil, err
+	}
+	return json.Marshal(members)
 }
 
 // inline is the answer to a session's request that cannot be answered.

@@ -21,6 +21,7 @@ type message struct {
 	ID     json.RawMessage            `json:"id"`
 	Method string                     `json:"method"`
 	Params map[string]json.RawMessage `json:"params"`
+	Result map[string]json.RawMessage `json:"result"`
 }
 
 // wireServer serves what answer writes for each message, except for discovery.

@@ -81,6 +81,8 @@ func (t *Task) Ended() bool {
 // become a task. Where it does not become one, the result is returned instead: exactly one
 // of task, result and error is not nil. Where the client can ask for a time to live it
 // asks for ttl, if that is not zero; with the extension it is the server's to decide.
+// In a session of 2025-11-25 a task is asked for only if the list of tools allows it.
+// (2025-11-25, "Tool-Level Negotiation")
 //
 // What the tool asks before there is a task is answered by the handlers. A [*Pending] of
 // that time goes on with [Session.Resume] to the result.
@@ -107,8 +109,8 @@ func (s *Session) StartTask(ctx context.Context, params *mcp.CallToolParams, ttl
 	return nil, res.(*mcp.CallToolResult), nil
 }
 
-// GetTask looks at a task. A *jsonrpc.Error with the code -32602 means that the server does
-// not know it, or not for this user. (SEP-2663, "Task Polling")
+// GetTask looks at a task. The error is an [ErrTaskUnknown] if the server does not know it,
+// or not for this user. (SEP-2663, "Task Polling")
 func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
 	d, err := s.dialect()
 	if err != nil {
@@ -143,7 +145,8 @@ func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
 const patience = 5 * time.Second
 
 // WaitTask waits for the result of a task, and answers what it asks. Errors are as for
-// [Session.CallTool]; the task goes on if ctx is cancelled.
+// [Session.CallTool]; an [ErrTaskUnknown] means that there is nothing to wait for. The task
+// goes on if ctx is cancelled.
 func (s *Session) WaitTask(ctx context.Context, id string) (*mcp.CallToolResult, error) {
 	d, err := s.dialect()
 	if err != nil {
@@ -234,11 +237,8 @@ func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, 
 	if err != nil {
 		return nil, "", err
 	}
-	if value := strictjson.Get(raw, "nextCursor"); value != nil && strictjson.TypeOf(value) != strictjson.TypeNull {
-		var ok bool
-		if next, ok = strictjson.String(value); !ok {
-			return nil, "", &ProtocolError{"nextCursor is not a string"}
-		}
+	if next, err = nextCursor(raw); err != nil {
+		return nil, "", err
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(strictjson.Get(raw, "tasks"), &list); err != nil {
@@ -252,6 +252,19 @@ func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, 
 		tasks = append(tasks, t)
 	}
 	return tasks, next, nil
+}
+
+// nextCursor is where a list goes on, or empty.
+func nextCursor(page []byte) (string, error) {
+	value := strictjson.Get(page, "nextCursor")
+	if value == nil || strictjson.TypeOf(value) == strictjson.TypeNull {
+		return "", nil
+	}
+	next, ok := strictjson.String(value)
+	if !ok {
+		return "", &ProtocolError{"nextCursor is not a string"}
+	}
+	return next, nil
 }
 
 // dialect is the one for tasks that are known by their ids.
@@ -338,6 +351,9 @@ func (c *Client) undeclared(meta mcp.Meta) mcp.Meta {
 // look asks how a task stands.
 func (s *Session) look(ctx context.Context, d TaskDialect, id string) (*Task, error) {
 	raw, err := s.about(ctx, d, wire.GetTask, id, &taskParams{TaskID: id})
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams {
+		return nil, fmt.Errorf("%w: %.80q: %w", ErrTaskUnknown, id, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -259,12 +260,21 @@ func TestExtensionIsDeclared(t *testing.T) {
 }
 
 func TestTaskOfTheSeeds(t *testing.T) {
+	var answered atomic.Int64
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": inTurn(`{"inputRequests":{"first":`+formQuestion+`},"requestState":"s1"}`, `{"task":`+draft("Working")+`}`),
-		"tasks/get":  inTurn(draft("working"), draft("InputRequired"), draft("input_require"), draft("Completed")),
+		"tasks/get": func(n int, _ message) string { // it may be looked at more often than it changes
+			if n == 1 {
+				return draft("working")
+			}
+			return draft([]string{"InputRequired", "input_require", "Completed"}[answered.Load()])
+		},
 		"tasks/result": inTurn(`{`+askWho+`,"requestState":"s2","_meta":{}}`, `{"resultType":"input_required",`+strings.ReplaceAll(askWho, `"who"`, `"again"`)+`}`,
 			done),
-		"tasks/input_response": always(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}`),
+		"tasks/input_response": func(n int, _ message) string {
+			answered.Store(int64(n))
+			return `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}`
+		},
 	})
 	opts := patient()
 	opts.Tasks = client.TasksSeeds
@@ -340,8 +350,10 @@ func TestSeedsAskAgainUnderTheSameKey(t *testing.T) {
 	}
 }
 
-// legacyServer serves a session of 2025-11-25 with tasks. It asks over the stream of tasks/result.
-func legacyServer(t *testing.T, caps string, required bool) *mcp.StreamableClientTransport {
+// legacyServer serves a session of 2025-11-25 with tasks, to a tool of that taskSupport. It
+// asks over the stream of tasks/result. A call that goes against the tool's word it takes
+// badly, as there are servers that do.
+func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTransport {
 	answered := make(chan message, 1)
 	var mu sync.Mutex
 	status := "input_required"
@@ -367,8 +379,16 @@ func legacyServer(t *testing.T, caps string, required bool) *mcp.StreamableClien
 				t.Errorf("declares an extension: %s", m.Params["capabilities"])
 			}
 			respond(w, m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}`+caps+`},"serverInfo":{"name":"s","version":"1"}}`)
-		case m.Method == "tools/call" && (m.Params["task"] == nil) == required:
-			fault(-32601)
+		case m.Method == "tools/list" && m.Params["cursor"] == nil:
+			respond(w, m, `{"tools":[{"name":"u","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":"more"}`)
+		case m.Method == "tools/list":
+			respond(w, m, `{"tools":[{"name":"t","inputSchema":{"type":"object"}`+support+`}]}`)
+		case m.Method == "tools/call" && m.Params["task"] == nil && support == required:
+			t.Error("called without a task")
+			respond(w, m, `{"content":[{"type":"text","text":"MCP error -32601: task augmentation required"}],"isError":true}`)
+		case m.Method == "tools/call" && m.Params["task"] != nil && (caps == "" || support != required && support != optional):
+			t.Error("called as a task")
+			fault(-32602)
 		case m.Method == "tools/call" && m.Params["task"] == nil:
 			respond(w, m, `{"content":[{"type":"text","text":"at once"}]}`)
 		case m.Method == "tools/call":
@@ -401,6 +421,12 @@ func legacyServer(t *testing.T, caps string, required bool) *mcp.StreamableClien
 			status = "cancelled"
 			respond(w, m, draft(status))
 		case m.Method == "" && m.ID != nil:
+			if got, want := string(m.Result["_meta"]), fmt.Sprintf(`{"io.modelcontextprotocol/related-task":{"taskId":%q}}`, oddID); got != want {
+				t.Errorf("the answer to a task has _meta %s, want %s", got, want)
+			}
+			if got := string(m.Result["content"]); got != `{"name":"octocat"}` {
+				t.Errorf("the answer has content %s", got)
+			}
 			answered <- m
 			w.WriteHeader(http.StatusAccepted)
 		case m.ID == nil:
@@ -413,28 +439,53 @@ func legacyServer(t *testing.T, caps string, required bool) *mcp.StreamableClien
 	return &mcp.StreamableClientTransport{Endpoint: s.URL}
 }
 
-const tasksCapability = `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+const (
+	tasksCapability = `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+	required        = `,"execution":{"taskSupport":"required"}`
+	optional        = `,"execution":{"taskSupport":"optional"}`
+	forbidden       = `,"execution":{"taskSupport":"forbidden"}`
+)
+
+// Whether a call is a task the tool says, and where it leaves that open, the caller.
+func TestTaskSupportOfASession(t *testing.T) {
+	for _, c := range []struct {
+		name, caps, support string
+		dialect             client.TaskDialect
+		call, start         string // what comes of CallTool, and of StartTask
+	}{
+		{"required", tasksCapability, required, client.TasksAuto, "done", "task"},
+		{"optional", tasksCapability, optional, client.TasksAuto, "at once", "task"},
+		{"forbidden", tasksCapability, forbidden, client.TasksAuto, "at once", "at once"},
+		{"no word", tasksCapability, "", client.TasksAuto, "at once", "at once"},
+		{"an odd word", tasksCapability, `,"execution":{"taskSupport":["required"]}`, client.TasksAuto, "at once", "at once"},
+		{"optional, always asked for", tasksCapability, optional, client.TasksSeeds, "done", "task"},
+		{"forbidden, always asked for", tasksCapability, forbidden, client.TasksSeeds, "at once", "at once"},
+		{"optional, never asked for", tasksCapability, optional, client.TasksOff, "at once", "at once"},
+		{"optional, of another dialect", tasksCapability, optional, client.TasksExtension, "at once", "at once"},
+		{"optional, and no capability", "", optional, client.TasksSeeds, "at once", "at once"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			opts := patient()
+			opts.Tasks = c.dialect
+			session := connect(t, opts, legacyServer(t, c.caps, c.support), "2025-11-25")
+			started, res, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "t"}, time.Minute)
+			if started == nil && said(t, res, err) != c.start || started != nil && c.start != "task" {
+				t.Errorf("started %v, %v, want %s", started, res, c.start)
+			}
+			res, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+			if got := said(t, res, err); got != c.call {
+				t.Errorf("called: got %q, want %q", got, c.call)
+			}
+		})
+	}
+}
 
 func TestTaskOfASession(t *testing.T) {
 	t.Run("that the tool cannot do without", func(t *testing.T) {
-		session := connect(t, patient(), legacyServer(t, tasksCapability, true), "2025-11-25")
+		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 		if got := said(t, res, err); got != "done" {
 			t.Errorf("got %q", got)
-		}
-	})
-	t.Run("that nobody asked for", func(t *testing.T) {
-		session := connect(t, patient(), legacyServer(t, tasksCapability, false), "2025-11-25")
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-		if got := said(t, res, err); got != "at once" {
-			t.Errorf("got %q", got)
-		}
-	})
-	t.Run("that the server has none of", func(t *testing.T) {
-		session := connect(t, patient(), legacyServer(t, "", false), "2025-11-25")
-		started, res, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "t"}, 0)
-		if started != nil || said(t, res, err) != "at once" {
-			t.Errorf("got %v, %v", started, res)
 		}
 	})
 	t.Run("that is a result without content", func(t *testing.T) {
@@ -461,7 +512,7 @@ func TestTaskOfASession(t *testing.T) {
 		}
 	})
 	t.Run("by its id", func(t *testing.T) {
-		session := connect(t, patient(), legacyServer(t, tasksCapability, true), "2025-11-25")
+		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
 		started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "t"}, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -486,7 +537,7 @@ func TestTaskOfASession(t *testing.T) {
 		}
 	})
 	t.Run("cancelled", func(t *testing.T) {
-		session := connect(t, patient(), legacyServer(t, tasksCapability, true), "2025-11-25")
+		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
 		if err := session.CancelTask(t.Context(), oddID); err != nil {
 			t.Fatal(err)
 		}
@@ -496,7 +547,7 @@ func TestTaskOfASession(t *testing.T) {
 		}
 	})
 	t.Run("parked", func(t *testing.T) {
-		server := legacyServer(t, tasksCapability, true)
+		server := legacyServer(t, tasksCapability, required)
 		opts := patient()
 		opts.Form = park
 		session := connect(t, opts, server, "2025-11-25")
@@ -806,7 +857,7 @@ func TestTaskEnds(t *testing.T) {
 		"forgotten": {`error {"code":-32602,"message":"Task not found"}`, func(err error) bool {
 			fault, ok := errors.AsType[*jsonrpc.Error](err)
 			_, waited := errors.AsType[*client.TaskError](err)
-			return ok && fault.Code == -32602 && waited
+			return ok && fault.Code == -32602 && errors.Is(err, client.ErrTaskUnknown) && !waited
 		}},
 	} {
 		srv := serveTasks(t, map[string]func(int, message) string{
