@@ -17,9 +17,11 @@ var (
 	all    = []string{"askback", "gosdk", "typescript", "mcpgo"}
 	modern = []string{"http", "stdio"}
 	legacy = []string{"legacy"}
+
+	tasks = []string{"tasks-http", "tasks-stdio"}
 )
 
-// known are the failures that the peers' code explains. Lines are of the versions in go.mod.
+// known are the failures that the peers' code explains. Lines are of the versions in go.mod and package.json.
 var known = []failure{
 	{
 		code: "G1", peer: "gosdk",
@@ -71,5 +73,14 @@ var known = []failure{
 		tools: []string{"t_state"}, transports: legacy,
 		words: "the server is busy, retry later",
 		note:  `By design, as G5: ErrLoadShedding (server/mrtr.go:37 and 214).`,
+	},
+	{
+		code: "T1", peer: "typescript1",
+		clients: []string{"askback", "typescript1"}, servers: []string{"typescript1"},
+		tools: []string{"k_refused"}, transports: tasks,
+		words: "not refused: ",
+		note: `A tool that must be called as a task answers a call without one with a result whose text is "MCP error -32601 …"
+			and isError, not with the error -32601 that servers "MUST return" (2025-11-25, basic/utilities/tasks, "Tool-Level
+			Negotiation", 2.3): McpServer throws it (dist/esm/server/mcp.js:168) and catches it itself (:191).`,
 	},
 }

@@ -1,4 +1,4 @@
-// Interop runs the interoperation matrix: every client against every server, in every
+// Interop runs the interoperation matrices: every client against every server, in every
 // scenario, over every transport.
 //
 //	cd interop && go run .
@@ -97,12 +97,12 @@ type matrix struct {
 
 // prepare builds and installs the peers, and starts their HTTP servers.
 func (m *matrix) prepare() error {
-	for _, peer := range []string{"askback", "gosdk", "mcpgo"} {
-		binary := filepath.Join(m.work, "bin", peer)
-		if err := command("go", "build", "-o", binary, "./"+peer); err != nil {
+	for name, dir := range map[string]string{"askback": "askback", "gosdk": "gosdk", "mcpgo": "mcpgo", "tasks-askback": "tasks"} {
+		binary := filepath.Join(m.work, "bin", name)
+		if err := command("go", "build", "-o", binary, "./"+dir); err != nil {
 			return err
 		}
-		m.programs[peer] = programs{server: []string{binary, "server"}, client: []string{binary, "client"}}
+		m.programs[name] = programs{server: []string{binary, "server"}, client: []string{binary, "client"}}
 	}
 	dir, err := filepath.Abs("typescript")
 	if err != nil {
@@ -112,14 +112,21 @@ func (m *matrix) prepare() error {
 		return err
 	}
 	node := filepath.Join(dir, "node_modules", ".bin", "node")
-	m.programs["typescript"] = programs{
-		server: []string{node, filepath.Join(dir, "server.ts")},
-		client: []string{node, filepath.Join(dir, "client.ts")},
+	for name, prefix := range map[string]string{"typescript": "", "tasks-typescript1": "tasks-"} {
+		m.programs[name] = programs{
+			server: []string{node, filepath.Join(dir, prefix+"server.ts")},
+			client: []string{node, filepath.Join(dir, prefix+"client.ts")},
+		}
 	}
 	for _, peer := range peers {
-		if err := m.startHTTP(peer.name); err != nil {
+		cmd, urls, err := m.startHTTP(peer.name)
+		if cmd != nil {
+			m.servers = append(m.servers, cmd)
+		}
+		if err != nil {
 			return err
 		}
+		m.urls[peer.name] = urls
 	}
 	return nil
 }
@@ -165,8 +172,9 @@ func versions() (string, error) {
 		return "", fmt.Errorf("go list -m: unexpected output %q", out)
 	}
 	const scope = "@modelcontextprotocol/"
-	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s; mcp-go %s.",
-		modules[1], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"], modules[3]), nil
+	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; mcp-go %s.",
+		modules[1], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"],
+		manifest.Dependencies[scope+"sdk"], modules[3]), nil
 }
 
 func command(name string, args ...string) error {
@@ -178,23 +186,25 @@ func command(name string, args ...string) error {
 	return nil
 }
 
-func (m *matrix) startHTTP(peer string) error {
-	args := append(m.programs[peer].server[1:len(m.programs[peer].server):len(m.programs[peer].server)], "http")
-	cmd := exec.Command(m.programs[peer].server[0], args...)
-	log, err := os.Create(filepath.Join(m.work, peer+".log"))
+// startHTTP starts a server, and returns it also with an error if it runs.
+func (m *matrix) startHTTP(program string) (*exec.Cmd, [2]string, error) {
+	var none [2]string
+	args := append(m.programs[program].server[1:len(m.programs[program].server):len(m.programs[program].server)], "http")
+	cmd := exec.Command(m.programs[program].server[0], args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+m.work) // it is killed, and leaves what it has there
+	log, err := os.OpenFile(filepath.Join(m.work, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		return nil, none, err
 	}
 	defer log.Close()
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, none, err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, none, err
 	}
-	m.servers = append(m.servers, cmd)
 	line := make(chan string, 1)
 	go func() {
 		first, _ := bufio.NewReader(out).ReadString('\n')
@@ -205,24 +215,28 @@ func (m *matrix) startHTTP(peer string) error {
 		urls := strings.Fields(first)
 		if len(urls) != 2 {
 			text, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("the server of %s did not start: %s", peer, text)
+			return cmd, none, fmt.Errorf("the server of %s did not start: %s", program, text)
 		}
-		m.urls[peer] = [2]string(urls)
-		return nil
+		return cmd, [2]string(urls), nil
 	case <-time.After(m.timeout):
-		return fmt.Errorf("the server of %s did not start in %v", peer, m.timeout)
+		return cmd, none, fmt.Errorf("the server of %s did not start in %v", program, m.timeout)
 	}
 }
 
 func (m *matrix) stop() {
 	for _, cmd := range m.servers {
-		_ = cmd.Process.Kill() // it may have died by itself
-		_ = cmd.Wait()
+		kill(cmd)
 	}
+}
+
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill() // it may have died by itself
+	_ = cmd.Wait()
 }
 
 // cell is one run of one scenario.
 type cell struct {
+	section        *section
 	client, server string
 	scenario       scenario
 	transport      string
@@ -237,13 +251,15 @@ func (c *cell) askbacks() bool { return c.client == "askback" || c.server == "as
 
 func allCells(only string) []*cell {
 	var cells []*cell
-	for _, t := range transports {
-		for _, client := range peers {
-			for _, server := range peers {
-				for _, s := range scenarios {
-					c := &cell{client: client.name, server: server.name, scenario: s, transport: t.name}
-					if strings.Contains(c.String(), only) {
-						cells = append(cells, c)
+	for _, section := range sections {
+		for _, t := range section.transports {
+			for _, client := range section.peers {
+				for _, server := range section.peers {
+					for _, s := range section.scenarios {
+						c := &cell{section: section, client: client.name, server: server.name, scenario: s, transport: t.name}
+						if strings.Contains(c.String(), only) {
+							cells = append(cells, c)
+						}
 					}
 				}
 			}
@@ -280,13 +296,13 @@ func (m *matrix) runCell(c *cell) string {
 		target string
 		end    func() error // ends the record
 	)
-	switch c.transport {
+	switch program := c.section.prefix + c.server; strings.TrimPrefix(c.transport, c.section.prefix) {
 	case "stdio":
 		self, err := os.Executable()
 		if err != nil {
 			return err.Error()
 		}
-		command, err := json.Marshal(append(append([]string{self, "tap", record + ".tap"}, m.programs[c.server].server...), "stdio"))
+		command, err := json.Marshal(append(append([]string{self, "tap", record + ".tap"}, m.programs[program].server...), "stdio"))
 		if err != nil {
 			return err.Error()
 		}
@@ -295,6 +311,16 @@ func (m *matrix) runCell(c *cell) string {
 		end = func() error { return tap.load(record + ".tap") }
 	default:
 		urls := m.urls[c.server]
+		if c.section.private {
+			cmd, own, err := m.startHTTP(program)
+			if cmd != nil {
+				defer kill(cmd)
+			}
+			if err != nil {
+				return err.Error()
+			}
+			urls = own
+		}
 		url := urls[0]
 		if c.transport == "legacy" {
 			url = urls[1]
@@ -317,7 +343,7 @@ func (m *matrix) runCell(c *cell) string {
 	if fault == "" {
 		fault = judgeResult(c.scenario, stdout)
 	}
-	if wrong := judgeWire(c.scenario, c.transport, tap.messages); fault == "" && wrong != "" {
+	if wrong := c.section.judge(c.scenario, c.transport, tap.messages); fault == "" && wrong != "" {
 		fault = "on the wire: " + wrong
 	}
 	var messages bytes.Buffer
@@ -335,8 +361,9 @@ func (m *matrix) runCell(c *cell) string {
 func (m *matrix) call(c *cell, target string) (stdout []byte, fault string) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
-	program := m.programs[c.client].client
-	cmd := exec.CommandContext(ctx, program[0], append(program[1:len(program):len(program)], c.transport, target, c.scenario.tool)...)
+	program := m.programs[c.section.prefix+c.client].client
+	transport := strings.TrimPrefix(c.transport, c.section.prefix)
+	cmd := exec.CommandContext(ctx, program[0], append(program[1:len(program):len(program)], transport, target, c.scenario.tool)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = time.Second // for children that hold its output open

@@ -72,9 +72,21 @@ func (r *report) mark(c *cell) string {
 // tables returns the tables as Markdown that is also readable as text.
 func (r *report) tables() string {
 	var b strings.Builder
-	passed, own, ownPassed := 0, 0, 0
+	b.WriteString(r.versions + "\n")
+	for _, s := range sections {
+		r.section(&b, s)
+	}
+	b.WriteString(r.footnotes())
+	return b.String()
+}
+
+func (r *report) section(b *strings.Builder, s *section) {
+	all, passed, own, ownPassed := 0, 0, 0, 0
 	for _, c := range r.cells {
-		if c.fault == "" {
+		if c.section != s {
+			continue
+		}
+		if all++; c.fault == "" {
 			passed++
 		}
 		if c.askbacks() {
@@ -84,20 +96,25 @@ func (r *report) tables() string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "%s\n\n%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n",
-		r.versions, passed, len(r.cells), own, ownPassed)
-	for _, t := range transports {
+	if all == 0 {
+		return
+	}
+	if b.WriteString("\n"); s.title != "" {
+		b.WriteString(s.title + ": ")
+	}
+	fmt.Fprintf(b, "%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n", passed, all, own, ownPassed)
+	for _, t := range s.transports {
 		rows := [][]string{{"client", "server"}}
-		for _, s := range scenarios {
+		for _, s := range s.scenarios {
 			rows[0] = append(rows[0], s.title)
 		}
-		for _, client := range peers {
-			for _, server := range peers {
+		for _, client := range s.peers {
+			for _, server := range s.peers {
 				row := []string{peerTitle(client.name), peerTitle(server.name)}
-				for _, s := range scenarios {
+				for _, scenario := range s.scenarios {
 					mark := ""
 					for _, c := range r.cells {
-						if c.client == client.name && c.server == server.name && c.scenario.tool == s.tool && c.transport == t.name {
+						if c.client == client.name && c.server == server.name && c.scenario.tool == scenario.tool && c.transport == t.name {
 							mark = r.mark(c)
 						}
 					}
@@ -109,11 +126,9 @@ func (r *report) tables() string {
 			}
 		}
 		if len(rows) > 1 {
-			fmt.Fprintf(&b, "\n### %s\n\n%s", t.title, table(rows))
+			fmt.Fprintf(b, "\n### %s\n\n%s", t.title, table(rows))
 		}
 	}
-	b.WriteString(r.footnotes())
-	return b.String()
 }
 
 func table(rows [][]string) string {
@@ -148,7 +163,7 @@ func (r *report) footnotes() string {
 	}
 	for _, c := range r.cells {
 		if r.mark(c) == unlisted {
-			fmt.Fprintf(&b, "\n%s — %v: %s\n", unlisted, c, c.fault)
+			fmt.Fprintf(&b, "\n%s — %v: %.300s\n", unlisted, c, strings.Join(strings.Fields(c.fault), " "))
 		}
 	}
 	return b.String()

@@ -30,7 +30,7 @@ func TestVerdict(t *testing.T) {
 		{"between peers: passed, but listed", "gosdk", "", []failure{listed}, "does not fail so: it passes", "✓"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := &cell{client: "gosdk", server: test.server, scenario: scenarios[0], transport: "http", fault: test.fault}
+			c := &cell{section: sections[0], client: "gosdk", server: test.server, scenario: scenarios[0], transport: "http", fault: test.fault}
 			r := &report{[]*cell{c}, test.known, ""}
 			verdict := ""
 			if err := r.verdict(); err != nil {
@@ -72,7 +72,7 @@ func TestWriteREADME(t *testing.T) {
 	if err := os.WriteFile(name, []byte("before\n"+begin+"old\n"+end+"after\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{client: "askback", server: "askback", scenario: scenarios[0], transport: "http"}
+	c := &cell{section: sections[0], client: "askback", server: "askback", scenario: scenarios[0], transport: "http"}
 	if err := (&report{[]*cell{c}, nil, ""}).writeREADME(name); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,22 @@ package main
 
 // What every cell is judged by: the text of the result, and what was on the wire.
 
+// section is a matrix: its clients against its servers, in its scenarios, over its transports.
+type section struct {
+	title      string // of its tables; the first has none
+	prefix     string // of its peers' programs
+	peers      []peer
+	scenarios  []scenario
+	transports []transport
+	judge      func(s scenario, transport string, messages []message) string
+	private    bool // a cell has its HTTP server for itself
+}
+
+var sections = []*section{
+	{peers: peers, scenarios: scenarios, transports: transports, judge: judgeWire},
+	{"Tasks", "tasks-", taskPeers, taskScenarios, taskTransports, judgeTasks, true},
+}
+
 const (
 	form   = "elicitation/create"
 	sample = "sampling/createMessage"
@@ -13,7 +29,7 @@ type scenario struct {
 	title string
 	tool  string
 	text  string     // of the result
-	asks  [][]string // the methods asked in each round, before the last request
+	asks  [][]string // the methods asked in each round, before the last request; of a task, all at once
 }
 
 var scenarios = []scenario{
@@ -38,17 +54,42 @@ var transports = []transport{
 	{"legacy", "HTTP, 2025-11-25 (sessions)"},
 }
 
-var peers = []struct{ name, title string }{
+type peer struct{ name, title string }
+
+var peers = []peer{
 	{"askback", "Askback"},
 	{"gosdk", "Go SDK"},
 	{"typescript", "TypeScript SDK"},
 	{"mcpgo", "mcp-go"},
 }
 
+// Tasks of 2025-11-25, in sessions.
+
+var taskScenarios = []scenario{
+	{"a question", "k_ask", "completed: Echo: octocat", [][]string{{form}}},
+	{"failure", "k_fail", "failed: the job broke", nil},
+	{"cancel", "k_slow", "cancelled, again -32602", nil},
+	{"list", "k_list", "all listed: true, another -32602", nil},
+	{"task only", "k_required", "Echo: octocat", [][]string{{form}}},
+	{"refused without", "k_refused", "-32601", nil},
+}
+
+var taskTransports = []transport{
+	{"tasks-http", "Tasks over HTTP, 2025-11-25"},
+	{"tasks-stdio", "Tasks over stdio, 2025-11-25"},
+}
+
+var taskPeers = []peer{
+	{"askback", "Askback"},
+	{"typescript1", "TypeScript SDK v1"},
+}
+
 func peerTitle(name string) string {
-	for _, p := range peers {
-		if p.name == name {
-			return p.title
+	for _, s := range sections {
+		for _, p := range s.peers {
+			if p.name == name {
+				return p.title
+			}
 		}
 	}
 	return name
