@@ -3,7 +3,6 @@ package askback
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -38,13 +37,7 @@ type progressFunc func(ctx context.Context, progress, total float64, message str
 
 // ID returns the call's id, the same in all its rounds: 130 random bits in text form. It
 // is no secret: neither a requestState nor a task's id can be had from it.
-func (c *Call) ID() string { return derived("call", c.id) }
-
-// derived makes a name for one purpose from a call's secret id.
-func derived(purpose, id string) string {
-	sum := sha256.Sum256([]byte("askback " + purpose + "\x00" + id))
-	return base32.StdEncoding.EncodeToString(sum[:])[:26]
-}
+func (c *Call) ID() string { return journal.Derived("call", c.id) }
 
 // Round returns the number of this round, from 1.
 func (c *Call) Round() int { return c.round }

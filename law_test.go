@@ -50,42 +50,52 @@ type count struct {
 // lawful executes plans, and counts the steps that ran.
 func lawful(ran *int) func(*askback.Server) {
 	return func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, func(ctx context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
-			trace, last := "", 0
-			for i, op := range in.Plan {
-				switch {
-				case op >= 'a' && op <= 'z':
-					c, err := askback.Elicit[count](ctx, call, string(op), "How many "+string(op)+"?")
-					if err != nil {
-						return nil, nil, err
-					}
-					last = c.N
-					trace += fmt.Sprint(string(op), c.N, " ")
-				case op >= 'A' && op <= 'Z':
-					var one, two count
-					err := call.Ask(ctx, askback.AskForm(string(op+32), "How many "+string(op+32)+"?", &one),
-						askback.AskForm(string(op+33), "How many "+string(op+33)+"?", &two))
-					if err != nil {
-						return nil, nil, err
-					}
-					last = one.N + two.N
-					trace += fmt.Sprint(string(op), last, " ")
-				case op >= '0' && op <= '9':
-					n, err := askback.Do(ctx, call, string(op), func(context.Context) (int, error) { *ran++; return int(op), nil })
-					if err != nil {
-						return nil, nil, err
-					}
-					trace += fmt.Sprint("#", n, " ")
-				case op == '.':
-					if err := call.Checkpoint(ctx, fmt.Sprint(i)); err != nil {
-						return nil, nil, err
-					}
-				case op == '?' && last%2 == 1:
-					return text(trace + "stopped"), nil, nil
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) { *ran++ }))
+	}
+}
+
+// executes is a handler that executes plans; step is told of each step that runs. In a plan
+// for a task an exclamation mark is a Detach.
+func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, any] {
+	return func(ctx context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
+		trace, last := "", 0
+		for i, op := range in.Plan {
+			switch {
+			case op >= 'a' && op <= 'z':
+				c, err := askback.Elicit[count](ctx, call, string(op), "How many "+string(op)+"?")
+				if err != nil {
+					return nil, nil, err
 				}
+				last = c.N
+				trace += fmt.Sprint(string(op), c.N, " ")
+			case op >= 'A' && op <= 'Z':
+				var one, two count
+				err := call.Ask(ctx, askback.AskForm(string(op+32), "How many "+string(op+32)+"?", &one),
+					askback.AskForm(string(op+33), "How many "+string(op+33)+"?", &two))
+				if err != nil {
+					return nil, nil, err
+				}
+				last = one.N + two.N
+				trace += fmt.Sprint(string(op), last, " ")
+			case op >= '0' && op <= '9':
+				n, err := askback.Do(ctx, call, string(op), func(context.Context) (int, error) { step(call, op); return int(op), nil })
+				if err != nil {
+					return nil, nil, err
+				}
+				trace += fmt.Sprint("#", n, " ")
+			case op == '.':
+				if err := call.Checkpoint(ctx, fmt.Sprint(i)); err != nil {
+					return nil, nil, err
+				}
+			case op == '!':
+				if err := call.Detach(ctx); err != nil {
+					return nil, nil, err
+				}
+			case op == '?' && last%2 == 1:
+				return text(trace + "stopped"), nil, nil
 			}
-			return text(trace), nil, nil
-		})
+		}
+		return text(trace), nil, nil
 	}
 }
 

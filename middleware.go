@@ -199,7 +199,7 @@ func (s *Server) manualInline(ctx context.Context, next mcp.MethodHandler, metho
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		raw, err := askInline(ctx, session, derived("call", j.ID), requests)
+		raw, err := askInline(ctx, session, journal.Derived("call", j.ID), requests)
 		if err != nil {
 			return nil, protocolError(err)
 		}

@@ -284,7 +284,7 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 		}
 		params := *x.params
 		x.params = &params
-		if params.Responses, err = askInline(ctx, session, derived("call", j.ID), r.typed()); err != nil {
+		if params.Responses, err = askInline(ctx, session, journal.Derived("call", j.ID), r.typed()); err != nil {
 			return s.failed(x, err)
 		}
 	}

@@ -3,7 +3,6 @@ package askback_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -71,50 +70,10 @@ func (s *stealing) Append(ctx context.Context, id string, fence int64, entry []b
 func TestLawInTheStore(t *testing.T) {
 	var often atomic.Int32
 	var ran sync.Map // call id and step to how often it ran
-	handler := func(ctx context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
-		trace, last := "", 0
-		for i, op := range in.Plan {
-			switch {
-			case op == '!':
-				if err := call.Detach(ctx); err != nil {
-					return nil, nil, err
-				}
-			case op >= 'a' && op <= 'z':
-				c, err := askback.Elicit[count](ctx, call, string(op), "How many "+string(op)+"?")
-				if err != nil {
-					return nil, nil, err
-				}
-				last = c.N
-				trace += fmt.Sprint(string(op), c.N, " ")
-			case op >= 'A' && op <= 'Z':
-				var one, two count
-				err := call.Ask(ctx, askback.AskForm(string(op+32), "How many "+string(op+32)+"?", &one),
-					askback.AskForm(string(op+33), "How many "+string(op+33)+"?", &two))
-				if err != nil {
-					return nil, nil, err
-				}
-				last = one.N + two.N
-				trace += fmt.Sprint(string(op), last, " ")
-			case op >= '0' && op <= '9':
-				n, err := askback.Do(ctx, call, string(op), func(context.Context) (int, error) {
-					n, _ := ran.LoadOrStore(call.ID()+string(op), new(atomic.Int32))
-					n.(*atomic.Int32).Add(1)
-					return int(op), nil
-				})
-				if err != nil {
-					return nil, nil, err
-				}
-				trace += fmt.Sprint("#", n, " ")
-			case op == '.':
-				if err := call.Checkpoint(ctx, fmt.Sprint(i)); err != nil {
-					return nil, nil, err
-				}
-			case op == '?' && last%2 == 1:
-				return text(trace + "stopped"), nil, nil
-			}
-		}
-		return text(trace), nil, nil
-	}
+	handler := executes(func(call *askback.Call, name rune) {
+		n, _ := ran.LoadOrStore(call.ID()+string(name), new(atomic.Int32))
+		n.(*atomic.Int32).Add(1)
+	})
 	register := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "plan"}, nil, handler)
 		askback.AddTaskTool(s, &mcp.Tool{Name: "detaching"}, &askback.TaskSupport{AtDetach: true}, handler)

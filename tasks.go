@@ -129,7 +129,7 @@ func (s *Server) createTask(ctx context.Context, x *exchange, j *journal.Journal
 		return nil, err
 	}
 	n := &task.New{
-		ID:        derived("task", j.ID), // a repeated round must not make a second task
+		ID:        journal.Derived("task", j.ID), // a repeated round must not make a second task
 		Principal: x.principal, Method: x.handler.method, Target: x.params.Target, Dialect: x.wish.dialect,
 		TTL: x.wish.ttl, PollInterval: x.handler.tasks.PollInterval, Round: j.Round, Call: call,
 	}
@@ -165,7 +165,7 @@ func (s *Server) taskOf(ctx context.Context, x *exchange, j *journal.Journal) *t
 	if s.tasks == nil || x.wish.dialect == "" {
 		return nil
 	}
-	t, err := s.tasks.Get(ctx, x.principal, derived("task", j.ID))
+	t, err := s.tasks.Get(ctx, x.principal, journal.Derived("task", j.ID))
 	if err != nil {
 		return nil
 	}

@@ -90,7 +90,7 @@ func (c *collector) add() error {
 		if err := json.Unmarshal(c.entry, &call); err != nil || call.Call == "" {
 			return fmt.Errorf("task %s: the first entry of its journal is no call: %.100q", c.id, c.entry)
 		}
-		c.records = append(c.records, record{task: c.id, call: call.Call, status: c.status})
+		c.records = append(c.records, record{task: c.id, call: journal.Derived("call", call.Call), status: c.status})
 		return nil
 	}
 	e, err := journal.DecodeEntry(c.entry)

@@ -21,6 +21,8 @@
 package journal
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,13 +38,20 @@ type Digest [16]byte
 
 // Journal is what a call must remember between rounds.
 type Journal struct {
-	ID      string    // the call's id: 128 random bits in text form
+	ID      string    // the call's id, a secret: 128 random bits in text form
 	Started time.Time // when the first round began, to the millisecond
 	Round   int       // rounds that ended with input required
 	Pending []Question
 	Entries []Entry
 	// Manual is the state of a handler that keeps its own, in the SDK's manual style.
 	Manual string
+}
+
+// Derived makes an id for one purpose from the secret id of a call, which cannot be had
+// from it, nor any other that is derived.
+func Derived(purpose, id string) string {
+	sum := sha256.Sum256([]byte("askback " + purpose + "\x00" + id))
+	return base32.StdEncoding.EncodeToString(sum[:])[:26] // 130 bits
 }
 
 // Question is an open question: what the last response asked the client.
