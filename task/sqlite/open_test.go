@@ -223,7 +223,7 @@ func wantFailure(t *testing.T, s *Store, err error, code int, advice string) {
 	if !ok || e.Code()&0xff != code {
 		t.Fatalf("the error is %v, want one of the driver with code %d", err, code)
 	}
-	for _, part := range []string{"append to the journal of task ", s.path, advice} {
+	for _, part := range []string{"append to the journal of a task", s.path, advice} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error %q does not say %q", err, part)
 		}
