@@ -221,7 +221,11 @@ func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body [
 		})
 		if err != nil {
 			fault := protocolError(err)
-			writeError(w, status(fault), req.ID, fault)
+			code := status(fault)
+			if fault.Code == jsonrpc.CodeInvalidRequest { // of the caller, whatever it asked
+				code = http.StatusForbidden
+			}
+			writeError(w, code, req.ID, fault)
 			return
 		}
 		if l != nil {

@@ -142,17 +142,20 @@ func (h *httpHandler) serveListen(w http.ResponseWriter, r *http.Request, req wi
 	defer cancel()
 	stream := &eventStream{w: w}
 	others := make(chan []byte, 1) // what the SDK agreed to
+	ended := make(chan struct{})   // the SDK's part
 	if l.others {
 		relay := &listenRelay{header: make(http.Header), stream: stream, agreed: others}
 		var sdk sync.WaitGroup
 		defer sdk.Wait()
 		defer cancel()
 		sdk.Go(func() {
+			defer close(ended)
 			defer relay.end()
 			h.stateless.ServeHTTP(relay, r.WithContext(ctx))
 		})
 	} else {
 		others <- nil
+		close(ended)
 	}
 	agreed, ok := <-others
 	if !ok { // the SDK refused: its answer is the answer
@@ -162,11 +165,11 @@ func (h *httpHandler) serveListen(w http.ResponseWriter, r *http.Request, req wi
 		return
 	}
 	err := h.follow(ctx, l, func(params []byte) error { return stream.notify(methodTasks, params) })
-	if l.others {
-		<-ctx.Done() // the rest goes on
-		return
+	select {
+	case <-ended:
+	case <-ctx.Done():
 	}
-	if err == nil {
+	if err == nil && ctx.Err() == nil {
 		stream.finish(http.StatusOK, wire.AppendResult(nil, req.ID, func(dst []byte) []byte { return append(dst, l.result(h.Server)...) }))
 	}
 }
@@ -238,6 +241,9 @@ type connListening struct {
 	*listening
 	ctx    context.Context
 	cancel context.CancelFunc
+
+	ended    bool            // all its tasks have
+	response jsonrpc.Message // of the SDK, which waits for that
 }
 
 // listen takes over a subscription that names tasks. It reports whether the SDK is to see
@@ -329,6 +335,9 @@ func (c *exactConnection) cancelled(params []byte) {
 func (c *exactConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	switch m := msg.(type) {
 	case *jsonrpc.Response:
+		if c.keep(m) {
+			return nil
+		}
 		c.unlisten(m.ID)
 		if err := c.Connection.Write(ctx, msg); err != nil {
 			return err
@@ -356,10 +365,33 @@ func (c *exactConnection) Write(ctx context.Context, msg jsonrpc.Message) error 
 		if err := c.notify(ctx, methodAcknowledged, l.acknowledge(params.Notifications)); err != nil {
 			return err
 		}
-		c.all.Go(func() { _ = c.follow(l) }) // the SDK answers the request
+		c.all.Go(func() {
+			if c.follow(l) != nil {
+				return
+			}
+			c.mu.Lock()
+			l.ended = true
+			c.mu.Unlock()
+			if l.response != nil {
+				_ = c.Write(l.ctx, l.response)
+			}
+		})
 		return nil
 	}
 	return c.Connection.Write(ctx, msg)
+}
+
+// keep holds back the SDK's answer to a subscription whose tasks have not ended, as when it
+// agreed to nothing else.
+func (c *exactConnection) keep(res *jsonrpc.Response) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.open[res.ID]
+	if l == nil || l.listening == nil || !l.others || l.ended || res.Error != nil {
+		return false
+	}
+	l.response = res
+	return true
 }
 
 // announce tells the client of a session before 2026-07-28, unasked, how the task stands

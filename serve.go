@@ -213,10 +213,10 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
 			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 		}
-		if t := s.taskOf(ctx, x, j); !fresh && t != nil {
-			return nil, &knownTask{t} // the round was repeated, because its response was lost
-		}
 		if !fresh {
+			if t := s.taskOf(ctx, x, j); t != nil {
+				return nil, &knownTask{t} // the round was repeated, because its response was lost
+			}
 			return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))
 		}
 	}

@@ -274,22 +274,16 @@ func (s *Server) askForTask(ctx context.Context, session *mcp.ServerSession, t *
 	if err != nil {
 		return err
 	}
-	typed := make(mcp.InputRequestMap, len(requests))
-	for _, r := range requests {
-		one, err := json.Marshal(map[string]any{r.Key: map[string]any{"method": r.Method, "params": json.RawMessage(r.Params)}})
-		if err == nil {
-			err = json.Unmarshal(one, &typed)
-		}
-		if err != nil {
-			return fmt.Errorf("a stored question: %w", err)
-		}
-		related := mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": t.ID}}
-		switch p := typed[r.Key].(type) {
+	var typed mcp.InputRequestMap
+	if err := json.Unmarshal(wire.AppendInputRequests(nil, requests), &typed); err != nil {
+		return fmt.Errorf("a stored question: %w", err)
+	}
+	related := mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": t.ID}}
+	for _, request := range typed {
+		switch p := request.(type) {
 		case *mcp.ElicitParams:
 			p.Meta = related
 		case *mcp.CreateMessageWithToolsParams:
-			p.Meta = related
-		case *mcp.CreateMessageParams:
 			p.Meta = related
 		case *mcp.ListRootsParams:
 			p.Meta = related
@@ -459,8 +453,11 @@ func (h *httpHandler) serveTasks(w http.ResponseWriter, r *http.Request, req wir
 	result, fault := h.taskResponse(r, req)
 	if fault != nil {
 		code := status(fault)
-		if fault.Code == jsonrpc.CodeMethodNotFound {
+		switch fault.Code {
+		case jsonrpc.CodeMethodNotFound:
 			code = http.StatusNotFound
+		case jsonrpc.CodeInvalidRequest: // of the caller, whatever it asked
+			code = http.StatusForbidden
 		}
 		writeError(w, code, req.ID, fault)
 		return

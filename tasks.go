@@ -68,7 +68,7 @@ type taskWish struct {
 // one, or cannot be one.
 func (s *Server) wish(x *exchange, session bool) error {
 	support := x.handler.tasks
-	extension := x.can&KindTasks != 0 && !session
+	extension := x.can&KindTasks != 0 // which no session has
 	x.can &^= KindTasks
 	switch {
 	case s.tasks == nil || x.handler.method != wire.CallTool: // which ignores the member (2025-11-25, "Task Support and Handling")
@@ -101,10 +101,9 @@ func (x *exchange) atOnce() bool { return x.wish.dialect != "" && !x.handler.tas
 
 // taskCall is what a task begins with, as it is stored.
 type taskCall struct {
-	Call    string          `json:"call"`    // the call's id
-	Started int64           `json:"started"` // in Unix milliseconds
-	Can     Kind            `json:"can"`
-	Params  json.RawMessage `json:"params"` // name, arguments and _meta of the request
+	Call   string          `json:"call"` // the call's secret id
+	Can    Kind            `json:"can"`
+	Params json.RawMessage `json:"params"` // name, arguments and _meta of the request
 }
 
 // createTask makes a task of a call that came as far as j.
@@ -124,7 +123,7 @@ func (s *Server) createTask(ctx context.Context, x *exchange, j *journal.Journal
 	if err != nil {
 		return nil, err
 	}
-	call, err := json.Marshal(&taskCall{Call: j.ID, Started: j.Started.UnixMilli(), Can: x.can, Params: encoded})
+	call, err := json.Marshal(&taskCall{Call: j.ID, Can: x.can, Params: encoded})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +161,7 @@ func (*knownTask) Error() string { return "the call is a task already" }
 
 // taskOf returns the task that a call became, or nil.
 func (s *Server) taskOf(ctx context.Context, x *exchange, j *journal.Journal) *task.Task {
-	if s.tasks == nil || x.wish.dialect == "" {
+	if x.wish.dialect == "" {
 		return nil
 	}
 	t, err := s.tasks.Get(ctx, x.principal, journal.Derived("task", j.ID))
@@ -213,9 +212,8 @@ var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Can
 func (c *Call) cleanUp(ctx context.Context, err error) error {
 	c.mu.Lock()
 	undo := c.undo
-	c.undo = nil
 	c.mu.Unlock()
-	if errors.Is(err, context.Canceled) || errors.Is(err, ErrInputRequired) {
+	if errors.Is(err, context.Canceled) {
 		err = nil // it came as far as ever
 	}
 	for _, f := range slices.Backward(undo) {
@@ -280,7 +278,7 @@ func (s *Server) runTask(ctx context.Context, w *task.Work) (task.Verdict, error
 }
 
 func taskJournal(call *taskCall, round int, entries [][]byte) (*journal.Journal, error) {
-	j := &journal.Journal{ID: call.Call, Started: time.UnixMilli(call.Started), Round: round}
+	j := &journal.Journal{ID: call.Call, Round: round}
 	for i, data := range entries {
 		e, err := journal.DecodeEntry(data)
 		if err != nil {
@@ -408,7 +406,7 @@ func (s *Server) answerTask(ctx context.Context, t *task.Task, responses map[str
 			t.Pending, err = json.Marshal(left)
 			return u, err
 		}
-		t.Status, t.Message, t.Pending = task.Working, "", nil
+		t.Status, t.Pending = task.Working, nil
 		u.Keep, u.Due = false, 0
 		return u, nil
 	})

@@ -436,7 +436,7 @@ func (e *Engine) sweep(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: sweeping failed; trying again", "error", err)
 		}
-		if n < sweepLimit || err != nil {
+		if n < sweepLimit {
 			timer := time.NewTimer(e.opts.Look)
 			select {
 			case <-timer.C:
@@ -458,7 +458,10 @@ func (e *Engine) sweepOnce(ctx context.Context) (n int, err error) {
 		}
 	}
 	purged, err := e.store.Purge(ctx, e.opts.Grace, sweepLimit)
-	return max(len(ids), purged), err
+	if err != nil {
+		return 0, err
+	}
+	return max(len(ids), purged), nil
 }
 
 func (e *Engine) expire(ctx context.Context, id string) error {

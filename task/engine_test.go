@@ -190,7 +190,11 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 		if runs.Add(1) > 1 {
 			return completed("second"), nil
 		}
-		<-stolen
+		select {
+		case <-stolen:
+		case <-ctx.Done(): // the test has failed
+			return task.Verdict{}, ctx.Err()
+		}
 		if err := w.Record(ctx, []byte("late")); !errors.Is(err, task.ErrLeaseLost) {
 			t.Errorf("Record: %v", err)
 		}

@@ -1,0 +1,1015 @@
+package task_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// meddled is a store into which a test reaches.
+type meddled struct {
+	task.Store
+	create  func() error                                      // before a Create
+	get     func(id string)                                   // before a Get
+	update  func(t *task.Task, u task.Update) error           // before an Update
+	append  func() error                                      // before an Append
+	claim   func(ctx context.Context) error                   // before a Claim
+	renew   func() error                                      // before a Renew
+	expired func(ids []string, err error) ([]string, error)   // after an Expired
+	watch   func(context.Context, func(), func(string)) error // in place of Watch
+}
+
+func (m *meddled) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
+	if m.create != nil {
+		if err := m.create(); err != nil {
+			return err
+		}
+	}
+	return m.Store.Create(ctx, t, ttl, call, entries, quota)
+}
+
+func (m *meddled) Get(ctx context.Context, id string) (*task.Task, error) {
+	if m.get != nil {
+		m.get(id)
+	}
+	return m.Store.Get(ctx, id)
+}
+
+func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	if m.update != nil {
+		if err := m.update(t, u); err != nil {
+			return err
+		}
+	}
+	return m.Store.Update(ctx, t, u)
+}
+
+func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	if m.append != nil {
+		if err := m.append(); err != nil {
+			return err
+		}
+	}
+	return m.Store.Append(ctx, id, fence, entry)
+}
+
+func (m *meddled) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
+	if m.claim != nil {
+		if err := m.claim(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return m.Store.Claim(ctx, after, lease)
+}
+
+func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+	if m.renew != nil {
+		if err := m.renew(); err != nil {
+			return 0, err
+		}
+	}
+	return m.Store.Renew(ctx, id, fence, lease)
+}
+
+func (m *meddled) Expired(ctx context.Context, limit int) ([]string, error) {
+	ids, err := m.Store.Expired(ctx, limit)
+	if m.expired != nil {
+		return m.expired(ids, err)
+	}
+	return ids, err
+}
+
+// watching is a meddled store that can tell of changes.
+type watching struct{ *meddled }
+
+func (w watching) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+	return w.watch(ctx, ready, changed)
+}
+
+// wait waits for a condition.
+func wait(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("never " + what)
+		}
+	}
+}
+
+// come waits for a signal, in a handler that must end when the test fails.
+func come(ctx context.Context, signal <-chan struct{}) {
+	select {
+	case <-signal:
+	case <-ctx.Done():
+	}
+}
+
+// has is a condition of the row in the store.
+func (f *fixture) has(created *task.Task, is func(now *task.Task) bool) func() bool {
+	return func() bool {
+		now, err := f.store.Get(context.Background(), created.ID)
+		return err == nil && is(now)
+	}
+}
+
+// change writes to a task without anybody being told.
+func (f *fixture) change(created *task.Task, change func(now *task.Task) task.Update) {
+	f.t.Helper()
+	for {
+		now, err := f.store.Get(context.Background(), created.ID)
+		if err != nil {
+			f.t.Error(err)
+			return
+		}
+		u := change(now)
+		if err = f.store.Update(context.Background(), now, u); !errors.Is(err, task.ErrConflict) {
+			if err != nil {
+				f.t.Error(err)
+			}
+			return
+		}
+	}
+}
+
+// hurry makes a task due again and again, until the test ends: what the pauses between
+// attempts would take.
+func (f *fixture) hurry(created *task.Task, when func(now *task.Task) bool) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			if now, err := f.store.Get(context.Background(), created.ID); err == nil && when(now) {
+				_ = f.store.Update(context.Background(), now, task.Update{}) // whoever changed it meanwhile, changed it
+			}
+		}
+	})
+	f.t.Cleanup(func() { close(stop); all.Wait() })
+}
+
+func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
+	f := newFixture(t)
+	var full atomic.Bool
+	f.store = &meddled{Store: f.store, create: func() error {
+		if full.Load() {
+			return task.ErrQuota // which a store may say first
+		}
+		return nil
+	}}
+	e, err := task.NewEngine(f.store, &task.Options{PerPrincipal: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := f.create(e, &task.New{ID: "the one", Principal: "a"})
+	full.Store(true)
+	again, err := e.Create(t.Context(), &task.New{ID: "the one", Principal: "a"})
+	if err != nil || again.ID != created.ID {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if _, err := e.Create(t.Context(), &task.New{ID: "another", Principal: "a"}); !errors.Is(err, task.ErrQuota) {
+		t.Errorf("another: %v", err)
+	}
+}
+
+func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
+	f := newFixture(t)
+	e, err := task.NewEngine(f.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.create(e, &task.New{ID: "the one", Principal: "a"})
+	if got, err := e.Create(t.Context(), &task.New{ID: "the one", Principal: "b"}); !errors.Is(err, task.ErrExists) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Whoever waits in the process that changes a task learns of it without looking.
+func TestNobodyHasToLook(t *testing.T) {
+	f := newFixture(t)
+	report, reported := make(chan struct{}), make(chan struct{})
+	e, _ := f.engine(&task.Options{Look: time.Hour, Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if len(w.Entries) == 0 {
+			return task.Verdict{Status: task.InputRequired}, nil
+		}
+		come(ctx, report)
+		w.Report("half way")
+		come(ctx, reported)
+		return completed(""), nil
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.InputRequired)
+	told := make(chan string, 100)
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := e.Follow(ctx, []*task.Task{created}, func(now *task.Task) error {
+			told <- fmt.Sprint(now.Status, " ", now.Message)
+			return nil
+		}); err != nil {
+			t.Errorf("following: %v", err)
+		}
+		close(told)
+	})
+	next := func(want string) {
+		t.Helper()
+		if got := <-told; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	next("input_required ")
+	if _, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
+		now.Status = task.Working
+		return &task.Update{Entries: [][]byte{[]byte("answer")}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	next("working ")
+	close(report)
+	next("working half way")
+	close(reported)
+	next("completed ")
+}
+
+// Whoever waits in another process, which is told nothing, looks.
+func TestWaitingLooksForItself(t *testing.T) {
+	f := newFixture(t)
+	looking := make(chan struct{}, 1)
+	meddling := &meddled{Store: f.store, get: func(string) {
+		select {
+		case looking <- struct{}{}:
+		default:
+		}
+	}}
+	far, err := task.NewEngine(meddling, &task.Options{Look: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := f.create(far, &task.New{})
+	ctx, end := context.WithTimeout(t.Context(), 20*time.Second)
+	defer end()
+	done := make(chan error, 2)
+	go func() {
+		_, err := far.Wait(ctx, "", created.ID, created.Version)
+		done <- err
+	}()
+	following := make(chan struct{})
+	go func() {
+		first := true
+		done <- far.Follow(ctx, []*task.Task{created}, func(*task.Task) error {
+			if first {
+				close(following)
+			}
+			first = false
+			return nil
+		})
+	}()
+	<-looking
+	<-following
+	f.change(created, func(now *task.Task) task.Update { // somewhere else
+		now.Status = task.Cancelled
+		return task.Update{Due: -1}
+	})
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestChangeIsMadeAgainWhenTheTaskWasChangedMeanwhile(t *testing.T) {
+	f := newFixture(t)
+	e, err := task.NewEngine(f.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := f.create(e, &task.New{})
+	times := 0
+	if _, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
+		if times++; times == 1 {
+			f.change(created, func(now *task.Task) task.Update { now.Message = "meanwhile"; return task.Update{} })
+		}
+		now.Round++
+		return &task.Update{}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Message != "meanwhile" || now.Round != 1 || times != 2 {
+		t.Errorf("%+v, %v after %d times", now, err, times)
+	}
+}
+
+func TestCancelledTaskAsksNothing(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		return task.Verdict{Status: task.InputRequired, Pending: []byte("question")}, nil
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.InputRequired)
+	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := e.Get(t.Context(), "", created.ID); err != nil || len(now.Pending) > 0 {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+// One that failed as often as it may, and is then cancelled, is cleaned up all the same.
+func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
+	f := newFixture(t)
+	cleaned := make(chan struct{}, 10)
+	e, _ := f.engine(&task.Options{Attempts: 1, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			cleaned <- struct{}{}
+			return task.Verdict{}, nil
+		}
+		return task.Verdict{}, errors.New("the infrastructure is down")
+	}})
+	created := f.create(e, &task.New{})
+	// It failed, and waits for its next attempt.
+	wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
+	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-cleaned:
+	case <-time.After(20 * time.Second):
+		t.Error("not cleaned up")
+	}
+}
+
+func TestClaimOutlivesAShutdown(t *testing.T) {
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var during error
+	f.store = &meddled{Store: f.store, claim: func(claiming context.Context) error {
+		cancel()
+		during = claiming.Err()
+		return nil
+	}}
+	e, err := task.NewEngine(f.store, &task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(ctx); err != nil || during != nil {
+		t.Errorf("%v; the claim was interrupted: %v", err, during)
+	}
+}
+
+// A store that fails is left alone for a while, whatever there is to do.
+func TestFailingStoreIsNotHurried(t *testing.T) {
+	const look = 100 * time.Millisecond
+	f := newFixture(t)
+	var claims atomic.Int32
+	f.store = &meddled{Store: f.store, claim: func(context.Context) error { claims.Add(1); return errors.New("out of reach") }}
+	began := time.Now()
+	e, _ := f.engine(&task.Options{Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
+	if took := time.Since(began); took < 3*look {
+		t.Errorf("four claims failed in %v", took)
+	}
+}
+
+func TestStoreThatStopsTellingIsAskedAgain(t *testing.T) {
+	f := newFixture(t)
+	var watched atomic.Int32
+	f.store = watching{&meddled{Store: f.store, watch: func(ctx context.Context, _ func(), _ func(string)) error {
+		if watched.Add(1) < 3 {
+			return errors.New("the connection is lost")
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}}
+	f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	wait(t, "watched again", func() bool { return watched.Load() == 3 })
+}
+
+func TestSweepLeavesAloneWhatIsGoneOrHasEnded(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if string(w.Call) == "ask" {
+			return task.Verdict{Status: task.InputRequired}, nil
+		}
+		return completed("well"), nil
+	}})
+	ended := f.create(e, &task.New{})
+	f.until(e, ended, task.Completed)
+	asking := f.create(e, &task.New{Call: []byte("ask")})
+	f.until(e, asking, task.InputRequired)
+	f.store = &meddled{Store: f.store, expired: func([]string, error) ([]string, error) {
+		return []string{"gone", ended.ID, asking.ID}, nil // as they were a moment ago
+	}}
+	f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return task.Verdict{}, nil }})
+	f.until(e, asking, task.Failed)
+	if now, err := e.Get(t.Context(), "", ended.ID); err != nil || now.Status != task.Completed || now.Stopped {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
+	f := newFixture(t)
+	idle, err := task.NewEngine(f.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *task.Task
+	for range 150 {
+		last = f.create(idle, &task.New{TTL: time.Millisecond})
+		f.change(last, func(now *task.Task) task.Update { now.Status = task.InputRequired; return task.Update{Due: -1} })
+	}
+	wait(t, "expired", func() bool { return time.Now().After(last.Expires.Add(5 * time.Millisecond)) })
+	f.engine(&task.Options{Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return task.Verdict{}, nil }})
+	wait(t, "swept", func() bool {
+		ids, err := f.store.Expired(t.Context(), 1)
+		return err == nil && len(ids) == 0
+	})
+}
+
+func TestTimeToLiveInterruptsAtOnce(t *testing.T) {
+	f := newFixture(t)
+	interrupted := make(chan error, 1)
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			return task.Verdict{}, nil
+		}
+		<-ctx.Done()
+		interrupted <- context.Cause(ctx)
+		return task.Verdict{}, ctx.Err()
+	}})
+	f.create(e, &task.New{TTL: 100 * time.Millisecond})
+	select {
+	case err := <-interrupted:
+		if !errors.Is(err, task.ErrStopped) {
+			t.Errorf("interrupted by %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the handler goes on")
+	}
+}
+
+func TestWriteThatFailsIsRepeated(t *testing.T) {
+	f := newFixture(t)
+	var appends, updates, runs atomic.Int32
+	flaky := func(n *atomic.Int32) error {
+		if n.Add(1) == 1 {
+			return errors.New("a hiccup")
+		}
+		return nil
+	}
+	f.store = &meddled{Store: f.store,
+		append: func() error { return flaky(&appends) },
+		update: func(_ *task.Task, u task.Update) error {
+			if u.Leased {
+				return flaky(&updates)
+			}
+			return nil
+		}}
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		runs.Add(1)
+		if err := w.Record(ctx, []byte("step")); err != nil {
+			t.Errorf("Record: %v", err)
+		}
+		return completed(""), nil
+	}})
+	f.until(e, f.create(e, &task.New{}), task.Completed)
+	if n := runs.Load(); n != 1 || appends.Load() != 2 || updates.Load() != 2 {
+		t.Errorf("%d runs, %d appends, %d updates", n, appends.Load(), updates.Load())
+	}
+}
+
+// What a task records, or asks, is not nothing, however often it fails in between.
+func TestTaskThatComesFurtherIsNotGivenUp(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Attempts: 2, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		switch n := len(w.Entries); {
+		case n >= 5:
+			return completed(""), nil
+		case string(w.Call) == "ask":
+			return task.Verdict{Status: task.InputRequired}, nil
+		default:
+			if err := w.Record(ctx, []byte("step")); err != nil {
+				return task.Verdict{}, err
+			}
+			return task.Verdict{}, errors.New("the infrastructure is down")
+		}
+	}})
+	failing := f.create(e, &task.New{})
+	f.hurry(failing, func(now *task.Task) bool { return now.Status == task.Working && now.Version > 0 && now.Attempts == 0 })
+	asking := f.create(e, &task.New{Call: []byte("ask")})
+	for range 5 {
+		f.until(e, asking, task.InputRequired)
+		if _, err := e.Change(t.Context(), "", asking.ID, func(now *task.Task) (*task.Update, error) {
+			now.Status = task.Working
+			return &task.Update{Entries: [][]byte{[]byte("answer")}}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.until(e, asking, task.Completed)
+	f.until(e, failing, task.Completed)
+}
+
+func TestRecordedAttemptIsWrittenAsOne(t *testing.T) {
+	f := newFixture(t)
+	reported := make(chan struct{})
+	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if err := w.Record(ctx, []byte("step")); err != nil {
+			return task.Verdict{}, err
+		}
+		w.Report("recorded")
+		come(ctx, reported)
+		return completed(""), nil
+	}})
+	created := f.create(e, &task.New{})
+	wait(t, "reported", f.has(created, func(now *task.Task) bool { return now.Message == "recorded" }))
+	now, err := e.Get(t.Context(), "", created.ID)
+	close(reported)
+	if err != nil || now.Attempts != 0 {
+		t.Errorf("%d attempts that came to nothing, %v", now.Attempts, err)
+	}
+}
+
+func TestAttemptsAreCountedExactly(t *testing.T) {
+	f := newFixture(t)
+	var runs atomic.Int32
+	cleaned := make(chan struct{}, 10)
+	e, _ := f.engine(&task.Options{Attempts: 1, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			cleaned <- struct{}{}
+			return task.Verdict{}, nil
+		}
+		runs.Add(1)
+		return task.Verdict{}, errors.New("the infrastructure is down")
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.Failed)
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+	select {
+	case <-cleaned:
+	case <-time.After(20 * time.Second):
+		t.Error("what was given up is not cleaned up")
+	}
+}
+
+// A task that is cancelled at the moment when its run comes to something is cleaned up in the
+// same lease.
+func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
+	f := newFixture(t)
+	var once sync.Once
+	cleaned := make(chan struct{}, 10)
+	plain := &fixture{t, f.store}
+	f.store = &meddled{Store: f.store, update: func(t *task.Task, u task.Update) error {
+		if u.Leased {
+			once.Do(func() {
+				plain.change(t, func(now *task.Task) task.Update {
+					now.Status, now.Stopped = task.Cancelled, true
+					return task.Update{Keep: true}
+				})
+			})
+		}
+		return nil
+	}}
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			cleaned <- struct{}{}
+		}
+		return completed("too late"), nil
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.Cancelled)
+	select {
+	case <-cleaned:
+	case <-time.After(20 * time.Second):
+		t.Error("not cleaned up")
+	}
+	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Status != task.Cancelled || len(now.Outcome) > 0 {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+// Nor does it go on with a lease that is another's by then.
+func TestConflictAndLeaseLostAtOnce(t *testing.T) {
+	f := newFixture(t)
+	var conflict, claimed atomic.Bool
+	var runs atomic.Int32
+	plain := &fixture{t, f.store}
+	meddling := &meddled{Store: f.store}
+	var created *task.Task
+	ready := make(chan struct{})
+	meddling.update = func(t *task.Task, u task.Update) error {
+		if u.Leased && conflict.CompareAndSwap(false, true) {
+			plain.change(t, func(now *task.Task) task.Update {
+				now.Status, now.Stopped = task.Cancelled, true
+				return task.Update{Keep: true}
+			})
+		}
+		return nil
+	}
+	meddling.get = func(id string) {
+		if conflict.Load() && claimed.CompareAndSwap(false, true) {
+			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
+			if other, err := plain.store.Claim(context.Background(), "", time.Hour); err != nil || other == nil {
+				t.Errorf("the other worker: %v, %v", other, err)
+			}
+		}
+	}
+	f.store = meddling
+	e, stop := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		<-ready
+		runs.Add(1)
+		return completed("too late"), nil
+	}})
+	created = f.create(e, &task.New{})
+	close(ready)
+	wait(t, "claimed by another", claimed.Load)
+	stop()
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs by the worker that lost its lease", n)
+	}
+}
+
+func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
+	f := newFixture(t)
+	runs := make(chan time.Time, 10)
+	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		runs <- time.Now()
+		return task.Verdict{}, errors.New("the infrastructure is down")
+	}})
+	f.create(e, &task.New{})
+	first, second := <-runs, <-runs
+	if pause := second.Sub(first); pause < time.Second {
+		t.Errorf("tried again after %v", pause)
+	}
+}
+
+func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
+	f := newFixture(t)
+	started := make(chan struct{}, 1)
+	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+		started <- struct{}{}
+		<-ctx.Done()
+		return task.Verdict{}, ctx.Err()
+	}})
+	created := f.create(e, &task.New{})
+	<-started
+	stop()
+	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Attempts != 0 {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if now, err := f.store.Claim(t.Context(), "", time.Minute); err != nil || now == nil {
+		t.Errorf("claimed %v, %v", now, err)
+	}
+}
+
+func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
+	const look = 20 * time.Millisecond
+	f := newFixture(t)
+	runs := make(chan time.Time, 100)
+	e, stop := f.engine(&task.Options{Look: look, Attempts: 2, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		runs <- time.Now()
+		return task.Verdict{}, task.ErrElsewhere
+	}})
+	created := f.create(e, &task.New{})
+	first := <-runs
+	for range 3 {
+		if now := <-runs; now.Sub(first) < 5*look {
+			t.Errorf("claimed again after %v", now.Sub(first))
+		} else {
+			first = now
+		}
+	}
+	stop()
+	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Status != task.Working || now.Attempts > 1 {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+// Cleaning up that never succeeds, or that nobody can do, ends some day, and the task's
+// status stays what it was.
+func TestCleaningUpIsGivenUp(t *testing.T) {
+	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"), "elsewhere": task.ErrElsewhere} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			var runs atomic.Int32
+			e, stop := f.engine(&task.Options{Attempts: 2, Grace: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+				if !w.Stopped {
+					return task.Verdict{Status: task.InputRequired}, nil
+				}
+				runs.Add(1)
+				return task.Verdict{}, failure
+			}})
+			created := f.create(e, &task.New{TTL: time.Second})
+			f.until(e, created, task.InputRequired)
+			if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+				t.Fatal(err)
+			}
+			f.hurry(created, func(now *task.Task) bool { return now.Stopped && now.Attempts > 0 && now.Attempts <= 2 })
+			wait(t, "given up", func() bool {
+				now, err := f.store.Get(t.Context(), created.ID)
+				return err == nil && now.Attempts == 3
+			})
+			stop()
+			now, err := f.store.Get(t.Context(), created.ID)
+			if err != nil || now.Status != task.Cancelled || now.Message != "The task was cancelled by request." {
+				t.Errorf("%+v, %v", now, err)
+			}
+			// Neither due now nor later.
+			wait(t, "purged", func() bool {
+				_, err := f.store.Purge(t.Context(), 0, 10)
+				_, gone := f.store.Get(t.Context(), created.ID)
+				return err == nil && errors.Is(gone, task.ErrNotFound)
+			})
+		})
+	}
+}
+
+// A handler may take much longer than the lease, and a renewal may fail.
+func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
+	f := newFixture(t)
+	var renewals atomic.Int32
+	f.store = &meddled{Store: f.store, renew: func() error {
+		if n := renewals.Add(1); n == 1 || n == 4 {
+			return errors.New("a hiccup")
+		}
+		return nil
+	}}
+	var runs atomic.Int32
+	e, _ := f.engine(&task.Options{Lease: time.Second, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+		runs.Add(1)
+		for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
+			if ctx.Err() != nil {
+				t.Errorf("interrupted after %d renewals: %v", renewals.Load(), context.Cause(ctx))
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("%d renewals", renewals.Load())
+				break
+			}
+		}
+		return completed(""), nil
+	}})
+	f.until(e, f.create(e, &task.New{}), task.Completed)
+	if runs.Load() != 1 {
+		t.Errorf("%d runs", runs.Load())
+	}
+}
+
+func TestLostLeaseInterrupts(t *testing.T) {
+	f := newFixture(t)
+	started, interrupted := make(chan struct{}, 1), make(chan error, 1)
+	e, _ := f.engine(&task.Options{Lease: time.Second, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		started <- struct{}{}
+		<-ctx.Done()
+		interrupted <- context.Cause(ctx)
+		return completed("first"), nil
+	}})
+	created := f.create(e, &task.New{})
+	<-started
+	f.change(created, func(*task.Task) task.Update { return task.Update{} })
+	if now, err := f.store.Claim(t.Context(), "", time.Hour); err != nil || now == nil {
+		t.Fatalf("%v, %v", now, err)
+	}
+	select {
+	case err := <-interrupted:
+		if !errors.Is(err, task.ErrLeaseLost) {
+			t.Errorf("interrupted by %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the handler goes on without a lease")
+	}
+}
+
+func TestReportedMessages(t *testing.T) {
+	f := newFixture(t)
+	var writes, renewals, runs atomic.Int32
+	f.store = &meddled{Store: f.store,
+		update: func(_ *task.Task, u task.Update) error {
+			if u.Leased && u.Keep {
+				writes.Add(1)
+			}
+			return nil
+		},
+		renew: func() error { renewals.Add(1); return nil }}
+	var created *task.Task
+	ready := make(chan struct{})
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		<-ready
+		runs.Add(1)
+		has := func(message string) func() bool {
+			return f.has(created, func(now *task.Task) bool { return now.Message == message })
+		}
+		// The last of many is written, too, though it came too soon after another.
+		for _, message := range []string{"one", "two", "three"} {
+			w.Report("before " + message)
+			w.Report(message)
+			wait(t, message, has(message))
+		}
+		w.Report("four") // once, and too soon after another
+		wait(t, "four", has("four"))
+		// The task is nobody else's meanwhile.
+		if other, err := f.store.Claim(context.Background(), "", time.Hour); err != nil || other != nil {
+			t.Errorf("claimed by another: %v, %v", other, err)
+		}
+		// Not each is written.
+		began, before := time.Now(), writes.Load()
+		for i := 0; writes.Load() < before+3; i++ {
+			w.Report(fmt.Sprint(i))
+			time.Sleep(time.Millisecond)
+			if time.Since(began) > 20*time.Second {
+				t.Error("messages are not written")
+				break
+			}
+		}
+		if took := time.Since(began); took < 400*time.Millisecond {
+			t.Errorf("three messages were written in %v", took)
+		}
+		return completed(""), nil
+	}})
+	created = f.create(e, &task.New{})
+	close(ready)
+	f.until(e, created, task.Completed)
+	if runs.Load() != 1 {
+		t.Errorf("%d runs: what was reported kept the outcome from being written", runs.Load())
+	}
+	if renewals.Load() > 0 {
+		t.Errorf("reporting renewed the lease %d times", renewals.Load())
+	}
+}
+
+// A report that fails, because the task was cancelled in another process, is how this one
+// learns of it at once.
+func TestReportLearnsOfACancellation(t *testing.T) {
+	f := newFixture(t)
+	started, interrupted := make(chan struct{}), make(chan error, 1)
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			return task.Verdict{}, nil
+		}
+		started <- struct{}{}
+		<-started
+		w.Report("still here")
+		<-ctx.Done()
+		interrupted <- context.Cause(ctx)
+		return task.Verdict{}, ctx.Err()
+	}})
+	created := f.create(e, &task.New{})
+	<-started
+	f.change(created, func(now *task.Task) task.Update {
+		now.Status, now.Stopped = task.Cancelled, true
+		return task.Update{Keep: true}
+	})
+	started <- struct{}{}
+	select {
+	case err := <-interrupted:
+		if !errors.Is(err, task.ErrStopped) {
+			t.Errorf("interrupted by %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the handler goes on")
+	}
+}
+
+func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
+	f := newFixture(t)
+	var renewals atomic.Int32
+	f.store = &meddled{Store: f.store, renew: func() error { renewals.Add(1); return nil }}
+	cleaned := make(chan struct{}, 10)
+	e, stop := f.engine(&task.Options{Lease: 600 * time.Millisecond, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			w.Report("cleaning up")
+			before := renewals.Load() // after the report has been seen
+			wait(t, "renewed", func() bool { return renewals.Load() >= before+2 })
+			cleaned <- struct{}{}
+			return task.Verdict{}, nil
+		}
+		return task.Verdict{Status: task.InputRequired}, nil
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.InputRequired)
+	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-cleaned
+	stop()
+	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Message != "The task was cancelled by request." {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+func TestNobodyStaysSubscribed(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.Completed)
+	if err := e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}}, func(*task.Task) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "left", func() bool { return e.Waiting() == 0 })
+}
+
+func TestLongIDsAreNotLookedUp(t *testing.T) {
+	f := newFixture(t)
+	f.store = &meddled{Store: f.store, get: func(id string) { t.Errorf("looked up %d bytes", len(id)) }}
+	e, err := task.NewEngine(f.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 129, 1 << 20} {
+		if _, err := e.Get(t.Context(), "", string(make([]byte, n))); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestWorkersAreBounded(t *testing.T) {
+	f := newFixture(t)
+	idle, err := task.NewEngine(f.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*task.Task
+	for range 10 {
+		all = append(all, f.create(idle, &task.New{}))
+	}
+	var running, most atomic.Int32
+	e, _ := f.engine(&task.Options{Workers: 2, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		n := running.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		time.Sleep(20 * time.Millisecond) // work
+		running.Add(-1)
+		return completed(""), nil
+	}})
+	for _, one := range all {
+		f.until(e, one, task.Completed)
+	}
+	if most.Load() != 2 {
+		t.Errorf("%d ran at once", most.Load())
+	}
+}
+
+func TestTaskThatIsNotDoneGoesOnAtOnce(t *testing.T) {
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Task.Round < 3 {
+			return task.Verdict{Status: task.Working, Round: w.Task.Round + 1}, nil
+		}
+		return completed(""), nil
+	}})
+	f.until(e, f.create(e, &task.New{}), task.Completed)
+}
+
+func TestCancellingIsNoFailure(t *testing.T) {
+	f := newFixture(t)
+	var mu sync.Mutex
+	var log bytes.Buffer
+	started, cleaned := make(chan struct{}, 1), make(chan struct{}, 1)
+	e, stop := f.engine(&task.Options{
+		Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return log.Write(p)
+		}), nil)),
+		Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped {
+				cleaned <- struct{}{}
+				return task.Verdict{}, nil
+			}
+			started <- struct{}{}
+			<-ctx.Done()
+			return task.Verdict{}, ctx.Err()
+		},
+	})
+	created := f.create(e, &task.New{})
+	<-started
+	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-cleaned
+	stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if log.Len() > 0 {
+		t.Errorf("the log has %s", &log)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
