@@ -919,7 +919,7 @@ func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 	}
 }
 
-// Defect 3 (small): who cannot be identified gets 403 from calls, and what from tasks/*?
+// Who cannot be identified gets 403 from every method.
 func TestStatusOfARefusedPrincipal(t *testing.T) {
 	refuse := false
 	s := newTaskServer(t, t.TempDir(), &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
