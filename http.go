@@ -216,16 +216,18 @@ func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body [
 		return
 	}
 	if req.ID != nil && req.Method == methodListen {
-		l, err := h.newListening(r.Context(), req.ID, req.Params, func() (string, error) {
-			return h.principal(r.Context(), &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header})
+		var refused error
+		l, err := h.newListening(r.Context(), req.ID, req.Params, func() (principal string, err error) {
+			principal, refused = h.principal(r.Context(), requestExtra(r))
+			return principal, refused
 		})
+		if refused != nil {
+			writeError(w, http.StatusForbidden, req.ID, protocolError(refused))
+			return
+		}
 		if err != nil {
 			fault := protocolError(err)
-			code := status(fault)
-			if fault.Code == jsonrpc.CodeInvalidRequest { // of the caller, whatever it asked
-				code = http.StatusForbidden
-			}
-			writeError(w, code, req.ID, fault)
+			writeError(w, status(fault), req.ID, fault)
 			return
 		}
 		if l != nil {
@@ -298,9 +300,14 @@ func (h *httpHandler) checkMetadata(r *http.Request, req wire.Request) *jsonrpc.
 	return nil
 }
 
+// requestExtra is what the transport says of a request's caller.
+func requestExtra(r *http.Request) *mcp.RequestExtra {
+	return &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
+}
+
 func (h *httpHandler) serveOwn(w http.ResponseWriter, r *http.Request, req wire.Request, params *wire.Params, handler *handler) {
 	ctx := r.Context()
-	extra := &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(ctx), Header: r.Header}
+	extra := requestExtra(r)
 	principal, err := h.principal(ctx, extra)
 	if err != nil {
 		fault := protocolError(err)

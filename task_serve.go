@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -450,14 +449,16 @@ func (s *Server) encodeCreated(r *reply, modern bool) []byte {
 // Over HTTP, for the 2026-07-28 revision.
 
 func (h *httpHandler) serveTasks(w http.ResponseWriter, r *http.Request, req wire.Request) {
-	result, fault := h.taskResponse(r, req)
+	principal, err := h.principal(r.Context(), requestExtra(r))
+	if err != nil {
+		writeError(w, http.StatusForbidden, req.ID, protocolError(err))
+		return
+	}
+	result, fault := h.taskResponse(r, req, principal)
 	if fault != nil {
 		code := status(fault)
-		switch fault.Code {
-		case jsonrpc.CodeMethodNotFound:
+		if fault.Code == jsonrpc.CodeMethodNotFound {
 			code = http.StatusNotFound
-		case jsonrpc.CodeInvalidRequest: // of the caller, whatever it asked
-			code = http.StatusForbidden
 		}
 		writeError(w, code, req.ID, fault)
 		return
@@ -468,7 +469,7 @@ func (h *httpHandler) serveTasks(w http.ResponseWriter, r *http.Request, req wir
 	writeJSON(w, http.StatusOK, wire.AppendResult(nil, req.ID, func(dst []byte) []byte { return append(dst, result...) }))
 }
 
-func (h *httpHandler) taskResponse(r *http.Request, req wire.Request) ([]byte, *jsonrpc.Error) {
+func (h *httpHandler) taskResponse(r *http.Request, req wire.Request, principal string) ([]byte, *jsonrpc.Error) {
 	meta, fault := wire.ParseMeta(strictjson.Get(req.Params, "_meta"))
 	if fault != nil {
 		return nil, fault
@@ -481,17 +482,12 @@ func (h *httpHandler) taskResponse(r *http.Request, req wire.Request) ([]byte, *
 	if fault != nil {
 		return nil, fault
 	}
-	q.extension = extension
+	q.extension, q.principal = extension, principal
 	// Routing headers are the extension's; the seeds' dialect may have them.
 	if req.Method != wire.ListTasks && (extension || len(r.Header[wire.HeaderName]) > 0) {
 		if fault := wire.CheckHeader(r.Header, wire.HeaderName, q.id, true); fault != nil {
 			return nil, fault
 		}
-	}
-	extra := &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
-	var err error
-	if q.principal, err = h.principal(r.Context(), extra); err != nil {
-		return nil, protocolError(err)
 	}
 	res, err := h.serveTask(r.Context(), q)
 	if err != nil {
