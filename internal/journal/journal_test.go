@@ -313,3 +313,72 @@ func BenchmarkReplay(b *testing.B) {
 func name(i int) string {
 	return "entries-" + string(rune('0'+i/100)) + string(rune('0'+i/10%10)) + string(rune('0'+i%10))
 }
+
+func FuzzDecodeEntry(f *testing.F) {
+	for _, e := range append(sample().Entries, Entry{Kind: Delivered, Key: "k#2"}) {
+		f.Add(e.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := DecodeEntry(data)
+		if err != nil {
+			return
+		}
+		again, err := DecodeEntry(e.Append(nil))
+		if diff := cmp.Diff(e, again); err != nil || diff != "" {
+			t.Errorf("what was decoded does not survive encoding: %v\n%s", err, diff)
+		}
+	})
+}
+
+func TestWireKeysAreNeverUsedTwice(t *testing.T) {
+	j := &Journal{
+		Pending: []Question{{Wire: "a#2"}},
+		Entries: []Entry{{Kind: Delivered, Key: "a"}, {Kind: Delivered, Key: "a#3"}, {Kind: Step, Key: "b"}},
+	}
+	for key, want := range map[string]string{"a": "a#4", "b": "b", "a#2": "a#2#2"} {
+		if got := j.WireKey(key); got != want {
+			t.Errorf("the wire key of %q is %q, want %q", key, got, want)
+		}
+	}
+}
+
+// A run that is halted finds what is recorded, and begins nothing else.
+func TestHaltedRunGoesAsFarAsItCame(t *testing.T) {
+	j := &Journal{Entries: []Entry{{Kind: Step, Key: "done", Value: []byte("1")}, {Kind: Checkpoint, Key: "passed"}}}
+	halt := errors.New("halted")
+	run := Begin(j, nil, Limits{})
+	run.Halt = halt
+	if value, err := run.Step(t.Context(), "done", nil); err != nil || string(value) != "1" {
+		t.Errorf("a recorded step: %q, %v", value, err)
+	}
+	if err := run.Checkpoint(t.Context(), "passed"); err != nil {
+		t.Errorf("a checkpoint that was passed: %v", err)
+	}
+	if _, err := run.Step(t.Context(), "new", nil); !errors.Is(err, halt) {
+		t.Errorf("a new step: %v", err)
+	}
+	if err := run.Checkpoint(t.Context(), "new"); !errors.Is(err, halt) {
+		t.Errorf("a new checkpoint: %v", err)
+	}
+	if _, err := run.Ask(Ask{Key: "new"}); !errors.Is(err, halt) {
+		t.Errorf("a new question: %v", err)
+	}
+}
+
+// What could not be committed is not recorded, and nothing is begun after it.
+func TestRunEndsWithAFailedCommit(t *testing.T) {
+	j := new(Journal)
+	lost := errors.New("lost")
+	run := Begin(j, nil, Limits{})
+	run.Commit = func(context.Context, *Entry) error { return lost }
+	one := func(context.Context) ([]byte, error) { return []byte("1"), nil }
+	if _, err := run.Step(t.Context(), "first", one); !errors.Is(err, lost) || len(j.Entries) > 0 {
+		t.Errorf("%v, with the entries %v", err, j.Entries)
+	}
+	if _, err := run.Step(t.Context(), "second", func(context.Context) ([]byte, error) {
+		t.Error("the second step ran")
+		return nil, nil
+	}); !errors.Is(err, lost) {
+		t.Errorf("after that: %v", err)
+	}
+}
