@@ -141,15 +141,50 @@ func (w *await) drive(ctx context.Context) (*mcp.CallToolResult, error) {
 func (w *await) look(ctx context.Context) (*Round, error) {
 	for {
 		began := time.Now()
-		t, err := w.Session.look(ctx, w.tasks, w.id)
+		t, method, err := w.lookOrHear(ctx)
 		if err == nil {
 			w.task, w.failures = t, 0
-			return &Round{Method: wire.GetTask, Elapsed: time.Since(began)}, nil
+			return &Round{Method: method, Elapsed: time.Since(began)}, nil
 		}
 		if w.fails(ctx, err) {
 			w.over = errors.Is(err, ErrTaskUnknown)
 			_ = w.tell(ctx, &Round{Method: wire.GetTask, Elapsed: time.Since(began), Err: err})
 			return nil, err
+		}
+	}
+}
+
+// lookOrHear looks once, unless the server tells of the task's end meanwhile. The method is
+// that of the message that told.
+func (w *await) lookOrHear(ctx context.Context) (t *Task, method string, err error) {
+	if w.news == nil {
+		t, err = w.Session.look(ctx, w.tasks, w.id)
+		return t, wire.GetTask, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type response struct {
+		task *Task
+		err  error
+	}
+	came := make(chan response, 1)
+	go func() {
+		t, err := w.Session.look(ctx, w.tasks, w.id)
+		came <- response{t, err}
+	}()
+	woken := false
+	for {
+		select {
+		case got := <-came:
+			if woken { // what else was told is for later
+				w.news.rouse()
+			}
+			return got.task, wire.GetTask, got.err
+		case <-w.news.wake:
+			woken = true
+			if last := w.news.last(); last != nil {
+				return last, methodTaskNews, nil
+			}
 		}
 	}
 }
@@ -206,7 +241,7 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 		}
 		return w.fetch(ctx)
 	case t.Status == taskCompleted:
-		return w.end(ctx, r, t.result, nil)
+		return w.end(ctx, r, t.Result, nil)
 	case t.Status == taskFailed:
 		return w.end(ctx, r, nil, taskFault(t))
 	}
@@ -286,34 +321,40 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 		w.round++
 	}
 	w.still, w.known = 0, nil
-	r.Questions = open
+	given := make(map[string]json.RawMessage)
+	for _, q := range open {
+		if had, ok := w.have[q.Key]; ok && had.question == digest(q) {
+			given[q.Key] = had.answer
+		} else {
+			r.Questions = append(r.Questions, q)
+		}
+	}
 	if err := w.tell(ctx, r); err != nil {
 		return err
 	}
-	given := make(map[string]json.RawMessage)
 	for _, q := range open {
 		if err := w.client.check(q); err != nil {
 			return err
 		}
-		if had, ok := w.have[q.Key]; ok && had.question == digest(q) {
-			given[q.Key] = had.answer
-		}
 	}
 	answers, parked, err := w.client.answerAll(ctx, open, given)
-	if err != nil {
-		return err
-	}
 	replies := make(map[string]reply)
 	for _, q := range open {
 		if a, ok := answers[q.Key]; ok {
 			replies[q.Key] = reply{digest(q), a}
 		}
 	}
-	if parked {
-		w.have = replies
+	w.have = replies // until the server has them
+	switch {
+	case err != nil:
+		return err
+	case parked:
 		return w.pending()
 	}
 	if err := w.send(ctx, answers); err != nil {
+		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
+			w.have = nil // the server does not want them
+		}
 		return err
 	}
 	w.have = nil
@@ -400,8 +441,8 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 			if t == nil { // the server has just begun to tell, or ceased to
 				return nil, nil
 			}
-			if t.Updated.Before(w.task.Updated) && !t.Updated.IsZero() {
-				continue // told before the last look
+			if t.Updated.Before(w.task.Updated) && !t.Updated.IsZero() && !t.Ended() {
+				return nil, nil // told before the last look, or by another clock
 			}
 			w.task = t
 			return &Round{Method: methodTaskNews}, nil
@@ -426,7 +467,7 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 		err error
 	}
 	began := time.Now()
-	waiting, leave := w.client.inlineOf(w.sdk).wait(w.id)
+	waiting, leave := w.inline.wait(w.id)
 	defer leave()
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()

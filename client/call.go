@@ -213,9 +213,10 @@ func start[R mcp.Result](ctx context.Context, s *Session, method string, params 
 // begin begins a call of a session: it is bounded, and may be asked inside the session.
 func (s *Session) begin(ctx context.Context) (_ context.Context, leave func()) {
 	total := s.client.opts.Limits.Total
+	ctx, done := s.bound(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, total, limit("total time of a call", total, nil))
-	ended := s.client.inlineOf(s.sdk).enter()
-	return ctx, func() { ended(); cancel() }
+	ended := s.inline.enter()
+	return ctx, func() { ended(); cancel(); done() }
 }
 
 func (c *call) drive(ctx context.Context) (mcp.Result, error) {

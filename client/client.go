@@ -209,6 +209,9 @@ type Session struct {
 	client   *Client
 	sdk      *mcp.ClientSession
 	endpoint string
+	inline   *inlineState
+	life     context.Context // ends when the session is closed
+	end      context.CancelCauseFunc
 	takes    bool        // calls as tasks, before 2026-07-28
 	silent   atomic.Bool // the server tells nothing of tasks by itself
 }
@@ -242,6 +245,8 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	s.takes = takesTasks(hello)
+	s.inline = c.inlineOf(s.sdk)
+	s.life, s.end = context.WithCancelCause(context.Background())
 	return s, nil
 }
 
@@ -266,11 +271,25 @@ func (s *Session) legacy() bool {
 // 2026-07-28 is refused.
 func (s *Session) SDK() *mcp.ClientSession { return s.sdk }
 
-// Close ends the connection, and the questions that handlers still have.
+// Close ends the connection, the calls, and the questions that handlers still have. A call
+// that waits for a task ends with a [*TaskError]. A session that is closed makes no calls.
 func (s *Session) Close() error {
-	s.client.inlineOf(s.sdk).close()
+	s.end(fmt.Errorf("the session was closed: %w", mcp.ErrConnectionClosed))
+	s.inline.close()
 	defer s.client.sessions.Delete(s.sdk)
 	return s.sdk.Close()
+}
+
+// bound is a context that ends with the session, too.
+func (s *Session) bound(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	end := func() { cancel(context.Cause(s.life)) }
+	if s.life.Err() != nil {
+		end()
+		return ctx, end
+	}
+	stop := context.AfterFunc(s.life, end)
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // Server says who the server is, as far as it told, or nil.

@@ -14,7 +14,7 @@ var ErrPark = errors.New("no answer at hand: park the call")
 var ErrTaskCancelled = errors.New("the task was cancelled")
 
 // ErrTaskUnknown says that a server does not know a task, or not for this user: its id is
-// wrong, or its time to live is over. It comes with the server's *jsonrpc.Error -32602.
+// wrong, its time to live is over, or a client of another revision made it. It comes with the server's *jsonrpc.Error -32602.
 // (SEP-2663, "Task Polling"; 2025-11-25, "Protocol Errors")
 var ErrTaskUnknown = errors.New("the server knows no such task")
 

@@ -84,7 +84,7 @@ func FuzzTask(f *testing.F) {
 			t.Fatalf("looks every %v", at)
 		}
 		if got.Ended() {
-			_, _ = taskResult(got.result)
+			_, _ = taskResult(got.Result)
 			_ = taskFault(got)
 		}
 		stored, err := json.Marshal(w.pending())

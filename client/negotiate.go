@@ -79,7 +79,7 @@ func (c *call) negotiate(ctx context.Context) error {
 
 // taskSupport is what a tool says of tasks: nothing, if it is in no list.
 func (s *Session) taskSupport(ctx context.Context, tool string) (string, error) {
-	known := &s.client.inlineOf(s.sdk).tools
+	known := &s.inline.tools
 	support, listed, changes := known.of(tool)
 	if listed {
 		return support, nil

@@ -73,10 +73,7 @@ func (n *news) hear(method string, params []byte) {
 	default:
 		return
 	}
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.rouse()
 }
 
 // listens reports whether the server tells of changes.
@@ -87,6 +84,24 @@ func (n *news) listens() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.agreed
+}
+
+// rouse says that there is something to take.
+func (n *news) rouse() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// last is the task, if it was told that it has ended.
+func (n *news) last() *Task {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.latest == nil || !n.latest.Ended() {
+		return nil
+	}
+	return n.latest
 }
 
 func (n *news) take() *Task {
@@ -103,10 +118,7 @@ func (n *news) ended() (heard, agreed bool) {
 	defer n.mu.Unlock()
 	heard, agreed = n.heard, n.agreed
 	n.heard, n.agreed = false, false
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.rouse()
 	return heard, agreed
 }
 
@@ -118,17 +130,19 @@ func (w *await) listen(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(done)
 		const first = time.Second
-		pause := first
+		pause, ever := first, false
 		for {
 			began := time.Now()
 			_, err := w.exchangeAbout(ctx, w.tasks, &exchange{method: methodListen, news: w.news},
 				&taskParams{Notifications: &taskNotifications{TaskIDs: []string{w.id}}})
 			heard, agreed := w.news.ended()
 			fault, isFault := errors.AsType[*jsonrpc.Error](err)
-			if isFault && fault.Code == jsonrpc.CodeMethodNotFound || heard && !agreed {
+			never := isFault && fault.Code == jsonrpc.CodeMethodNotFound || heard && !agreed
+			if never {
 				w.silent.Store(true)
 			}
-			if !agreed || ctx.Err() != nil {
+			// Who told once is to tell again, even if it is away for some time.
+			if ever = ever || agreed; !ever || never || ctx.Err() != nil {
 				return
 			}
 			if time.Since(began) > backstop {

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -114,6 +115,9 @@ func TestNewsThatBreakOff(t *testing.T) {
 		"tasks/get":  always(slowly(flat("working", ""))),
 	})}
 	srv.stream = func(n int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
+		if n == 2 { // it is away for a moment
+			panic(http.ErrAbortHandler)
+		}
 		acknowledge(w, m)
 		if n == 3 {
 			notify(w, "notifications/tasks", slowly(flat("completed", `,"result":`+done)))
@@ -158,6 +162,89 @@ func TestOldNews(t *testing.T) {
 	}
 	if looks, _ := srv.sent("tasks/get"); len(looks) > 50 { // it says: every millisecond
 		t.Errorf("looked %d times", len(looks))
+	}
+}
+
+// Instances of a server may have clocks that differ: an end is an end.
+func TestNewsByAnotherClock(t *testing.T) {
+	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
+		"tools/call": always(slowly(created("working", ""))),
+		"tasks/get":  always(slowly(flat("working", ""))),
+	})}
+	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
+		acknowledge(w, m)
+		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("completed", `,"result":`+done)), "10:40:00", "10:39:58"))
+		flush()
+		<-gone
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+	if got := said(t, res, err); got != "done" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What the server tells counts, even if it does not answer.
+func TestNewsWhileALookHangs(t *testing.T) {
+	looked, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
+		"tools/call": always(slowly(created("working", ""))),
+		"tasks/get": func(n int, _ message) string {
+			if n == 1 {
+				close(looked)
+			}
+			<-over
+			return slowly(flat("working", ""))
+		},
+	})}
+	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
+		acknowledge(w, m)
+		flush()
+		<-looked
+		notify(w, "notifications/tasks", slowly(flat("working", `,"statusMessage":"on it"`)))
+		notify(w, "notifications/tasks", slowly(flat("completed", `,"result":`+done)))
+		flush()
+		<-gone
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+	if got := said(t, res, err); got != "done" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Who closes a session waits for nothing, and nothing waits any more.
+func TestCloseEndsTheWaiting(t *testing.T) {
+	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
+		"tools/call": always(slowly(created("working", ""))),
+		"tasks/get":  always(slowly(flat("working", ""))),
+	})}
+	listening := make(chan struct{})
+	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
+		acknowledge(w, m)
+		flush()
+		close(listening)
+		<-gone
+	}
+	session := connect(t, patient(), srv.serve(t), "")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	end := make(chan error, 1)
+	go func() {
+		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+		end <- err
+	}()
+	<-listening
+	session.Close()
+	err := <-end
+	if waited, ok := errors.AsType[*client.TaskError](err); !ok || waited.Pending.TaskID != oddID || !errors.Is(err, mcp.ErrConnectionClosed) {
+		t.Errorf("got %v", err)
+	}
+	if ctx.Err() != nil {
+		t.Error("it took too long")
 	}
 }
 

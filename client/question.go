@@ -184,7 +184,7 @@ func fit(q *Question, res *mcp.ElicitResult) (any, error) {
 }
 
 // answerAll answers the questions of a round concurrently. Those that handlers park are
-// left out, and parked is true.
+// left out, and parked is true. With an error it returns the answers that there are.
 func (c *Client) answerAll(ctx context.Context, questions []*Question, have map[string]json.RawMessage) (answers map[string]json.RawMessage, parked bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -222,7 +222,7 @@ func (c *Client) answerAll(ctx context.Context, questions []*Question, have map[
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		return nil, false, context.Cause(ctx)
+		return answers, false, context.Cause(ctx)
 	}
 	return answers, parked, nil
 }

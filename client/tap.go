@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -38,6 +39,8 @@ type exchange struct {
 	name   string // for its Mcp-Name, where the SDK sets none
 	news   *news  // where the notifications of subscriptions/listen go
 	quiet  bool   // nothing is changed: the result of initialize is only kept
+
+	timer *time.Timer // ends the request that is not answered within responseTime, unless it is nil
 
 	cancelled chan struct{} // closed when the server was told that the request is, unless it is nil
 	once      sync.Once
@@ -171,7 +174,7 @@ func (t *tapTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tapConnection{Connection: conn, limits: t.limits, hello: t.hello, open: make(map[jsonrpc.ID]*exchange)}, nil
+	return &tapConnection{Connection: conn, limits: t.limits, hello: t.hello, open: make(map[jsonrpc.ID]request)}, nil
 }
 
 type tapConnection struct {
@@ -180,7 +183,26 @@ type tapConnection struct {
 	hello  *exchange
 
 	mu   sync.Mutex
-	open map[jsonrpc.ID]*exchange
+	open map[jsonrpc.ID]request
+}
+
+// request is one that waits for its response.
+type request struct {
+	*exchange
+	forget func() bool // lets go of its context
+}
+
+// closes takes a request that does not wait any more, or nil.
+func (c *tapConnection) closes(id jsonrpc.ID) *exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.open[id]
+	if !ok {
+		return nil
+	}
+	delete(c.open, id)
+	r.forget()
+	return r.exchange
 }
 
 func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
@@ -205,14 +227,13 @@ func (c *tapConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 		tapped.Method = x.method
 	}
 	c.mu.Lock()
-	c.open[req.ID] = x
+	c.open[req.ID] = request{x, context.AfterFunc(ctx, func() { c.closes(req.ID) })}
 	c.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.open, req.ID)
-	})
-	return c.Connection.Write(ctx, &tapped)
+	err = c.Connection.Write(ctx, &tapped)
+	if err != nil {
+		c.closes(req.ID)
+	}
+	return err
 }
 
 func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
@@ -228,10 +249,7 @@ func (c *tapConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if !ok {
 		return msg, nil
 	}
-	c.mu.Lock()
-	x := c.open[res.ID]
-	delete(c.open, res.ID)
-	c.mu.Unlock()
+	x := c.closes(res.ID)
 	if x == nil || res.Error != nil {
 		return msg, nil
 	}
@@ -256,7 +274,7 @@ func (c *tapConnection) tells(msg jsonrpc.Message) bool {
 	_ = json.Unmarshal(strictjson.Get(strictjson.Get(req.Params, "_meta"), mcp.MetaKeySubscriptionID), &subscription)
 	id, err := jsonrpc.MakeID(subscription)
 	c.mu.Lock()
-	x := c.open[id]
+	x := c.open[id].exchange
 	c.mu.Unlock()
 	if err == nil && x != nil && x.news != nil {
 		x.news.hear(req.Method, req.Params)
@@ -265,8 +283,15 @@ func (c *tapConnection) tells(msg jsonrpc.Message) bool {
 	return req.Method == methodTaskNews
 }
 
-// broken tells the open calls why nothing more can be read, unless the server just ended.
+// broken lets go of the open calls, and tells them why nothing more can be read, unless the
+// server just ended.
 func (c *tapConnection) broken(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer clear(c.open)
+	for _, r := range c.open {
+		r.forget()
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -274,10 +299,8 @@ func (c *tapConnection) broken(err error) {
 	if strings.Contains(err.Error(), "maximum line length") { // the SDK has no type for it
 		why = limit("bytes of a message", mcp.DefaultMaxLineLength, nil)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, x := range c.open {
-		_ = x.fail(why)
+	for _, r := range c.open {
+		_ = r.fail(why)
 	}
 }
 
@@ -312,19 +335,44 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			x = nil
 		}
 	}
+	if x != nil && x.timer != nil {
+		x.timer.Reset(responseTime)
+	}
 	res, err := base.RoundTrip(req)
+	refused := err == nil && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)
+	if x != nil && x.timer != nil && refused && t.authorizes {
+		x.timer.Stop() // until the user has authorized it
+	}
+	var mediaType string
+	if err == nil {
+		mediaType, _, _ = mime.ParseMediaType(res.Header.Get("Content-Type"))
+	}
+	// A request about a task that did not come through is sent again: that must not end the
+	// waiting, nor the connection.
+	if x != nil && x.method != "" && req.Context().Err() == nil {
+		resumes := req.Method == http.MethodGet
+		switch {
+		case err != nil && !resumes:
+			_ = x.fail(&awayError{err.Error()})
+		case err != nil:
+			return x.breaks(req, err.Error()), nil
+		case resumes && (res.StatusCode >= 300 || mediaType != "text/event-stream"):
+			res.Body.Close()
+			return x.breaks(req, "the rest of a response was asked for, with HTTP status "+res.Status), nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if x != nil && x.method != "" && !(res.StatusCode < 300 && (mediaType == "application/json" || mediaType == "text/event-stream")) &&
-		!(t.authorizes && x.news == nil && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)) {
+		!(t.authorizes && x.news == nil && refused) {
 		x.soften(res)
 		return res, nil
 	}
 	switch {
 	case mediaType == "text/event-stream" && x != nil:
-		res.Body = &tapEvents{body: res.Body, in: bufio.NewReader(res.Body), x: x, limits: t.limits}
+		res.Body = &tapEvents{body: res.Body, in: bufio.NewReader(res.Body), x: x, limits: t.limits,
+			once: x.method != "" && req.Header.Get(wire.HeaderVersion) >= wire.Version}
 	case mediaType == "text/event-stream": // the SDK bounds its events
 	case mediaType == "application/json" && x != nil && res.StatusCode < 300:
 		res.Body = &tapJSON{body: res.Body, x: x, limits: t.limits}
@@ -402,6 +450,23 @@ type statusError struct {
 
 func (e *statusError) Error() string { return "the server answered with HTTP status " + e.status }
 
+// awayError is a request that the server did not answer, which may be sent again. What it
+// came from does not show: the end of a connection over HTTP is none of the session.
+type awayError struct{ reason string }
+
+func (e *awayError) Error() string { return "the server did not answer: " + e.reason }
+
+// breaks is the end of a stream whose rest cannot be had.
+func (x *exchange) breaks(req *http.Request, reason string) *http.Response {
+	err := x.fail(&awayError{reason})
+	body := wire.AppendError([]byte("data: "), x.requestID(), wire.Errorf(jsonrpc.CodeInternalError, "%v", err))
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"text/event-stream"}}, ContentLength: -1,
+		Body: io.NopCloser(bytes.NewReader(append(body, "\n\n"...))),
+	}
+}
+
 // soften makes an error response of one that is no JSON-RPC. The SDK ends the connection
 // at one: right for a call, but not where there is another way or time to ask.
 func (x *exchange) soften(res *http.Response) {
@@ -459,6 +524,9 @@ func (t *tapJSON) Read(p []byte) (int, error) {
 		if err != nil && t.x.method == "" {
 			return 0, err
 		}
+		if _, bound := errors.AsType[*LimitError](err); err != nil && !bound {
+			err = t.x.fail(&awayError{err.Error()})
+		}
 		var shown []byte
 		if err == nil {
 			shown = t.x.message(data, t.limits)
@@ -490,6 +558,7 @@ type tapEvents struct {
 	in     *bufio.Reader
 	x      *exchange
 	limits Limits
+	once   bool // it cannot be resumed: the request is sent again
 	out    bytes.Buffer
 	err    error
 }
@@ -507,17 +576,18 @@ func (t *tapEvents) Read(p []byte) (int, error) {
 // next copies one event. Its data may stand in several lines.
 func (t *tapEvents) next() error {
 	var data []byte
-	size, hasData := 0, false
+	size, hasData, cut := 0, false, false
 	for {
 		line, err := t.line(&size)
 		if err != nil && (!errors.Is(err, io.EOF) || line == "" && !hasData) {
 			return err
 		}
+		cut = err != nil
 		if line == "" {
 			break // the event is whole, or the stream ended in it
 		}
 		field, value, _ := strings.Cut(line, ":")
-		if field != "data" && t.x.news == nil {
+		if field != "data" && t.x.news == nil && !(t.once && field == "id") {
 			t.out.WriteString(line + "\n")
 		} else if field == "data" {
 			if hasData {
@@ -526,9 +596,13 @@ func (t *tapEvents) next() error {
 			data = append(data, strings.TrimPrefix(value, " ")...)
 			hasData = true
 		}
-		if err != nil {
+		if cut {
 			break
 		}
+	}
+	if cut && t.x.method != "" && hasData && !json.Valid(data) { // as if it had not begun
+		t.out.Reset()
+		return io.EOF
 	}
 	if hasData && t.x.news != nil && !t.x.news.ends(data, t.x.requestID()) {
 		return nil

@@ -58,9 +58,14 @@ type Task struct {
 	// session before 2026-07-28, where they are asked while the result is waited for.
 	Questions []*Question
 
-	state  string          // goes with the answers
-	result json.RawMessage // if completed
-	fault  json.RawMessage // if failed
+	// Result is the tool's result as it came, if the task completed and the server told it
+	// with the task, as it does in the extension. Elsewhere it has a request of its own, and
+	// [Session.WaitTask] gets it.
+	Result json.RawMessage
+	// Error is the JSON-RPC error as it came, if the task failed and the server told it.
+	Error json.RawMessage
+
+	state string // goes with the answers
 }
 
 // The statuses of tasks.
@@ -308,17 +313,39 @@ func (s *Session) about(ctx context.Context, d TaskDialect, method, id string, p
 	if len(id) > maxTaskID {
 		return nil, fmt.Errorf("a task's id has at most %d bytes", maxTaskID)
 	}
-	return s.exchangeAbout(ctx, d, &exchange{method: method, name: id}, params)
+	x := &exchange{method: method, name: id}
+	if method != wire.TaskResult { // which waits
+		late := &awayError{fmt.Sprintf("nothing came within %v", responseTime)}
+		bounded, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		x.timer = time.AfterFunc(responseTime, func() { cancel(late) })
+		defer x.timer.Stop()
+		raw, err := s.exchangeAbout(bounded, d, x, params)
+		if err != nil && ctx.Err() == nil && context.Cause(bounded) == late {
+			err = late
+		}
+		return raw, err
+	}
+	return s.exchangeAbout(ctx, d, x, params)
 }
+
+// responseTime is how long a request about a task may take. Those that wait for something
+// to happen are not bounded by it, nor is the user who authorizes the client.
+const responseTime = 30 * time.Second
 
 func (s *Session) exchangeAbout(ctx context.Context, d TaskDialect, x *exchange, params *taskParams) (json.RawMessage, error) {
 	if d == TasksSeeds && !s.legacy() {
 		params.SetMeta(s.client.undeclared(params.GetMeta()))
 	}
+	ctx, done := s.bound(ctx)
+	defer done()
 	_, err := mcp.CallCustomMethod[*taskParams, *noResult](context.WithValue(ctx, exchangeKey{}, x), s.sdk, otherMethod, params)
 	raw, broken := x.came()
 	if broken != nil {
 		err = broken
+	}
+	if err != nil && s.life.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return nil, fmt.Errorf("calling %q: %w", x.method, fault)
@@ -352,6 +379,10 @@ func (c *Client) undeclared(meta mcp.Meta) mcp.Meta {
 func (s *Session) look(ctx context.Context, d TaskDialect, id string) (*Task, error) {
 	raw, err := s.about(ctx, d, wire.GetTask, id, &taskParams{TaskID: id})
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams {
+		if s.legacy() {
+			return nil, fmt.Errorf("%w: %.80q: %w (this session is of %s: a client of another revision may have made the task)",
+				ErrTaskUnknown, id, err, s.sdk.InitializeResult().ProtocolVersion)
+		}
 		return nil, fmt.Errorf("%w: %.80q: %w", ErrTaskUnknown, id, err)
 	}
 	if err != nil {
@@ -455,9 +486,9 @@ func (s *Session) parseTask(raw []byte) (*Task, error) {
 			}
 		}
 	case taskCompleted:
-		t.result = slices.Clone(strictjson.Get(raw, "result"))
+		t.Result = slices.Clone(strictjson.Get(raw, "result"))
 	case taskFailed:
-		t.fault = slices.Clone(strictjson.Get(raw, "error"))
+		t.Error = slices.Clone(strictjson.Get(raw, "error"))
 	}
 	return t, nil
 }
@@ -523,11 +554,11 @@ func taskResult(raw json.RawMessage) (*mcp.CallToolResult, error) {
 
 // taskFault is the error of a task that failed.
 func taskFault(t *Task) error {
-	if t.fault == nil {
+	if t.Error == nil {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: strings.TrimSuffix("the task failed: "+t.Message, ": ")}
 	}
 	fault := new(jsonrpc.Error)
-	if strictjson.TypeOf(t.fault) != strictjson.TypeObject || json.Unmarshal(t.fault, fault) != nil {
+	if strictjson.TypeOf(t.Error) != strictjson.TypeObject || json.Unmarshal(t.Error, fault) != nil {
 		return &ProtocolError{"a task failed with an error that is none of JSON-RPC"}
 	}
 	return fault

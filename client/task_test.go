@@ -896,6 +896,164 @@ func TestWaitingOutlivesFailures(t *testing.T) {
 	}
 }
 
+// A server that is killed breaks off, and does so in many ways.
+func TestWaitingOutlivesBrokenResponses(t *testing.T) {
+	const progress = "event: message\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"
+	raw := func(w http.ResponseWriter, text string) {
+		conn, out, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			fmt.Fprint(out, text)
+			out.Flush()
+			conn.Close()
+		}
+	}
+	stream := func(w http.ResponseWriter, text string) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, text)
+	}
+	breaks := map[string]func(w http.ResponseWriter){
+		"at once":     func(w http.ResponseWriter) { raw(w, "") },
+		"in the head": func(w http.ResponseWriter) { raw(w, "HTTP/1.1 200 OK\r\nContent-Len") },
+		"in the body": func(w http.ResponseWriter) {
+			raw(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"json")
+		},
+		"an empty stream":    func(w http.ResponseWriter) { stream(w, "") },
+		"a stream":           func(w http.ResponseWriter) { stream(w, progress) },
+		"a stream with ids":  func(w http.ResponseWriter) { stream(w, "id: 1\n"+progress) },
+		"a stream in a line": func(w http.ResponseWriter) { stream(w, "id: 1\n"+progress+"data: {\"json") },
+	}
+	for how, breakOff := range breaks {
+		for _, version := range []string{"2026-07-28", "2025-11-25"} {
+			t.Run(how+" "+version, func(t *testing.T) {
+				t.Parallel()
+				s := serveTasks(t, map[string]func(int, message) string{
+					"tasks/get":    inTurn(flat("input_required", ","+askWho), flat("completed", `,"result":`+done)),
+					"tasks/update": always(`{"resultType":"complete"}`),
+					"tasks/result": always(done),
+				})
+				var mu sync.Mutex
+				broken := make(map[string]bool)
+				transport := wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+					mu.Lock()
+					first := strings.HasPrefix(m.Method, "tasks/") && !broken[m.Method]
+					broken[m.Method] = true
+					mu.Unlock()
+					switch {
+					case r.Method != http.MethodPost:
+						w.WriteHeader(http.StatusMethodNotAllowed)
+					case first:
+						breakOff(w)
+					default:
+						s.answer(w, r, m)
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				opts := patient()
+				opts.Limits.FirstPause = time.Millisecond
+				res, err := connect(t, opts, transport, version).WaitTask(ctx, oddID)
+				if got := said(t, res, err); got != "done" {
+					t.Errorf("got %q", got)
+				}
+				if !broken["tasks/get"] || !broken["tasks/update"] && !broken["tasks/result"] {
+					t.Errorf("broken: %v", broken)
+				}
+			})
+		}
+	}
+}
+
+const askTwo = `"inputRequests":{"a":` + formQuestion + `,"b":` + formQuestion + `}`
+
+// Answers are kept while others are missing, and nobody is told of their questions again.
+func TestAnswersAreKept(t *testing.T) {
+	for name, interrupted := range map[string]bool{"parked": false, "interrupted": true} {
+		t.Run(name, func(t *testing.T) {
+			srv := serveTasks(t, map[string]func(int, message) string{
+				"tools/call":   always(created("working", "")),
+				"tasks/get":    always(flat("input_required", ","+askTwo)),
+				"tasks/update": always(`{}`),
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			answered := make(chan struct{})
+			resumed := false
+			opts := patient()
+			opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+				switch {
+				case q.Key == "a" && resumed:
+					t.Error("asked again")
+				case q.Key == "a":
+					defer close(answered)
+				case !resumed && interrupted:
+					<-answered
+					cancel()
+					<-ctx.Done()
+					return nil, ctx.Err()
+				case !resumed:
+					return nil, client.ErrPark
+				}
+				return &mcp.ElicitResult{Action: "accept"}, nil
+			}
+			var told []string
+			opts.Observe = func(_ context.Context, r *client.Round) error {
+				for _, q := range r.Questions {
+					told = append(told, q.Key)
+				}
+				if r.Method == "tasks/update" {
+					srv.now("tasks/get", always(flat("completed", `,"result":`+done)))
+				}
+				return nil
+			}
+			session := connect(t, opts, srv.transport(), "")
+			_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+			p, ok := errors.AsType[*client.Pending](err)
+			if waited, outlived := errors.AsType[*client.TaskError](err); outlived && interrupted {
+				p, ok = waited.Pending, true
+			}
+			if !ok || len(p.Answers) != 1 || p.Answers["a"] == nil {
+				t.Fatalf("got %v, %v", p, err)
+			}
+			resumed = true
+			res, err := session.Resume(t.Context(), stored(t, p))
+			if err != nil || said(t, res.(*mcp.CallToolResult), nil) != "done" {
+				t.Errorf("got %v, %v", res, err)
+			}
+			if diff := cmp.Diff([]string{"a", "b", "b"}, told); diff != "" {
+				t.Errorf("told of (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Answers that could not be brought to the server go with what is left of the call.
+func TestAnswersThatWereNotSentAreKept(t *testing.T) {
+	srv := serveTasks(t, map[string]func(int, message) string{
+		"tools/call":   always(created("working", "")),
+		"tasks/get":    always(flat("input_required", ","+askWho)),
+		"tasks/update": always("status 403"),
+	})
+	_, err := connect(t, patient(), srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if waited, ok := errors.AsType[*client.TaskError](err); !ok || waited.Pending.Answers["who"] == nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A task that is looked at has its outcome, if the server told it.
+func TestOutcomeOfATask(t *testing.T) {
+	const fault = `{"code":-32000,"message":"no luck"}`
+	srv := serveTasks(t, map[string]func(int, message) string{
+		"tasks/get": inTurn(flat("working", ""), flat("completed", `,"result":`+done), flat("failed", `,"error":`+fault), flat("failed", "")),
+	})
+	session := connect(t, patient(), srv.transport(), "")
+	for _, want := range [][2]string{{}, {done}, {"", fault}, {}} {
+		got, err := session.GetTask(t.Context(), oddID)
+		if err != nil || string(got.Result) != want[0] || string(got.Error) != want[1] {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+}
+
 // An answer that the server acknowledged and lost is sent again, without asking anybody.
 func TestLostAnswersAreSentAgain(t *testing.T) {
 	updates := 0

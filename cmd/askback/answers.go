@@ -246,7 +246,7 @@ func describe(q *client.Question) string {
 	default:
 		fmt.Fprintf(&b, "    The text of a model is asked for, to go on from:\n\n%s\n", indented(q.Params, "    "))
 	}
-	fmt.Fprintf(&b, "\n    --answer %s=%s\n", harmless(shellQuote(q.Key)), harmless(example))
+	fmt.Fprintf(&b, "\n    --answer %s=%s\n", harmless(foreignQuote(q.Key)), harmless(example))
 	return b.String()
 }
 

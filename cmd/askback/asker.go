@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -37,7 +38,7 @@ type asker struct {
 	session string                  // the revision, if questions come inside a session
 	fail    context.CancelCauseFunc // ends the call
 
-	turns map[string]turn
+	turns []*turn // of the round
 
 	result json.RawMessage // the final one, as it came
 }
@@ -51,9 +52,14 @@ type person interface {
 
 // turn lets questions of one round, which are answered concurrently, reach the person in the server's order.
 type turn struct {
-	before <-chan struct{}
-	done   chan struct{}
+	key        string
+	once       sync.Once
+	here, done chan struct{} // closed when the question reaches the person's queue, and when it leaves it
 }
+
+// patience is how long a question waits for those before it to come. Package client hands on all questions of a round
+// at once, but one may end before it comes here.
+const patience = 250 * time.Millisecond
 
 const sampling, elicitation = "sampling/createMessage", "elicitation/create"
 
@@ -62,9 +68,7 @@ func (a *asker) begin(questions []*client.Question) error {
 	if len(questions) == 0 {
 		return nil // a session may still be asking
 	}
-	a.turns = make(map[string]turn)
-	before := make(chan struct{})
-	close(before)
+	a.turns = nil
 	missing := &missingError{target: a.called}
 	for _, q := range questions {
 		if a.given.has(q.Key) || q.Method != elicitation && (q.Method != sampling || a.sampler != nil) {
@@ -73,9 +77,7 @@ func (a *asker) begin(questions []*client.Question) error {
 		if a.person == nil {
 			missing.questions = append(missing.questions, q)
 		}
-		done := make(chan struct{})
-		a.turns[q.Key] = turn{before, done}
-		before = done
+		a.turns = append(a.turns, &turn{key: q.Key, here: make(chan struct{}), done: make(chan struct{})})
 	}
 	if len(missing.questions) > 0 && !a.park {
 		return missing
@@ -192,20 +194,60 @@ func asked[R any](ctx context.Context, a *asker, q *client.Question, ask func(co
 	case a.park || a.person == nil:
 		return none, a.end(&missingError{a.called, []*client.Question{q}, a.session})
 	}
-	if t, ok := a.turns[q.Key]; ok {
-		defer close(t.done)
-		select {
-		case <-t.before:
-		case <-ctx.Done():
-			return none, context.Cause(ctx)
-		}
+	leave, err := a.queue(ctx, q.Key)
+	if err != nil {
+		return none, err
 	}
+	defer leave()
 	defer a.console.ask()()
 	res, err := ask(ctx)
+	if errors.Is(err, terminal.ErrInterrupted) {
+		a.fail(err)
+	}
 	if err != nil && a.session != "" {
 		return none, a.end(err)
 	}
 	return res, err
+}
+
+// queue waits until the questions of the round that stand before this one are answered. It must be left.
+func (a *asker) queue(ctx context.Context, key string) (leave func(), err error) {
+	at := slices.IndexFunc(a.turns, func(t *turn) bool { return t.key == key })
+	first := false
+	if at >= 0 {
+		a.turns[at].once.Do(func() { first = true })
+	}
+	if !first { // a question of a session
+		return func() {}, nil
+	}
+	own := a.turns[at]
+	close(own.here)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	impatient := false
+	for _, before := range a.turns[:at] {
+		if !impatient {
+			select {
+			case <-before.here:
+			case <-late.C:
+				impatient = true
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-before.here:
+			select {
+			case <-before.done:
+			case <-ctx.Done():
+			}
+		default: // it does not come
+		}
+		if ctx.Err() != nil {
+			close(own.done)
+			return nil, context.Cause(ctx)
+		}
+	}
+	return func() { close(own.done) }, nil
 }
 
 // end makes the call end with this error. Inside a session it would otherwise only be the server's to know.

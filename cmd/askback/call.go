@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -43,8 +45,8 @@ answers twice. What is left is asked in the terminal, if there is one. A call
 that the server makes a task is waited for; 'askback task' waits for it later.
 
 Exit codes: 0 the result is there; 1 it failed; 2 wrong usage, arguments or
-answers; 3 the tool answered with an error; 4 the call waits for answers, which
-are missing or parked; 130 interrupted.`,
+answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
+--detach: the server answered at once, its result is printed; 130 interrupted.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp get_weather location='New York'
   askback call 'askback serve --stdio' update_work_item workItemId=4522 \
     fields='{"System.State":"Resolved"}' \
@@ -88,11 +90,15 @@ are missing or parked; 130 interrupted.`,
 				case started != nil && connect.output == "json":
 					return outputJSON(cmd, encodeTask(started))
 				case started != nil:
-					return outputForeign(cmd.OutOrStdout(), started.ID+"\n")
-				case tasks.detach:
-					fmt.Fprintln(cmd.ErrOrStderr(), "askback: the server answered at once, there is no task")
+					if !forScripts(started.ID) {
+						return fmt.Errorf("the task's id %.200q is not printed, for no script expects such an id; --output json has it, '%s' goes on with it", started.ID, w.again("result"))
+					}
+					return output(cmd.OutOrStdout(), started.ID+"\n")
 				}
-				return show(cmd, c.called, res, raw, connect.output == "json")
+				if err := show(cmd, c.called, res, raw, connect.output == "json"); err != nil || !tasks.detach {
+					return err
+				}
+				return &exitError{exitAtOnce, errors.New("the server answered at once, there is no task")}
 			}
 			return c.hold(cmd)
 		},
@@ -176,6 +182,12 @@ argument, and answer what it asks. Answers and exit codes are those of
 	answer.register(cmd.Flags())
 	connect.register(cmd.Flags())
 	return cmd
+}
+
+// forScripts reports whether a task's id can be printed where a script reads it: a shell splits at white space, and
+// programs take what begins with a hyphen for a flag.
+func forScripts(id string) bool {
+	return !strings.HasPrefix(id, "-") && !strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !strconv.IsPrint(r) })
 }
 
 // takesPairs checks that a command was given the named arguments; any number may follow.
@@ -277,11 +289,17 @@ func (w *watch) call(ctx context.Context, s *client.Session, params *mcp.CallToo
 		return nil, res, err
 	}
 	started, res, err := s.StartTask(ctx, params, f.ttl)
-	if err != nil || res != nil || f.detach {
-		return started, res, err
+	if started == nil {
+		return nil, res, err
 	}
-	if revision(s) >= "2026-07-28" && w.dialect != client.TasksSeeds {
+	w.mu.Lock()
+	w.id = started.ID
+	w.mu.Unlock()
+	if f.ttl != 0 && revision(s) >= "2026-07-28" && w.dialect != client.TasksSeeds {
 		w.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's to decide")
+	}
+	if f.detach {
+		return started, nil, nil
 	}
 	res, err = s.WaitTask(ctx, started.ID)
 	return nil, res, err

@@ -27,6 +27,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
 )
 
 // connectFlags say how to speak to a server.
@@ -191,7 +192,7 @@ func (c *conversation) hold(cmd *cobra.Command) error {
 			}
 		}
 		return c.show(res, asker.result)
-	case interrupted.Err() != nil:
+	case interrupted.Err() != nil, errors.Is(err, terminal.ErrInterrupted):
 		return &exitError{exitInterrupted, errors.New("interrupted")}
 	case errors.Is(err, errTimeout):
 		return fmt.Errorf("there is no result after the %v of --timeout", c.connect.timeout)

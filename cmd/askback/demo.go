@@ -75,7 +75,7 @@ func demo(ctx context.Context, auto bool, stdin io.Reader, stdout io.Writer) err
 		return fmt.Errorf("making a directory for the demo: %w", err)
 	}
 	err = demonstrate(ctx, dir, auto, stdin, stdout)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, terminal.ErrInterrupted) {
 		err = &exitError{exitInterrupted, errors.New("interrupted")}
 	}
 	return errors.Join(err, os.RemoveAll(dir))

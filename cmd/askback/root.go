@@ -18,6 +18,7 @@ const (
 	exitUsage       = 2
 	exitToolError   = 3 // the tool answered with an error
 	exitWaits       = 4 // the call waits for answers
+	exitAtOnce      = 5 // there is no task to detach from: the result is printed
 	exitInterrupted = 130
 )
 

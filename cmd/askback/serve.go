@@ -161,13 +161,20 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	weather.Register(srv)
 	workitem.Register(srv, items)
 	echo.Register(srv)
-	provision.Register(srv, &provision.Host{Root: kept.machines, Delay: o.pace})
+	if kept.noPlace == nil {
+		provision.Register(srv, &provision.Host{Root: kept.machines, Delay: o.pace})
+	} else {
+		registerNoMachines(srv, kept.noPlace)
+	}
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
 	}
 
-	log.Info("making machines", "dir", kept.machines)
-
+	if kept.noPlace == nil {
+		log.Info("making machines", "dir", kept.machines)
+	} else {
+		log.Warn("making no machines: provision_vm fails", "reason", kept.noPlace)
+	}
 	serve := func(ctx context.Context) error {
 		if o.stdio {
 			return serveStdio(ctx, srv, log)
@@ -179,6 +186,14 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	}
 	log.Info("keeping tasks", "store", kept.name)
 	return besideTasks(ctx, srv, log, serve)
+}
+
+// registerNoMachines adds a provision_vm that says why it makes no machines.
+func registerNoMachines(srv *askback.Server, reason error) {
+	tool := &mcp.Tool{Name: "provision_vm", Description: "Make a machine: not on this server, which has no place to keep it in"}
+	askback.AddTool(srv, tool, func(context.Context, *askback.Call, map[string]any) (*mcp.CallToolResult, any, error) {
+		return nil, nil, reason
+	})
 }
 
 func newLogger(o serveOptions, w io.Writer) (*slog.Logger, error) {

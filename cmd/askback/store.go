@@ -23,25 +23,30 @@ type storage struct {
 	tasks    task.Store // nil if there is none
 	name     string     // of the store, for people: without its password
 	machines string     // the directory of the machines
+	noPlace  error      // why there is no such directory
 }
 
 // openStorage opens the store that the options name, and finds a place for the machines.
 func openStorage(ctx context.Context, o serveOptions) (*storage, error) {
-	dir := o.data
+	s, dir := new(storage), o.data
 	if dir == "" {
 		var err error
 		if dir, err = stateDir(); err != nil {
-			return nil, fmt.Errorf("no place to keep machines in: %w; name one with --data DIR", err)
+			s.noPlace = fmt.Errorf("no place to keep machines in: %w; name one with --data DIR", err)
 		}
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("--data: %w", err)
+	if s.noPlace == nil {
+		var err error
+		if dir, err = filepath.Abs(dir); err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+		s.machines = filepath.Join(dir, "machines")
 	}
-	s := &storage{machines: filepath.Join(dir, "machines")}
 
 	scheme, rest, _ := strings.Cut(o.store, ":")
 	switch {
+	case o.store == "" && s.noPlace != nil:
+		return nil, s.noPlace
 	case o.store == "":
 		// Machines and tasks stay together: whoever shares the tasks goes on with the machines.
 		err := os.MkdirAll(dir, 0o700)

@@ -35,6 +35,14 @@ func parseTarget(text string) (target, error) {
 	return t, nil
 }
 
+// shown is the target for a command line that is printed: without its password.
+func (t target) shown() string {
+	if t.address != nil && t.address.User != nil {
+		return t.address.Redacted()
+	}
+	return t.text
+}
+
 // where is the target in a few words.
 func (t target) where() string {
 	if t.address != nil {

@@ -173,7 +173,11 @@ func (w *watch) again(command string) string {
 	if w.dialect != client.TasksAuto {
 		words += " --tasks " + string(w.dialect)
 	}
-	return harmless(fmt.Sprintf("%s %s %s", words, shellQuote(w.target.text), shellQuote(w.id)))
+	id := foreignQuote(w.id)
+	if strings.HasPrefix(w.id, "-") {
+		id = "-- " + id // it is no flag
+	}
+	return harmless(fmt.Sprintf("%s %s %s", words, shellQuote(w.target.shown()), id))
 }
 
 // left tells where to go on when a command ends before its task. The error is what is left to tell.
@@ -201,7 +205,11 @@ type unansweredError struct {
 
 func (e *unansweredError) Error() string {
 	text, _, _ := strings.Cut(e.missing.Error(), "\nGive --answer as above")
-	return text + fmt.Sprintf("\nThe task waits. Go on with '%s'\nand --answer as above.", e.again)
+	where := "as above"
+	if strings.Contains(e.again, " -- ") {
+		where += ", before the --"
+	}
+	return text + fmt.Sprintf("\nThe task waits. Go on with '%s'\nand --answer %s.", e.again, where)
 }
 
 func (e *unansweredError) Unwrap() error { return e.missing }
@@ -323,7 +331,8 @@ func taskAnswerCommand() *cobra.Command {
 		Short: "Answer what a task asks, and do not wait",
 		Long: `Give the answers of --answer, --answers and --root to the task ID of the server
 at TARGET, and show what it still asks. Nobody else is asked. In sessions before
-2026-07-28 only 'askback task result' takes answers.
+2026-07-28 only 'askback task result' takes answers. Where the task cannot be
+looked at once it has its answers, nothing is shown but a warning.
 
 Exit codes: 0 the task has its answers; 1 it failed, or asks nothing; 2 wrong
 usage or answers; 4 the task waits for further answers; 130 interrupted.`,
@@ -343,6 +352,9 @@ usage or answers; 4 the task waits for further answers; 130 interrupted.`,
 				return nil, w.left(err)
 			}
 			c.show = func(mcp.Result, json.RawMessage) error {
+				if t == nil {
+					return nil
+				}
 				if err := showTask(cmd, t, connect.output == "json"); err != nil || len(t.Questions) == 0 {
 					return err
 				}
@@ -360,7 +372,8 @@ usage or answers; 4 the task waits for further answers; 130 interrupted.`,
 	return cmd
 }
 
-// answer gives a task the answers that are at hand, and returns it with what is still open.
+// answer gives a task the answers that are at hand, and returns it with what is still open: nil if that could not be
+// looked at.
 func (w *watch) answer(ctx context.Context, s *client.Session, id string, roots []string) (*client.Task, error) {
 	t, err := s.GetTask(ctx, id)
 	if err != nil {
@@ -401,13 +414,23 @@ func (w *watch) answer(ctx context.Context, s *client.Session, id string, roots 
 	}
 	now, err := s.GetTask(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, w.unseen(ctx, "took the answers", err)
 	}
 	now.Questions = slices.DeleteFunc(now.Questions, func(q *client.Question) bool {
 		_, answered := given[q.Key]
 		return answered // the server may take its time
 	})
 	return now, nil
+}
+
+// unseen warns that there is no looking at a task whose server has done what it was asked to. That is no failure, unless
+// the command was interrupted.
+func (w *watch) unseen(ctx context.Context, did string, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	w.asker.console.line("askback: warning: the server %s; how the task stands now could not be seen: %v", did, faultText(err))
+	return nil
 }
 
 func taskCancelCommand() *cobra.Command {
@@ -419,7 +442,8 @@ func taskCancelCommand() *cobra.Command {
 		Use:   "cancel TARGET ID",
 		Short: "Ask the server to cancel a task",
 		Long: `Ask the server at TARGET to cancel the task ID, and show how it stands then. The
-server decides whether and when the work ends.
+server decides whether and when the work ends. Where it was asked and cannot be
+looked at after that, nothing is shown but a warning.
 
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…`,
@@ -433,11 +457,18 @@ Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.
 			c.do = func(ctx context.Context, s *client.Session) (mcp.Result, error) {
 				err := s.CancelTask(ctx, args[1])
 				if err == nil {
-					t, err = s.GetTask(ctx, args[1])
+					if t, err = s.GetTask(ctx, args[1]); err != nil {
+						err = w.unseen(ctx, "was asked to cancel the task", err)
+					}
 				}
 				return nil, w.left(err)
 			}
-			c.show = func(mcp.Result, json.RawMessage) error { return showTask(cmd, t, connect.output == "json") }
+			c.show = func(mcp.Result, json.RawMessage) error {
+				if t == nil {
+					return nil
+				}
+				return showTask(cmd, t, connect.output == "json")
+			}
 			return c.hold(cmd)
 		},
 	}
@@ -455,7 +486,7 @@ func taskListCommand() *cobra.Command {
 		Use:   "list TARGET",
 		Short: "List the tasks of a server",
 		Long: `List the tasks that the server at TARGET keeps for this user, in sessions of
-2025-11-25 and with --tasks seeds. The tasks extension has no list.
+2025-11-25 and with --tasks seeds, up to 10000. The tasks extension has no list.
 
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task list --tasks seeds http://127.0.0.1:8080/mcp`,
@@ -465,12 +496,15 @@ Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 			if err != nil {
 				return err
 			}
-			list := []*client.Task{}
+			list, more := []*client.Task{}, false
 			c.do = func(ctx context.Context, s *client.Session) (mcp.Result, error) {
-				list, err = listTasks(ctx, s, w.dialect)
+				list, more, err = listTasks(ctx, s, w.dialect)
 				return nil, err
 			}
 			c.show = func(mcp.Result, json.RawMessage) error {
+				if more {
+					warn(cmd, fmt.Sprintf("the server has more tasks, these are the first %d", maxTasks))
+				}
 				if connect.output == "json" {
 					encoded := make([]taskJSON, len(list))
 					for i, t := range list {
@@ -488,25 +522,30 @@ Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 	return cmd
 }
 
-func listTasks(ctx context.Context, s *client.Session, dialect client.TaskDialect) ([]*client.Task, error) {
-	list := []*client.Task{}
+// maxTasks is how many tasks are listed.
+const maxTasks = 10000
+
+func listTasks(ctx context.Context, s *client.Session, dialect client.TaskDialect) (list []*client.Task, more bool, err error) {
 	cursor := ""
 	for range maxPages {
 		page, next, err := s.ListTasks(ctx, cursor)
 		fault, isFault := errors.AsType[*jsonrpc.Error](err)
 		if isFault && fault.Code == jsonrpc.CodeMethodNotFound && dialect != client.TasksSeeds && revision(s) >= "2026-07-28" {
-			return nil, errors.New("the tasks extension has no list of tasks: keep the ids that calls print; --tasks seeds lists those that were made with it")
+			return nil, false, errors.New("the tasks extension has no list of tasks: keep the ids that calls print; --tasks seeds lists those that were made with it")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing the tasks: %w", err)
+			return nil, false, fmt.Errorf("listing the tasks: %w", err)
 		}
-		list = append(list, page...)
-		if next == "" {
-			return list, nil
+		list = append(list, page[:min(len(page), maxTasks-len(list))]...)
+		if next == "" && len(list) < maxTasks {
+			return list, false, nil
+		}
+		if len(list) == maxTasks {
+			return list, next != "" || len(page) > 0, nil
 		}
 		cursor = next
 	}
-	return nil, fmt.Errorf("listing the tasks: the server's list has more than %d pages", maxPages)
+	return nil, false, fmt.Errorf("listing the tasks: the server's list has more than %d pages", maxPages)
 }
 
 // newTaskConversation prepares a command about the task that its arguments name.
@@ -536,6 +575,8 @@ type taskJSON struct {
 	TTL           *int64              `json:"ttlMs"`
 	PollInterval  int64               `json:"pollIntervalMs,omitempty"`
 	InputRequests map[string]question `json:"inputRequests,omitempty"`
+	Result        json.RawMessage     `json:"result,omitempty"`
+	Error         json.RawMessage     `json:"error,omitempty"`
 }
 
 type question struct {
@@ -544,7 +585,7 @@ type question struct {
 }
 
 func encodeTask(t *client.Task) taskJSON {
-	e := taskJSON{ID: t.ID, Status: t.Status, Message: t.Message, PollInterval: t.PollInterval.Milliseconds()}
+	e := taskJSON{ID: t.ID, Status: t.Status, Message: t.Message, PollInterval: t.PollInterval.Milliseconds(), Result: t.Result, Error: t.Error}
 	if !t.Created.IsZero() {
 		e.Created = &t.Created
 	}
@@ -568,7 +609,11 @@ func showTask(cmd *cobra.Command, t *client.Task, asJSON bool) error {
 	if asJSON {
 		return outputJSON(cmd, encodeTask(t))
 	}
-	return output(cmd.OutOrStdout(), taskText(t, time.Now()))
+	text := taskText(t, time.Now())
+	if w := watchOf(cmd.Context()); w != nil && t.Status == "completed" {
+		text += fmt.Sprintf("\nThe result is shown by '%s'.\n", w.again("result"))
+	}
+	return output(cmd.OutOrStdout(), text)
 }
 
 func taskText(t *client.Task, now time.Time) string {
@@ -587,6 +632,9 @@ func taskText(t *client.Task, now time.Time) string {
 	if expires := expiry(t); !expires.IsZero() {
 		fmt.Fprintf(&b, "expires  %s\n", moment(expires, now, "expired "))
 	}
+	if t.Error != nil {
+		fmt.Fprintf(&b, "error    %s\n", reason(t.Error))
+	}
 	if len(t.Questions) > 0 {
 		b.WriteString("\nasks\n")
 	}
@@ -594,6 +642,21 @@ func taskText(t *client.Task, now time.Time) string {
 		b.WriteString("\n" + describe(q))
 	}
 	return b.String()
+}
+
+// reason is why a task failed, in a line.
+func reason(raw json.RawMessage) string {
+	var fault struct {
+		Code    json.Number
+		Message string
+	}
+	if json.Unmarshal(raw, &fault) != nil || fault.Message == "" {
+		return harmlessLine(string(raw), 500)
+	}
+	if fault.Code == "" {
+		return harmlessLine(fault.Message, 500)
+	}
+	return harmlessLine(fmt.Sprintf("%s (%s)", fault.Message, fault.Code), 500)
 }
 
 // expiry is when a task is forgotten, or zero.
@@ -610,7 +673,8 @@ func taskTable(list []*client.Task, now time.Time) string {
 	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATUS\tUPDATED\tEXPIRES\tMESSAGE")
+	// The id stands last: it is shown whole, however long it is, and would make every line as wide.
+	fmt.Fprintln(table, "STATUS\tUPDATED\tEXPIRES\tMESSAGE\tID")
 	for _, t := range list {
 		updated, expires := "", ""
 		if !t.Updated.IsZero() {
@@ -622,12 +686,8 @@ func taskTable(list []*client.Task, now time.Time) string {
 				expires = "expired"
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", harmlessLine(t.ID, maxID), t.Status, updated, expires, harmlessLine(t.Message, 60))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.Status, updated, expires, harmlessLine(t.Message, 60), harmlessLine(t.ID, maxID))
 	}
 	_ = table.Flush() // into memory
-	lines := strings.Split(b.String(), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimRight(line, " ")
-	}
-	return strings.Join(lines, "\n")
+	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 )
@@ -70,5 +71,36 @@ func TestATasksTextDoesNotActOnATerminal(t *testing.T) {
 		if !strings.Contains(text, "gone") || strings.ContainsAny(text, "\x1b\a\r\u009b\u202e") {
 			t.Errorf("%.30q: %q", args, text)
 		}
+	}
+}
+
+// An interruption is no answer: cancel would have the tool remove what it has made.
+func TestAnInterruptionDoesNotAnswerATask(t *testing.T) {
+	answered := make(chan string, 10)
+	url := scripted(t, func(method string) string {
+		switch method {
+		case "tools/call":
+			return `"resultType":"task","taskId":"abc","status":"working","pollIntervalMs":10`
+		case "tasks/get":
+			return `"taskId":"abc","status":"input_required","inputRequests":{"A":{"method":"elicitation/create","params":{"message":"Which?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}}}`
+		case "tasks/update", "tasks/cancel":
+			answered <- method
+			return `"resultType":"complete"`
+		}
+		return ""
+	})
+	for _, args := range [][]string{{"call", url, "t"}, {"task", "result", url, "abc"}} {
+		s := onTerminal(t, args...)
+		s.waitFor(t, "\n> ")
+		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		code := s.end()
+		if text := s.text(); code != exitInterrupted || !strings.Contains(text, "the task may still go on: 'askback task result "+url+" abc' waits for it") || !strings.HasSuffix(text, "askback: interrupted\n") {
+			t.Errorf("%v: exit code %d:\n%s", args, code, text)
+		}
+	}
+	if len(answered) > 0 {
+		t.Errorf("sent %s", <-answered)
 	}
 }

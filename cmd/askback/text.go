@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/term"
 )
@@ -90,4 +92,28 @@ func shellQuote(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// foreignQuote is a server's word for a shell. What could act on a terminal is spelled out, as bash and others read it.
+func foreignQuote(word string) string {
+	strange := func(r rune) bool { return !strconv.IsPrint(r) && !unicode.Is(unicode.Zs, r) || r == utf8.RuneError }
+	if !strings.ContainsFunc(word, strange) {
+		return shellQuote(word)
+	}
+	var b strings.Builder
+	for len(word) > 0 {
+		r, n := utf8.DecodeRuneInString(word)
+		switch {
+		case strange(r):
+			for _, c := range []byte(word[:n]) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		case r == '\'' || r == '\\':
+			b.WriteString(`\` + word[:n])
+		default:
+			b.WriteString(word[:n])
+		}
+		word = word[n:]
+	}
+	return "$'" + b.String() + "'"
 }

@@ -15,7 +15,7 @@ import (
 // The answer holds what the person saw under "This will be sent" and nothing else: a field left empty is not in it.
 // Numbers are float64, or json.Number where a float64 would be another number.
 //
-// The error is the context's cause once that is done, or says why the terminal could not be used. There is then no
+// The error is the context's cause once that is done, [ErrInterrupted] after Ctrl-C, or says why the terminal could not be used. There is then no
 // answer.
 func (t *Terminal) Form(ctx context.Context, server, message string, schema json.RawMessage) (*mcp.ElicitResult, error) {
 	p := &prompt{server: who(server), asks: "asks:", body: said(message), review: true}

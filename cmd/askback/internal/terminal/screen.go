@@ -224,7 +224,9 @@ func (s *screen) end(a action) tea.Cmd {
 func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 	key := msg.String()
 	switch key {
-	case "ctrl+c", "esc":
+	case "ctrl+c":
+		return s.end(interrupt)
+	case "esc":
 		return s.end(cancel)
 	case "pgup":
 		s.top, s.scrolled = s.top-s.room+1, true // View keeps it in bounds

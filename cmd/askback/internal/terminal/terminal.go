@@ -35,13 +35,17 @@ var ErrDeclined = errors.New("the person declined to answer")
 // ErrCanceled is what [Terminal.Sample] returns when the person leaves without deciding.
 var ErrCanceled = errors.New("the person left without an answer")
 
+// ErrInterrupted is what all questions return when the person presses Ctrl-C, or an interrupt or a termination signal
+// comes while they are open. It is no answer: whoever asks is to stop.
+var ErrInterrupted = errors.New("interrupted")
+
 // Terminal asks a person. Its zero value asks on standard input and standard error. It is safe for concurrent use:
 // questions are asked one after the other.
 //
 // Where both files are a terminal, a question is a form to move about in, drawn below what the terminal already shows
 // and wiped when it ends. Where one is not, or the environment sets NO_COLOR or ACCESSIBLE or a TERM that can do
 // nothing, the question is asked line by line, in plain text that a screen reader follows; the end of the input then
-// cancels. So does an interrupt or a termination signal while a question is open.
+// cancels.
 type Terminal struct {
 	In  *os.File // os.Stdin if nil
 	Out *os.File // os.Stderr if nil
@@ -60,9 +64,12 @@ const (
 	decline
 	accept
 	change // what the review shows, before deciding
+	interrupt
 )
 
-func (a action) String() string { return [...]string{"cancel", "decline", "accept", "change"}[a] }
+func (a action) String() string {
+	return [...]string{"cancel", "decline", "accept", "change", "interrupt"}[a]
+}
 
 // prompt is one question, however it is put.
 type prompt struct {
@@ -102,8 +109,8 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	switch {
 	case ctx.Err() != nil:
 		return cancel, context.Cause(ctx)
-	case asking.Err() != nil:
-		a, err = cancel, nil
+	case asking.Err() != nil, err == nil && a == interrupt:
+		return cancel, ErrInterrupted
 	case err != nil:
 		return cancel, fmt.Errorf("asking on the terminal: %w", err)
 	}

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// silentServer is a connection to a server that answers discovery, and what answer has a
+// result for.
+type silentServer struct {
+	in     chan jsonrpc.Message
+	closed chan struct{}
+	answer func(method string) string
+}
+
+func newSilentServer(answer func(method string) string) *silentServer {
+	return &silentServer{make(chan jsonrpc.Message, 10), make(chan struct{}), answer}
+}
+
+func (s *silentServer) Connect(context.Context) (mcp.Connection, error) { return s, nil }
+func (s *silentServer) SessionID() string                               { return "" }
+func (s *silentServer) Close() error                                    { close(s.closed); return nil }
+
+func (s *silentServer) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-s.in:
+		return m, nil
+	case <-s.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *silentServer) Write(_ context.Context, m jsonrpc.Message) error {
+	req, ok := m.(*jsonrpc.Request)
+	if !ok || !req.IsCall() {
+		return nil
+	}
+	result := s.answer(req.Method)
+	if req.Method == "server/discover" {
+		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
+	}
+	if result != "" {
+		s.in <- &jsonrpc.Response{ID: req.ID, Result: json.RawMessage(result)}
+	}
+	return nil
+}
+
+// A request about a task that is never answered ends.
+func TestResponsesAreNotWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(nil).Connect(t.Context(), newSilentServer(func(string) string { return "" }), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		began := time.Now()
+		_, err = s.GetTask(t.Context(), "x")
+		if _, away := errors.AsType[*awayError](err); !away || time.Since(began) != responseTime {
+			t.Errorf("got %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestClosedSessionsAreForgotten(t *testing.T) {
+	c := New(nil)
+	s, err := c.Connect(t.Context(), newSilentServer(func(string) string { return `{"content":[]}` }), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func() error {
+		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		return err
+	}
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if err := call(); !errors.Is(err, mcp.ErrConnectionClosed) {
+		t.Errorf("called: %v", err)
+	}
+	if _, err := s.GetTask(t.Context(), "x"); !errors.Is(err, mcp.ErrConnectionClosed) {
+		t.Errorf("looked: %v", err)
+	}
+	if _, err := s.WaitTask(t.Context(), "x"); !errors.Is(err, mcp.ErrConnectionClosed) {
+		t.Errorf("waited: %v", err)
+	}
+	c.sessions.Range(func(any, any) bool { t.Error("a session is kept"); return true })
+}
+
+// holding is a context that counts who waits for its end.
+type holding struct {
+	context.Context
+	held int
+}
+
+func (h *holding) Done() <-chan struct{} { return make(chan struct{}) }
+func (h *holding) AfterFunc(func()) func() bool {
+	h.held++
+	return func() bool { h.held--; return true }
+}
+
+func TestAnsweredRequestsAreForgotten(t *testing.T) {
+	server := newSilentServer(func(string) string { return `{}` })
+	conn, err := (&tapTransport{server, New(nil).opts.Limits, &exchange{quiet: true}}).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := jsonrpc.MakeID("1")
+	ctx := &holding{Context: context.WithValue(t.Context(), exchangeKey{}, &exchange{method: "tasks/get"})}
+	if err := conn.Write(ctx, &jsonrpc.Request{ID: id, Method: otherMethod, Params: json.RawMessage(`{}`)}); err != nil || ctx.held != 1 {
+		t.Fatalf("held %d times, %v", ctx.held, err)
+	}
+	if _, err := conn.Read(t.Context()); err != nil || ctx.held != 0 {
+		t.Errorf("held %d times, %v", ctx.held, err)
+	}
+}
