@@ -280,6 +280,8 @@ func (c *exactConnection) listen(ctx context.Context, req *jsonrpc.Request) (pas
 			c.refuse(c.life, req.ID, protocolError(err))
 			return false
 		}
+		c.mu.Lock() // which answers look at, whatever they answer
+		defer c.mu.Unlock()
 		own.listening = l
 		return true
 	}
@@ -358,8 +360,9 @@ func (c *exactConnection) Write(ctx context.Context, msg jsonrpc.Message) error 
 		id, err := jsonrpc.MakeID(params.Meta[mcp.MetaKeySubscriptionID])
 		c.mu.Lock()
 		l := c.open[id]
+		ours := err == nil && l != nil && l.listening != nil
 		c.mu.Unlock()
-		if err != nil || l == nil || l.listening == nil {
+		if !ours {
 			break
 		}
 		if err := c.notify(ctx, methodAcknowledged, l.acknowledge(params.Notifications)); err != nil {

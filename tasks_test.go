@@ -29,6 +29,7 @@ type taskServer struct {
 	t       testing.TB
 	url     string
 	handler http.Handler
+	stop    func() // running tasks, and waits
 }
 
 // newTaskServer starts an instance on the store in dir.
@@ -65,19 +66,21 @@ func newTaskServerOn(t testing.TB, store task.Store, opts *askback.Options, regi
 			t.Error(err)
 		}
 	})
+	stop := func() { cancel(); working.Wait() }
 	t.Cleanup(func() {
-		cancel()
-		working.Wait()
+		stop()
 		_ = store.Close()
 	})
-	return serveTasks(t, srv)
+	s := serveTasks(t, srv)
+	s.stop = stop
+	return s
 }
 
 func serveTasks(t testing.TB, srv *askback.Server) *taskServer {
 	handler := srv.HTTPHandler(nil)
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
-	return &taskServer{t, web.URL, handler}
+	return &taskServer{t: t, url: web.URL, handler: handler}
 }
 
 const (
@@ -650,7 +653,7 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 			t.Errorf("undone %q, %q", a, b)
 		}
 	}
-	time.Sleep(20 * time.Millisecond)
+	s.stop()
 	if len(undone) > 0 {
 		t.Error("cleaned up more than once")
 	}

@@ -186,7 +186,7 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	f := newFixture(t)
 	var runs atomic.Int32
 	stolen := make(chan struct{})
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		if runs.Add(1) > 1 {
 			return completed("second"), nil
 		}
@@ -222,7 +222,7 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	if _, entries, err := e.Journal(t.Context(), created.ID); err != nil || len(entries) > 0 {
 		t.Errorf("entries %q, %v", entries, err)
 	}
-	time.Sleep(10 * time.Millisecond)
+	stop() // which waits for the first worker
 	if done, _ = e.Get(t.Context(), "", created.ID); string(done.Outcome) != "second" {
 		t.Errorf("the first worker wrote %q", done.Outcome)
 	}
