@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/drafts"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -30,6 +31,11 @@ type HTTPOptions struct {
 	// TrustedOrigins are web origins, such as "https://app.example.com", whose pages
 	// may send requests besides those of the server's own origin.
 	TrustedOrigins []string
+
+	// Drafts also serves requests in the forms of the proposals that led to the
+	// 2026-07-28 revision, to peers that were built on them: see docs/drafts.md. Leave it
+	// off where there are none.
+	Drafts bool
 
 	// Streamable configures what the SDK serves behind the same endpoint: lists,
 	// discovery, subscriptions, and the sessions of legacy clients. Stateless,
@@ -61,6 +67,9 @@ func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 	h.sessions = mcp.NewStreamableHTTPHandler(getServer, &sdk)
 	sdk.Stateless, sdk.PropagateRequestCancellation = true, true
 	h.stateless = mcp.NewStreamableHTTPHandler(getServer, &sdk)
+	if opts.Drafts {
+		h.drafts = &drafts.Edge{Ratified: h.serveTranslated, HasSession: h.hasSession, Depth: s.opts.Limits.Depth}
+	}
 	return h
 }
 
@@ -70,6 +79,7 @@ type httpHandler struct {
 	origins   http.CrossOriginProtection
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision
 	sessions  http.Handler // the SDK's, for those before
+	drafts    *drafts.Edge // nil unless they are served
 }
 
 func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +94,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodPost {
-		h.sessions.ServeHTTP(w, r)
+		h.serveSession(w, r)
 		return
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
@@ -102,6 +112,9 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	if h.drafts != nil && h.drafts.Serve(w, r, body) {
+		return
+	}
 	if h.legacy(r, body) {
 		h.serveLegacy(w, r, body)
 		return
@@ -180,29 +193,67 @@ func (h *httpHandler) serveLegacy(w http.ResponseWriter, r *http.Request, body [
 		writeError(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
-	if h.tasks != nil {
+	if h.tasks != nil || h.drafts != nil {
 		r = h.withExactParams(r, body)
+	}
+	h.serveSession(w, r)
+}
+
+func (h *httpHandler) serveSession(w http.ResponseWriter, r *http.Request) {
+	if h.drafts != nil {
+		h.drafts.InSession(w, r, h.sessions)
+		return
 	}
 	h.sessions.ServeHTTP(w, r)
 }
 
+// hasSession reports whether this process holds a session.
+func (h *httpHandler) hasSession(id string) bool {
+	for session := range h.mcp.Sessions() {
+		if session.ID() == id {
+			return true
+		}
+	}
+	return false
+}
+
 // withExactParams lets the parameters of a call in a session reach its handler as they came:
-// the SDK's types have no member task.
+// the SDK's types have no member task. With drafts its id goes along, for the state of its
+// questions.
 func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Request {
 	req, fault := wire.ParseRequest(body, h.opts.Limits.Depth)
-	if fault != nil || req.Method != wire.CallTool {
+	if fault != nil || !wire.MayAsk(req.Method) {
 		return r
 	}
-	if target, _ := strictjson.String(strictjson.Get(req.Params, "name")); h.lookup(req.Method, target) == nil {
+	name := "name"
+	if req.Method == wire.ReadResource {
+		name = "uri"
+	}
+	if target, _ := strictjson.String(strictjson.Get(req.Params, name)); h.lookup(req.Method, target) == nil {
 		return r
 	}
 	exact := *r
 	exact.Header = maps.Clone(r.Header)
 	exact.Header[exactParams] = []string{string(req.Params)}
+	if h.drafts != nil {
+		exact.Header[echoedState] = []string{string(req.ID)}
+	}
 	return &exact
 }
 
+// serveTranslated serves a request that the edge has translated from a draft. The drafts
+// have no headers that mirror a tool's parameters.
+func (h *httpHandler) serveTranslated(w http.ResponseWriter, r *http.Request, body []byte) {
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	h.serveRequest(w, r, body, false)
+}
+
 func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body []byte) {
+	h.serveRequest(w, r, body, true)
+}
+
+func (h *httpHandler) serveRequest(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
 	req, fault := wire.ParseRequest(body, h.opts.Limits.Depth)
 	if fault == nil && req.ID != nil {
 		fault = h.checkMetadata(r, req)
@@ -261,7 +312,7 @@ func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body [
 		return
 	}
 	for _, header := range handler.headers {
-		if fault := header.Check(r.Header, params.Arguments); fault != nil {
+		if fault := header.Check(r.Header, params.Arguments); fault != nil && mirrored {
 			writeError(w, status(fault), req.ID, fault)
 			return
 		}

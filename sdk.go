@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/askback-mcp/askback/internal/drafts"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -73,6 +74,10 @@ type exactConnection struct {
 // exactParams is where the parameters travel through the SDK, which hands the headers of
 // RequestExtra to handlers as they are. HTTP can carry no header of this name.
 const exactParams = "\x00askback exact params"
+
+// echoedState is where the id of a call in a session travels whose questions are to carry a
+// state, as the state proposal has it.
+const echoedState = "\x00askback echoed state"
 
 func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
@@ -151,6 +156,10 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 	inSession := legacy(req)
 	if inSession {
 		x.can = sessionCapabilities(session)
+		x.echo, err = echoedCall(req, h.method, raw)
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := s.wish(x, inSession); err != nil {
 		return nil, protocolError(err)
@@ -183,11 +192,27 @@ func exactRequest(req mcp.Request) ([]byte, *mcp.RequestExtra, error) {
 			own := *extra
 			own.Header = maps.Clone(extra.Header)
 			delete(own.Header, exactParams)
+			delete(own.Header, echoedState)
 			return []byte(exact[0]), &own, nil
 		}
 	}
 	raw, err := json.Marshal(req.GetParams())
 	return raw, extra, err
+}
+
+// echoedCall is the call whose questions are to carry a state, or nil.
+func echoedCall(req mcp.Request, method string, raw []byte) (*drafts.Call, error) {
+	extra := req.GetExtra()
+	if extra == nil || len(extra.Header[echoedState]) != 1 {
+		return nil, nil
+	}
+	call := &drafts.Call{ID: []byte(extra.Header[echoedState][0]), Method: method, Params: raw}
+	init := req.GetSession().(*mcp.ServerSession).InitializeParams()
+	var err error
+	if init != nil {
+		call.Capabilities, err = json.Marshal(init.Capabilities)
+	}
+	return call, err
 }
 
 // legacy reports whether a request belongs to a session: modern ones say their version
@@ -282,12 +307,39 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		requests := r.typed()
+		if x.echo != nil {
+			if requests, err = s.withState(x, j, requests); err != nil {
+				return nil, err
+			}
+		}
 		params := *x.params
 		x.params = &params
-		if params.Responses, err = askInline(ctx, session, journal.Derived("call", j.ID), r.typed()); err != nil {
+		if params.Responses, err = askInline(ctx, session, journal.Derived("call", j.ID), requests); err != nil {
 			return s.failed(x, err)
 		}
 	}
+}
+
+// withState gives each question its state, to be echoed. Without one, where it outgrows its
+// limit, the call goes on all the same.
+func (s *Server) withState(x *exchange, j *journal.Journal, requests mcp.InputRequestMap) (mcp.InputRequestMap, error) {
+	sealed, _, err := s.sealJournal(x, j)
+	if _, limit := errors.AsType[*LimitError](err); limit {
+		return requests, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	stateful := make(mcp.InputRequestMap, len(requests))
+	for key, request := range requests {
+		state, err := x.echo.Encode(sealed, key)
+		if err != nil {
+			return nil, err
+		}
+		stateful[key] = withMeta(request, mcp.Meta{drafts.MetaState: state})
+	}
+	return stateful, nil
 }
 
 // askInline sends questions as requests of the server and waits for all results. One
@@ -324,30 +376,48 @@ func askInline(ctx context.Context, session *mcp.ServerSession, callID string, r
 const metaKey = "io.github.askback-mcp/key"
 
 func send(ctx context.Context, session *mcp.ServerSession, callID, key string, request mcp.InputRequest) (any, error) {
-	keyed := func(own mcp.Meta) mcp.Meta {
-		meta := mcp.Meta{metaKey: key}
-		maps.Copy(meta, own)
-		return meta
+	switch q := withMeta(request, mcp.Meta{metaKey: key}).(type) {
+	case *mcp.ElicitParams:
+		if q.Mode == "url" && q.ElicitationID == "" {
+			q.ElicitationID = callID + "/" + key // required before 2026-07-28
+		}
+		return session.Elicit(ctx, q)
+	case *mcp.CreateMessageWithToolsParams:
+		return session.CreateMessageWithTools(ctx, q)
+	case *mcp.CreateMessageParams:
+		return session.CreateMessage(ctx, q)
+	case *mcp.ListRootsParams:
+		return session.ListRoots(ctx, q)
 	}
+	return nil, fmt.Errorf("unknown input request %T", request)
+}
+
+// withMeta is a copy of a request with more in its _meta; what it has itself stays.
+func withMeta(request mcp.InputRequest, more mcp.Meta) mcp.InputRequest {
+	meta := maps.Clone(more)
 	switch p := request.(type) {
 	case *mcp.ElicitParams:
 		q := *p
-		if q.Meta = keyed(p.Meta); q.Mode == "url" && q.ElicitationID == "" {
-			q.ElicitationID = callID + "/" + key // required before 2026-07-28
-		}
-		return session.Elicit(ctx, &q)
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
 	case *mcp.CreateMessageWithToolsParams:
 		q := *p
-		q.Meta = keyed(p.Meta)
-		return session.CreateMessageWithTools(ctx, &q)
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
 	case *mcp.CreateMessageParams:
 		q := *p
-		q.Meta = keyed(p.Meta)
-		return session.CreateMessage(ctx, &q)
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
 	case *mcp.ListRootsParams:
-		return session.ListRoots(ctx, &mcp.ListRootsParams{Meta: keyed(p.Meta)})
+		q := *p
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
 	}
-	return nil, fmt.Errorf("unknown input request %T", request)
+	return request
 }
 
 // unfit reports whether the SDK refused a form's answer because it does not fit the

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/drafts"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -41,6 +42,7 @@ type exchange struct {
 	task      *taskRun // in which the handler runs, or nil
 	principal string
 	progress  progressFunc
+	echo      *drafts.Call // in a session whose questions carry a state, or nil
 	// request makes the SDK's view of the request.
 	request func(mine manualState) mcp.Request
 }

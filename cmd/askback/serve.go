@@ -40,6 +40,7 @@ type serveOptions struct {
 	logLevel  string
 	logFormat string
 	untilEOF  bool
+	drafts    bool
 }
 
 func serveCommand() *cobra.Command {
@@ -72,6 +73,9 @@ other's tasks: let them share the machines too.`,
 			if o.stdio && cmd.Flags().Changed("addr") {
 				return usagef("--stdio and --addr exclude each other")
 			}
+			if o.stdio && o.drafts {
+				return usagef("--stdio and --drafts exclude each other: drafts are served over HTTP only")
+			}
 			if o.stdio && o.keys == "-" {
 				return usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s", keysVariable)
 			}
@@ -87,6 +91,7 @@ other's tasks: let them share the machines too.`,
 	flags.StringVar(&o.store, "store", "", "`STORE` for tasks: sqlite:PATH, postgres://… or none")
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 16)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
+	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
@@ -179,7 +184,7 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		if o.stdio {
 			return serveStdio(ctx, srv, log)
 		}
-		return serveHTTP(ctx, listener, srv.HTTPHandler(nil), stdout, log)
+		return serveHTTP(ctx, listener, srv.HTTPHandler(&askback.HTTPOptions{Drafts: o.drafts}), stdout, log)
 	}
 	if kept.tasks == nil {
 		return serve(ctx)

@@ -1,0 +1,401 @@
+// Package drafts translates, at the edge of an HTTP endpoint, between the messages of the
+// proposals that led to Multi Round-Trip Requests and those of the 2026-07-28 revision:
+//
+//	edge := &drafts.Edge{Depth: 64, Ratified: serve, HasSession: held}
+//	if edge.Serve(w, r, body) {
+//		return // it was a draft's request, and is answered
+//	}
+//
+// A request of a draft becomes the ratified request that means the same, is served like
+// any other, and its response is put into the draft's form. So nothing behind the edge
+// knows of drafts. A request that claims the ratified version is never touched, unless its
+// URL names a form.
+package drafts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Form is the form of a draft's responses, named in the query of the endpoint's URL as
+// draft=FORM. What a client sends is recognised by itself.
+type Form string
+
+// The forms of the proposals' responses.
+const (
+	// MRTR1 is the first draft of the MRTR proposal: an IncompleteResult without
+	// resultType; a task is Working, input_required or Completed.
+	MRTR1 Form = "mrtr-1"
+	// MRTR2 is its second draft: the statuses are in lower case. It is the form of a draft
+	// request that names none.
+	MRTR2 Form = "mrtr-2"
+	// Tasks1 and Tasks2 are the options of the proposal on the structure of task messages:
+	// tasks/result answers with the request itself, or with content that wraps it.
+	Tasks1 Form = "tasks-1"
+	Tasks2 Form = "tasks-2"
+	// State1 and State2 are the options of the state proposal: dependent_requests with one
+	// state for all, or with a state for each.
+	State1 Form = "state-1"
+	State2 Form = "state-2"
+)
+
+var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2}
+
+// assumed are the capabilities of a client whose draft has no place to declare them: the
+// requests that the drafts embed, and no refinement of them.
+const assumed = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
+
+const headerSession = "Mcp-Session-Id"
+
+// Edge serves the requests of drafts. It is safe for concurrent use; its fields must not
+// be changed while it is used.
+type Edge struct {
+	// Ratified serves a request of the 2026-07-28 revision.
+	Ratified func(w http.ResponseWriter, r *http.Request, body []byte)
+	// HasSession reports whether this process holds the session of that id.
+	HasSession func(id string) bool
+	// Depth bounds the nesting of JSON.
+	Depth int
+
+	open openStates
+}
+
+// message is a JSON-RPC message as far as the drafts differ in it; members are raw.
+type message struct {
+	version, id, method, params, result, fault []byte
+
+	// Members that only drafts have.
+	responses, requestState, dependent, state []byte
+}
+
+func parse(body []byte) message {
+	var m message
+	_ = strictjson.Members(body, func(name, value []byte) error {
+		switch string(name) {
+		case "jsonrpc":
+			m.version = value
+		case "id":
+			m.id = value
+		case "method":
+			m.method = value
+		case "params":
+			m.params = value
+		case "result":
+			m.result = value
+		case "error":
+			m.fault = value
+		case "inputResponses":
+			m.responses = value
+		case "requestState":
+			m.requestState = value
+		case "dependent_responses":
+			m.dependent = value
+		case "state":
+			m.state = value
+		}
+		return nil
+	})
+	return m
+}
+
+// Serve answers a POST with a message of a draft. It reports false, and has done nothing,
+// if the message is none.
+func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	form := Form(r.URL.Query().Get("draft"))
+	if form != "" && !slices.Contains(forms, form) {
+		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "unknown draft in the URL's query: want one of %v", forms))
+		return true
+	}
+	if strictjson.Check(body, e.Depth) != nil || strictjson.TypeOf(body) != strictjson.TypeObject {
+		return false // and refused behind the edge
+	}
+	m := parse(body)
+	if m.id != nil && !wire.ValidID(m.id) {
+		return false
+	}
+	inSession := r.Header.Get(headerSession) != ""
+	if m.method == nil {
+		switch {
+		case m.state != nil:
+			return e.serveEcho(w, r, m)
+		case !inSession && relatedTask(m.result) != "":
+			e.serveTaskAnswer(w, r, m)
+			return true
+		}
+		return false
+	}
+	if form == "" && (inSession || ratified(r, m)) {
+		return false
+	}
+	method, _ := strictjson.String(m.method)
+	if m.id == nil || !wire.MayAsk(method) && !wire.IsTask(method) {
+		return false
+	}
+	if form == "" {
+		form = MRTR2
+		if m.dependent != nil {
+			form = dependentForm(m.dependent)
+		}
+	}
+	request, fault := translate(method, m)
+	if fault != nil {
+		refuse(w, m.id, fault)
+		return true
+	}
+	out := &writer{ResponseWriter: w, translate: func(response []byte) []byte { return form.response(method, response) }}
+	e.Ratified(out, ratifiedRequest(r, method, m.params), request)
+	out.finish()
+	return true
+}
+
+// ratified reports whether a request claims the ratified version, or one that this draft
+// edge must not guess about.
+func ratified(r *http.Request, m message) bool {
+	version := r.Header.Get(wire.HeaderVersion)
+	if version == wire.Version {
+		return true
+	}
+	return strictjson.Get(strictjson.Get(m.params, "_meta"), mcp.MetaKeyProtocolVersion) != nil
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, id []byte, fault *jsonrpc.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write(wire.AppendError(nil, id, fault)) // a client that is gone gets nothing
+}
+
+// ratifiedRequest is r with the headers that the ratified version requires.
+func ratifiedRequest(r *http.Request, method string, params []byte) *http.Request {
+	inner := r.Clone(r.Context())
+	inner.Header.Del(headerSession)
+	inner.Header.Set(wire.HeaderVersion, wire.Version)
+	inner.Header.Set(wire.HeaderMethod, method)
+	inner.Header.Del(wire.HeaderName)
+	target := "name"
+	if method == wire.ReadResource {
+		target = "uri"
+	}
+	if name, ok := strictjson.String(strictjson.Get(params, target)); ok && wire.MayAsk(method) {
+		inner.Header.Set(wire.HeaderName, wire.EncodeHeader(name))
+	}
+	return inner
+}
+
+// translate makes the ratified request of a draft's.
+func translate(method string, m message) ([]byte, *jsonrpc.Error) {
+	if m.params != nil && strictjson.TypeOf(m.params) != strictjson.TypeObject {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "params" must be an object`)
+	}
+	responses, state := m.responses, m.requestState
+	var meta []byte
+	var params object
+	var twice string
+	_ = strictjson.Members(m.params, func(name, value []byte) error {
+		switch string(name) {
+		case "inputResponses":
+			if responses != nil {
+				twice = "inputResponses"
+			}
+			responses = value
+		case "requestState":
+			if state != nil {
+				twice = "requestState"
+			}
+			state = value
+		case "_meta":
+			meta = value
+		default:
+			params.add(string(name), value)
+		}
+		return nil
+	})
+	if twice != "" {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q is both inside and beside params; send it once", twice)
+	}
+	if m.dependent != nil {
+		if responses != nil || state != nil {
+			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" comes without "inputResponses" and "requestState"`)
+		}
+		var fault *jsonrpc.Error
+		if responses, state, fault = dependentResponses(m.dependent); fault != nil {
+			return nil, fault
+		}
+	}
+	if responses != nil {
+		params.add("inputResponses", unwrapAll(responses))
+	}
+	if state != nil {
+		params.add("requestState", state)
+	}
+	params.add("_meta", ratifiedMeta(meta, nil))
+	return request(m.version, m.id, method, params.bytes()), nil
+}
+
+func request(version, id []byte, method string, params []byte) []byte {
+	var req object
+	req.add("jsonrpc", version)
+	req.add("id", id)
+	req.add("method", quote(method))
+	req.add("params", params)
+	return req.bytes()
+}
+
+// ratifiedMeta is a draft request's _meta with what the ratified version requires. Nil
+// capabilities are those that the request declares, or else the assumed ones.
+func ratifiedMeta(meta, capabilities []byte) []byte {
+	if meta != nil && strictjson.TypeOf(meta) != strictjson.TypeObject {
+		return meta // and refused behind the edge
+	}
+	var all object
+	_ = strictjson.Members(meta, func(name, value []byte) error {
+		switch string(name) {
+		case mcp.MetaKeyProtocolVersion:
+		case mcp.MetaKeyClientCapabilities:
+			if capabilities == nil {
+				capabilities = value
+			}
+		default:
+			all.add(string(name), value)
+		}
+		return nil
+	})
+	if capabilities == nil {
+		capabilities = []byte(assumed)
+	}
+	all.add(mcp.MetaKeyProtocolVersion, quote(wire.Version))
+	all.add(mcp.MetaKeyClientCapabilities, capabilities)
+	return all.bytes()
+}
+
+// unwrapAll takes the answers out of the first draft's wrapping.
+func unwrapAll(responses []byte) []byte {
+	if strictjson.TypeOf(responses) != strictjson.TypeObject {
+		return responses // and refused behind the edge
+	}
+	var all object
+	_ = strictjson.Members(responses, func(key, value []byte) error {
+		all.add(string(key), unwrap(value))
+		return nil
+	})
+	return all.bytes()
+}
+
+// unwrap takes an answer out of {"result": …}. No result of a client has a member of that
+// name, so that nothing else is mistaken for the wrapping.
+func unwrap(answer []byte) []byte {
+	if result := strictjson.Get(answer, "result"); result != nil {
+		return result
+	}
+	return answer
+}
+
+// object writes a JSON object. A nil value is no member.
+type object struct{ encoded []byte }
+
+func (o *object) add(name string, value []byte) {
+	if value == nil {
+		return
+	}
+	if o.encoded == nil {
+		o.encoded = []byte{'{'}
+	} else {
+		o.encoded = append(o.encoded, ',')
+	}
+	o.encoded = append(append(o.encoded, quote(name)...), ':')
+	o.encoded = append(o.encoded, value...)
+}
+
+func (o *object) empty() bool { return o.encoded == nil }
+
+func (o *object) bytes() []byte {
+	if o.empty() {
+		return []byte("{}")
+	}
+	return append(o.encoded, '}')
+}
+
+func quote(s string) []byte {
+	quoted, _ := json.Marshal(s) // a string always marshals
+	return quoted
+}
+
+// elements are the raw elements of a checked array, or nil.
+func elements(array []byte) []json.RawMessage {
+	var all []json.RawMessage
+	if json.Unmarshal(array, &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// writer translates the messages of a response: a JSON body, or the events of a stream.
+type writer struct {
+	http.ResponseWriter
+	translate func(message []byte) []byte
+
+	status int
+	body   bytes.Buffer // of a JSON response
+}
+
+// Unwrap lets an http.ResponseController find what it controls.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writer) isJSON() bool {
+	return strings.HasPrefix(w.Header().Get("Content-Type"), "application/json")
+}
+
+// WriteHeader is delayed for a JSON body, whose length changes.
+func (w *writer) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	if !w.isJSON() {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write takes a part of a JSON body or, as both this server and the SDK write them, a
+// whole event.
+func (w *writer) Write(data []byte) (int, error) {
+	switch {
+	case w.isJSON():
+		return w.body.Write(data)
+	case !strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream"):
+		return w.ResponseWriter.Write(data)
+	}
+	head, event, ok := bytes.Cut(data, []byte("data: "))
+	payload, end := bytes.CutSuffix(event, []byte("\n\n"))
+	if !ok || !end {
+		return w.ResponseWriter.Write(data)
+	}
+	if _, err := fmt.Fprintf(w.ResponseWriter, "%sdata: %s\n\n", head, w.translate(payload)); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// finish sends a JSON body. There may be none, as when the client went away.
+func (w *writer) finish() {
+	if w.body.Len() == 0 {
+		if w.isJSON() && w.status != 0 {
+			w.ResponseWriter.WriteHeader(w.status)
+		}
+		return
+	}
+	w.Header().Del("Content-Length")
+	if w.status != 0 {
+		w.ResponseWriter.WriteHeader(w.status)
+	}
+	_, _ = w.ResponseWriter.Write(w.translate(bytes.TrimSpace(w.body.Bytes()))) // a client that is gone gets nothing
+}

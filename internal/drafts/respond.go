@@ -1,0 +1,184 @@
+package drafts
+
+import (
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Ours in a _meta, which a draft's response does not have.
+const (
+	metaExpires = "io.github.askback-mcp/expires"
+	metaKey     = "io.github.askback-mcp/key"
+)
+
+// result is a ratified result, taken apart.
+type result struct {
+	kind     string // resultType
+	requests []wire.InputRequest
+	encoded  []byte // the requests
+	state    []byte // raw, or nil
+	meta     []byte // without what only ratified results have; nil if nothing is left
+	members  object // all others
+}
+
+func parseResult(raw []byte) *result {
+	r := new(result)
+	_ = strictjson.Members(raw, func(name, value []byte) error {
+		switch string(name) {
+		case "resultType":
+			r.kind, _ = strictjson.String(value)
+		case "inputRequests":
+			r.encoded = value
+			_ = strictjson.Members(value, func(key, request []byte) error {
+				method, _ := strictjson.String(strictjson.Get(request, "method"))
+				r.requests = append(r.requests, wire.InputRequest{Key: string(key), Method: method, Params: strictjson.Get(request, "params")})
+				return nil
+			})
+		case "requestState":
+			r.state = value
+		case "_meta":
+			r.meta = draftMeta(value)
+		default:
+			r.members.add(string(name), value)
+		}
+		return nil
+	})
+	return r
+}
+
+func draftMeta(meta []byte) []byte {
+	var left object
+	_ = strictjson.Members(meta, func(name, value []byte) error {
+		if n := string(name); n != mcp.MetaKeyServerInfo && n != metaExpires {
+			left.add(n, value)
+		}
+		return nil
+	})
+	if left.empty() {
+		return nil
+	}
+	return left.bytes()
+}
+
+// response puts a ratified response into the form of the draft. Errors and notifications
+// are the same in all.
+func (f Form) response(method string, ratified []byte) []byte {
+	m := parse(ratified)
+	if m.result == nil {
+		return ratified
+	}
+	r := parseResult(m.result)
+	if r.kind != "input_required" {
+		return response(m.id, f.complete(method, r))
+	}
+	switch {
+	case (f == State1 || f == State2) && method != wire.TaskResult:
+		return f.dependentRequests(m.id, r)
+	case f == Tasks1 && method == wire.TaskResult && len(r.requests) > 0:
+		return requestItself(m.id, r)
+	case f == Tasks2 && method == wire.TaskResult:
+		return response(m.id, requestsAsContent(r))
+	}
+	var incomplete object
+	incomplete.add("inputRequests", r.encoded)
+	incomplete.add("requestState", r.state)
+	incomplete.add("_meta", r.meta)
+	return response(m.id, incomplete.bytes())
+}
+
+func response(id, result []byte) []byte {
+	return wire.AppendResult(nil, id, func(dst []byte) []byte { return append(dst, result...) })
+}
+
+// complete is a result that needs no input.
+func (f Form) complete(method string, r *result) []byte {
+	r.members.add("_meta", r.meta)
+	encoded := r.members.bytes()
+	if f == MRTR2 || f == State1 || f == State2 {
+		return encoded
+	}
+	switch method {
+	case wire.GetTask, wire.CancelTask:
+		return capitalised(encoded)
+	case wire.CallTool:
+		if task := strictjson.Get(encoded, "task"); task != nil {
+			return replaced(encoded, "task", capitalised(task))
+		}
+	case wire.ListTasks:
+		tasks := elements(strictjson.Get(encoded, "tasks"))
+		for i := range tasks {
+			tasks[i] = capitalised(tasks[i])
+		}
+		if all, err := json.Marshal(tasks); err == nil && tasks != nil {
+			return replaced(encoded, "tasks", all)
+		}
+	}
+	return encoded
+}
+
+// capitalised is a task whose status is spelled as the first drafts do it.
+func capitalised(task []byte) []byte {
+	status, _ := strictjson.String(strictjson.Get(task, "status"))
+	first := map[string]string{"working": "Working", "completed": "Completed", "failed": "Failed", "cancelled": "Cancelled"}
+	if first[status] == "" {
+		return task
+	}
+	return replaced(task, "status", quote(first[status]))
+}
+
+func replaced(obj []byte, name string, value []byte) []byte {
+	var all object
+	_ = strictjson.Members(obj, func(n, v []byte) error {
+		if string(n) == name {
+			v = value
+		}
+		all.add(string(n), v)
+		return nil
+	})
+	return all.bytes()
+}
+
+// requestItself is Option One: the answer to tasks/result is the request for input, one at
+// a time.
+func requestItself(id []byte, r *result) []byte {
+	q := r.requests[0]
+	var m object
+	m.add("jsonrpc", quote("2.0"))
+	m.add("id", id)
+	m.add("method", quote(q.Method))
+	m.add("params", q.Params)
+	m.add("_meta", r.meta)
+	return m.bytes()
+}
+
+// requestsAsContent is Option Two: content of types that wrap the requests for input.
+func requestsAsContent(r *result) []byte {
+	types := map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+	content := []byte{'['}
+	for i, q := range r.requests {
+		var item object
+		item.add("type", quote(types[q.Method]))
+		_ = strictjson.Members(q.Params, func(name, value []byte) error {
+			item.add(string(name), value)
+			return nil
+		})
+		if len(r.requests) > 1 { // which the answers have to be told apart by
+			var meta object
+			meta.add(metaKey, quote(q.Key))
+			item.add("_meta", meta.bytes())
+		}
+		if i > 0 {
+			content = append(content, ',')
+		}
+		content = append(content, item.bytes()...)
+	}
+	var res object
+	res.add("content", append(content, ']'))
+	res.add("isError", []byte("false"))
+	res.add("_meta", r.meta)
+	return res.bytes()
+}

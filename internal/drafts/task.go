@@ -1,0 +1,95 @@
+package drafts
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// In the proposal on the structure of task messages the answer to a task's question is a
+// response, which names the task and nothing else.
+
+// relatedTask is the task that a result names in its _meta, or "".
+func relatedTask(result []byte) string {
+	id, _ := strictjson.String(strictjson.Get(strictjson.Get(strictjson.Get(result, "_meta"), wire.MetaRelatedTask), "taskId"))
+	return id
+}
+
+// serveTaskAnswer gives a task the answer to the first of its open questions, which is the
+// one that the client was shown. What comes when none is open is ignored.
+func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
+	id := relatedTask(m.result)
+	asked := e.ask(r, m, wire.GetTask, id, nil)
+	if asked.fault != nil {
+		refuse(w, m.id, fault(asked.fault))
+		return
+	}
+	key := ""
+	_ = strictjson.Members(strictjson.Get(asked.result, "inputRequests"), func(name, _ []byte) error {
+		if key == "" {
+			key = string(name)
+		}
+		return nil
+	})
+	if key != "" {
+		var answer, responses object
+		_ = strictjson.Members(m.result, func(name, value []byte) error {
+			if string(name) != "_meta" {
+				answer.add(string(name), value)
+			}
+			return nil
+		})
+		responses.add(key, answer.bytes())
+		if told := e.ask(r, m, wire.UpdateTask, id, responses.bytes()); told.fault != nil {
+			refuse(w, m.id, fault(told.fault))
+			return
+		}
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// ask sends a request about a task on its client's behalf. The extension's dialect tells
+// all about it in one answer, and never waits.
+func (e *Edge) ask(r *http.Request, m message, method, task string, responses []byte) message {
+	var params object
+	params.add("taskId", quote(task))
+	params.add("inputResponses", responses)
+	var extensions, capabilities object
+	extensions.add(wire.TasksExtension, []byte("{}"))
+	capabilities.add("extensions", extensions.bytes())
+	params.add("_meta", ratifiedMeta(nil, capabilities.bytes()))
+	inner := ratifiedRequest(r, method, nil)
+	inner.Header.Set(wire.HeaderName, wire.EncodeHeader(task))
+	out := capture{header: make(http.Header)}
+	e.Ratified(&out, inner, request(quote("2.0"), []byte("0"), method, params.bytes()))
+	return parse(out.body)
+}
+
+// capture keeps a response.
+type capture struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func (c *capture) Header() http.Header { return c.header }
+
+func (c *capture) WriteHeader(status int) { c.status = status }
+
+func (c *capture) Write(data []byte) (int, error) {
+	c.body = append(c.body, data...)
+	return len(data), nil
+}
+
+// fault reads an error that this server wrote.
+func fault(raw []byte) *jsonrpc.Error {
+	e := new(jsonrpc.Error)
+	if json.Unmarshal(raw, e) != nil {
+		e.Code, e.Message = jsonrpc.CodeInternalError, "internal error"
+	}
+	return e
+}
