@@ -36,8 +36,8 @@ type login struct {
 }
 
 // Register adds the tool link_accounts to s as a release has it. Release 1 asks for logins at GitHub and Google,
-// release 2 at GitHub and Microsoft; release 3 words the question about GitHub anew. Register panics for any other. What
-// is linked is kept in memory, apart for each server.
+// release 2 at GitHub and Microsoft; release 3 words the question about GitHub anew. Register panics for any other.
+// What is linked is kept in memory, apart for each server.
 func Register(s *askback.Server, release int) {
 	questions := releases[release-1]
 	var links store

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -60,6 +61,19 @@ func TestNothingIsLinkedWhileAQuestionIsOpen(t *testing.T) {
 	}
 }
 
+// A client that can be asked in one round may not be in the next one, which then ends with the protocol's error.
+func TestHalfASetIsNotLinked(t *testing.T) {
+	h := serve(t, 2)
+	first := post(t, h, "")
+	if _, failed := send(t, h, answer(first, github), ""); failed == nil || failed.Code != -32021 {
+		t.Errorf("got the error %v, want that for a missing capability", failed)
+	}
+	last := post(t, h, answer(first, github+", "+microsoft))
+	if want := "Linked octocat (GitHub) and bill (Microsoft). This server has linked 1 set of accounts."; last.text() != want {
+		t.Errorf("got %q, want %q", last.text(), want)
+	}
+}
+
 func TestEveryCallLinksASet(t *testing.T) {
 	h := serve(t, 2)
 	for _, want := range []string{"1 set of accounts.", "2 sets of accounts.", "3 sets of accounts."} {
@@ -105,14 +119,24 @@ func serve(t *testing.T, release int) http.Handler {
 	return s.HTTPHandler(nil)
 }
 
-// post calls link_accounts once with the given params, a client's request on the wire.
+// post calls link_accounts once with the given params, which must not fail.
 func post(t *testing.T, h http.Handler, params string) result {
+	t.Helper()
+	got, failed := send(t, h, params, `"elicitation": {}`)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return got
+}
+
+// send sends a client's request as it is on the wire, and returns its result or its error.
+func send(t *testing.T, h http.Handler, params, capabilities string) (result, *jsonrpc.Error) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{
 		"jsonrpc": "2.0", "id": 1, "method": "tools/call",
 		"params": {"name": "link_accounts", `+params+` "_meta": {
 			"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-			"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}
+			"io.modelcontextprotocol/clientCapabilities": {`+capabilities+`}
 		}}
 	}`))
 	r.Header.Set("Content-Type", "application/json")
@@ -123,9 +147,12 @@ func post(t *testing.T, h http.Handler, params string) result {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 
-	var response struct{ Result *result }
-	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil || response.Result == nil {
+	var response struct {
+		Result result
+		Error  *jsonrpc.Error
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil {
 		t.Fatalf("%d %s (%v)", w.Code, w.Body, err)
 	}
-	return *response.Result
+	return response.Result, response.Error
 }

@@ -84,12 +84,3 @@ func TestRestartsLostResponsesAndReleases(t *testing.T) {
 		})
 	}
 }
-
-func TestAClientThatCannotBeAskedLinksNothing(t *testing.T) {
-	res := askbacktest.Run(t, func(s *askback.Server) { accounts.Register(s, 2) }, askbacktest.Call{
-		Tool: "link_accounts", Cannot: askback.KindForm,
-	})
-	if res.Err == nil || res.Err.Code != -32021 {
-		t.Errorf("got %q, want the error for a missing capability", res.Text())
-	}
-}

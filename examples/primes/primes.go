@@ -54,8 +54,8 @@ type Part struct {
 	Server int `json:"server" jsonschema:"which server counted them, numbered from 1 in the order in which they took part"`
 }
 
-// Register adds the tool count_primes to s. Loaded is asked between two parts, from several goroutines, whether other
-// servers shall go on.
+// Register adds the tool count_primes to s. Loaded tells, between two parts, whether another server shall go on; it is
+// called from several goroutines. It may say something else each time, because neither a question nor the count hangs on it.
 func Register(s *askback.Server, loaded func() bool) {
 	server := rand.Text()
 	tool := &mcp.Tool{Name: "count_primes", Description: "Count the primes below a number", InputSchema: argsSchema()}
