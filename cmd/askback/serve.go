@@ -17,8 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/examples/accounts"
 	"github.com/askback-mcp/askback/examples/echo"
+	"github.com/askback-mcp/askback/examples/primes"
 	"github.com/askback-mcp/askback/examples/provision"
+	"github.com/askback-mcp/askback/examples/trivia"
 	"github.com/askback-mcp/askback/examples/weather"
 	"github.com/askback-mcp/askback/examples/workitem"
 )
@@ -37,6 +40,9 @@ type serveOptions struct {
 	store     string
 	workers   int
 	pace      time.Duration
+	release   int
+	loaded    bool
+	bare      bool
 	logLevel  string
 	logFormat string
 	untilEOF  bool
@@ -48,27 +54,25 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the example tools",
-		Long: `Serve the example tools get_weather, update_work_item, echo and provision_vm
-over HTTP at /mcp, or over standard input and output. When it is ready it prints
-its URL on standard output (port 0 takes a free one); it logs to standard error.
-SIGINT or SIGTERM stops it once the requests that are running are finished; a
-second one stops it at once.
+		Long: `Serve the example tools, which 'askback tools' lists, over HTTP at /mcp, or over
+standard input and output. When it is ready it prints its URL on standard output
+(port 0 takes a free one); it logs to standard error. SIGINT or SIGTERM stops it
+once the requests that are running are finished; a second one stops it at once.
 
 Keys are taken from --keys or, without it, from the environment variable
 ` + keysVariable + `. Without either, a random key is made: then no other server can
 finish what this one began. Without --data the work items are fresh at each
 start. There is no authentication: all callers are one user.
 
-For clients that can take a task, calls of echo and provision_vm are tasks. They
-are kept in a store, and go on when a server starts again. The store is the file
-tasks.db (SQLite), provision_vm makes its machines in a directory machines; both
-are in the directory of --data or else in $XDG_STATE_HOME/askback, by default
-~/.local/state/askback. Servers that share a store go on with each
-other's tasks: let them share the machines too.`,
-		Example: `  askback serve
-  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data
-  askback serve --stdio`,
-		Args: takes(),
+For clients that can take a task, calls of echo, echo_later and provision_vm are
+tasks. They go on when a server starts again: their store is the file tasks.db
+(SQLite), beside the directory machines of provision_vm, both in the directory
+of --data, or else $XDG_STATE_HOME/askback, by default ~/.local/state/askback.
+Servers that share a store go on with each other's tasks: share machines, too.
+
+Servers of another --release, or --loaded, show what a call meets in a fleet.`,
+		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.stdio && cmd.Flags().Changed("addr") {
 				return usagef("--stdio and --addr exclude each other")
@@ -92,6 +96,9 @@ other's tasks: let them share the machines too.`,
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 16)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
+	flags.IntVar(&o.release, "release", 2, "release `N` of link_accounts: 1, 2 or 3")
+	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
+	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
@@ -112,6 +119,9 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	}
 	if o.pace < 0 {
 		return usagef("--pace %v: want a time that is not negative", o.pace)
+	}
+	if o.release < 1 || o.release > 3 {
+		return usagef("--release %d: want 1, 2 or 3", o.release)
 	}
 	ring, source, warning, err := configuredKeys(o.keys, stdin)
 	if err != nil {
@@ -155,10 +165,11 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		sdkOptions.Logger = log
 	}
 	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), &askback.Options{
-		Keys:   ring,
-		Limits: askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
-		Tasks:  kept.options(o.workers),
-		Logger: log,
+		Keys:           ring,
+		BareFirstRound: o.bare,
+		Limits:         askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
+		Tasks:          kept.options(o.workers),
+		Logger:         log,
 	})
 	if err != nil {
 		return err
@@ -166,6 +177,10 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	weather.Register(srv)
 	workitem.Register(srv, items)
 	echo.Register(srv)
+	echo.RegisterLater(srv)
+	accounts.Register(srv, o.release)
+	primes.Register(srv, func() bool { return o.loaded })
+	trivia.Register(srv)
 	if kept.noPlace == nil {
 		provision.Register(srv, &provision.Host{Root: kept.machines, Delay: o.pace})
 	} else {

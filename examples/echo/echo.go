@@ -1,5 +1,5 @@
 // Package echo is the smallest example of a tool whose calls are tasks: echo answers with what it is given, and asks
-// for it if it is given nothing.
+// for it if it is given nothing. Its other tool, echo_later, asks first and becomes a task then.
 package echo
 
 import (
@@ -26,15 +26,21 @@ func Register(s *askback.Server) {
 	support := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
 
 	askback.AddTaskTool(s, tool, support, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, any, error) {
-		if in.Input == "" {
-			answer, err := askback.Elicit[answer](ctx, call, "echo_input", "Please provide the input string to echo back")
-			if err != nil {
-				return nil, nil, err // not answered yet, or declined
-			}
-			in.Input = answer.Input
+		if err := input(ctx, call, &in); err != nil {
+			return nil, nil, err
 		}
 		return &mcp.CallToolResult{
 			Content: []mcp.Content{&mcp.TextContent{Text: "Echo: " + in.Input}},
 		}, nil, nil
 	})
+}
+
+// input asks for the input if it is missing. The error says that it is not answered yet, or declined.
+func input(ctx context.Context, call *askback.Call, in *args) error {
+	if in.Input != "" {
+		return nil
+	}
+	answer, err := askback.Elicit[answer](ctx, call, "echo_input", "Please provide the input string to echo back")
+	in.Input = answer.Input
+	return err
 }

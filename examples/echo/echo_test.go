@@ -20,17 +20,19 @@ func TestAnInputThatIsGivenIsNotAskedFor(t *testing.T) {
 }
 
 func TestAClientWithoutTasksIsAskedInRounds(t *testing.T) {
-	res := askbacktest.Run(t, echo.Register, askbacktest.Call{
-		Tool: "echo",
-		Answers: map[string]askbacktest.Answer{
-			"echo_input": askbacktest.Accept(map[string]string{"input": "Hello World!"}),
-		},
-	})
-	if res.Text() != "Echo: Hello World!" {
-		t.Errorf("got %q", res.Text())
-	}
-	if diff := cmp.Diff([][]string{{"echo_input"}}, res.Asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+	for tool, register := range map[string]func(*askback.Server){"echo": echo.Register, "echo_later": echo.RegisterLater} {
+		res := askbacktest.Run(t, register, askbacktest.Call{
+			Tool: tool,
+			Answers: map[string]askbacktest.Answer{
+				"echo_input": askbacktest.Accept(map[string]string{"input": "Hello World!"}),
+			},
+		})
+		if res.Text() != "Echo: Hello World!" {
+			t.Errorf("%s: got %q", tool, res.Text())
+		}
+		if diff := cmp.Diff([][]string{{"echo_input"}}, res.Asked); diff != "" {
+			t.Errorf("%s: asked (-want +got):\n%s", tool, diff)
+		}
 	}
 }
 

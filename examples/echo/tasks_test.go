@@ -50,6 +50,7 @@ type task struct {
 type result struct {
 	ResultType    string
 	InputRequests any
+	RequestState  string
 	Content       []struct{ Text string }
 	Meta          map[string]any `json:"_meta"`
 }
@@ -127,6 +128,53 @@ func TestTheFlowOfTheExtension(t *testing.T) {
 	}
 }
 
+// The proposal's "Interactions Between Ephemeral and Persistent Workflows", in both dialects.
+func TestTheInputIsAskedForBeforeThereIsATask(t *testing.T) {
+	for _, tt := range []struct{ dialect, capabilities, params string }{
+		{"proposal", `"elicitation": {}`, `"name": "echo_later", "task": {"ttl": 60000}`},
+		{"extension", `"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}`, `"name": "echo_later"`},
+	} {
+		t.Run(tt.dialect, func(t *testing.T) {
+			h := serve(t)
+			var asked result
+			post(t, h, tt.capabilities, "tools/call", "echo_later", tt.params, "", &asked)
+			if diff := cmp.Diff(fromJSON(t, question), asked.InputRequests); diff != "" || asked.ResultType != "input_required" {
+				t.Errorf("%s, inputRequests (-want +got):\n%s", asked.ResultType, diff)
+			}
+			var stored struct{ Tasks []any }
+			post(t, h, `"elicitation": {}`, "tasks/list", "", "", "", &stored)
+			if len(stored.Tasks) > 0 {
+				t.Errorf("stored while the input was missing: %v", stored.Tasks)
+			}
+
+			var created struct {
+				task
+				Task task
+			}
+			post(t, h, tt.capabilities, "tools/call", "echo_later",
+				tt.params+`, `+answer+`, "requestState": "`+asked.RequestState+`"`, "", &created)
+			id := created.TaskID + created.Task.TaskID
+			if id == "" {
+				t.Fatalf("created %+v, want a task", created)
+			}
+			done := until(t, func() (now task) {
+				post(t, h, tt.capabilities, "tasks/get", id, `"taskId": "`+id+`"`, "", &now)
+				return now
+			}, "completed")
+			if done.Result == nil { // only the extension has it there
+				post(t, h, tt.capabilities, "tasks/result", id, `"taskId": "`+id+`"`, "", &done.Result)
+			}
+			var final result
+			if err := json.Unmarshal(done.Result, &final); err != nil {
+				t.Fatal(err)
+			}
+			if len(final.Content) != 1 || final.Content[0].Text != "Echo: Hello World!" {
+				t.Errorf("got %+v", final)
+			}
+		})
+	}
+}
+
 func serve(t *testing.T) http.Handler {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
@@ -134,13 +182,14 @@ func serve(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	s, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks:  &askback.Tasks{Store: store},
+		Tasks:  &askback.Tasks{Store: store, ListAnonymous: true},
 		Logger: slog.New(slog.DiscardHandler), // it warns that no keys are configured
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	echo.Register(s)
+	echo.RegisterLater(s)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -177,9 +226,12 @@ func post(t *testing.T, h http.Handler, capabilities, method, name, params, meta
 	if meta != "" {
 		meta += ","
 	}
+	if params != "" {
+		params += ","
+	}
 	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{
 		"jsonrpc": "2.0", "id": 1, "method": "`+method+`",
-		"params": {`+params+`, "_meta": {`+meta+`
+		"params": {`+params+` "_meta": {`+meta+`
 			"io.modelcontextprotocol/protocolVersion": "2026-07-28",
 			"io.modelcontextprotocol/clientCapabilities": {`+capabilities+`}
 		}}

@@ -1,0 +1,77 @@
+// Package accounts is an example of a tool in a rolling upgrade: link_accounts asks for two logins in one round, and
+// each release asks a little differently, so that a call that began under one release can end under another. What was
+// answered is asked again only if its question has changed, and what no release asks any more is ignored.
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// question asks for the login at one provider.
+type question struct{ provider, key, message string }
+
+var (
+	github    = question{"GitHub", "github_login", "Please provide your GitHub username"}
+	google    = question{"Google", "google_login", "Please provide your Google username"}
+	microsoft = question{"Microsoft", "microsoft_login", "Please provide your Microsoft username"}
+	reworded  = question{"GitHub", "github_login", "Which GitHub account shall be linked? Please provide its username"}
+)
+
+// releases are what each release asks, from release 1.
+var releases = [][2]question{
+	{github, google},
+	{github, microsoft},
+	{reworded, microsoft},
+}
+
+type login struct {
+	Name string `json:"name"`
+}
+
+// Register adds the tool link_accounts to s as a release has it. Release 1 asks for logins at GitHub and Google,
+// release 2 at GitHub and Microsoft; release 3 words the question about GitHub anew. Register panics for any other.
+// What is linked is kept in memory, apart for each server.
+func Register(s *askback.Server, release int) {
+	questions := releases[release-1]
+	var links store
+	tool := &mcp.Tool{Name: "link_accounts", Description: "Link your accounts at other services; those that you decline are left out"}
+
+	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		var logins [len(questions)]login
+		asks := make([]askback.Ask, len(questions))
+		for i, q := range questions {
+			asks[i] = askback.AskForm(q.key, q.message, &logins[i])
+		}
+		asked := call.Ask(ctx, asks...)
+		if _, declined := errors.AsType[*askback.DeclinedError](asked); declined {
+			asked = nil // every question is answered, and a login that was declined is empty
+		}
+		if asked != nil && !errors.Is(asked, askback.ErrInputRequired) {
+			return nil, nil, asked
+		}
+
+		// There is no need to return before the step: none runs while a question is open.
+		linked, err := askback.Do(ctx, call, "link", func(context.Context) (set, error) {
+			var accounts []string
+			for i, q := range questions {
+				if name := strings.TrimSpace(logins[i].Name); name != "" {
+					accounts = append(accounts, fmt.Sprintf("%s (%s)", name, q.provider))
+				}
+			}
+			return links.link(call.IdempotencyKey("link"), accounts), nil
+		})
+		if err := errors.Join(asked, err); err != nil {
+			return nil, nil, err
+		}
+		return &mcp.CallToolResult{
+			Content: []mcp.Content{&mcp.TextContent{Text: linked.String()}},
+		}, nil, nil
+	})
+}

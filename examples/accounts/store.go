@@ -1,0 +1,48 @@
+package accounts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// set is the accounts that one call linked with each other.
+type set struct {
+	Accounts []string `json:"accounts"` // such as "octocat (GitHub)"
+	Number   int      `json:"number"`   // how many sets were linked with this one
+}
+
+func (s set) String() string {
+	linked, sets := "no account", "sets"
+	if len(s.Accounts) > 0 {
+		linked = strings.Join(s.Accounts, " and ")
+	}
+	if s.Number == 1 {
+		sets = "set"
+	}
+	return fmt.Sprintf("Linked %s. This server has linked %d %s of accounts.", linked, s.Number, sets)
+}
+
+// store is what a server has linked. The zero store is empty; it may be used from several goroutines.
+type store struct {
+	mu   sync.Mutex
+	sets []set
+	keys []string // of the calls that linked them
+}
+
+// link links accounts and returns them as a set. A key that was used before has its set already, and nothing is linked
+// again. No accounts are no set.
+func (s *store) link(key string, accounts []string) set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.keys, key); i >= 0 {
+		return s.sets[i]
+	}
+	if len(accounts) == 0 {
+		return set{Number: len(s.sets)}
+	}
+	linked := set{accounts, len(s.sets) + 1}
+	s.sets, s.keys = append(s.sets, linked), append(s.keys, key)
+	return linked
+}

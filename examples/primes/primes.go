@@ -1,0 +1,105 @@
+// Package primes is an example of a tool that sheds load: count_primes works in parts, and where its server is loaded
+// it ends the request between two of them, without a question. The client sends the request again, and whichever server
+// gets it counts on behind the parts that are done.
+package primes
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// parts is how many steps the work is divided into.
+const parts = 4
+
+type args struct {
+	Below int `json:"below" jsonschema:"count the primes below this number"`
+}
+
+func argsSchema() *jsonschema.Schema {
+	schema, err := jsonschema.For[args](nil)
+	if err != nil {
+		panic(err) // a fault of the build
+	}
+	least, most := 2.0, 5e6
+	schema.Properties["below"].Minimum, schema.Properties["below"].Maximum = &least, &most
+	return schema
+}
+
+// counted is what the step of a part records.
+type counted struct {
+	Primes int    `json:"primes"`
+	Server string `json:"server"` // the random id of the server that counted them
+}
+
+// Outcome is the structured result of count_primes.
+type Outcome struct {
+	Below   int    `json:"below"`
+	Primes  int    `json:"primes" jsonschema:"how many primes there are below it"`
+	Servers int    `json:"servers" jsonschema:"how many servers counted them"`
+	Parts   []Part `json:"parts"`
+}
+
+// Part is the primes of one range: from From, and below Below.
+type Part struct {
+	From   int `json:"from"`
+	Below  int `json:"below"`
+	Primes int `json:"primes"`
+	Server int `json:"server" jsonschema:"which server counted them, numbered from 1 in the order in which they took part"`
+}
+
+// Register adds the tool count_primes to s. Loaded tells, between two parts, whether another server shall go on; it is
+// called from several goroutines. It may say something else each time, because neither a question nor the count hangs on it.
+func Register(s *askback.Server, loaded func() bool) {
+	server := rand.Text()
+	tool := &mcp.Tool{Name: "count_primes", Description: "Count the primes below a number", InputSchema: argsSchema()}
+
+	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, Outcome, error) {
+		out := Outcome{Below: in.Below}
+		var servers []string
+		var took bool // a part, in this round: who hands a call over has done something for it
+		for i := range parts {
+			step := fmt.Sprintf("part-%d", i+1)
+			if took && loaded() {
+				if err := call.Checkpoint(ctx, "before-"+step); err != nil {
+					return nil, Outcome{}, err
+				}
+			}
+			part := Part{From: boundary(in.Below, i), Below: boundary(in.Below, i+1)}
+			got, err := askback.Do(ctx, call, step, func(context.Context) (counted, error) {
+				took = true
+				return counted{count(part.From, part.Below), server}, nil
+			})
+			if err != nil {
+				return nil, Outcome{}, err
+			}
+			if !slices.Contains(servers, got.Server) {
+				servers = append(servers, got.Server)
+			}
+			part.Primes, part.Server = got.Primes, slices.Index(servers, got.Server)+1
+			out.Primes += part.Primes
+			out.Parts = append(out.Parts, part)
+		}
+		out.Servers = len(servers)
+		return &mcp.CallToolResult{
+			Content: []mcp.Content{&mcp.TextContent{Text: out.String()}},
+		}, out, nil
+	})
+}
+
+func (o Outcome) String() string {
+	are, primes, servers := "are", "primes", "servers"
+	if o.Primes == 1 {
+		are, primes = "is", "prime"
+	}
+	if o.Servers == 1 {
+		servers = "server"
+	}
+	return fmt.Sprintf("There %s %d %s below %d, counted by %d %s.", are, o.Primes, primes, o.Below, o.Servers, servers)
+}
