@@ -72,6 +72,10 @@ type Options struct {
 	// Tasks says how to speak about tasks: by itself, as the server can.
 	Tasks TaskDialect
 
+	// Drafts makes the client echo the state of a server's request inside a session before
+	// 2026-07-28, over HTTP, as the state proposal has it: see docs/drafts.md.
+	Drafts bool
+
 	// Limits bound calls.
 	Limits Limits
 
@@ -228,7 +232,11 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		if web.HTTPClient != nil {
 			httpClient = *web.HTTPClient
 		}
-		httpClient.Transport = &tapRoundTripper{base: httpClient.Transport, limits: c.opts.Limits, hello: hello, authorizes: web.OAuthHandler != nil}
+		tap := &tapRoundTripper{base: httpClient.Transport, limits: c.opts.Limits, hello: hello, authorizes: web.OAuthHandler != nil}
+		if c.opts.Drafts {
+			tap.echoes = &echoes{limits: c.opts.Limits}
+		}
+		httpClient.Transport = tap
 		bounded.HTTPClient = &httpClient
 		bounded.MaxEventSize = c.opts.Limits.MessageBytes
 		if web.OAuthHandler != nil {

@@ -310,12 +310,17 @@ type tapRoundTripper struct {
 	limits     Limits
 	hello      *exchange // keeps the result of initialize
 	authorizes bool      // the SDK has an answer to 401 and 403
+	echoes     *echoes
 }
 
 func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	base := t.base
 	if base == nil {
 		base = http.DefaultTransport
+	}
+	req, err := t.echoes.tell(req)
+	if err != nil {
+		return nil, err
 	}
 	x := exchangeOf(req.Context())
 	if x == nil && initializes(req) {
@@ -371,7 +376,7 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	switch {
 	case mediaType == "text/event-stream" && x != nil:
-		res.Body = &tapEvents{body: res.Body, in: bufio.NewReader(res.Body), x: x, limits: t.limits,
+		res.Body = &tapEvents{body: res.Body, in: bufio.NewReader(res.Body), x: x, limits: t.limits, echoes: t.echoes,
 			once: x.method != "" && req.Header.Get(wire.HeaderVersion) >= wire.Version}
 	case mediaType == "text/event-stream": // the SDK bounds its events
 	case mediaType == "application/json" && x != nil && res.StatusCode < 300:
@@ -558,6 +563,7 @@ type tapEvents struct {
 	in     *bufio.Reader
 	x      *exchange
 	limits Limits
+	echoes *echoes
 	once   bool // it cannot be resumed: the request is sent again
 	out    bytes.Buffer
 	err    error
@@ -608,6 +614,7 @@ func (t *tapEvents) next() error {
 		return nil
 	}
 	if hasData {
+		t.echoes.hear(data)
 		for line := range bytes.SplitSeq(t.x.message(data, t.limits), []byte("\n")) {
 			t.out.WriteString("data: ")
 			t.out.Write(line)

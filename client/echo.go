@@ -1,0 +1,68 @@
+package client
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// echoes are the states of the server's requests in a session that are not answered yet:
+// each goes back beside the result, exactly as it came (the state proposal, "Client
+// Behavior"). A nil *echoes keeps none.
+type echoes struct {
+	limits Limits
+
+	mu     sync.Mutex
+	states map[string][]byte // raw, by the request's id
+}
+
+// hear keeps the state of a message that is a request with one.
+func (e *echoes) hear(message []byte) {
+	if e == nil || strictjson.Check(message, e.limits.Depth+2) != nil {
+		return
+	}
+	id, state := strictjson.Get(message, "id"), strictjson.Get(message, "state")
+	if id == nil || state == nil || strictjson.Get(message, "method") == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.states) >= e.limits.Questions {
+		return // the server goes on from what it remembers, or asks again
+	}
+	if e.states == nil {
+		e.states = make(map[string][]byte)
+	}
+	e.states[string(strictjson.AppendCanonical(nil, id))] = bytes.Clone(state)
+}
+
+// tell adds the state to a message that is the response to its request.
+func (e *echoes) tell(req *http.Request) (*http.Request, error) {
+	if e == nil || req.Method != http.MethodPost || req.Body == nil {
+		return req, nil
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req.Body.Close()
+	message := bytes.TrimSpace(body)
+	if id := strictjson.Get(message, "id"); id != nil && strictjson.Get(message, "method") == nil {
+		key := string(strictjson.AppendCanonical(nil, id))
+		e.mu.Lock()
+		state := e.states[key]
+		delete(e.states, key)
+		e.mu.Unlock()
+		if state != nil {
+			body = append(message[:len(message)-1:len(message)-1], `,"state":`...)
+			body = append(append(body, state...), '}')
+		}
+	}
+	req = req.Clone(req.Context())
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return req, nil
+}

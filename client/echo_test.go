@@ -1,0 +1,107 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// wiretap keeps what a server's requests and their responses carry beside params and result.
+type wiretap struct {
+	mu             sync.Mutex
+	sent, received []string
+}
+
+func (w *wiretap) RoundTrip(req *http.Request) (*http.Response, error) {
+	body := []byte{}
+	if req.Body != nil {
+		body, _ = io.ReadAll(req.Body)
+		req.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	var m struct {
+		Method string
+		Result json.RawMessage
+		State  json.RawMessage
+	}
+	if json.Unmarshal(body, &m) == nil && m.Method == "" && m.Result != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.received = append(w.received, string(m.State))
+	}
+	return res, err
+}
+
+// The state of a question in a session goes back as it came, to the question that it came
+// with, and only from a client that was told to.
+func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		var a, b struct {
+			Name string `json:"name"`
+		}
+		err := call.Ask(ctx, askback.AskForm("a", "A?", &a), askback.AskForm("b", "B?", &b))
+		return text(a.Name + b.Name), nil, err
+	})
+	for _, drafts := range []struct{ server, client, echoed bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
+		tap := new(wiretap)
+		handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: drafts.server})
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler.ServeHTTP(&overheard{w, tap}, r)
+		}))
+		defer ts.Close()
+		opts := answers()
+		opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": q.Message}}, nil
+		}
+		opts.Drafts = drafts.client
+		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL, HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "two"})
+		if err != nil || res.Content[0].(*mcp.TextContent).Text != "A?B?" {
+			t.Fatal(res, err)
+		}
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(tap.received) != 2 {
+			t.Errorf("%+v: %d answers", drafts, len(tap.received))
+		}
+		for _, state := range tap.received {
+			if sent := strings.Join(tap.sent, ""); drafts.echoed != (state != "" && strings.Contains(sent, `"state":`+state)) || !drafts.echoed && state != "" {
+				t.Errorf("%+v: echoed %q of %s", drafts, state, sent)
+			}
+		}
+		if drafts.echoed && tap.received[0] == tap.received[1] {
+			t.Error("both questions got the same state")
+		}
+	}
+}
+
+// overheard keeps the events that a server sends.
+type overheard struct {
+	http.ResponseWriter
+	tap *wiretap
+}
+
+func (o *overheard) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+func (o *overheard) Write(data []byte) (int, error) {
+	o.tap.mu.Lock()
+	o.tap.sent = append(o.tap.sent, string(data))
+	o.tap.mu.Unlock()
+	return o.ResponseWriter.Write(data)
+}
