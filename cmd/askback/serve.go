@@ -69,7 +69,6 @@ tasks. They go on when a server starts again: their store is the file tasks.db
 (SQLite), beside the directory machines of provision_vm, both in the directory
 of --data, or else $XDG_STATE_HOME/askback, by default ~/.local/state/askback.
 Servers that share a store go on with each other's tasks: share machines, too.
-
 Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		Args:    takes(),
