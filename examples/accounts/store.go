@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // set is the accounts that one call linked with each other.
@@ -13,7 +15,8 @@ type set struct {
 	Number   int      `json:"number"`   // how many sets were linked with this one
 }
 
-func (s set) String() string {
+// text tells what was linked, and what of it the server has done.
+func (s set) text() []mcp.Content {
 	linked, sets := "no account", "sets"
 	if len(s.Accounts) > 0 {
 		linked = strings.Join(s.Accounts, " and ")
@@ -21,7 +24,10 @@ func (s set) String() string {
 	if s.Number == 1 {
 		sets = "set"
 	}
-	return fmt.Sprintf("Linked %s. This server has linked %d %s of accounts.", linked, s.Number, sets)
+	return []mcp.Content{
+		&mcp.TextContent{Text: "Linked " + linked + "."},
+		&mcp.TextContent{Text: fmt.Sprintf("This server has linked %d %s of accounts.", s.Number, sets)},
+	}
 }
 
 // store is what a server has linked. The zero store is empty; it may be used from several goroutines.
