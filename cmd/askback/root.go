@@ -130,7 +130,7 @@ func rootCommand() *cobra.Command {
 	root.SetUsageTemplate(usageTemplate)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand())
-	root.AddCommand(demoCommand(), serveCommand(), keysCommand(), inspectCommand(), versionCommand())
+	root.AddCommand(demoCommand(), serveCommand(), keysCommand(), inspectCommand(), replayCommand(), versionCommand())
 	return root
 }
 

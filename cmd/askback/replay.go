@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/internal/transcript"
+)
+
+func replayCommand() *cobra.Command {
+	var (
+		part    string
+		verbose bool
+	)
+	cmd := &cobra.Command{
+		Use:   "replay FILE URL…",
+		Short: "Play a transcript against running servers",
+		Long: `Play the transcript in FILE against running servers: send its requests, and
+compare what comes with what it says must come. It tells each step, and stops at
+the first difference.
+
+The header of a transcript names the servers that it is played against, with the
+arguments of 'askback serve' to start them with. Their URLs are given in the same
+order, or by name: NAME=URL. Servers of one transcript share their keys.`,
+		Example: `  askback replay testdata/transcripts/basic.txt http://127.0.0.1:8080/mcp
+  askback replay two.txt A=http://127.0.0.1:8080/mcp B=http://127.0.0.1:8081/mcp`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("the argument FILE is missing")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := os.ReadFile(args[0])
+			if err != nil {
+				return err
+			}
+			t, err := transcript.Parse(filepath.Base(args[0]), data)
+			if err != nil {
+				return err
+			}
+			if part != "" && !slices.ContainsFunc(t.Parts, func(p *transcript.Part) bool { return p.Title == part }) {
+				return usagef("--part %q: %s has %s", part, t.Name, partTitles(t))
+			}
+			urls, err := serverURLs(t, args[1:])
+			if err != nil {
+				return err
+			}
+			return replay(cmd, t, transcript.Player{URLs: urls, Part: part}, verbose)
+		},
+	}
+	cmd.Flags().StringVar(&part, "part", "", "play only the part with this `TITLE`")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print the messages")
+	return cmd
+}
+
+func partTitles(t *transcript.Transcript) string {
+	var titles []string
+	for _, p := range t.Parts {
+		titles = append(titles, fmt.Sprintf("%q", p.Title))
+	}
+	return strings.Join(titles, ", ")
+}
+
+// serverURLs gives each server of the transcript its URL.
+func serverURLs(t *transcript.Transcript, args []string) (map[string]string, error) {
+	urls := make(map[string]string)
+	for _, arg := range args {
+		name, address, named := strings.Cut(arg, "=")
+		if i := strings.Index(arg, "://"); !named || i >= 0 && i < len(name) {
+			name, address = "", arg // the = is one of the URL
+			for _, s := range t.Servers {
+				if name == "" && urls[s.Name] == "" {
+					name = s.Name
+				}
+			}
+			if name == "" {
+				return nil, usagef("there are more URLs than servers: %s", startServers(t))
+			}
+		}
+		if !slices.ContainsFunc(t.Servers, func(s transcript.Server) bool { return s.Name == name }) {
+			return nil, usagef("%s has no server %q: %s", t.Name, name, startServers(t))
+		}
+		if urls[name] != "" {
+			return nil, usagef("the server %s has two URLs", name)
+		}
+		to, err := parseTarget(address)
+		if err == nil && to.address == nil {
+			err = usagef("%q is not a URL of HTTP, such as http://127.0.0.1:8080/mcp", address)
+		}
+		if err != nil {
+			return nil, err
+		}
+		urls[name] = address
+	}
+	if len(urls) < len(t.Servers) {
+		return nil, usagef("a URL is missing: %s", startServers(t))
+	}
+	return urls, nil
+}
+
+// startServers tells how the servers of a transcript are started.
+func startServers(t *transcript.Transcript) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is played against", t.Name)
+	for _, s := range t.Servers {
+		line := "askback serve --addr 127.0.0.1:0"
+		if len(t.Servers) > 1 {
+			line += " --keys my.keys"
+		}
+		for _, arg := range s.Args {
+			line += " " + shellQuote(arg)
+		}
+		fmt.Fprintf(&b, "\n  %-3s %s", s.Name, line)
+	}
+	if len(t.Servers) > 1 {
+		b.WriteString("\nwith keys made by 'askback keys new my.keys'")
+	}
+	return b.String()
+}
+
+func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, verbose bool) error {
+	w := cmd.OutOrStdout()
+	heading := t.Title + "\n"
+	if t.Document != "" {
+		heading += t.Document
+		if t.Section != "" {
+			heading += ", " + t.Section
+		}
+		heading += "\n"
+	}
+	if err := output(w, heading); err != nil {
+		return err
+	}
+	var (
+		begun  *transcript.Part
+		failed error // of the output
+	)
+	tell := func(text string) {
+		if failed == nil {
+			failed = outputForeign(w, text)
+		}
+	}
+	begin := func(part *transcript.Part) {
+		if begun != part {
+			begun = part
+			tell("\n" + part.Title + "\n")
+		}
+	}
+	line := func(word string, number int, title, server string) string {
+		if len(t.Servers) > 1 && server != "" {
+			title += " → " + server
+		}
+		return fmt.Sprintf("  %-4s %2d  %s\n", word, number, title)
+	}
+	p.Report = func(s transcript.Step) {
+		begin(s.Part)
+		tell(line("ok", s.Number, s.Title, s.Server))
+		if verbose {
+			for _, m := range s.Messages {
+				tell(strings.TrimRight(m.Head+"\n"+m.Text, "\n") + "\n")
+			}
+		}
+	}
+	err := t.Play(cmd.Context(), p)
+	if failure, ok := err.(*transcript.Failure); ok {
+		begin(failure.Part)
+		tell(line("FAIL", failure.Number, failure.Title, failure.Server))
+	}
+	if err != nil {
+		return err
+	}
+	return failed
+}

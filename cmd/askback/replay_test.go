@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/askback-mcp/askback/internal/transcript"
+)
+
+// TestTranscripts plays every transcript against the servers that its header names, as askback replay does. The servers
+// of one transcript share keys, tasks and work items.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("../../testdata/transcripts/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no transcripts (%v)", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := transcript.Parse(file, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			keys := filepath.Join(dir, "my.keys")
+			if code, _, stderr := command(t, "keys", "new", keys); code != exitOK {
+				t.Fatal(stderr)
+			}
+			shared := []string{"--keys", keys, "--store", "sqlite:" + filepath.Join(dir, "tasks.db"), "--data", filepath.Join(dir, "data")}
+			args := []string{"replay", file}
+			for _, server := range text.Servers {
+				args = append(args, server.Name+"="+startServe(t, append(shared, server.Args...)...))
+			}
+			code, stdout, stderr := command(t, args...)
+			if code != exitOK {
+				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// startServe runs askback serve with these arguments until the test ends, and returns its URL.
+func startServe(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	ended := make(chan struct{})
+	var (
+		code   int
+		stderr bytes.Buffer
+	)
+	go func() {
+		defer close(ended)
+		code = execute(ctx, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...), strings.NewReader(""), in, &stderr)
+		in.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		if <-ended; code != exitOK {
+			t.Errorf("askback serve %q ended with code %d", args, code)
+		}
+		if t.Failed() {
+			t.Logf("askback serve %q wrote:\n%s", args, &stderr)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("askback serve %q was not ready: %v", args, err) // the rest is said when it has ended
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+}
