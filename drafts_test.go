@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -582,6 +583,56 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	}
 	if _, m := c.respond(q, q["state"].(string), named("octocat")); member(m, "result", "content", 0, "text") != weatherText {
 		t.Errorf("got %v", m)
+	}
+}
+
+// Prompts, resources, and handlers in the SDK's manual style are no different.
+func TestDraftsOfEverythingThatAsks(t *testing.T) {
+	type name struct {
+		Name string `json:"name"`
+	}
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if answer, ok := req.Params.InputResponses["name"].(*mcp.ElicitResult); ok && req.Params.RequestState == "mine" {
+			return text("hello " + answer.Content["name"].(string)), nil
+		}
+		return &mcp.CallToolResult{RequestState: "mine", InputRequests: mcp.InputRequestMap{"name": &mcp.ElicitParams{
+			Message: "Who?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
+		}}}, nil
+	})
+	srv.AddPrompt(&mcp.Prompt{Name: "greeting"}, func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+		n, err := askback.Elicit[name](ctx, call, "name", "Who?")
+		return &mcp.GetPromptResult{Description: "hello " + n.Name, Messages: []*mcp.PromptMessage{}}, err
+	})
+	srv.AddResource(&mcp.Resource{URI: "file:///greeting", Name: "greeting"}, func(ctx context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
+		n, err := askback.Elicit[name](ctx, call, "name", "Who?")
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "file:///greeting", Text: "hello " + n.Name}}}, err
+	})
+	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	defer ts.Close()
+	for _, form := range []string{"mrtr-1", "state-1"} {
+		for _, request := range []string{
+			`"method":"tools/call","params":{"name":"manual","arguments":{}`,
+			`"method":"prompts/get","params":{"name":"greeting"`,
+			`"method":"resources/read","params":{"uri":"file:///greeting"`,
+		} {
+			url, head := ts.URL+"?draft="+form, `{"jsonrpc":"2.0","id":"x",`+request
+			_, asked := post(t, url, head+`}}`)
+			retry := ""
+			if form == "state-1" {
+				retry = `},"dependent_responses":{"state":` + quote(fmt.Sprint(member(asked, "dependent_requests", "state"))) + `,"responses":[{"result":` + named("octocat") + `}]}}`
+			} else {
+				retry = `,"inputResponses":{"name":{"result":` + named("octocat") + `}},"requestState":` + quote(fmt.Sprint(member(asked, "result", "requestState"))) + `}}`
+			}
+			_, answered := post(t, url, head+retry)
+			if data, _ := json.Marshal(answered["result"]); !strings.Contains(string(data), "hello octocat") || strings.Contains(string(data), "resultType") {
+				t.Errorf("%s %s: %v, then %v", form, request, asked, answered)
+			}
+		}
 	}
 }
 
