@@ -150,7 +150,7 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 	}
 	inSession := legacy(req)
 	if inSession {
-		x.can = sessionCapabilities(session)
+		x.session, x.can = true, sessionCapabilities(session)
 	}
 	if err := s.wish(x, inSession); err != nil {
 		return nil, protocolError(err)
