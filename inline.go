@@ -215,7 +215,7 @@ func (r *inlineRun) askOrJoin(ctx context.Context, kind string, a Ask) error {
 	return err
 }
 
-var errEnded = errors.New("the call has ended: a handler must wait for what it asks before it returns")
+var errEnded = errors.New("the round has ended: a handler must wait for what it asks before it returns")
 
 // inlineFrame is the bottom frame of a handler's own goroutine, which tells it from those
 // that the handler starts.
@@ -376,6 +376,9 @@ func inlineSchema(requested any) (*form.Schema, error) {
 	data, err := json.Marshal(requested)
 	if err != nil {
 		return nil, err
+	}
+	if schema, err := form.Parse(data); err == nil {
+		return schema, nil
 	}
 	root := make(map[string]json.RawMessage)
 	if strictjson.TypeOf(data) != strictjson.TypeNull {

@@ -467,9 +467,14 @@ func TestInlineQuestionsShareARound(t *testing.T) {
 func TestInlineDo(t *testing.T) {
 	for _, c := range callers() {
 		var steps, runs atomic.Int64
+		native := strings.Contains(c.name, "2025")
 		endpoint := fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			runs.Add(1)
-			n, err := askback.Do(ctx, askback.CallFrom(ctx), "step", func(context.Context) (int64, error) { return steps.Add(1), nil })
+			call := askback.CallFrom(ctx)
+			if !native && req.Session.ID() != call.ID() {
+				return nil, nil, fmt.Errorf("the session's id is %q", req.Session.ID())
+			}
+			n, err := askback.Do(ctx, call, "step", func(context.Context) (int64, error) { return steps.Add(1), nil })
 			if err != nil {
 				return nil, nil, err
 			}
@@ -482,7 +487,7 @@ func TestInlineDo(t *testing.T) {
 		if err != nil || got != "1" || steps.Load() != 1 {
 			t.Errorf("%s: got %q (%v) after %d steps", c.name, got, err, steps.Load())
 		}
-		if native := strings.Contains(c.name, "2025"); native != (runs.Load() == 1) {
+		if native != (runs.Load() == 1) {
 			t.Errorf("%s: the handler ran %d times", c.name, runs.Load())
 		}
 	}
@@ -603,7 +608,7 @@ func TestInlineAskAfterTheEnd(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	close(end)
-	if err := <-late; err == nil || !strings.Contains(err.Error(), "the call has ended") {
+	if err := <-late; err == nil || !strings.Contains(err.Error(), "the round has ended") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -741,6 +746,26 @@ func TestInlineInMemory(t *testing.T) {
 			t.Errorf("%s: got %q, %v", version, outcome(res), err)
 		}
 		session.Close()
+	}
+}
+
+// The stand-in tells who asks, whatever the client says of itself.
+func TestInlineClientInfo(t *testing.T) {
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			return text("by " + req.Session.InitializeParams().ClientInfo.Name), nil, nil
+		})
+	}).HTTPHandler(nil)
+	for info, want := range map[string]string{
+		``: "by ", `{"name":"x","version":"1"}`: "by x", `{"name":7}`: "by ",
+	} {
+		req := request{target: "t"}
+		if info != "" {
+			req.meta = `,"io.modelcontextprotocol/clientInfo":` + info
+		}
+		if got := req.send(t, h).text(t); got != want {
+			t.Errorf("%s: got %q", info, got)
+		}
 	}
 }
 
