@@ -37,9 +37,10 @@ import (
 //
 // This is sound if the handler asks the same questions when it gets the same answers, and
 // if what has a side effect before its last question stands in [Do], with the call of
-// [CallFrom]. Unless t is annotated as read-only, a warning that says so is logged. A
-// question is known by its content; the same one, asked again after its answer, is a new
-// one.
+// [CallFrom]. What stands after it runs again if the last response is lost and the client
+// repeats the round, as in every handler. Unless t is annotated as read-only, a warning is
+// logged that says what to do. A question is known by its content; the same one, asked
+// again after its answer, is a new one.
 //
 // An answer that does not fit its form is asked for again; it is no error. If the client
 // has not declared the capability for an ask, Elicit returns the SDK's error for that and
@@ -93,9 +94,10 @@ var errInline = errors.New("a handler added with AddInlineTool asks through its 
 func (s *Server) runInline(ctx context.Context, call *Call, h func(context.Context, *mcp.CallToolRequest) error) error {
 	call.inline = true
 	ctx = context.WithValue(ctx, callKey{}, call)
-	req := *call.Request().(*mcp.CallToolRequest)
+	req := call.Request().(*mcp.CallToolRequest)
+	call.request = func() mcp.Request { return req }
 	if call.session {
-		return h(ctx, &req)
+		return h(ctx, req)
 	}
 	r := &inlineRun{call: call, ctx: ctx, answered: make(map[string]int)}
 	ctx, r.suspend = context.WithCancelCause(ctx)
@@ -117,7 +119,7 @@ func (s *Server) runInline(ctx context.Context, call *Call, h func(context.Conte
 				panicked = s.panicked(ctx, wire.CallTool, call, v)
 			}
 		}()
-		err = h(ctx, &req)
+		err = h(ctx, req)
 		returned = true
 	})
 	<-done

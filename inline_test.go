@@ -471,8 +471,8 @@ func TestInlineDo(t *testing.T) {
 		endpoint := fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			runs.Add(1)
 			call := askback.CallFrom(ctx)
-			if !native && req.Session.ID() != call.ID() {
-				return nil, nil, fmt.Errorf("the session's id is %q", req.Session.ID())
+			if !native && req.Session.ID() != call.ID() || call.Request() != mcp.Request(req) {
+				return nil, nil, fmt.Errorf("the session's id is %q, the request %v", req.Session.ID(), call.Request())
 			}
 			n, err := askback.Do(ctx, call, "step", func(context.Context) (int64, error) { return steps.Add(1), nil })
 			if err != nil {
