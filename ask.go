@@ -191,10 +191,20 @@ func AskURL(key, message, page string) Ask {
 
 // AskSample asks the client's model for a completion: see [Sample].
 func AskSample(key string, params *mcp.CreateMessageWithToolsParams, into **mcp.CreateMessageWithToolsResult) Ask {
-	if params == nil || len(params.Messages) == 0 {
+	if params == nil {
+		params = new(mcp.CreateMessageWithToolsParams) // which is refused
+	}
+	a := askSample(key, params, len(params.Messages), params.MaxTokens, len(params.Tools) > 0 || params.ToolChoice != nil)
+	a.decode = func(value []byte) error { return json.Unmarshal(value, into) }
+	return a
+}
+
+// askSample is a question of either of the SDK's types for sampling, without its decode.
+func askSample(key string, params mcp.InputRequest, messages int, maxTokens int64, tools bool) Ask {
+	if messages == 0 {
 		return Ask{key: key, err: errors.New("sampling needs at least one message")}
 	}
-	if params.MaxTokens <= 0 {
+	if maxTokens <= 0 {
 		return Ask{key: key, err: errors.New("sampling needs MaxTokens")}
 	}
 	data, err := json.Marshal(params)
@@ -202,7 +212,7 @@ func AskSample(key string, params *mcp.CreateMessageWithToolsParams, into **mcp.
 		return Ask{key: key, err: err}
 	}
 	need := KindSampling
-	if len(params.Tools) > 0 || params.ToolChoice != nil {
+	if tools {
 		need |= KindSamplingTools
 	}
 	return Ask{
@@ -210,8 +220,7 @@ func AskSample(key string, params *mcp.CreateMessageWithToolsParams, into **mcp.
 		need:     need,
 		digest:   digest(data),
 		question: &question{methodCreateMessage, data, params},
-		accept:   acceptSample(need&KindSamplingTools != 0),
-		decode:   func(value []byte) error { return json.Unmarshal(value, into) },
+		accept:   acceptSample(tools),
 	}
 }
 

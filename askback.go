@@ -141,6 +141,7 @@ type Server struct {
 	tasks     *task.Engine // nil without Options.Tasks
 	runsTasks atomic.Bool
 	warnIdle  sync.Once
+	standIns  func() *standIns // made when the first inline tool is added
 	// meta is the _meta of every result: who answers (basic, "Per-response protocol fields").
 	meta []byte
 
@@ -165,6 +166,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		tools:     make(map[string]*handler),
 		prompts:   make(map[string]*handler),
 		resources: make(map[string]*handler),
+		standIns:  sync.OnceValue(newStandIns),
 	}
 	if opts != nil {
 		s.opts = *opts

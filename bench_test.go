@@ -2,17 +2,29 @@ package askback_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
 )
 
 // BenchmarkInteraction is a call that asks and its retry with the answer, through the
 // HTTP handler without a network. What it costs a server beside a bare net/http handler
 // the program in bench/ measures.
 func BenchmarkInteraction(b *testing.B) {
-	h := newServer(b, nil, greet).HTTPHandler(nil)
+	benchmarkInteraction(b, newServer(b, nil, greet).HTTPHandler(nil))
+}
+
+// benchmarkInteraction calls greet, and answers its question, whatever its key.
+func benchmarkInteraction(b *testing.B, h http.Handler) {
 	ask := request{target: "greet", arguments: `{"place":"New York"}`}
 	template := ask.http(b)
 	first, err := io.ReadAll(template.Body)
@@ -20,8 +32,11 @@ func BenchmarkInteraction(b *testing.B) {
 		b.Fatal(err)
 	}
 	retry := ask
-	retry.state = ask.send(b, h).asked(b, "login")
-	retry.responses = octocat
+	asked := ask.send(b, h).Result
+	retry.state = asked.State
+	for key := range asked.Requests {
+		retry.responses = strings.Replace(octocat, "login", key, 1)
+	}
 	second, err := io.ReadAll(retry.http(b).Body)
 	if err != nil {
 		b.Fatal(err)
@@ -63,3 +78,20 @@ func BenchmarkTaskGet(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkInlineInteraction is the interaction of BenchmarkInteraction with a handler
+// that asks through a session.
+func BenchmarkInlineInteraction(b *testing.B) {
+	h := newServer(b, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who are you?", RequestedSchema: loginSchema})
+			if err != nil {
+				return nil, nil, err
+			}
+			return text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
+		})
+	}).HTTPHandler(nil)
+	benchmarkInteraction(b, h)
+}
+
+var loginSchema = json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)

@@ -26,6 +26,8 @@ type Call struct {
 	request   func() mcp.Request
 	support   *TaskSupport // of its tool; nil means none
 	task      bool         // it is one by now
+	session   bool         // it runs inside one request of a legacy session
+	inline    bool         // its handler asks through a session: see AddInlineTool
 
 	mu   sync.Mutex
 	undo []func(context.Context) error
@@ -78,6 +80,9 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 // with [Call.Round] in its key; it should wait a little itself before it does, because
 // some clients, and every session before 2026-07-28, come back at once, and so does a task.
 func (c *Call) Checkpoint(ctx context.Context, key string) error {
+	if c.inline {
+		return errInline
+	}
 	return c.run.Checkpoint(ctx, key)
 }
 
@@ -131,6 +136,9 @@ func Do[T any](ctx context.Context, call *Call, name string, step func(context.C
 // points. The error is [ErrInputRequired] until all are answered; then, if users
 // declined any, the joined [DeclinedError]s.
 func (c *Call) Ask(ctx context.Context, asks ...Ask) error {
+	if c.inline {
+		return errInline
+	}
 	var open, declined error
 	for _, a := range asks {
 		err := c.ask(ctx, a)

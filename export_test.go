@@ -6,3 +6,13 @@ func (g *MemoryReplayGuard) Size() int {
 	defer g.mu.Unlock()
 	return len(g.used)
 }
+
+// StandIns tells tests how many sessions stand in for those that clients do not have.
+func StandIns(s *Server) int {
+	n := 0
+	s.standIns().runs.Range(func(any, any) bool { n++; return true })
+	for range s.standIns().server.Sessions() {
+		n++
+	}
+	return n
+}

@@ -155,7 +155,7 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 	}
 	inSession := legacy(req)
 	if inSession {
-		x.can = sessionCapabilities(session)
+		x.session, x.can = true, sessionCapabilities(session)
 		x.echo, err = echoedCall(req, h.method, raw)
 		if err != nil {
 			return nil, err

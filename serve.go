@@ -40,6 +40,7 @@ type exchange struct {
 	can       Kind
 	wish      taskWish
 	task      *taskRun // in which the handler runs, or nil
+	session   bool     // the request belongs to a legacy session
 	principal string
 	progress  progressFunc
 	echo      *drafts.Call // in a session whose questions carry a state, or nil
@@ -134,6 +135,7 @@ func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bar
 		request:   func() mcp.Request { return x.request(mine) },
 		support:   x.handler.tasks,
 		task:      x.task != nil,
+		session:   x.session,
 	}
 	if x.task != nil {
 		run.Commit = x.task.record
@@ -183,12 +185,18 @@ func (s *Server) failed(x *exchange, err error) (*reply, error) {
 func (s *Server) invoke(ctx context.Context, x *exchange, call *Call) (result any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.ErrorContext(ctx, "askback: a handler panicked", "method", x.handler.method,
-				"call", call.ID(), "panic", v, "stack", string(debug.Stack()))
-			err = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+			err = s.panicked(ctx, x.handler.method, call, v)
 		}
 	}()
 	return x.handler.invoke(ctx, call, x.params)
+}
+
+// panicked logs what was recovered from a handler, with the stack of this goroutine, and
+// returns what the client is told.
+func (s *Server) panicked(ctx context.Context, method string, call *Call, v any) error {
+	s.log.ErrorContext(ctx, "askback: a handler panicked", "method", method,
+		"call", call.ID(), "panic", v, "stack", string(debug.Stack()))
+	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
 
 // openJournal returns the journal of the request's state, or a new call's.

@@ -53,7 +53,9 @@ type Call struct {
 
 	// Arguments marshal to a JSON object. Nil means none.
 	Arguments any
-	// Answers by the questions' keys. The test fails when one is missing or not asked for.
+	// Answers by the questions' keys, or by the messages of questions whose keys the author
+	// does not give (askback.AddInlineTool). The test fails when one is missing or not
+	// asked for.
 	Answers map[string]Answer
 	// Cannot are the kinds of questions that the client declares no capability for.
 	// Zero means that it declares all.
@@ -282,6 +284,14 @@ func keys(requests map[string]json.RawMessage) []string {
 func (d *driver) answer(key string, request json.RawMessage) json.RawMessage {
 	d.t.Helper()
 	a, ok := d.call.Answers[key]
+	if !ok {
+		var asks struct{ Params struct{ Message string } }
+		if json.Unmarshal(request, &asks) == nil && asks.Params.Message != "" {
+			if a, ok = d.call.Answers[asks.Params.Message]; ok {
+				key = asks.Params.Message
+			}
+		}
+	}
 	if !ok || len(a.results) == 0 {
 		d.t.Fatalf("askbacktest: no answer for the question %q:\n%s", key, request)
 	}

@@ -233,6 +233,19 @@ func (r *Run) Answered() bool {
 	return slices.ContainsFunc(r.journal.Entries, func(e Entry) bool { return e.Kind == Answer })
 }
 
+// Answers returns how many answers the call has been given so far.
+func (r *Run) Answers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, e := range r.journal.Entries {
+		if e.Kind == Answer || e.Kind == Unread {
+			n++
+		}
+	}
+	return n
+}
+
 // Finish ends the run with what the handler returned. suspended means that the
 // call goes on in a further round: the journal is ready to be kept, asks are the
 // questions for the client, and none of them means that the client has only to

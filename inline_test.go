@@ -1,0 +1,930 @@
+package askback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
+	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// inline is a handler as it is written for the SDK.
+type inline = mcp.ToolHandlerFor[greeting, any]
+
+// elicitName asks the SDK's way.
+func elicitName(ctx context.Context, req *mcp.CallToolRequest, message string) (*mcp.ElicitResult, error) {
+	return req.Session.Elicit(ctx, &mcp.ElicitParams{Message: message, RequestedSchema: &jsonschema.Schema{
+		Type: "object", Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}}, Required: []string{"name"},
+	}})
+}
+
+// user answers forms: by message, in turn, and keeps what was asked.
+type user struct {
+	answers map[string][]string // "-" declines, "--" cancels
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (u *user) answer(message string) *mcp.ElicitResult {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	turn := 0
+	for _, m := range u.asked {
+		if m == message {
+			turn++
+		}
+	}
+	u.asked = append(u.asked, message)
+	answers := u.answers[message]
+	if len(answers) == 0 {
+		return accept(map[string]any{"name": fmt.Sprint(message, turn)})
+	}
+	switch a := answers[min(turn, len(answers)-1)]; a {
+	case "-":
+		return &mcp.ElicitResult{Action: "decline"}
+	case "--":
+		return &mcp.ElicitResult{Action: "cancel"}
+	default:
+		return accept(map[string]any{"name": a})
+	}
+}
+
+// caller calls a tool with one of the clients, whose user is u.
+type caller struct {
+	name string
+	call func(t testing.TB, endpoint string, u *user, tool string) (string, error)
+}
+
+// callers are the clients that an inline handler has to serve: the Go SDK's and ours of
+// 2026-07-28, and the Go SDK's in a session of 2025-11-25.
+func callers() []caller {
+	return []caller{
+		{"sdk 2026-07-28", func(t testing.TB, endpoint string, u *user, tool string) (string, error) {
+			return callSDK(t, endpoint, u, tool, "2026-07-28")
+		}},
+		{"askback 2026-07-28", callAskback},
+		{"sdk 2025-11-25", func(t testing.TB, endpoint string, u *user, tool string) (string, error) {
+			return callSDK(t, endpoint, u, tool, "2025-11-25")
+		}},
+	}
+}
+
+func callSDK(t testing.TB, endpoint string, u *user, tool, version string) (string, error) {
+	t.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return u.answer(req.Params.Message), nil
+		},
+		CreateMessageWithToolsHandler: func(context.Context, *mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
+			return completion, nil
+		},
+		Capabilities: &mcp.ClientCapabilities{
+			RootsV2:     &mcp.RootCapabilities{},
+			Sampling:    &mcp.SamplingCapabilities{Tools: &mcp.SamplingToolsCapabilities{}},
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+		},
+	})
+	c.AddRoots(&mcp.Root{URI: "file:///src", Name: "src"})
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: greeting{Place: "Oslo"}})
+	return outcome(res), err
+}
+
+var completion = &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m", Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}
+
+func callAskback(t testing.TB, endpoint string, u *user, tool string) (string, error) {
+	t.Helper()
+	ask := func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		return u.answer(q.Message), nil
+	}
+	session, err := client.New(&client.Options{
+		Form: ask,
+		URL:  ask,
+		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+			return completion, nil
+		},
+		SampleTools: true,
+		Roots: func(context.Context) ([]*mcp.Root, error) {
+			return []*mcp.Root{{URI: "file:///src", Name: "src"}}, nil
+		},
+	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: greeting{Place: "Oslo"}})
+	return outcome(res), err
+}
+
+// outcome is a result's text, after "error: " if it is a tool error.
+func outcome(res *mcp.CallToolResult) string {
+	var b strings.Builder
+	if res == nil {
+		return ""
+	}
+	if res.IsError {
+		b.WriteString("error: ")
+	}
+	for _, c := range res.Content {
+		b.WriteString(c.(*mcp.TextContent).Text)
+	}
+	return b.String()
+}
+
+// fleet serves a tool on two servers with the same keys, of which each takes every other
+// request of a modern client, and the first all requests of a session.
+func fleet(t testing.TB, opts *askback.Options, h inline) string {
+	t.Helper()
+	if opts == nil {
+		opts = &askback.Options{}
+	}
+	opts.Keys = newRing(t)
+	var handlers [2]http.Handler
+	for i := range handlers {
+		handlers[i] = newServer(t, opts, func(srv *askback.Server) {
+			askback.AddInlineTool(srv, &mcp.Tool{Name: "tool"}, h)
+		}).HTTPHandler(nil)
+	}
+	var n atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := 0
+		if r.Header.Get("Mcp-Method") == "tools/call" {
+			i = int(n.Add(1) % 2)
+		}
+		handlers[i].ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+// One handler serves every client, whichever server serves a round.
+func TestInline(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		handler inline
+		answers map[string][]string
+		want    string
+		asked   []string // sorted; nil is not looked at
+	}{
+		{
+			name: "two questions in sequence",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				a, err := elicitName(ctx, req, "a")
+				if err != nil {
+					return nil, nil, err
+				}
+				b, err := elicitName(ctx, req, "b after "+a.Content["name"].(string))
+				if err != nil {
+					return nil, nil, err
+				}
+				return text(fmt.Sprint(in.Place, a.Content, b.Content)), nil, nil
+			},
+			want:  "Oslomap[name:a0] map[name:b after a00]",
+			asked: []string{"a", "b after a0"},
+		},
+		{
+			name: "questions of several goroutines",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				var names [4]any
+				group, ctx := errgroup.WithContext(ctx)
+				for i := range names {
+					group.Go(func() error {
+						res, err := elicitName(ctx, req, fmt.Sprint("q", i))
+						if err == nil {
+							names[i] = res.Content["name"]
+						}
+						return err
+					})
+				}
+				if err := group.Wait(); err != nil {
+					return nil, nil, err
+				}
+				return text(fmt.Sprint(names)), nil, nil
+			},
+			want:  "[q00 q10 q20 q30]",
+			asked: []string{"q0", "q1", "q2", "q3"},
+		},
+		{
+			name: "a handler that does not look at errors",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				name := any("nobody")
+				if res, err := elicitName(ctx, req, "a"); err == nil && res.Action == "accept" {
+					name = res.Content["name"]
+				}
+				return text(fmt.Sprint(name)), nil, nil
+			},
+			want: "a0",
+		},
+		{
+			name: "goroutines that do not look at errors",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				name := make(chan any)
+				go func() {
+					defer close(name)
+					if res, err := elicitName(ctx, req, "a"); err == nil {
+						name <- res.Content["name"]
+					}
+				}()
+				if got, ok := <-name; ok {
+					return text(fmt.Sprint(got)), nil, nil
+				}
+				return nil, nil, errors.New("no name")
+			},
+			want: "a0",
+		},
+		{
+			name: "a question that is asked until the answer is good",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				for try := 1; ; try++ {
+					res, err := elicitName(ctx, req, "a")
+					if err != nil {
+						return nil, nil, err
+					}
+					if res.Content["name"] == "good" {
+						return text(fmt.Sprint("good at ", try)), nil, nil
+					}
+				}
+			},
+			answers: map[string][]string{"a": {"bad", "bad", "good"}},
+			want:    "good at 3",
+			asked:   []string{"a", "a", "a"},
+		},
+		{
+			name: "declined",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				a, err := elicitName(ctx, req, "a")
+				if err != nil {
+					return nil, nil, err
+				}
+				b, err := elicitName(ctx, req, "b")
+				return text(fmt.Sprint(a.Action, a.Content, b.Action)), nil, err
+			},
+			answers: map[string][]string{"a": {"-"}, "b": {"--"}},
+			want:    "declinemap[]cancel",
+		},
+		{
+			name: "context.Background",
+			handler: func(_ context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				res, err := elicitName(context.Background(), req, "a")
+				if err != nil {
+					return nil, nil, err
+				}
+				return text(fmt.Sprint(res.Content)), nil, nil
+			},
+			want: "map[name:a0]",
+		},
+		{
+			name: "defaults",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: map[string]any{
+					"type": "object", "additionalProperties": false,
+					"properties": map[string]any{
+						"name": map[string]any{"type": "string"},
+						"n":    map[string]any{"type": "integer", "default": 3},
+					},
+				}})
+				if err != nil {
+					return nil, nil, err
+				}
+				return text(fmt.Sprint(res.Content)), nil, nil
+			},
+			want: "map[n:3 name:a0]",
+		},
+		{
+			name: "a schema inferred by the SDK's package, and none",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				schema, err := jsonschema.For[login](nil)
+				if err != nil {
+					return nil, nil, err
+				}
+				a, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: schema})
+				if err != nil {
+					return nil, nil, err
+				}
+				b, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "b"})
+				if err != nil {
+					return nil, nil, err
+				}
+				return text(fmt.Sprint(a.Content, b.Action)), nil, nil
+			},
+			want: "map[name:a0]accept",
+		},
+		{
+			name: "a page",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "page", URL: "https://example.com/", ElicitationID: fmt.Sprint(time.Now().UnixNano())})
+				if err != nil {
+					return nil, nil, err
+				}
+				return text(res.Action), nil, nil
+			},
+			answers: map[string][]string{"page": {"-"}},
+			want:    "decline",
+			asked:   []string{"page"},
+		},
+		{
+			name: "model and roots",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				one, err := req.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 9, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}})
+				if err != nil {
+					return nil, nil, err
+				}
+				params := sampling("hi")
+				params.Tools = []*mcp.Tool{{Name: "t", InputSchema: &jsonschema.Schema{Type: "object"}}}
+				two, err := req.Session.CreateMessageWithTools(ctx, params)
+				if err != nil {
+					return nil, nil, err
+				}
+				roots, err := req.Session.ListRoots(ctx, nil)
+				if err != nil {
+					return nil, nil, err
+				}
+				return text(fmt.Sprint(one.Content.(*mcp.TextContent).Text, two.Content[0].(*mcp.TextContent).Text, roots.Roots[0].URI)), nil, nil
+			},
+			want: "hellohellofile:///src",
+		},
+		{
+			name: "what else a session can",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				if err := req.Session.Ping(ctx, nil); err != nil {
+					return nil, nil, err
+				}
+				if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "x"}); err != nil {
+					return nil, nil, err
+				}
+				if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "none", Progress: 1}); err != nil {
+					return nil, nil, err
+				}
+				init := req.Session.InitializeParams()
+				return text(fmt.Sprint(init.Capabilities.Elicitation.URL != nil, init.Capabilities.RootsV2 != nil, init.ClientInfo.Name != "")), nil, nil
+			},
+			want: "true true true",
+		},
+		{
+			name: "deep in the stack",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				var deep func(n int) string
+				deep = func(n int) string {
+					if n > 0 {
+						return deep(n - 1)
+					}
+					res, err := elicitName(ctx, req, "a")
+					if err != nil {
+						return "an error reached the handler: " + err.Error()
+					}
+					return res.Content["name"].(string)
+				}
+				got := deep(5000)
+				if strings.Contains(got, "error") {
+					panic(got)
+				}
+				return text(got), nil, nil
+			},
+			want: "a0",
+		},
+		{
+			name: "asked while it is unwound",
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (res *mcp.CallToolResult, _ any, err error) {
+				var b *mcp.ElicitResult
+				defer func() {
+					if b, err = elicitName(context.WithoutCancel(ctx), req, "b"); err == nil && res != nil {
+						res = text(outcome(res) + b.Content["name"].(string))
+					}
+				}()
+				a, err := elicitName(ctx, req, "a")
+				if err != nil {
+					return nil, nil, err
+				}
+				return text(a.Content["name"].(string)), nil, nil
+			},
+			want:  "a0b0",
+			asked: []string{"a", "b"},
+		},
+	} {
+		for _, c := range callers() {
+			t.Run(test.name+"/"+c.name, func(t *testing.T) {
+				u := &user{answers: test.answers}
+				got, err := c.call(t, fleet(t, nil, test.handler), u, "tool")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got != test.want {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+				slices.Sort(u.asked)
+				if test.asked != nil && !slices.Equal(u.asked, test.asked) {
+					t.Errorf("asked %q, want %q", u.asked, test.asked)
+				}
+			})
+		}
+	}
+}
+
+// Questions of goroutines that ask at once share a round.
+func TestInlineQuestionsShareARound(t *testing.T) {
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			// The first error cancels ctx for the second question.
+			group, ctx := errgroup.WithContext(ctx)
+			group.Go(func() error { _, err := elicitName(ctx, req, "a"); return err })
+			group.Go(func() error {
+				time.Sleep(time.Millisecond)
+				_, err := elicitName(ctx, req, "b")
+				return err
+			})
+			return text("done"), nil, group.Wait()
+		})
+	}).HTTPHandler(nil)
+	if res := (request{target: "t"}).send(t, h); res.Result == nil || len(res.Result.Requests) != 2 {
+		t.Errorf("want two questions: %s", res.raw)
+	}
+}
+
+// A step runs once, and what stands before a question and is no step in every round, but
+// once in a session.
+func TestInlineDo(t *testing.T) {
+	for _, c := range callers() {
+		var steps, runs atomic.Int64
+		native := strings.Contains(c.name, "2025")
+		endpoint := fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			runs.Add(1)
+			call := askback.CallFrom(ctx)
+			if !native && req.Session.ID() != call.ID() || call.Request() != mcp.Request(req) {
+				return nil, nil, fmt.Errorf("the session's id is %q, the request %v", req.Session.ID(), call.Request())
+			}
+			n, err := askback.Do(ctx, call, "step", func(context.Context) (int64, error) { return steps.Add(1), nil })
+			if err != nil {
+				return nil, nil, err
+			}
+			if _, err := elicitName(ctx, req, "a"); err != nil {
+				return nil, nil, err
+			}
+			return text(fmt.Sprint(n)), nil, nil
+		})
+		got, err := c.call(t, endpoint, &user{}, "tool")
+		if err != nil || got != "1" || steps.Load() != 1 {
+			t.Errorf("%s: got %q (%v) after %d steps", c.name, got, err, steps.Load())
+		}
+		if native != (runs.Load() == 1) {
+			t.Errorf("%s: the handler ran %d times", c.name, runs.Load())
+		}
+	}
+}
+
+func TestInlineCallCannotAsk(t *testing.T) {
+	for _, c := range callers() {
+		got, err := c.call(t, fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			call := askback.CallFrom(ctx)
+			if err := call.Checkpoint(ctx, "c"); err == nil || errors.Is(err, askback.ErrInputRequired) {
+				return nil, nil, fmt.Errorf("a checkpoint returned %v", err)
+			}
+			_, err := askback.Elicit[login](ctx, call, "login", "?")
+			return nil, nil, err
+		}), &user{}, "tool")
+		if err != nil || !strings.Contains(got, "add it with AddTool") {
+			t.Errorf("%s: got %q, %v", c.name, got, err)
+		}
+	}
+	if askback.CallFrom(t.Context()) != nil {
+		t.Error("there is a call outside of any")
+	}
+}
+
+// What ends a handler other than by returning.
+func TestInlineEnds(t *testing.T) {
+	for _, test := range []struct {
+		name, want, log string
+		handler         inline
+	}{
+		{"a panic", "internal error", "boom", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			if _, err := elicitName(ctx, req, "a"); err != nil {
+				return nil, nil, err
+			}
+			panic("boom")
+		}},
+		{"a panic while it is unwound", "internal error", "boom", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			defer func() { panic("boom") }()
+			_, err := elicitName(ctx, req, "a")
+			return nil, nil, err
+		}},
+		{"Goexit", "ended its goroutine", "", func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+			runtime.Goexit()
+			return nil, nil, nil
+		}},
+		{"a form that cannot be", `property "nested"`, "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: map[string]any{
+				"type": "object", "properties": map[string]any{"nested": map[string]any{"type": "object"}},
+			}})
+			return nil, nil, err
+		}},
+		{"a schema that is none", "must be an object", "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: "x"})
+			return nil, nil, err
+		}},
+		{"sampling without MaxTokens", "MaxTokens", "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			params := sampling("x")
+			params.MaxTokens = 0
+			_, err := req.Session.CreateMessageWithTools(ctx, params)
+			return nil, nil, err
+		}},
+		{"a ctx that is done", "context canceled", "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			_, err := elicitName(ctx, req, "a")
+			return nil, nil, err
+		}},
+		{"a question that is never the same", "rounds per call", "asked something new", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			_, err := elicitName(ctx, req, fmt.Sprint("It is ", time.Now().UnixNano()))
+			return text("done"), nil, err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			logger, log := logs()
+			got, err := callAskback(t, fleet(t, &askback.Options{Logger: logger, Limits: askback.Limits{Rounds: 3}}, test.handler), &user{}, "tool")
+			if got += fmt.Sprint(err); !strings.Contains(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if !strings.Contains(log.String(), test.log) || test.log == "boom" && !strings.Contains(log.String(), "inline_test.go") {
+				t.Errorf("logged %s", log)
+			}
+		})
+	}
+}
+
+// A handler finds what its deferred functions need to know.
+func TestInlineUnwinding(t *testing.T) {
+	var cause error
+	var recovered any
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			defer func() { cause, recovered = context.Cause(ctx), recover() }()
+			_, err := elicitName(ctx, req, "a")
+			return text("done"), nil, err
+		})
+	}).HTTPHandler(nil)
+	(request{target: "t"}).send(t, h)
+	if !errors.Is(cause, askback.ErrInputRequired) || recovered != nil {
+		t.Errorf("cause %v, recovered %v", cause, recovered)
+	}
+}
+
+// A goroutine that outlives its handler asks nobody.
+func TestInlineAskAfterTheEnd(t *testing.T) {
+	late := make(chan error)
+	end := make(chan struct{})
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			go func() {
+				<-end
+				_, err := elicitName(context.WithoutCancel(ctx), req, "a")
+				late <- err
+			}()
+			return text("done"), nil, nil
+		})
+	}).HTTPHandler(nil)
+	if got := (request{target: "t"}).send(t, h).text(t); got != "done" {
+		t.Errorf("got %q", got)
+	}
+	close(end)
+	if err := <-late; err == nil || !strings.Contains(err.Error(), "the round has ended") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A client that cannot be asked is told what it lacks, unless the handler knows better.
+func TestInlineWithoutCapability(t *testing.T) {
+	ask := map[string]func(context.Context, *mcp.CallToolRequest) error{
+		"form": func(ctx context.Context, req *mcp.CallToolRequest) error {
+			_, err := elicitName(ctx, req, "a")
+			return err
+		},
+		"url": func(ctx context.Context, req *mcp.CallToolRequest) error {
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", URL: "https://example.com/"})
+			return err
+		},
+		"model": func(ctx context.Context, req *mcp.CallToolRequest) error {
+			_, err := req.Session.CreateMessageWithTools(ctx, sampling("x"))
+			return err
+		},
+		"roots": func(ctx context.Context, req *mcp.CallToolRequest) error {
+			_, err := req.Session.ListRoots(ctx, nil)
+			return err
+		},
+	}
+	h := newServer(t, nil, func(srv *askback.Server) {
+		for name, ask := range ask {
+			askback.AddInlineTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+				err := ask(ctx, req)
+				if in.Place == "home" {
+					return text(fmt.Sprint("without: ", err)), nil, nil
+				}
+				if err != nil {
+					err = fmt.Errorf("asking: %w", err)
+				}
+				return nil, nil, err
+			})
+		}
+	}).HTTPHandler(nil)
+	for _, test := range []struct{ tool, capabilities, want string }{
+		{"form", `{}`, `{"elicitation":{"form":{}}}`},
+		{"form", `{"elicitation":{"url":{}}}`, `{"elicitation":{"form":{}}}`},
+		{"url", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},
+		{"model", `{}`, `{"sampling":{}}`},
+		{"roots", `{}`, `{"roots":{}}`},
+	} {
+		req := request{target: test.tool, arguments: `{"place":"away"}`, capabilities: test.capabilities}
+		res := req.send(t, h)
+		res.refused(t, 400, -32021)
+		if got := string(res.Error.Data); got != `{"requiredCapabilities":`+test.want+`}` {
+			t.Errorf("%s with %s: %s", test.tool, test.capabilities, got)
+		}
+		req.arguments = `{"place":"home"}`
+		if got := req.send(t, h).text(t); !strings.HasPrefix(got, "without: ") {
+			t.Errorf("%s with %s: %s", test.tool, test.capabilities, got)
+		}
+	}
+}
+
+// An answer that does not fit the form is asked for again.
+func TestInlineAnswerDoesNotFit(t *testing.T) {
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			res, err := elicitName(ctx, req, "a")
+			if err != nil {
+				return nil, nil, err
+			}
+			return text(fmt.Sprint(res.Content)), nil, nil
+		})
+	}).HTTPHandler(nil)
+	first := request{target: "t"}.send(t, h)
+	key := ""
+	for key = range first.Result.Requests {
+	}
+	if !regexp.MustCompile(`^elicit-[0-9a-f]{8}$`).MatchString(key) {
+		t.Errorf("the key is %q", key)
+	}
+	answer := func(content string) string { return `{"` + key + `":{"action":"accept","content":` + content + `}}` }
+	second := request{target: "t", state: first.asked(t, key), responses: answer(`{"name":7}`)}.send(t, h)
+	third := request{target: "t", state: second.asked(t, key), responses: answer(`{"name":"x","more":1}`)}.send(t, h)
+	if got := third.text(t); got != "map[name:x]" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Progress reaches the client that asked for it.
+func TestInlineProgress(t *testing.T) {
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		var progress atomic.Int64
+		endpoint := fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			if _, err := elicitName(ctx, req, "a"); err != nil {
+				return nil, nil, err
+			}
+			return text("done"), nil, req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: req.Params.GetProgressToken(), Progress: 1, Total: 2, Message: "halfway",
+			})
+		})
+		session, err := answering(&progress).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := &mcp.CallToolParams{Name: "tool", Arguments: greeting{Place: "Oslo"}}
+		params.SetProgressToken("tok")
+		if res, err := session.CallTool(t.Context(), params); err != nil || outcome(res) != "done" {
+			t.Errorf("%s: got %q, %v", version, outcome(res), err)
+		}
+		session.Close()
+		if progress.Load() != 1 {
+			t.Errorf("%s: %d notifications", version, progress.Load())
+		}
+	}
+}
+
+// The same over a transport of the SDK, whose session must not be asked.
+func TestInlineInMemory(t *testing.T) {
+	srv := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			res, err := elicitName(ctx, req, "a")
+			if err != nil {
+				return nil, nil, err
+			}
+			return text(fmt.Sprint(res.Content)), nil, nil
+		})
+	})
+	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18"} {
+		here, there := mcp.NewInMemoryTransports()
+		if _, err := srv.Connect(t.Context(), there, nil); err != nil {
+			t.Fatal(err)
+		}
+		session, err := answering(new(atomic.Int64)).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: greeting{Place: "x"}})
+		if err != nil || outcome(res) != "map[name:first]" {
+			t.Errorf("%s: got %q, %v", version, outcome(res), err)
+		}
+		session.Close()
+	}
+}
+
+// The stand-in tells who asks, whatever the client says of itself.
+func TestInlineClientInfo(t *testing.T) {
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			return text("by " + req.Session.InitializeParams().ClientInfo.Name), nil, nil
+		})
+	}).HTTPHandler(nil)
+	for info, want := range map[string]string{
+		``: "by ", `{"name":"x","version":"1"}`: "by x", `{"name":7}`: "by ",
+	} {
+		req := request{target: "t"}
+		if info != "" {
+			req.meta = `,"io.modelcontextprotocol/clientInfo":` + info
+		}
+		if got := req.send(t, h).text(t); got != want {
+			t.Errorf("%s: got %q", info, got)
+		}
+	}
+}
+
+// A warning at registration names the tool and what to do, unless there is nothing to repeat.
+func TestInlineWarning(t *testing.T) {
+	for _, test := range []struct {
+		hints       *mcp.ToolAnnotations
+		level, says string
+	}{
+		{nil, "level=WARN", "askback.Do"},
+		{&mcp.ToolAnnotations{Title: "x"}, "level=WARN", "ReadOnlyHint"},
+		{&mcp.ToolAnnotations{IdempotentHint: true}, "level=INFO", "askback.Do"},
+		{&mcp.ToolAnnotations{ReadOnlyHint: true}, "", ""},
+	} {
+		logger, log := logs()
+		newServer(t, &askback.Options{Logger: logger}, func(srv *askback.Server) {
+			askback.AddInlineTool(srv, &mcp.Tool{Name: "the_tool", Annotations: test.hints},
+				func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
+					return text(""), nil, nil
+				})
+		})
+		got := log.String()
+		if test.says == "" && got != "" || !strings.Contains(got, test.level) || !strings.Contains(got, test.says) || test.says != "" && !strings.Contains(got, "the_tool") {
+			t.Errorf("%+v: logged %q", test.hints, got)
+		}
+	}
+}
+
+// Calls leave no goroutine and no session behind, and the author's server never sees theirs.
+func TestInlineLeavesNothing(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, &mcp.ServerOptions{KeepAlive: time.Hour})
+	srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+		for range m.Sessions() {
+			return nil, nil, errors.New("the author's server has a session")
+		}
+		_, err := elicitName(ctx, req, "a")
+		return text("done"), nil, err
+	})
+	h := srv.HTTPHandler(nil)
+	for range 10 {
+		(request{target: "t"}).send(t, h)
+	}
+	before := runtime.NumGoroutine()
+	for range 500 {
+		if res := (request{target: "t"}).send(t, h); res.Result == nil || len(res.Result.Requests) != 1 {
+			t.Fatal(res.raw)
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n := askback.StandIns(srv); n != 0 {
+		t.Errorf("%d stand-ins are left", n)
+	}
+}
+
+// The law: a handler that the SDK's own server runs for a session, and the same handler
+// added inline and run in rounds, ask the same and come to the same result.
+func TestInlineLaw(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		// A letter asks; a capital asks it together with its neighbour; a bang repeats
+		// the handler's last question; a dot goes on only if the last answer was accepted.
+		plan := rapid.StringOfN(rapid.SampledFrom([]rune("aabbccABC!!.")), 0, 8, -1).Draw(rt, "plan")
+		refuse := rapid.StringOfN(rapid.SampledFrom([]rune("abcd")), 0, 2, -1).Draw(rt, "refuse")
+		handler := func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			last, accepted := "a", true
+			var b strings.Builder
+			for _, op := range plan {
+				var questions []string
+				switch {
+				case op == '.' && !accepted:
+					return text("stopped" + b.String()), nil, nil
+				case op == '.':
+					continue
+				case op == '!':
+					questions = []string{last}
+				case op >= 'a':
+					questions = []string{string(op)}
+				default:
+					questions = []string{string(op + 'a' - 'A'), string(op + 'b' - 'A')}
+				}
+				answers := make([]*mcp.ElicitResult, len(questions))
+				var group errgroup.Group
+				for i, q := range questions[1:] {
+					group.Go(func() (err error) { answers[i+1], err = elicitName(ctx, req, q); return err })
+				}
+				var err error
+				answers[0], err = elicitName(ctx, req, questions[0])
+				if err := errors.Join(err, group.Wait()); err != nil {
+					return nil, nil, err
+				}
+				for _, a := range answers {
+					fmt.Fprint(&b, " ", a.Action, a.Content["name"])
+				}
+				last, accepted = questions[0], answers[0].Action == "accept"
+			}
+			return text("done" + b.String()), nil, nil
+		}
+		connect := func(add func(m *mcp.Server)) mcp.Transport {
+			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+			add(m)
+			here, there := mcp.NewInMemoryTransports()
+			if _, err := m.Connect(t.Context(), there, nil); err != nil {
+				rt.Fatal(err)
+			}
+			return here
+		}
+		// call calls the tool and returns its outcome, and what it asked.
+		call := func(callTool func(u *user, params *mcp.CallToolParams) (*mcp.CallToolResult, error)) (string, []string) {
+			u := &user{answers: map[string][]string{}}
+			for _, q := range refuse {
+				u.answers[string(q)] = []string{"-"}
+			}
+			res, err := callTool(u, &mcp.CallToolParams{Name: "tool", Arguments: greeting{}})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			slices.Sort(u.asked)
+			return outcome(res), u.asked
+		}
+		want, wantAsked := call(func(u *user, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
+			there := connect(func(m *mcp.Server) { mcp.AddTool(m, &mcp.Tool{Name: "tool"}, handler) })
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, &mcp.ClientOptions{
+				ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					return u.answer(req.Params.Message), nil
+				},
+			}).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				return nil, err
+			}
+			defer session.Close()
+			return session.CallTool(t.Context(), params)
+		})
+		got, gotAsked := call(func(u *user, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
+			there := connect(func(m *mcp.Server) {
+				srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					rt.Fatal(err)
+				}
+				askback.AddInlineTool(srv, &mcp.Tool{Name: "tool"}, handler)
+			})
+			session, err := client.New(&client.Options{Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+				return u.answer(q.Message), nil
+			}}).Connect(t.Context(), there, nil)
+			if err != nil {
+				return nil, err
+			}
+			defer session.Close()
+			return session.CallTool(t.Context(), params)
+		})
+		if got != want || !slices.Equal(gotAsked, wantAsked) {
+			rt.Errorf("plan %q, refusing %q:\n natively %q, asked %q\nin rounds %q, asked %q", plan, refuse, want, wantAsked, got, gotAsked)
+		}
+	})
+}
