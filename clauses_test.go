@@ -65,6 +65,7 @@ func TestClausesThatAreWrongAreSeen(t *testing.T) {
 		"a scenario that is not there":      {cell(6, "`askback.TestElicitation`, `conformance: nothing`"), "conformance: nothing"},
 		"a scenario alone":                  {cell(6, "`conformance: input-required-result-result-type`"), "of ours"},
 		"nothing that shows it":             {cell(6, "reading the code"), "of ours"},
+		"a row that is not there":           {cell(3, "As in P2-99"), "P2-99"},
 		"a document is gone":                {doc[:strings.Index(doc, "\n## ST")], "documents"},
 		"a count that says something else":  {strings.Replace(doc, "MUST NOT 8", "MUST NOT 7", 1), "says 7"},
 		"a count that leaves a keyword out": {strings.Replace(doc, ", MUST NOT 8", "", 1), "says 0"},
@@ -87,6 +88,7 @@ var keywords = []string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY",
 var (
 	clauseHeading = regexp.MustCompile(`^## (P1|S|P2|T|ST): `)
 	clauseCount   = regexp.MustCompile(`^(Upper case, in the document|Lower case, by rows): (.+)\.$`)
+	clauseMention = regexp.MustCompile(`\b(?:P1|S|P2|T|ST)-\d+\b`)
 	clauseRow     = regexp.MustCompile(`^\| (P1|S|P2|T|ST)-(\d+) \|`)
 	clauseKeyword = regexp.MustCompile(`^(.+?)(?: ×(\d+))?$`)
 	codeSpan      = regexp.MustCompile("`([^`]+)`")
@@ -101,6 +103,7 @@ func checkClauses(doc string) (complaints []string) {
 	var documents []string
 	next := 0
 	said, found := map[string]int{}, map[string]int{}
+	ids := map[string]bool{}
 	end := func() {
 		for _, keyword := range keywords {
 			if said[keyword] != found[keyword] {
@@ -141,6 +144,7 @@ func checkClauses(doc string) (complaints []string) {
 		if want := fmt.Sprintf("%s-%d", name, next); id != want {
 			complain("the row %s stands where we want %s", id, want)
 		}
+		ids[id] = true
 		next++
 		cells := strings.Split(strings.Trim(line, "|"), "|")
 		if len(cells) != 6 {
@@ -167,6 +171,11 @@ func checkClauses(doc string) (complaints []string) {
 		}
 	}
 	end()
+	for _, mention := range clauseMention.FindAllString(doc, -1) {
+		if !ids[mention] {
+			complain("%s is mentioned, and there is no such row", mention)
+		}
+	}
 	if got := strings.Join(documents, " "); got != "P1 S P2 T ST" {
 		complain("the documents are %s, want P1 S P2 T ST", got)
 	}
