@@ -62,7 +62,8 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 	if err := json.Unmarshal([]byte(`"`+strings.ReplaceAll(looking, `"`, `\"`)+`"`), &odd); err != nil {
 		t.Fatal(err)
 	}
-	states := []string{odd, "", strings.Repeat("A", 100<<10), `"quoted"`, ""}
+	const none, empty = "none", ""
+	states := []string{odd, none, strings.Repeat("A", 100<<10), `"quoted"`, none, empty}
 	var results []string
 	for i, state := range states {
 		encoded, err := json.Marshal(state)
@@ -72,7 +73,7 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 		switch {
 		case i == 3: // no questions: there is only the state to bring back
 			results = append(results, `{"resultType":"input_required","requestState":`+string(encoded)+`}`)
-		case state == "":
+		case state == none:
 			results = append(results, ask+`}`)
 		default:
 			results = append(results, ask+`,"requestState":`+string(encoded)+`}`)
@@ -103,7 +104,7 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 			t.Errorf("round %d: answers %s", i+1, m.Params["inputResponses"])
 		}
 		raw, had := m.Params["requestState"]
-		if i == 0 || states[i-1] == "" {
+		if i == 0 || states[i-1] == none {
 			if had {
 				t.Errorf("round %d: a state where there was none: %s", i+1, raw)
 			}
@@ -168,6 +169,28 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 	}
 	if n := len(s.all()); n != 1 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+// A parked call brings back what there was, even where that is the empty string.
+func TestAParkedCallKeepsItsState(t *testing.T) {
+	for member, want := range map[string]string{``: ``, `,"requestState":""`: `""`, `,"requestState":"s"`: `"s"`} {
+		var s script
+		transport := s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`}`+member+`}`, done)
+		opts := answers()
+		opts.Form = park
+		_, err := connect(t, opts, transport, "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		pending, ok := errors.AsType[*client.Pending](err)
+		if !ok {
+			t.Fatalf("got %v", err)
+		}
+		res, err := connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending))
+		if err != nil || said(t, res.(*mcp.CallToolResult), nil) != "done" {
+			t.Errorf("%q: %v, %v", member, res, err)
+		}
+		if sent := s.all(); len(sent) != 2 || string(sent[1].Params["requestState"]) != want {
+			t.Errorf("%q: sent %s", member, sent[len(sent)-1].Params)
+		}
 	}
 }
 
