@@ -154,7 +154,7 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 		return result, nil
 	}
 	r, err := s.suspendManual(x.can, j, requests, state)
-	if err == nil && (!s.opts.BareFirstRound || state != "" || j.Round > 1) {
+	if err == nil && (!s.opts.BareFirstRound || state != "" || j.Round > 1 || len(requests) == 0) {
 		r.state, r.expires, err = s.sealJournal(x, j)
 	}
 	if err != nil {

@@ -106,7 +106,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	if r.detached {
 		return s.createTask(ctx, x, j)
 	}
-	if s.opts.BareFirstRound && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" {
+	if s.opts.BareFirstRound && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(r.questions) > 0 {
 		return r, nil
 	}
 	r.state, r.expires, err = s.sealJournal(x, j)

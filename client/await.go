@@ -89,7 +89,8 @@ func (w *await) wait(ctx context.Context) (*mcp.CallToolResult, error) {
 func (w *await) pending() *Pending {
 	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Parked: time.Now(), TaskID: w.id, Tasks: w.tasks}
 	if t := w.task; t != nil {
-		p.Questions, p.State = t.Questions, t.state
+		p.Questions = t.Questions
+		p.setState(t.state)
 		if !t.Created.IsZero() && t.TTL > 0 {
 			expires := t.Created.Add(t.TTL)
 			p.Expires = &expires

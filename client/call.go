@@ -302,8 +302,8 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	x := &exchange{answers: answers, task: c.task}
 	r := &Round{Number: c.round, Method: c.method, Target: c.target, Answers: answers}
 	if c.pending != nil {
-		x.state = c.pending.State
-		r.StateSent = len(x.state)
+		x.state = c.pending.state()
+		r.StateSent = len(c.pending.State)
 	}
 	began := time.Now()
 	res, err := c.send(context.WithValue(ctx, exchangeKey{}, x))
@@ -325,7 +325,7 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 		next, err = c.outcome(result)
 	}
 	r.Task = c.became
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && x.state != "" {
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && x.state != nil {
 		err = &RefusedError{err}
 	}
 	if r.Err, r.Final = err, err == nil && next == nil && c.became == nil; r.Final {
@@ -420,11 +420,13 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 		return nil, &ProtocolError{fmt.Sprintf("the resultType %.40q is unknown", kind)}
 	}
 	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Parked: time.Now()}
-	if p.State, err = requestState(result); err != nil {
+	state, err := requestState(result)
+	if err != nil {
 		return nil, err
 	}
+	p.setState(state)
 	requests := strictjson.Get(result, "inputRequests")
-	if requests == nil && p.State == "" {
+	if requests == nil && state == nil {
 		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
 	}
 	if requests != nil {

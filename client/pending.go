@@ -41,6 +41,22 @@ type Pending struct {
 	TaskID string `json:"taskId,omitempty"`
 	// Tasks is how to speak about the task, whatever the client's [Options] say.
 	Tasks TaskDialect `json:"tasks,omitempty"`
+
+	empty bool // the state is the empty string, and not absent
+}
+
+// state is the server's state, or nil where there was none.
+func (p *Pending) state() *string {
+	if p.State == "" && !p.empty {
+		return nil
+	}
+	return &p.State
+}
+
+func (p *Pending) setState(state *string) {
+	if state != nil {
+		p.State, p.empty = *state, *state == ""
+	}
 }
 
 func (p *Pending) Error() string {
@@ -56,13 +72,28 @@ func (p *Pending) Error() string {
 	return "the call waits for answers to " + strings.Join(keys, ", ")
 }
 
+// MarshalJSON keeps all that [Session.Resume] needs.
+func (p Pending) MarshalJSON() ([]byte, error) {
+	type plain Pending
+	if p.State != "" || !p.empty {
+		return json.Marshal(plain(p))
+	}
+	return json.Marshal(struct {
+		plain
+		State string `json:"requestState"`
+	}{plain: plain(p)})
+}
+
 // UnmarshalJSON reads what a Pending marshals to.
 func (p *Pending) UnmarshalJSON(data []byte) error {
 	type plain Pending
 	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
 		return fmt.Errorf("not a pending call: %w", err)
 	}
-	if p.TaskID == "" && (p.Method == "" || len(p.Params) == 0 || len(p.Questions) == 0 && p.State == "") {
+	if state, err := requestState(data); err == nil { // what is null is none
+		p.setState(state)
+	}
+	if p.TaskID == "" && (p.Method == "" || len(p.Params) == 0 || len(p.Questions) == 0 && p.state() == nil) {
 		return fmt.Errorf("not a pending call: method, params and questions or requestState are needed, or a task")
 	}
 	for _, q := range p.Questions {

@@ -32,7 +32,7 @@ import (
 // travels in the context.
 type exchange struct {
 	answers map[string]json.RawMessage
-	state   string
+	state   *string
 	task    json.RawMessage // the member task of a call
 
 	method string // what the request is, where the SDK has it as otherMethod
@@ -93,7 +93,7 @@ func exchangeOf(ctx context.Context) *exchange {
 
 // inject adds answers, state and the wish for a task to the parameters of a request.
 func (x *exchange) inject(params []byte) ([]byte, error) {
-	if x.answers == nil && x.state == "" && x.task == nil {
+	if x.answers == nil && x.state == nil && x.task == nil {
 		return params, nil
 	}
 	params = bytes.TrimSpace(params)
@@ -107,7 +107,7 @@ func (x *exchange) inject(params []byte) ([]byte, error) {
 		set   bool
 	}{
 		{"inputResponses", x.answers, x.answers != nil},
-		{"requestState", x.state, x.state != ""},
+		{"requestState", x.state, x.state != nil},
 		{"task", x.task, x.task != nil},
 	} {
 		if !member.set {

@@ -65,7 +65,7 @@ type Task struct {
 	// Error is the JSON-RPC error as it came, if the task failed and the server told it.
 	Error json.RawMessage
 
-	state string // goes with the answers
+	state *string // goes with the answers
 }
 
 // The statuses of tasks.
@@ -293,7 +293,7 @@ type taskParams struct {
 	mcp.ParamsBase
 	TaskID         string                     `json:"taskId,omitempty"`
 	InputResponses map[string]json.RawMessage `json:"inputResponses,omitempty"`
-	RequestState   string                     `json:"requestState,omitempty"`
+	RequestState   *string                    `json:"requestState,omitempty"`
 	Cursor         string                     `json:"cursor,omitempty"`
 	Notifications  *taskNotifications         `json:"notifications,omitempty"`
 }
@@ -577,14 +577,16 @@ func resultType(result []byte) (string, error) {
 	return kind, nil
 }
 
-func requestState(result []byte) (string, error) {
+// requestState is the state in a result, or nil. The empty string is one, too.
+func requestState(result []byte) (*string, error) {
 	raw := strictjson.Get(result, "requestState")
 	if raw == nil {
-		return "", nil
+		return nil, nil
 	}
 	state, ok := strictjson.String(raw)
 	if !ok {
-		return "", &ProtocolError{"requestState is not a string"}
+		return nil, &ProtocolError{"requestState is not a string"}
 	}
-	return strings.Clone(state), nil
+	state = strings.Clone(state)
+	return &state, nil
 }

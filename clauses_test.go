@@ -1,0 +1,352 @@
+package askback_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// docs/clauses.md says of every clause where it is implemented and what shows it. These
+// tests keep it true: what it names exists, and no clause is missing from its count.
+func TestClausesAreWhereTheTablesSay(t *testing.T) {
+	for _, complaint := range checkClauses(readClauses(t)) {
+		t.Error(complaint)
+	}
+}
+
+func readClauses(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("docs/clauses.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// The check itself sees what may go wrong with the tables.
+func TestClausesThatAreWrongAreSeen(t *testing.T) {
+	doc := readClauses(t)
+	row := regexp.MustCompile(`(?m)^\| S-2 \|.*\n`).FindString(doc)
+	if row == "" {
+		t.Fatal("there is no row S-2")
+	}
+	cell := func(n int, text string) string {
+		cells := strings.Split(row, "|")
+		cells[n] = " " + text + " "
+		return strings.Replace(doc, row, strings.Join(cells, "|"), 1)
+	}
+	for name, c := range map[string]struct{ doc, complaint string }{
+		"a row is gone":                     {strings.Replace(doc, row, "", 1), "want S-2"},
+		"a row is there twice":              {strings.Replace(doc, row, row+row, 1), "want S-3"},
+		"a cell is missing":                 {strings.Replace(doc, row, strings.Replace(row, "` | `", "` `", 1), 1), "cells"},
+		"an empty cell":                     {cell(3, ""), "empty"},
+		"another keyword":                   {cell(2, "SHOULD"), "says"},
+		"a keyword that is none":            {cell(2, "perhaps"), "keyword"},
+		"an occurrence too many":            {cell(2, "MUST NOT ×2"), "says"},
+		"a file that is not there":          {cell(5, "`nowhere.go: AddTool`"), "nowhere.go"},
+		"an identifier that is not there":   {cell(5, "`tool.go: AddTol`"), "AddTol"},
+		"a method that is not there":        {cell(5, "`serve.go: Server.nothing`"), "Server.nothing"},
+		"no place, and no reason":           {cell(5, "somewhere"), "neither"},
+		"a place in another form":           {cell(5, "`tool.go` `AddTool`"), "file.go: Identifier"},
+		"a test that is not there":          {cell(6, "`askback.TestNothing`"), "TestNothing"},
+		"a test of another package":         {cell(6, "`client.TestElicitation`"), "TestElicitation"},
+		"a transcript that is not there":    {cell(6, "`testdata/transcripts/nothing.txt`"), "nothing.txt"},
+		"a scenario that is not there":      {cell(6, "`askback.TestElicitation`, `conformance: nothing`"), "conformance: nothing"},
+		"a scenario alone":                  {cell(6, "`conformance: input-required-result-result-type`"), "of ours"},
+		"nothing that shows it":             {cell(6, "reading the code"), "of ours"},
+		"a row that is not there":           {cell(3, "As in P2-99"), "P2-99"},
+		"a document is gone":                {doc[:strings.Index(doc, "\n## ST")], "documents"},
+		"a count that says something else":  {strings.Replace(doc, "MUST NOT 8", "MUST NOT 7", 1), "says 7"},
+		"a count that leaves a keyword out": {strings.Replace(doc, ", MUST NOT 8", "", 1), "says 0"},
+	} {
+		found := false
+		complaints := checkClauses(c.doc)
+		for _, complaint := range complaints {
+			found = found || strings.Contains(complaint, c.complaint)
+		}
+		if c.doc == doc || !found {
+			t.Errorf("%s: no complaint of %q among %q", name, c.complaint, complaints)
+		}
+	}
+}
+
+// keywords are those of RFC 2119 and, in lower case, those that the documents use as such.
+var keywords = []string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY",
+	"must", "must not", "should", "may", "can", "cannot", "will"}
+
+var (
+	clauseHeading = regexp.MustCompile(`^## (P1|S|P2|T|ST): `)
+	clauseCount   = regexp.MustCompile(`^(Upper case, in the document|Lower case, by rows): (.+)\.$`)
+	clauseMention = regexp.MustCompile(`\b(?:P1|S|P2|T|ST)-\d+\b`)
+	clauseRow     = regexp.MustCompile(`^\| (P1|S|P2|T|ST)-(\d+) \|`)
+	clauseKeyword = regexp.MustCompile(`^(.+?)(?: ×(\d+))?$`)
+	codeSpan      = regexp.MustCompile("`([^`]+)`")
+	codePlace     = regexp.MustCompile(`^([\w./-]+\.go): (.+)$`)
+	codeTest      = regexp.MustCompile(`^([\w/-]+)\.((?:Test|Example|Fuzz)\w*)$`)
+)
+
+// checkClauses returns what is wrong with the tables.
+func checkClauses(doc string) (complaints []string) {
+	complain := func(format string, args ...any) { complaints = append(complaints, fmt.Sprintf(format, args...)) }
+	var name string
+	var documents []string
+	next := 0
+	said, found := map[string]int{}, map[string]int{}
+	ids := map[string]bool{}
+	end := func() {
+		for _, keyword := range keywords {
+			if said[keyword] != found[keyword] {
+				complain("%s: the count says %d %s, the rows have %d", name, said[keyword], keyword, found[keyword])
+			}
+		}
+	}
+	for line := range strings.Lines(doc) {
+		line = strings.TrimSuffix(line, "\n")
+		if heading := clauseHeading.FindStringSubmatch(line); heading != nil {
+			end()
+			name, next = heading[1], 1
+			documents = append(documents, name)
+			clear(said)
+			clear(found)
+			continue
+		}
+		if count := clauseCount.FindStringSubmatch(line); count != nil {
+			for part := range strings.SplitSeq(count[2], ", ") {
+				last := strings.LastIndexByte(part, ' ')
+				n, err := strconv.Atoi(part[last+1:])
+				if last < 0 || err != nil {
+					complain("%s: the count %q is none", name, part)
+					continue
+				}
+				said[part[:last]] += n
+			}
+			continue
+		}
+		row := clauseRow.FindStringSubmatch(line)
+		if row == nil {
+			if strings.HasPrefix(line, "|") && name != "" && !strings.HasPrefix(line, "| # |") && !strings.HasPrefix(line, "|---") {
+				complain("%s: a row without an id: %.60s", name, line)
+			}
+			continue
+		}
+		id := row[1] + "-" + row[2]
+		if want := fmt.Sprintf("%s-%d", name, next); id != want {
+			complain("the row %s stands where we want %s", id, want)
+		}
+		ids[id] = true
+		next++
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if len(cells) != 6 {
+			complain("%s has %d cells, want 6", id, len(cells))
+			continue
+		}
+		for i := range cells {
+			if cells[i] = strings.TrimSpace(cells[i]); cells[i] == "" {
+				complain("%s: cell %d is empty", id, i+1)
+			}
+		}
+		times := 1
+		keyword := clauseKeyword.FindStringSubmatch(cells[1])
+		if keyword != nil && keyword[2] != "" {
+			times, _ = strconv.Atoi(keyword[2])
+		}
+		if keyword == nil || !slices.Contains(keywords, keyword[1]) {
+			complain("%s: %q is no keyword", id, cells[1])
+		} else {
+			found[keyword[1]] += times
+		}
+		for _, complaint := range append(checkPlaces(cells[4]), checkShown(cells[5])...) {
+			complain("%s: %s", id, complaint)
+		}
+	}
+	end()
+	for _, mention := range clauseMention.FindAllString(doc, -1) {
+		if !ids[mention] {
+			complain("%s is mentioned, and there is no such row", mention)
+		}
+	}
+	if got := strings.Join(documents, " "); got != "P1 S P2 T ST" {
+		complain("the documents are %s, want P1 S P2 T ST", got)
+	}
+	return complaints
+}
+
+// checkPlaces checks that a cell names code that exists, or begins with why there is none.
+func checkPlaces(cell string) (complaints []string) {
+	spans := codeSpan.FindAllStringSubmatch(cell, -1)
+	places := 0
+	for _, span := range spans {
+		place := codePlace.FindStringSubmatch(span[1])
+		if place == nil {
+			if strings.Contains(span[1], ".go") {
+				complaints = append(complaints, fmt.Sprintf("%q is not in the form file.go: Identifier", span[1]))
+			}
+			continue
+		}
+		places++
+		declared, err := declarations(place[1])
+		if err != nil {
+			complaints = append(complaints, fmt.Sprintf("%s: %v", place[1], err))
+			continue
+		}
+		for identifier := range strings.SplitSeq(place[2], ", ") {
+			if !declared[identifier] {
+				complaints = append(complaints, fmt.Sprintf("%s declares no %s", place[1], identifier))
+			}
+		}
+	}
+	if places == 0 && !strings.HasPrefix(cell, "Decided otherwise: ") && !strings.HasPrefix(cell, "Not implemented: ") {
+		complaints = append(complaints, "it has neither a place in the code nor a reason why there is none")
+	}
+	return complaints
+}
+
+// checkShown checks that a cell names tests that exist, at least one of ours.
+func checkShown(cell string) (complaints []string) {
+	ours := 0
+	for _, span := range codeSpan.FindAllStringSubmatch(cell, -1) {
+		test := codeTest.FindStringSubmatch(span[1])
+		scenario, official := strings.CutPrefix(span[1], "conformance: ")
+		switch {
+		case official:
+			if readme, err := os.ReadFile("conformance/README.md"); err != nil || !strings.Contains(string(readme), "\n| "+scenario+" ") {
+				complaints = append(complaints, fmt.Sprintf("there is no %s", span[1]))
+			}
+			continue
+		case test != nil:
+			dir := test[1]
+			if dir == "askback" {
+				dir = "."
+			}
+			if declared, err := testsOf(dir); err != nil || !declared[test[2]] {
+				complaints = append(complaints, fmt.Sprintf("there is no %s: %v", span[1], err))
+			}
+		case strings.Contains(span[1], "testdata/"):
+			if _, err := os.Stat(span[1]); err != nil {
+				complaints = append(complaints, err.Error())
+			}
+		default:
+			complaints = append(complaints, fmt.Sprintf("%q is neither a test nor a transcript", span[1]))
+		}
+		ours++
+	}
+	if ours == 0 {
+		complaints = append(complaints, "it names no test of ours")
+	}
+	return complaints
+}
+
+// declarations are what a file declares: functions, types, constants and variables by their
+// names, methods and fields as Type.Name, methods of pointers as (*Type).Name as well.
+func declarations(file string) (map[string]bool, error) {
+	if declared, ok := clauseNames[file]; ok {
+		return declared, nil
+	}
+	if file != path.Clean(file) || path.IsAbs(file) || strings.HasSuffix(file, "_test.go") {
+		return nil, errors.New("it is not a file of the module's code")
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(file), nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	declared := map[string]bool{}
+	for _, d := range parsed.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				declared[d.Name.Name] = true
+				continue
+			}
+			of := d.Recv.List[0].Type
+			if pointer, ok := of.(*ast.StarExpr); ok {
+				of = pointer.X
+				declared["(*"+typeName(of)+")."+d.Name.Name] = true
+			}
+			declared[typeName(of)+"."+d.Name.Name] = true
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						declared[name.Name] = true
+					}
+				case *ast.TypeSpec:
+					declared[spec.Name.Name] = true
+					members(declared, spec)
+				}
+			}
+		}
+	}
+	clauseNames[file] = declared
+	return declared, nil
+}
+
+// clauseNames are the names that each file and each directory of tests declares, kept
+// because the tables are checked many times.
+var clauseNames = map[string]map[string]bool{}
+
+// members adds the fields of a struct, or the methods of an interface.
+func members(declared map[string]bool, spec *ast.TypeSpec) {
+	var list *ast.FieldList
+	switch of := spec.Type.(type) {
+	case *ast.StructType:
+		list = of.Fields
+	case *ast.InterfaceType:
+		list = of.Methods
+	default:
+		return
+	}
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			declared[spec.Name.Name+"."+name.Name] = true
+		}
+	}
+}
+
+func typeName(of ast.Expr) string {
+	switch of := of.(type) {
+	case *ast.Ident:
+		return of.Name
+	case *ast.IndexExpr:
+		return typeName(of.X)
+	case *ast.IndexListExpr:
+		return typeName(of.X)
+	}
+	return ""
+}
+
+// testsOf are the functions of a directory's test files.
+func testsOf(dir string) (map[string]bool, error) {
+	if declared, ok := clauseNames[dir]; ok {
+		return declared, nil
+	}
+	files, err := fs.Glob(os.DirFS(dir), "*_test.go")
+	if err != nil {
+		return nil, err
+	}
+	declared := map[string]bool{}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, file), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+				declared[f.Name.Name] = true
+			}
+		}
+	}
+	clauseNames[dir] = declared
+	return declared, nil
+}
