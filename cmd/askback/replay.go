@@ -26,7 +26,7 @@ the first difference.
 
 The header of a transcript names the servers that it is played against, with the
 arguments of 'askback serve' to start them with. Their URLs are given in the same
-order, or by name: NAME=URL. Servers of one transcript share their keys.`,
+order, or by name: NAME=URL. Servers of one transcript share keys and data.`,
 		Example: `  askback replay testdata/transcripts/basic.txt http://127.0.0.1:8080/mcp
   askback replay two.txt A=http://127.0.0.1:8080/mcp B=http://127.0.0.1:8081/mcp`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -111,7 +111,7 @@ func startServers(t *transcript.Transcript) string {
 	for _, s := range t.Servers {
 		line := "askback serve --addr 127.0.0.1:0"
 		if len(t.Servers) > 1 {
-			line += " --keys my.keys"
+			line += " --keys my.keys --data my.data"
 		}
 		for _, arg := range s.Args {
 			line += " " + shellQuote(arg)

@@ -251,7 +251,8 @@ func (p *parser) step(t *Transcript, line string) error {
 		if s.body, err = p.checked(text, first); err != nil {
 			return err
 		}
-		if err := p.checkRequestBody(s.body); err != nil {
+		if at, err := p.checkRequestBody(s.body); err != nil {
+			p.at = lineOf(s.body, at, first)
 			return err
 		}
 	}
@@ -315,8 +316,9 @@ func (p *parser) expectation(t *Transcript, line string) error {
 		if err != nil {
 			return err
 		}
-		found, err := p.checkExpectedBody(body)
+		found, at, err := p.checkExpectedBody(body)
 		if err != nil {
+			p.at = lineOf(body, at, first)
 			return err
 		}
 		names = append(names, found...)
@@ -382,11 +384,16 @@ func (p *parser) checked(text string, first int) ([]byte, error) {
 	if err := strictjson.Check(body, maxDepth); err != nil {
 		p.at = first
 		if bad, ok := errors.AsType[*strictjson.Error](err); ok {
-			p.at += bytes.Count(body[:min(bad.Offset, len(body))], []byte("\n"))
+			p.at = lineOf(body, bad.Offset, first)
 		}
 		return nil, fmt.Errorf("%w (of the body; a body is JSON, in which // begins a comment)", err)
 	}
 	return body, nil
+}
+
+// lineOf is the number of the line of an offset in a body whose first line has that number.
+func lineOf(body []byte, offset, first int) int {
+	return first + bytes.Count(body[:min(offset, len(body))], []byte("\n"))
 }
 
 // blankComments replaces comments by spaces, so that what is left stays where it was.

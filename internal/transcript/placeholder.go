@@ -141,7 +141,8 @@ func (p *parser) checkRequest(text string) error {
 	})
 }
 
-func (p *parser) checkRequestBody(text []byte) error {
+// checkRequestBody returns the offset of what is wrong with it.
+func (p *parser) checkRequestBody(text []byte) (at int, err error) {
 	spread := false
 	for _, l := range literals(text) {
 		ph, all := whole(l.text)
@@ -151,19 +152,18 @@ func (p *parser) checkRequestBody(text []byte) error {
 			spread = true
 			continue
 		case l.name && l.text == anything, spread && !meta:
-			return errors.New(`in a request, "..." adds the members of {{meta}} and nothing else`)
+			return l.start, errors.New(`in a request, "..." adds the members of {{meta}} and nothing else`)
 		case l.name && strings.Contains(l.text, "{{"):
-			return errors.New("a placeholder stands in a value, not in a name")
-		}
-		if !meta && strings.Contains(l.text, "{{"+metaName) {
-			return errors.New("{{meta}} is an object and cannot be part of a string")
+			return l.start, errors.New("a placeholder stands in a value, not in a name")
+		case !meta && strings.Contains(l.text, "{{"+metaName):
+			return l.start, errors.New("{{meta}} is an object and cannot be part of a string")
 		}
 		spread = false
 		if err := p.checkRequest(l.text); err != nil {
-			return err
+			return l.start, err
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // checkExpected verifies the placeholders of a text that is expected, and returns the names that it captures. Only a
@@ -203,7 +203,8 @@ func (p *parser) checkExpected(text string, body bool) (names []string, err erro
 	return []string{ph.name}, nil
 }
 
-func (p *parser) checkExpectedBody(text []byte) (names []string, err error) {
+// checkExpectedBody returns the names that a body captures, or the offset of what is wrong with it.
+func (p *parser) checkExpectedBody(text []byte) (names []string, at int, err error) {
 	spread := false
 	for _, l := range literals(text) {
 		switch {
@@ -211,18 +212,18 @@ func (p *parser) checkExpectedBody(text []byte) (names []string, err error) {
 			spread = true
 			continue
 		case l.name && l.text == anything, spread && l.text != anything:
-			return nil, errors.New(`what may have more members has "...": "..."`)
+			return nil, l.start, errors.New(`what may have more members has "...": "..."`)
 		case l.name && strings.Contains(l.text, "{{"):
-			return nil, errors.New("a placeholder stands in a value, not in a name")
+			return nil, l.start, errors.New("a placeholder stands in a value, not in a name")
 		}
 		spread = false
 		found, err := p.checkExpected(l.text, true)
 		if err != nil {
-			return nil, err
+			return nil, l.start, err
 		}
 		names = append(names, found...)
 	}
-	return names, nil
+	return names, 0, nil
 }
 
 // variables are what placeholders stand for: strings, and numbers as json.Number.
