@@ -25,7 +25,7 @@ compare what comes with what it says must come. It tells each step, and stops at
 the first difference.
 
 The header of a transcript names the servers that it is played against, with the
-arguments of 'askback serve' to start them with. Their URLs are given in the same
+arguments of 'askback serve' that start them. Their URLs are given in the same
 order, or by name: NAME=URL. Servers of one transcript share keys and data.`,
 		Example: `  askback replay testdata/transcripts/basic.txt http://127.0.0.1:8080/mcp
   askback replay two.txt A=http://127.0.0.1:8080/mcp B=http://127.0.0.1:8081/mcp`,
