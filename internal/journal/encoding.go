@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -99,6 +102,27 @@ func Decode(data []byte) (*Journal, error) {
 		return nil, errEncoding
 	}
 	return j, nil
+}
+
+// referenceMark begins an encoded reference, and no journal.
+const referenceMark = "stored:"
+
+// AppendReference appends the form of a reference to a journal that stays elsewhere: its
+// mark, then the SHA-256 of the journal's binary form in hexadecimal. [Decode] refuses it.
+func AppendReference(dst []byte, sum [sha256.Size]byte) []byte {
+	return hex.AppendEncode(append(dst, referenceMark...), sum[:])
+}
+
+// DecodeReference reads what [AppendReference] wrote; ok is false for anything else.
+func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
+	text, ok := strings.CutPrefix(string(data[:min(len(data), 128)]), referenceMark)
+	if !ok || len(text) != hex.EncodedLen(len(sum)) || strings.ToLower(text) != text {
+		return sum, false
+	}
+	if _, err := hex.Decode(sum[:], []byte(text)); err != nil {
+		return [sha256.Size]byte{}, false
+	}
+	return sum, true
 }
 
 // decoder reads from data; after the first fault all reads give zero values.

@@ -50,6 +50,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -75,6 +76,8 @@ type Store struct {
 	sql    statements
 
 	news chan string // ids that others are to be told
+
+	puts atomic.Int64 // of states
 
 	closing  context.Context
 	stop     context.CancelFunc
