@@ -6,3 +6,10 @@ func (g *MemoryReplayGuard) Size() int {
 	defer g.mu.Unlock()
 	return len(g.used)
 }
+
+// Size tells tests how many states a store holds, and under how many calls.
+func (m *MemoryStateStore) Size() (rows, calls int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.rows), len(m.calls)
+}

@@ -139,11 +139,11 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 		responses = m.responses
 	}
 	for _, q := range j.Pending {
-		if _, ok := x.params.Responses[q.Wire]; ok {
+		if r, ok := m.responses[q.Wire]; ok {
 			if responses == nil {
 				responses = make(mcp.InputResponseMap)
 			}
-			responses[q.Wire] = m.responses[q.Wire]
+			responses[q.Wire] = r
 		}
 	}
 	waited := j.Round > 0

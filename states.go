@@ -88,14 +88,15 @@ const (
 	// StateSame: they are the same.
 	StateSame StateOutcome = "same"
 	// StateOlder: the client repeated an earlier round. That is no fault: responses get
-	// lost. The call goes on from the stored state, so that no step runs twice.
+	// lost. The call goes on from the stored state, so that no step runs twice, unless its
+	// handler is in the SDK's manual style.
 	StateOlder StateOutcome = "older"
 	// StateBehind: the stored state is of an earlier round, because it could not be
 	// written when it was due. The call goes on from the sealed one.
 	StateBehind StateOutcome = "behind"
 	// StateDifferent: they are of one round and not the same. The call goes on from the
-	// stored one. Requests of one call that ran at the same time can lead to it; anything
-	// else is a fault.
+	// stored one, unless its handler is in the SDK's manual style. Requests of one call that
+	// ran at the same time can lead to it; anything else is a fault.
 	StateDifferent StateOutcome = "different"
 	// StateAbsent: none is stored. The call has ended and the client repeats its last
 	// round, or it began before the store was there, or the store lost it. The call goes
@@ -228,12 +229,12 @@ func (s *Server) compared(ctx context.Context, x *exchange, j *journal.Journal, 
 		s.log.WarnContext(ctx, "askback: a requestState is not what is stored; the call goes on from what is stored",
 			"method", x.handler.method, "call", journal.Derived("call", j.ID), "round", j.Round)
 	}
-	// The answers are to the questions that came with the state. Those of a handler in the
-	// manual style cannot be told from others under the same key.
+	if manualStyle(j) {
+		return j // nothing would tell for which round's question an answer is
+	}
+	// The answers are to the questions that came with the state.
 	for key := range x.params.Responses {
-		both := func(q journal.Question) bool {
-			return q.Wire == key && q.Digest != (journal.Digest{}) && slices.Contains(j.Pending, q)
-		}
+		both := func(q journal.Question) bool { return q.Wire == key && slices.Contains(j.Pending, q) }
 		if !slices.ContainsFunc(stored.Pending, both) {
 			delete(x.params.Responses, key)
 		}
@@ -279,27 +280,28 @@ func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome
 
 // takeUnsure prepares a stored journal for responses that may be to any of its rounds: those
 // under a key that was used for more than one question are left out, and what is asked
-// from here on has keys that never were. It reports whether j can go on at all: a handler in
-// the manual style, which chooses its keys itself, can in its first round only.
+// from here on has keys that never were. It reports whether j can go on at all: of a handler
+// in the manual style, which chooses its keys itself, it can in its first round only.
 func takeUnsure(j *journal.Journal, responses map[string][]byte) bool {
+	if manualStyle(j) {
+		return j.Round == 1
+	}
 	for _, q := range j.Pending {
-		if q.Digest == (journal.Digest{}) {
-			return j.Round == 1
-		}
 		used := func(e journal.Entry) bool {
 			return e.Key == q.Key && e.Digest != q.Digest && (e.Kind == journal.Answer || e.Kind == journal.Unread)
 		}
 		if q.Wire == q.Key && slices.ContainsFunc(j.Entries, used) {
 			delete(responses, q.Wire)
 		}
-	}
-	if j.Manual != "" {
-		return j.Round == 1
-	}
-	for _, q := range j.Pending {
 		j.Entries = append(j.Entries, journal.Entry{Kind: journal.Delivered, Key: q.Wire})
 	}
 	return true
+}
+
+// manualStyle reports whether j is of a handler that keeps its own state, whose questions
+// have no digests.
+func manualStyle(j *journal.Journal) bool {
+	return j.Manual != "" || slices.ContainsFunc(j.Pending, func(q journal.Question) bool { return q.Digest == journal.Digest{} })
 }
 
 // roundID is what a [ReplayGuard] knows a round by, whichever way its journal came.
