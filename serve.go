@@ -283,13 +283,13 @@ func (s *Server) sealJournal(ctx context.Context, x *exchange, j *journal.Journa
 			return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
 		}
 	}
-	binding, payload := s.binding(x), j.Append(make([]byte, 0, 512))
-	state, err = s.sealOrStore(ctx, x, &binding, payload, now, expires)
+	if s.states != nil {
+		state, err = s.sealBesideStore(ctx, x, j, now, expires)
+	} else {
+		state, err = s.keys.Seal(s.binding(x), j.Append(make([]byte, 0, 512)), now, expires)
+	}
 	if err == nil && len(state) > s.opts.Limits.StateBytes {
 		err = &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
-	}
-	if err == nil {
-		s.keepState(ctx, x, j, &binding, payload, expires)
 	}
 	return state, expires, err
 }

@@ -181,14 +181,17 @@ func stateCall(b *seal.Binding) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keepState stores the state of a call that waits.
-func (s *Server) keepState(ctx context.Context, x *exchange, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
-	if !s.keepsStates() {
-		return
+// sealBesideStore makes the requestState of j, and stores what the phase wants stored.
+func (s *Server) sealBesideStore(ctx context.Context, x *exchange, j *journal.Journal, now, expires time.Time) (string, error) {
+	b, payload := s.binding(x), j.Append(nil)
+	state, err := s.sealOrRefer(ctx, x, &b, payload, now, expires)
+	if err != nil || len(state) > s.opts.Limits.StateBytes || !s.keepsStates() {
+		return state, err
 	}
-	if err := s.states.Store.PutState(ctx, stateID(j), stateCall(b), payload, expires); err != nil {
+	if err := s.states.Store.PutState(ctx, stateID(j), stateCall(&b), payload, expires); err != nil {
 		s.stateFailed(ctx, x, "storing a state", err)
 	}
+	return state, nil
 }
 
 // dropState deletes the state of a call that has ended.
@@ -309,12 +312,9 @@ func roundID(j *journal.Journal) string {
 	return journal.Derived("round "+strconv.Itoa(j.Round), j.ID)
 }
 
-// sealOrStore makes the requestState of a journal's encoding, or of a reference to it.
-func (s *Server) sealOrStore(ctx context.Context, x *exchange, b *seal.Binding, payload []byte, now, expires time.Time) (string, error) {
-	overflow := 0
-	if s.states != nil {
-		overflow = s.states.Overflow
-	}
+// sealOrRefer makes the requestState of a journal's encoding, or of a reference to it.
+func (s *Server) sealOrRefer(ctx context.Context, x *exchange, b *seal.Binding, payload []byte, now, expires time.Time) (string, error) {
+	overflow := s.states.Overflow
 	if overflow == 0 || len(payload) <= overflow { // else there is no need to try
 		state, err := s.keys.Seal(*b, payload, now, expires)
 		if err != nil || overflow == 0 || len(state) <= overflow {

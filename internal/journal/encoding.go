@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -115,14 +114,14 @@ func AppendReference(dst []byte, sum [sha256.Size]byte) []byte {
 
 // DecodeReference reads what [AppendReference] wrote; ok is false for anything else.
 func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
-	text, ok := strings.CutPrefix(string(data[:min(len(data), 128)]), referenceMark)
-	if !ok || len(text) != hex.EncodedLen(len(sum)) || strings.ToLower(text) != text {
+	const mark = len(referenceMark)
+	if len(data) != mark+2*len(sum) || string(data[:mark]) != referenceMark {
 		return sum, false
 	}
-	if _, err := hex.Decode(sum[:], []byte(text)); err != nil {
-		return [sha256.Size]byte{}, false
+	if _, err := hex.Decode(sum[:], data[mark:]); err != nil {
+		return sum, false
 	}
-	return sum, true
+	return sum, string(AppendReference(nil, sum)) == string(data) // not in another spelling
 }
 
 // decoder reads from data; after the first fault all reads give zero values.
