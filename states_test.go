@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -764,6 +765,17 @@ func TestLawWithAStore(t *testing.T) {
 		"overflow":  {instance(askback.StatelessOnly, ring, 1), instance(askback.StatelessOnly, ring, 400)},
 		"roll out":  {instance(askback.DualMode, ring, 0), instance(askback.StatelessPrimary, ring, 1), newServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &askback.States{Store: store}}, handler).HTTPHandler(nil)},
 		"dual only": {instance(askback.DualMode, ring, 300), instance(askback.DualMode, ring, 0)},
+	}
+	path := filepath.Join(t.TempDir(), "states.db")
+	for _, mode := range []askback.StateMode{askback.DualMode, askback.StatelessPrimary} {
+		db, err := sqlite.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		fleets["sqlite"] = append(fleets["sqlite"], newServer(t, &askback.Options{
+			Keys: ring, Principal: userHeader, States: &askback.States{Store: db, Mode: mode, Overflow: 300},
+		}, handler).HTTPHandler(nil))
 	}
 	user := 0
 	reference := newReference(t)
