@@ -35,10 +35,10 @@ type States struct {
 	// Mode is the phase of the migration. Empty means StatelessOnly.
 	Mode StateMode
 
-	// Overflow is the size in bytes from which on a requestState carries but a reference
-	// to a journal in the Store, sealed and bound as any state. [Limits].StoredBytes
-	// bounds the journal then, instead of StateBytes. Zero means never. Every instance
-	// needs the Store before the first one has an Overflow.
+	// Overflow is the size in bytes beyond which a requestState stays in the Store, and a
+	// reference travels, sealed and bound as any state. [Limits].StoredBytes bounds what
+	// stays, StateBytes what travels. Zero means never. Every instance needs the Store
+	// before the first one has an Overflow.
 	Overflow int
 
 	// Observe, if set, is told what became of each state: a place for a metric. It must
