@@ -86,6 +86,10 @@ type Options struct {
 	// Tasks let calls go on as durable tasks. Nil: none do.
 	Tasks *Tasks
 
+	// States put a store beside requestState, for a migration or for states that are too
+	// large to travel. Nil: there is none.
+	States *States
+
 	// Limits bound calls and requests.
 	Limits Limits
 
@@ -100,24 +104,26 @@ type Options struct {
 
 // Limits bound calls and requests. A field that is zero has its default.
 type Limits struct {
-	Rounds     int           // rounds per call that end with input required; default 32
-	Questions  int           // questions per round; default 16
-	StateBytes int           // bytes of a requestState as sent; default 64 KiB
-	BodyBytes  int64         // bytes of an HTTP request's body; default 4 MiB
-	Depth      int           // nesting of a request's JSON; default 64
-	RoundTTL   time.Duration // how long a client may take to answer; default 1 hour
-	CallTTL    time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
+	Rounds      int           // rounds per call that end with input required; default 32
+	Questions   int           // questions per round; default 16
+	StateBytes  int           // bytes of a requestState as sent; default 64 KiB
+	StoredBytes int           // bytes of a state that overflows into States.Store; default 16 MiB
+	BodyBytes   int64         // bytes of an HTTP request's body; default 4 MiB
+	Depth       int           // nesting of a request's JSON; default 64
+	RoundTTL    time.Duration // how long a client may take to answer; default 1 hour
+	CallTTL     time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
 }
 
 func (l *Limits) setDefaults() error {
 	setDefault(&l.Rounds, 32)
 	setDefault(&l.Questions, 16)
 	setDefault(&l.StateBytes, 64<<10)
+	setDefault(&l.StoredBytes, 16<<20)
 	setDefault(&l.BodyBytes, 4<<20)
 	setDefault(&l.Depth, 64)
 	setDefault(&l.RoundTTL, time.Hour)
 	setDefault(&l.CallTTL, max(24*time.Hour, l.RoundTTL))
-	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), l.BodyBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL)) < 0 {
+	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), int64(l.StoredBytes), l.BodyBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL)) < 0 {
 		return errors.New("askback: a negative limit; zero means the default")
 	}
 	return nil
@@ -139,6 +145,7 @@ type Server struct {
 	keys      *seal.Ring
 	supported []string     // protocol versions, newest first
 	tasks     *task.Engine // nil without Options.Tasks
+	states    *States      // nil without Options.States
 	runsTasks atomic.Bool
 	warnIdle  sync.Once
 	standIns  func() *standIns // made when the first inline tool is added
@@ -188,6 +195,11 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		}
 		s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
 			"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
+	}
+	if s.opts.States != nil {
+		if s.states, err = s.newStates(*s.opts.States); err != nil {
+			return nil, err
+		}
 	}
 	if s.opts.Tasks != nil {
 		if s.tasks, err = s.newTasks(s.opts.Tasks); err != nil {

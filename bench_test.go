@@ -8,12 +8,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task/postgres"
+	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // BenchmarkInteraction is a call that asks and its retry with the answer, through the
@@ -56,6 +60,81 @@ func benchmarkInteraction(b *testing.B, h http.Handler) {
 		if w := serve(second); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte("Hello octocat")) {
 			b.Fatal(w.Body)
 		}
+	}
+}
+
+// BenchmarkStates is an interaction as in BenchmarkInteraction, but with the state of each
+// first request in the second one, without a store and in each phase with each of them.
+func BenchmarkStates(b *testing.B) {
+	memory := func(*testing.B) askback.StateStore { return new(askback.MemoryStateStore) }
+	lite := func(b *testing.B) askback.StateStore {
+		store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "states.db"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { store.Close() })
+		return store
+	}
+	fleet := func(b *testing.B) askback.StateStore {
+		store, err := postgres.Open(b.Context(), pgtest.DSN(b))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { store.Close() })
+		return store
+	}
+	for _, c := range []struct {
+		name     string
+		store    func(*testing.B) askback.StateStore
+		mode     askback.StateMode
+		overflow int
+	}{
+		{name: "none"},
+		{"memory/stateless-only", memory, askback.StatelessOnly, 0},
+		{"memory/stateless-first", memory, askback.StatelessFirst, 0},
+		{"memory/dual", memory, askback.DualMode, 0},
+		{"memory/overflow", memory, askback.StatelessOnly, 1},
+		{"sqlite/stateless-first", lite, askback.StatelessFirst, 0},
+		{"sqlite/dual", lite, askback.DualMode, 0},
+		{"sqlite/overflow", lite, askback.StatelessOnly, 1},
+		{"postgres/stateless-first", fleet, askback.StatelessFirst, 0},
+		{"postgres/dual", fleet, askback.DualMode, 0},
+		{"postgres/overflow", fleet, askback.StatelessOnly, 1},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			opts := &askback.Options{Principal: userHeader}
+			if c.store != nil {
+				opts.States = &askback.States{Store: c.store(b), Mode: c.mode, Overflow: c.overflow}
+			}
+			h := newServer(b, opts, greet).HTTPHandler(nil)
+			ask := request{target: "greet", arguments: `{"place":"New York"}`, header: alice}
+			template := ask.http(b)
+			first, err := io.ReadAll(template.Body)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ask.state, ask.responses = "STATE", octocat
+			second, err := io.ReadAll(ask.http(b).Body)
+			if err != nil {
+				b.Fatal(err)
+			}
+			before, after, _ := strings.Cut(string(second), "STATE")
+			serve := func(body string) string {
+				r := template.WithContext(b.Context())
+				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w.Body.String()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				_, rest, _ := strings.Cut(serve(string(first)), `"requestState":"`)
+				state, _, ok := strings.Cut(rest, `"`)
+				if res := serve(before + state + after); !ok || !strings.Contains(res, "Hello octocat") {
+					b.Fatal(res)
+				}
+			}
+		})
 	}
 }
 

@@ -16,3 +16,10 @@ func StandIns(s *Server) int {
 	}
 	return n
 }
+
+// Size tells tests how many states a store holds, and under how many calls.
+func (m *MemoryStateStore) Size() (rows, calls int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.rows), len(m.calls)
+}

@@ -153,9 +153,9 @@ func outcome(res *mcp.CallToolResult) string {
 	return b.String()
 }
 
-// fleet serves a tool on two servers with the same keys, of which each takes every other
+// alternating serves a tool on two servers with the same keys, of which each takes every other
 // request of a modern client, and the first all requests of a session.
-func fleet(t testing.TB, opts *askback.Options, h inline) string {
+func alternating(t testing.TB, opts *askback.Options, h inline) string {
 	t.Helper()
 	if opts == nil {
 		opts = &askback.Options{}
@@ -426,7 +426,7 @@ func TestInline(t *testing.T) {
 		for _, c := range callers() {
 			t.Run(test.name+"/"+c.name, func(t *testing.T) {
 				u := &user{answers: test.answers}
-				got, err := c.call(t, fleet(t, nil, test.handler), u, "tool")
+				got, err := c.call(t, alternating(t, nil, test.handler), u, "tool")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -468,7 +468,7 @@ func TestInlineDo(t *testing.T) {
 	for _, c := range callers() {
 		var steps, runs atomic.Int64
 		native := strings.Contains(c.name, "2025")
-		endpoint := fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			runs.Add(1)
 			call := askback.CallFrom(ctx)
 			if !native && req.Session.ID() != call.ID() || call.Request() != mcp.Request(req) {
@@ -495,7 +495,7 @@ func TestInlineDo(t *testing.T) {
 
 func TestInlineCallCannotAsk(t *testing.T) {
 	for _, c := range callers() {
-		got, err := c.call(t, fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		got, err := c.call(t, alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			call := askback.CallFrom(ctx)
 			if err := call.Checkpoint(ctx, "c"); err == nil || errors.Is(err, askback.ErrInputRequired) {
 				return nil, nil, fmt.Errorf("a checkpoint returned %v", err)
@@ -562,7 +562,7 @@ func TestInlineEnds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			logger, log := logs()
-			got, err := callAskback(t, fleet(t, &askback.Options{Logger: logger, Limits: askback.Limits{Rounds: 3}}, test.handler), &user{}, "tool")
+			got, err := callAskback(t, alternating(t, &askback.Options{Logger: logger, Limits: askback.Limits{Rounds: 3}}, test.handler), &user{}, "tool")
 			if got += fmt.Sprint(err); !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -697,7 +697,7 @@ func TestInlineAnswerDoesNotFit(t *testing.T) {
 func TestInlineProgress(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		var progress atomic.Int64
-		endpoint := fleet(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			if _, err := elicitName(ctx, req, "a"); err != nil {
 				return nil, nil, err
 			}

@@ -116,8 +116,11 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 	}
 	x := &exchange{
 		handler:   &handler{method: method},
-		params:    &wire.Params{Target: m.target, Arguments: m.arguments, State: m.state, HasState: m.state != ""},
+		params:    &wire.Params{Target: m.target, Arguments: m.arguments, State: m.state, HasState: m.state != "", Responses: make(map[string][]byte)},
 		principal: principal,
+	}
+	for key := range m.responses {
+		x.params.Responses[key] = nil // the SDK has decoded them
 	}
 	if meta, err := json.Marshal(req.GetParams().GetMeta()); err == nil {
 		parsed, fault := wire.ParseMeta(meta)
@@ -143,6 +146,7 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 			responses[q.Wire] = r
 		}
 	}
+	waited := j.Round > 0
 	inner := j.Manual
 	j.Pending, j.Manual = nil, ""
 	result, err := next(ctx, method, m.with(inner, responses))
@@ -151,11 +155,14 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 	}
 	requests, state, manual := manualOutcome(result)
 	if !manual {
+		if waited {
+			s.dropState(ctx, x, j)
+		}
 		return result, nil
 	}
 	r, err := s.suspendManual(x.can, j, requests, state)
 	if err == nil && (!s.opts.BareFirstRound || state != "" || j.Round > 1 || len(requests) == 0) {
-		r.state, r.expires, err = s.sealJournal(x, j)
+		r.state, r.expires, err = s.sealJournal(ctx, x, j)
 	}
 	if err != nil {
 		return nil, protocolError(err)

@@ -302,6 +302,9 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 	for {
 		r, err := s.round(ctx, x, j, false)
 		if err != nil || !r.inputRequired() {
+			if x.echo != nil && j.Round > 0 && err == nil {
+				s.dropState(ctx, x, j)
+			}
 			return r, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -309,7 +312,7 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 		}
 		requests := r.typed()
 		if x.echo != nil {
-			if requests, err = s.withState(x, j, requests); err != nil {
+			if requests, err = s.withState(ctx, x, j, requests); err != nil {
 				return nil, err
 			}
 		}
@@ -323,8 +326,8 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 
 // withState gives each question its state, to be echoed. Without one, where it outgrows its
 // limit, the call goes on all the same.
-func (s *Server) withState(x *exchange, j *journal.Journal, requests mcp.InputRequestMap) (mcp.InputRequestMap, error) {
-	sealed, _, err := s.sealJournal(x, j)
+func (s *Server) withState(ctx context.Context, x *exchange, j *journal.Journal, requests mcp.InputRequestMap) (mcp.InputRequestMap, error) {
+	sealed, _, err := s.sealJournal(ctx, x, j)
 	if _, limit := errors.AsType[*LimitError](err); limit {
 		return requests, nil
 	}

@@ -94,6 +94,15 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	waited := j.Round > 0
+	r, err := s.goOn(ctx, x, j)
+	if waited && err == nil && !r.inputRequired() {
+		s.dropState(ctx, x, j)
+	}
+	return r, err
+}
+
+func (s *Server) goOn(ctx context.Context, x *exchange, j *journal.Journal) (*reply, error) {
 	if x.atOnce() {
 		journal.Begin(j, x.params.Responses, s.journalLimits()) // takes the answers
 		return s.createTask(ctx, x, j)
@@ -109,7 +118,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	if s.opts.BareFirstRound && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(r.questions) > 0 {
 		return r, nil
 	}
-	r.state, r.expires, err = s.sealJournal(x, j)
+	r.state, r.expires, err = s.sealJournal(ctx, x, j)
 	return r, err
 }
 
@@ -199,10 +208,17 @@ func (s *Server) panicked(ctx context.Context, method string, call *Call, v any)
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
 
-// openJournal returns the journal of the request's state, or a new call's.
+// openJournal returns the journal of the request's state, or a new call's. Where it goes on
+// from a stored one, it takes those answers out of x that may be to other questions.
 func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal, error) {
 	now := time.Now()
 	if !x.params.HasState {
+		// Without BareFirstRound an answer to nothing is one whose state got lost.
+		if len(x.params.Responses) > 0 && !s.opts.BareFirstRound {
+			if j := s.recalled(ctx, x, StateMissing); j != nil {
+				return j, nil
+			}
+		}
 		return &journal.Journal{ID: rand.Text(), Started: now}, nil
 	}
 	opened, err := s.keys.Open(x.params.State, s.binding(x), now)
@@ -211,14 +227,29 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 		if refused, ok := errors.AsType[*seal.OpenError](err); ok {
 			reason = refused.Reason
 		}
-		return nil, s.refuse(ctx, x, reason, err)
+		return s.recallOrRefuse(ctx, x, reason, err)
 	}
-	j, err := journal.Decode(opened.Payload)
+	payload := opened.Payload
+	if sum, ok := journal.DecodeReference(payload); ok {
+		var reason seal.Reason
+		payload, reason, err = s.referred(ctx, sum)
+		switch {
+		case reason != "":
+			return s.recallOrRefuse(ctx, x, reason, err)
+		case err != nil:
+			s.stateFailed(ctx, x, "reading a stored state", err)
+			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+	}
+	j, err := journal.Decode(payload)
 	if err != nil {
-		return nil, s.refuse(ctx, x, "payload", err)
+		return s.recallOrRefuse(ctx, x, "payload", err)
 	}
 	if guard := s.opts.ReplayGuard; guard != nil {
 		fresh, err := guard.Use(ctx, opened.ID, opened.Expires)
+		if fresh && err == nil && s.keepsStates() {
+			fresh, err = guard.Use(ctx, roundID(j), opened.Expires)
+		}
 		if err != nil {
 			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
 			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
@@ -230,7 +261,19 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 			return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))
 		}
 	}
+	if s.states != nil && s.states.Mode == DualMode {
+		j = s.compared(ctx, x, j, payload)
+	}
 	return j, nil
+}
+
+// recallOrRefuse is for a state that does not open: its call goes on if it is stored.
+func (s *Server) recallOrRefuse(ctx context.Context, x *exchange, reason seal.Reason, err error) (*journal.Journal, error) {
+	refusal := s.refuse(ctx, x, reason, err)
+	if j := s.recalled(ctx, x, StateInvalid); j != nil {
+		return j, nil
+	}
+	return nil, refusal
 }
 
 // refuse tells the operator why a state was refused, and the client only that it was.
@@ -242,7 +285,7 @@ func (s *Server) refuse(ctx context.Context, x *exchange, reason seal.Reason, er
 	return wire.InvalidState()
 }
 
-func (s *Server) sealJournal(x *exchange, j *journal.Journal) (state string, expires time.Time, err error) {
+func (s *Server) sealJournal(ctx context.Context, x *exchange, j *journal.Journal) (state string, expires time.Time, err error) {
 	now := time.Now()
 	expires = now.Add(s.opts.Limits.RoundTTL)
 	if end := j.Started.Add(s.opts.Limits.CallTTL); end.Before(expires) {
@@ -250,7 +293,11 @@ func (s *Server) sealJournal(x *exchange, j *journal.Journal) (state string, exp
 			return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
 		}
 	}
-	state, err = s.keys.Seal(s.binding(x), j.Append(make([]byte, 0, 512)), now, expires)
+	if s.states != nil {
+		state, err = s.sealBesideStore(ctx, x, j, now, expires)
+	} else {
+		state, err = s.keys.Seal(s.binding(x), j.Append(make([]byte, 0, 512)), now, expires)
+	}
 	if err == nil && len(state) > s.opts.Limits.StateBytes {
 		err = &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
 	}

@@ -36,6 +36,7 @@ var kinds = map[journal.Kind]string{
 	journal.Unread:     "unread answer",
 	journal.Step:       "step",
 	journal.Checkpoint: "checkpoint",
+	journal.Delivered:  "used key",
 }
 
 func (r *report) text(now time.Time) string {
@@ -59,6 +60,8 @@ func (r *report) text(now time.Time) string {
 		}
 		if r.journal != nil {
 			r.call(&b, now)
+		} else if sum, ok := journal.DecodeReference(s.Payload); ok {
+			fmt.Fprintf(&b, "\nthe journal is in the server's store (States.Overflow)\n  %x\n", sum)
 		} else {
 			fmt.Fprintf(&b, "\npayload, not a journal that this release knows\n  %q\n", s.Payload)
 		}
@@ -95,7 +98,7 @@ func (r *report) call(b *strings.Builder, now time.Time) {
 			fmt.Fprintf(b, "  digest %x", e.Digest)
 		}
 		fmt.Fprintln(b)
-		if e.Kind != journal.Checkpoint {
+		if e.Kind != journal.Checkpoint && e.Kind != journal.Delivered {
 			fmt.Fprintf(b, "    %s\n", value(e.Value))
 		}
 	}

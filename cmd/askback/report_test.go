@@ -40,6 +40,7 @@ func hostileJournal() []byte {
 			{Kind: journal.Unread, Key: "early", Digest: journal.Digest{3}, Value: []byte(hostile)},
 			{Kind: journal.Step, Key: "order", Value: []byte(`12345678901234567890`)},
 			{Kind: journal.Checkpoint, Key: "half"},
+			{Kind: journal.Delivered, Key: "login"},
 		},
 		Manual: hostile,
 	}).Append(nil)
@@ -79,6 +80,7 @@ journal
   step "order"
     12345678901234567890
   checkpoint "half"
+  used key "login"
   the handler's own state
     "\x1b[2J\u009b31m\r\n\u202eabc\xff"
 `
@@ -101,6 +103,14 @@ func TestReportOfAnotherPayload(t *testing.T) {
 	var out struct{ Payload []byte }
 	if err := json.Unmarshal([]byte(encoded), &out); err != nil || string(out.Payload) != "mine"+hostile {
 		t.Errorf("payload %q, error %v", out.Payload, err)
+	}
+}
+
+func TestReportOfAReference(t *testing.T) {
+	text := newReport(state(journal.AppendReference(nil, [32]byte{0xab, 31: 0xcd}))).text(issued)
+	want := "\nthe journal is in the server's store (States.Overflow)\n  ab" + strings.Repeat("0", 60) + "cd\n"
+	if !strings.HasSuffix(text, want) {
+		t.Errorf("got %s\nwant at its end %s", text, want)
 	}
 }
 

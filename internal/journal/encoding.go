@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"time"
 )
@@ -99,6 +101,27 @@ func Decode(data []byte) (*Journal, error) {
 		return nil, errEncoding
 	}
 	return j, nil
+}
+
+// referenceMark begins an encoded reference, and no journal.
+const referenceMark = "stored:"
+
+// AppendReference appends the form of a reference to a journal that stays elsewhere: its
+// mark, then the SHA-256 of the journal's binary form in hexadecimal. [Decode] refuses it.
+func AppendReference(dst []byte, sum [sha256.Size]byte) []byte {
+	return hex.AppendEncode(append(dst, referenceMark...), sum[:])
+}
+
+// DecodeReference reads what [AppendReference] wrote; ok is false for anything else.
+func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
+	const mark = len(referenceMark)
+	if len(data) != mark+2*len(sum) || string(data[:mark]) != referenceMark {
+		return sum, false
+	}
+	if _, err := hex.Decode(sum[:], data[mark:]); err != nil {
+		return sum, false
+	}
+	return sum, string(AppendReference(nil, sum)) == string(data) // not in another spelling
 }
 
 // decoder reads from data; after the first fault all reads give zero values.

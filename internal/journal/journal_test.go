@@ -382,3 +382,24 @@ func TestRunEndsWithAFailedCommit(t *testing.T) {
 		t.Errorf("after that: %v", err)
 	}
 }
+
+// What a state carries is a journal or a reference, and never both.
+func FuzzDecodeReference(f *testing.F) {
+	f.Add(AppendReference(nil, [32]byte{1, 2, 255}))
+	f.Add([]byte("stored:"))
+	f.Add(append(AppendReference(nil, [32]byte{}), 0))
+	f.Add(sample().Append(nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sum, ok := DecodeReference(data)
+		_, err := Decode(data)
+		if ok && err == nil {
+			t.Errorf("%q is both", data)
+		}
+		if again := AppendReference(nil, sum); ok && string(again) != string(data) {
+			t.Errorf("%q is a second spelling of %q", data, again)
+		}
+		if sum, ok := DecodeReference(AppendReference(nil, [32]byte(append(data, make([]byte, 32)...)))); !ok || sum != [32]byte(append(data, make([]byte, 32)...)) {
+			t.Errorf("a reference does not survive encoding")
+		}
+	})
+}

@@ -47,6 +47,11 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"expired", s.sql.expired, "10", "task_expired"},
 			{"purgeable", s.sql.purgeable, "'1h',10", "task_purgeable"},
 			{"purge", s.sql.purge, "'{}'", "journal_pkey"},
+			{"put a state", s.sql.putState, "'','','infinity',''", "state_pkey"},
+			{"get a state", s.sql.getState, "''", "state_pkey"},
+			{"find states", s.sql.findStates, "'a',2", "state_call"},
+			{"delete a state", s.sql.deleteState, "''", "state_pkey"},
+			{"purge states", s.sql.purgeStates, "32", "state_expires"},
 		} {
 			for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 				batch := fmt.Sprintf("SET plan_cache_mode = %s; PREPARE p AS %s", mode, c.sql)
@@ -76,7 +81,8 @@ func TestPlansUseIndexes(t *testing.T) {
 
 // insertTasks is a statement that adds tasks, of which one in a hundred is due.
 func insertTasks(series string) string {
-	return `INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated, expires, due,
+	return `INSERT INTO {schema}.state SELECT md5(i::text), md5(i::text), now() + interval '1 day' * (i % 3 - 1), '' FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated, expires, due,
 			poll_interval, stopped, attempts, version, fence, entries)
 		SELECT md5(i::text), 'user ' || i % 100, 'tools/call', 'deploy', 'extension',
 			CASE WHEN i % 10 = 0 THEN 'completed' ELSE 'working' END, '', 0, now(), now(), now() + interval '1 day',

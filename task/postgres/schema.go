@@ -54,6 +54,18 @@ var migrations = []string{
 		PRIMARY KEY (id, seq)
 	);
 	`,
+	`
+	-- States that calls go on from, which have nothing to do with tasks.
+	CREATE TABLE {schema}.state (
+		id      text COLLATE "C" PRIMARY KEY,
+		call    text COLLATE "C" NOT NULL, -- empty if it is not looked up that way
+		expires timestamptz NOT NULL,
+		data    bytea NOT NULL
+	);
+
+	CREATE INDEX state_call ON {schema}.state (call, expires) WHERE ` + calledState + `;
+	CREATE INDEX state_expires ON {schema}.state (expires);
+	`,
 }
 
 // oldest is the first version of PostgreSQL that will do.

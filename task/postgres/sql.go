@@ -18,6 +18,8 @@ import (
 // entry's number comes from a counter in the row, not from the other entries.
 type statements struct {
 	lockPrincipal, create, get, list, claim, journal, append, renew, update, notify, fence, expired, purgeable, purge string
+
+	putState, purgeStates, getState, findStates, deleteState string
 }
 
 // newStatements names the schema in each: nothing depends on the session's search_path.
@@ -127,16 +129,37 @@ func newStatements(schema string) statements {
 		purge: in(`
 			WITH t AS (DELETE FROM {schema}.task WHERE id = ANY ($1))
 			DELETE FROM {schema}.journal WHERE id = ANY ($1)`),
+
+		putState: in(`
+			INSERT INTO {schema}.state (id, call, expires, data) VALUES ($1, $2, $3, coalesce($4::bytea, ''))
+			ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data`),
+
+		// Rows that somebody else deletes or writes are passed over: nobody waits, and
+		// so nobody waits in a circle.
+		purgeStates: in(`
+			DELETE FROM {schema}.state WHERE id = ANY (ARRAY (
+				SELECT id FROM {schema}.state WHERE expires <= statement_timestamp()
+				ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED))`),
+
+		getState: in(`SELECT data FROM {schema}.state WHERE id = $1 AND expires > statement_timestamp()`),
+
+		findStates: in(`
+			SELECT data FROM {schema}.state
+			WHERE call = $1 AND ` + calledState + ` AND expires > statement_timestamp()
+			ORDER BY call, expires LIMIT $2`),
+
+		deleteState: in(`DELETE FROM {schema}.state WHERE id = $1`),
 	}
 }
 
 // Conditions of indexes: a statement can use an index only if it has the same words. A
 // time after '-infinity' is any time; it keeps other statements off.
 const (
-	listed     = `created > '-infinity'`
-	unfinished = `status NOT IN ('completed', 'failed', 'cancelled')`
-	expirable  = unfinished + ` AND expires > '-infinity'`
-	purgeable  = `status IN ('completed', 'failed', 'cancelled') AND due IS NULL`
+	listed      = `created > '-infinity'`
+	unfinished  = `status NOT IN ('completed', 'failed', 'cancelled')`
+	expirable   = unfinished + ` AND expires > '-infinity'`
+	calledState = `call > ''`
+	purgeable   = `status IN ('completed', 'failed', 'cancelled') AND due IS NULL`
 )
 
 // inSchema puts the schema into SQL: {schema} is its identifier, and {name} its name as

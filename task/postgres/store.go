@@ -34,6 +34,11 @@
 // statements and the settings of a session are for a connection of one's own. Watch
 // needs that too, and returns an error.
 //
+// # States
+//
+// The Store also keeps states, as an askback.StateStore, in a table of their own: see
+// [Store.PutState]. Writes delete those that have expired.
+//
 // # Text
 //
 // PostgreSQL keeps text without zero bytes and in valid UTF-8 only. Create and Update
@@ -50,6 +55,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -75,6 +81,8 @@ type Store struct {
 	sql    statements
 
 	news chan string // ids that others are to be told
+
+	puts atomic.Int64 // of states
 
 	closing  context.Context
 	stop     context.CancelFunc

@@ -94,7 +94,7 @@ func TestCloseLeavesOneFile(t *testing.T) {
 func TestEachConnectionIsSetUp(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
-	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000", "user_version": "1"} {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000", "user_version": "2"} {
 		if got := query[string](t, s.conn, "PRAGMA "+pragma); got != want {
 			t.Errorf("%s is %s, want %s", pragma, got, want)
 		}

@@ -36,6 +36,10 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"state", stateSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"purge", purgeSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH task USING INDEX task_purge (expires<?)"}},
 		{"purge the journal", purgeJournalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
+		{"get a state", getStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
+		{"find states", findStatesSQL, []string{"SEARCH state USING INDEX state_call (call=? AND expires>?)"}},
+		{"delete a state", deleteStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
+		{"purge states", purgeStatesSQL, []string{"SEARCH state USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH state USING COVERING INDEX state_expires (expires<?)"}},
 	} {
 		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.sql, make([]any, 20)...)
 		if err != nil {

@@ -27,6 +27,8 @@ const (
 // reads are the statements of the readers.
 type reads struct {
 	get, list, journal, expired, anyDue, anyPurgeable *sql.Stmt
+
+	getState, findStates *sql.Stmt
 }
 
 func (s *Store) prepareReads(ctx context.Context) error {
@@ -34,6 +36,7 @@ func (s *Store) prepareReads(ctx context.Context) error {
 	return s.prepare(ctx, s.readers, map[**sql.Stmt]string{
 		&r.get: getSQL, &r.list: listSQL, &r.journal: journalSQL,
 		&r.expired: expiredSQL, &r.anyDue: anyDueSQL, &r.anyPurgeable: anyPurgeableSQL,
+		&r.getState: getStateSQL, &r.findStates: findStatesSQL,
 	})
 }
 

@@ -59,6 +59,17 @@ CREATE TABLE journal (
 	entry BLOB    NOT NULL,
 	PRIMARY KEY (task, n)
 ) STRICT, WITHOUT ROWID;
+`, `
+-- States that calls go on from, which have nothing to do with tasks.
+CREATE TABLE state (
+	id      TEXT    NOT NULL PRIMARY KEY,
+	call    TEXT    NOT NULL, -- empty if it is not looked up that way
+	expires INTEGER NOT NULL, -- milliseconds since 1970
+	data    BLOB    NOT NULL
+) STRICT;
+
+CREATE INDEX state_call    ON state (call, expires) WHERE call > '';
+CREATE INDEX state_expires ON state (expires);
 `}
 
 // prepareSchema sees to it that the file is a store of this release's schema version, in

@@ -56,6 +56,8 @@ type writes struct {
 	leased, recorded, renew      *sql.Stmt
 	updateKeep, updateDue, state *sql.Stmt
 	purge, purgeJournal          *sql.Stmt
+
+	putState, deleteState, purgeStates *sql.Stmt
 }
 
 func (s *Store) prepareWrites(ctx context.Context) error {
@@ -67,6 +69,7 @@ func (s *Store) prepareWrites(ctx context.Context) error {
 		&w.leased: leasedSQL, &w.recorded: recordedSQL, &w.renew: renewSQL,
 		&w.updateKeep: updateKeepSQL, &w.updateDue: updateDueSQL, &w.state: stateSQL,
 		&w.purge: purgeSQL, &w.purgeJournal: purgeJournalSQL,
+		&w.putState: putStateSQL, &w.deleteState: deleteStateSQL, &w.purgeStates: purgeStatesSQL,
 	})
 }
 

@@ -14,6 +14,9 @@
 //		})
 //	}
 //
+// [RunStates] is the suite of another interface, askback.StateStore, which a store of tasks
+// may implement as well.
+//
 // It takes no notice of how a store does what it does, and asks nothing of the speed of
 // the machine: where a time has to pass, it passes in the store, and the suite waits for
 // what comes of it.

@@ -1,0 +1,118 @@
+package askback_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// outcomes counts what became of states. In a service these are a metric's labels.
+type outcomes struct {
+	mu sync.Mutex
+	n  map[askback.StateOutcome]int
+}
+
+func (o *outcomes) observe(_ context.Context, _ string, outcome askback.StateOutcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n == nil {
+		o.n = make(map[askback.StateOutcome]int)
+	}
+	o.n[outcome]++
+}
+
+func (o *outcomes) print() {
+	for _, outcome := range slices.Sorted(maps.Keys(o.n)) {
+		fmt.Println(outcome, o.n[outcome])
+	}
+}
+
+// closeBugOf serves a tool that asks one question and records a report of so many bytes.
+func closeBugOf(report int, opts *askback.Options) http.Handler {
+	opts.Logger = slog.New(slog.DiscardHandler)
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil), opts)
+	if err != nil {
+		log.Fatal(err)
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
+		_, err := askback.Do(ctx, call, "report", func(context.Context) (string, error) { return strings.Repeat("x", report), nil })
+		if err != nil {
+			return nil, nil, err
+		}
+		res, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
+		if err != nil {
+			return nil, nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution)}}}, nil, nil
+	})
+	return srv.HTTPHandler(nil)
+}
+
+// callInTurn calls the tool, and lets the instances answer its rounds in turn.
+func callInTurn(instances ...http.Handler) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		instance := instances[0]
+		if r.Header.Get("Mcp-Method") == "tools/call" {
+			instances = append(instances[1:], instance)
+		}
+		instance.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	ctx := context.Background()
+	caller := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return accept(map[string]any{"resolution": "Fixed"}), nil
+	}})
+	session, err := caller.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "close_bug", Arguments: Bug{ID: 7}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Content[0].(*mcp.TextContent).Text)
+}
+
+// The first phase of a migration finds what would break without the store: here the
+// instances were not given the same keys. No call fails for it.
+func ExampleStates() {
+	store := new(askback.MemoryStateStore) // in a service, over the database that is there
+	var seen outcomes
+	instance := func() http.Handler {
+		return closeBugOf(0, &askback.Options{
+			// Keys are missing.
+			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+			States:    &askback.States{Store: store, Mode: askback.DualMode, Observe: seen.observe},
+		})
+	}
+	callInTurn(instance(), instance())
+	seen.print()
+	// Output:
+	// Bug #7 closed as Fixed.
+	// invalid 1
+}
+
+// A state that is too large to travel stays in the store.
+func ExampleStates_overflow() {
+	var seen outcomes
+	callInTurn(closeBugOf(1<<20, &askback.Options{
+		States: &askback.States{Store: new(askback.MemoryStateStore), Overflow: 32 << 10, Observe: seen.observe},
+	}))
+	seen.print()
+	// Output:
+	// Bug #7 closed as Fixed.
+	// overflowed 1
+}

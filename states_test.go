@@ -1,0 +1,928 @@
+package askback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/task/postgres"
+	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task/storetest"
+)
+
+var (
+	_ askback.StateStore   = (*sqlite.Store)(nil)
+	_ askback.StateStore   = (*postgres.Store)(nil)
+	_ storetest.StateStore = askback.StateStore(nil)
+)
+
+func TestMemoryStateStore(t *testing.T) {
+	storetest.RunStates(t, func(t *testing.T) func(t *testing.T) storetest.StateStore {
+		store := new(askback.MemoryStateStore)
+		return func(t *testing.T) storetest.StateStore { return store }
+	})
+}
+
+func TestMemoryStateStoreForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(askback.MemoryStateStore)
+		for i := range 5000 {
+			if err := store.PutState(t.Context(), fmt.Sprint(i), fmt.Sprint(i%7), nil, time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if rows, calls := store.Size(); rows > 1024 || calls > rows {
+			t.Errorf("it holds %d states under %d calls, of which 60 have not expired", rows, calls)
+		}
+	})
+}
+
+// spyStore is a store that tests look into and break.
+type spyStore struct {
+	askback.MemoryStateStore
+	mu                         sync.Mutex
+	ids                        []string // of all puts
+	puts, gets, finds, deletes int
+	fail, failPut              error
+	alter                      func([]byte) []byte // what is read
+}
+
+func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.puts++
+	if err := errors.Join(s.fail, s.failPut); err != nil {
+		return err
+	}
+	s.ids = append(s.ids, id)
+	return s.MemoryStateStore.PutState(ctx, id, call, data, expires)
+}
+
+func (s *spyStore) GetState(ctx context.Context, id string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gets++
+	data, err := s.MemoryStateStore.GetState(ctx, id)
+	if s.alter != nil && data != nil {
+		data = s.alter(data)
+	}
+	return data, errors.Join(err, s.fail)
+}
+
+func (s *spyStore) FindStates(ctx context.Context, call string, limit int) ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finds++
+	found, err := s.MemoryStateStore.FindStates(ctx, call, limit)
+	if s.alter != nil {
+		for i := range found {
+			found[i] = s.alter(found[i])
+		}
+	}
+	return found, errors.Join(err, s.fail)
+}
+
+func (s *spyStore) DeleteState(ctx context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deletes++
+	return errors.Join(s.fail, s.MemoryStateStore.DeleteState(ctx, id))
+}
+
+// clear deletes everything.
+func (s *spyStore) clear(t *testing.T) {
+	for _, id := range s.ids {
+		if err := s.MemoryStateStore.DeleteState(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// used counts the calls.
+func (s *spyStore) used() int { return s.puts + s.gets + s.finds + s.deletes }
+
+// fleet are instances that share a store, and what they observe.
+type fleet struct {
+	t        *testing.T
+	store    *spyStore
+	ring     *seal.Ring
+	outcomes []string
+	reasons  []string
+	steps    []string // that ran
+	opts     askback.Options
+}
+
+func newFleet(t *testing.T) *fleet {
+	return &fleet{t: t, store: new(spyStore), ring: newRing(t), opts: askback.Options{Principal: userHeader}}
+}
+
+// userHeader takes the principal from a header, which only a test may do.
+func userHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+	return extra.Header.Get("X-User"), nil
+}
+
+// instance starts one in this phase.
+func (f *fleet) instance(mode askback.StateMode, keys *seal.Ring, overflow ...int) http.Handler {
+	opts := f.opts
+	opts.Keys = keys
+	opts.States = &askback.States{Store: f.store, Mode: mode, Observe: func(_ context.Context, method string, o askback.StateOutcome) {
+		if method != "tools/call" {
+			f.t.Errorf("the method is %q", method)
+		}
+		f.outcomes = append(f.outcomes, string(o))
+	}}
+	if len(overflow) > 0 {
+		opts.States.Overflow = overflow[0]
+	}
+	opts.StateRefused = func(_ context.Context, _ string, reason seal.Reason) { f.reasons = append(f.reasons, string(reason)) }
+	return newServer(f.t, &opts, f.trip, f.manual, f.confirm).HTTPHandler(nil)
+}
+
+// observed checks what was observed since it was called last.
+func (f *fleet) observed(want ...string) {
+	f.t.Helper()
+	if !slices.Equal(f.outcomes, want) {
+		f.t.Errorf("observed %q, want %q", f.outcomes, want)
+	}
+	f.outcomes = nil
+}
+
+// trip asks, does, asks.
+func (f *fleet) trip(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "trip"}, func(ctx context.Context, call *askback.Call, in greeting) (*mcp.CallToolResult, any, error) {
+		from, err := askback.Elicit[login](ctx, call, "from", "From where?")
+		if err != nil {
+			return nil, nil, err
+		}
+		seat, err := askback.Do(ctx, call, "seat", func(context.Context) (int, error) {
+			f.steps = append(f.steps, call.ID())
+			return len(f.steps), nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		to, err := askback.Elicit[login](ctx, call, "to", "To where?")
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(fmt.Sprintf("%s to %s, seat %d", from.Name, to.Name, seat)), nil, nil
+	})
+}
+
+// manual asks twice under one key, in the manual style.
+func (f *fleet) manual(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		p := call.Request().(*mcp.CallToolRequest).Params
+		heard := ""
+		if r, ok := p.InputResponses["q"].(*mcp.ElicitResult); ok {
+			heard = fmt.Sprint(r.Content["name"])
+		}
+		n := len(p.RequestState)
+		if heard != "" && n == 2 {
+			return text(p.RequestState + heard), nil, nil
+		}
+		state := p.RequestState
+		if heard != "" || n == 0 {
+			state += string("ab"[min(n, 1)])
+		}
+		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil, nil
+	})
+}
+
+// confirm asks two questions under one key.
+func (f *fleet) confirm(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "confirm"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		var heard []string
+		for _, what := range []string{"the copy", "the original"} {
+			ok, err := askback.Elicit[login](ctx, call, "sure", "Delete "+what+"?")
+			if err != nil {
+				return nil, nil, err
+			}
+			heard = append(heard, ok.Name)
+		}
+		return text(strings.Join(heard, ", ")), nil, nil
+	})
+}
+
+func answer(key, name string) string {
+	return fmt.Sprintf(`{%q:{"action":"accept","content":{"name":%q}}}`, key, name)
+}
+
+var alice = http.Header{"X-User": {"alice"}}
+
+// What becomes of a retry, in each phase: its requestState is as the case says, and the
+// call waits for the answer to its second question.
+func TestPhases(t *testing.T) {
+	const done, fresh, refused = "Oslo to Rome, seat 1", "asks from", "refused"
+	dual, primary, only := askback.DualMode, askback.StatelessFirst, askback.StatelessOnly
+	type retry struct {
+		*fleet
+		mode    askback.StateMode
+		first   string // the state of the round before
+		request request
+		server  http.Handler
+	}
+	tamper := func(state string) string {
+		last := "A"
+		if strings.HasSuffix(state, "A") {
+			last = "Q"
+		}
+		return state[:len(state)-1] + last
+	}
+	for _, c := range []struct {
+		says   string
+		change func(r *retry)
+		want   map[askback.StateMode][2]string // how it ends, and what is observed
+	}{
+		{"as it was sent", func(*retry) {},
+			map[askback.StateMode][2]string{dual: {done, "same"}, primary: {done}, only: {done}}},
+		{"missing", func(r *retry) { r.request.state = "" },
+			map[askback.StateMode][2]string{dual: {done, "missing"}, primary: {done, "missing"}, only: {fresh}}},
+		{"tampered with", func(r *retry) { r.request.state = tamper(r.request.state) },
+			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+		{"no state at all", func(r *retry) { r.request.state = "nonsense" },
+			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+		{"at an instance with other keys", func(r *retry) { r.server = r.instance(r.mode, newRing(r.t)) },
+			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+		{"of another caller", func(r *retry) { r.request.header = http.Header{"X-User": {"mallory"}} },
+			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
+		{"missing, from another caller", func(r *retry) { r.request.state, r.request.header = "", http.Header{"X-User": {"mallory"}} },
+			map[askback.StateMode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
+		{"missing, from an anonymous caller", func(r *retry) { r.request.state, r.request.header = "", nil },
+			map[askback.StateMode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
+		{"missing, with other arguments", func(r *retry) { r.request.state, r.request.arguments = "", `{"place":"y"}` },
+			map[askback.StateMode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
+		{"missing, without answers", func(r *retry) { r.request.state, r.request.responses = "", "" },
+			map[askback.StateMode][2]string{dual: {fresh}, primary: {fresh}, only: {fresh}}},
+		{"missing, beside an equal call", func(r *retry) {
+			again := r.request
+			again.state, again.responses = "", ""
+			again.send(r.t, r.server).asked(r.t, "from")
+			r.request.state = ""
+		}, map[askback.StateMode][2]string{dual: {fresh, "ambiguous"}, primary: {fresh, "ambiguous"}, only: {fresh}}},
+		{"tampered with, beside an equal call", func(r *retry) {
+			again := r.request
+			again.state, again.responses = "", ""
+			again.send(r.t, r.server).asked(r.t, "from")
+			r.request.state = tamper(r.request.state)
+		}, map[askback.StateMode][2]string{dual: {refused, "ambiguous"}, primary: {refused, "ambiguous"}, only: {refused}}},
+		{"of the round before", func(r *retry) { r.request.state, r.request.responses = r.first, answer("from", "Oslo") },
+			map[askback.StateMode][2]string{dual: {"asks to", "older"}, primary: {"asks to"}, only: {"asks to"}}},
+		{"expired", func(r *retry) { time.Sleep(time.Hour) },
+			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
+		{"expired, of the round before", func(r *retry) {
+			r.request.state = r.first
+			time.Sleep(40 * time.Minute)
+		}, map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+		{"when nothing is stored", func(r *retry) { r.store.clear(r.t) },
+			map[askback.StateMode][2]string{dual: {done, "absent"}, primary: {done}, only: {done}}},
+		{"when what is stored cannot be read", func(r *retry) { r.store.alter = func([]byte) []byte { return []byte("\x02newer") } },
+			map[askback.StateMode][2]string{dual: {done, "failed"}, primary: {done}, only: {done}}},
+		{"missing, when what is stored cannot be read", func(r *retry) {
+			r.request.state, r.store.alter = "", func([]byte) []byte { return []byte("\x02newer") }
+		}, map[askback.StateMode][2]string{dual: {fresh, "failed"}, primary: {fresh, "failed"}, only: {fresh}}},
+		{"when the store fails", func(r *retry) { r.store.fail = errors.New("no connection") },
+			map[askback.StateMode][2]string{dual: {done, "failed failed"}, primary: {done, "failed"}, only: {done}}},
+		{"missing, when the store fails", func(r *retry) { r.request.state, r.store.fail = "", errors.New("no connection") },
+			map[askback.StateMode][2]string{dual: {fresh, "failed failed"}, primary: {fresh, "failed failed"}, only: {fresh}}},
+		{"declined", func(r *retry) { r.request.responses = `{"to":{"action":"decline"}}` },
+			map[askback.StateMode][2]string{dual: {"declined", "same"}, primary: {"declined"}, only: {"declined"}}},
+	} {
+		for _, mode := range []askback.StateMode{dual, primary, only} {
+			t.Run(c.says+"/"+string(mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFleet(t)
+					r := &retry{fleet: f, mode: mode, server: f.instance(mode, f.ring)}
+					r.request = request{target: "trip", arguments: `{"place":"x"}`, header: alice}
+					r.first = r.request.send(t, r.server).asked(t, "from")
+					r.request.state, r.request.responses = r.first, answer("from", "Oslo")
+					time.Sleep(30 * time.Minute)
+					r.request.state = r.request.send(t, r.server).asked(t, "to")
+					r.request.responses = answer("to", "Rome")
+					f.outcomes = nil
+					c.change(r)
+					got, want := "", c.want[mode]
+					f.outcomes = nil
+					switch res := r.request.send(t, r.server); {
+					case res.Error != nil:
+						if message := res.refused(t, 400, -32602); message != fixedMessage {
+							t.Errorf("refused with %q", message)
+						}
+						got = refused
+					case res.Result.Type == "complete" && res.Result.IsError:
+						got = "declined"
+					case res.Result.Type == "complete":
+						got = res.text(t)
+					case res.Result.Requests["from"] != nil:
+						got = fresh
+					default:
+						for key := range res.Result.Requests {
+							got = "asks " + strings.TrimRight(key, "#2")
+						}
+					}
+					if observed := strings.Join(f.outcomes, " "); got != want[0] || observed != want[1] {
+						t.Errorf("it ended with %q and %q was observed; want %q and %q", got, observed, want[0], want[1])
+					}
+					if mode == only && f.store.used() > 0 {
+						t.Error("the store was used")
+					}
+					if rows, _ := f.store.Size(); (got == done || got == "declined") && f.store.fail == nil && rows > 0 {
+						t.Errorf("%d states are left of a call that ended", rows)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Nothing tells one anonymous caller from another: nobody's call goes on without its state.
+func TestAnonymousCallers(t *testing.T) {
+	f := newFleet(t)
+	h := f.instance(askback.DualMode, f.ring)
+	r := request{target: "trip", arguments: `{"place":"x"}`}
+	r.state = r.send(t, h).asked(t, "from")
+	r.responses = answer("from", "Oslo")
+	lost, bad := r, r
+	lost.state, bad.state = "", "nonsense"
+	lost.send(t, h).asked(t, "from")
+	bad.send(t, h).refused(t, 400, -32602)
+	f.observed("unknown", "unknown")
+	r.send(t, h).asked(t, "to")
+	f.observed("same")
+	if f.store.finds > 0 {
+		t.Error("the store was asked for an anonymous caller's call")
+	}
+}
+
+// A lost write leaves the store behind: the call goes on from what the client brought.
+func TestStoreThatLostAWrite(t *testing.T) {
+	f := newFleet(t)
+	h := f.instance(askback.DualMode, f.ring)
+	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
+	r.state = r.send(t, h).asked(t, "from")
+	f.store.failPut = errors.New("disk full")
+	r.responses = answer("from", "Oslo")
+	r.state = r.send(t, h).asked(t, "to")
+	f.observed("same", "failed")
+	f.store.failPut = nil
+	r.responses = answer("to", "Rome")
+	if got := r.send(t, h).text(t); got != "Oslo to Rome, seat 1" {
+		t.Errorf("got %q", got)
+	}
+	f.observed("behind")
+}
+
+// Where a call was continued twice from one round, the store decides which one lives, and
+// the answer to the other's question does not count.
+func TestForkedCall(t *testing.T) {
+	f := newFleet(t)
+	logger, logged := logs()
+	f.opts.Logger = logger
+	primary, dual := f.instance(askback.StatelessFirst, f.ring), f.instance(askback.DualMode, f.ring)
+	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
+	r.state = r.send(t, primary).asked(t, "from")
+	one, two := r, r
+	one.responses, two.responses = answer("from", "Oslo"), answer("from", "Bern")
+	one.state = one.send(t, primary).asked(t, "to")
+	two.send(t, primary).asked(t, "to")
+	one.responses = answer("to", "Rome")
+	if got := one.send(t, dual).text(t); got != "Bern to Rome, seat 2" {
+		t.Errorf("got %q", got)
+	}
+	f.observed("different")
+	if !strings.Contains(logged.String(), "is not what is stored") || strings.Contains(logged.String(), "Bern") {
+		t.Errorf("the log says %s", logged)
+	}
+}
+
+// Nobody's "yes" is taken for an answer to another question under the same key, however
+// the state and the responses got lost.
+func TestAnswersCountForTheirQuestionOnly(t *testing.T) {
+	f := newFleet(t)
+	h := f.instance(askback.DualMode, f.ring)
+	first := request{target: "confirm", header: alice}
+	first.state = first.send(t, h).asked(t, "sure")
+	first.responses = answer("sure", "yes, the copy")
+	second := first
+	second.state = first.send(t, h).asked(t, "sure")
+
+	// The response was lost: the client repeats the round.
+	first.send(t, h).asked(t, "sure")
+	f.observed("same", "older")
+	// And without its state, twice: from here on no key is used again.
+	first.state = ""
+	first.send(t, h).asked(t, "sure#2")
+	first.send(t, h).asked(t, "sure#3")
+	f.observed("missing", "missing")
+	// The answer to the second question, whose state is of an earlier round by now.
+	second.responses = answer("sure", "yes, the original")
+	res := second.send(t, h)
+	res.asked(t, "sure#3")
+	f.observed("older")
+	first.responses = answer("sure#3", "no")
+	if got := first.send(t, h).text(t); got != "yes, the copy, no" {
+		t.Errorf("got %q", got)
+	}
+	f.observed("missing")
+}
+
+// A handler in the manual style chooses its keys itself: without its state only the first
+// round can go on from the store, and a repeated round goes on from its own state.
+func TestManualStyleAndTheStore(t *testing.T) {
+	for _, where := range []string{"an Askback tool", "a tool of the SDK's server"} {
+		t.Run(where, func(t *testing.T) {
+			f := newFleet(t)
+			h := f.instance(askback.DualMode, f.ring)
+			if where != "an Askback tool" {
+				h = f.sdkInstance(t)
+			}
+			first := request{target: "manual", header: alice}
+			first.state = first.send(t, h).asked(t, "q")
+			first.responses = answer("q", "1")
+			second := first
+			second.state = first.send(t, h).asked(t, "q")
+			f.observed("same")
+			first.send(t, h).asked(t, "q")
+			f.observed("older")
+			second.responses = answer("q", "2")
+			lost := second
+			lost.state = ""
+			lost.send(t, h).asked(t, "q")
+			f.observed("unknown")
+			f.store.clear(t)
+			second.state = first.send(t, h).asked(t, "q")
+			if got := second.send(t, h).text(t); got != "ab2" {
+				t.Errorf("got %q", got)
+			}
+			f.observed("absent", "same")
+			if rows, _ := f.store.Size(); rows != 0 {
+				t.Errorf("%d states are left", rows)
+			}
+			// The first round goes on without its state.
+			first.state, first.responses = "", ""
+			first.send(t, h).asked(t, "q")
+			first.responses = answer("q", "1")
+			second.state = first.send(t, h).asked(t, "q")
+			f.observed("missing")
+			if got := second.send(t, h).text(t); got != "ab2" {
+				t.Errorf("got %q", got)
+			}
+			f.observed("same")
+		})
+	}
+}
+
+// sdkInstance has the tool manual on the SDK's server.
+func (f *fleet) sdkInstance(t *testing.T) http.Handler {
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		heard, state := "", req.Params.RequestState
+		if r, ok := req.Params.InputResponses["q"].(*mcp.ElicitResult); ok {
+			heard = fmt.Sprint(r.Content["name"])
+		}
+		if heard != "" && len(state) == 2 {
+			return text(state + heard), nil
+		}
+		if heard != "" || state == "" {
+			state += string("ab"[min(len(state), 1)])
+		}
+		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
+	})
+	opts := f.opts
+	opts.Keys = f.ring
+	opts.States = &askback.States{Store: f.store, Mode: askback.DualMode, Observe: func(_ context.Context, _ string, o askback.StateOutcome) {
+		f.outcomes = append(f.outcomes, string(o))
+	}}
+	srv, err := askback.New(m, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv.HTTPHandler(nil)
+}
+
+// Where a state can be used once, what is stored does not make it twice.
+func TestReplayGuardAndTheStore(t *testing.T) {
+	f := newFleet(t)
+	f.opts.ReplayGuard = new(askback.MemoryReplayGuard)
+	h := f.instance(askback.StatelessFirst, f.ring)
+	begin := func() request {
+		r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
+		r.state = r.send(t, h).asked(t, "from")
+		r.responses = answer("from", "Oslo")
+		return r
+	}
+	// By its state, whose response is lost together with what it stored.
+	r := begin()
+	f.store.failPut = errors.New("disk full")
+	r.send(t, h).asked(t, "to")
+	f.store.failPut = nil
+	lost := r
+	lost.state = ""
+	lost.send(t, h).asked(t, "from") // a new call
+	f.observed("failed", "unknown")
+	f.store.clear(t)
+
+	// And by what is stored, with the state afterwards.
+	r = begin()
+	lost = r
+	lost.state = ""
+	lost.send(t, h).asked(t, "to")
+	r.send(t, h).refused(t, 400, -32602)
+	f.observed("missing")
+	if want := []string{"replayed"}; !slices.Equal(f.reasons, want) {
+		t.Errorf("the reasons are %q, want %q", f.reasons, want)
+	}
+}
+
+// With BareFirstRound a request that has answers and no state is nothing unusual.
+func TestBareFirstRoundAndTheStore(t *testing.T) {
+	f := newFleet(t)
+	f.opts.BareFirstRound = true
+	h := f.instance(askback.DualMode, f.ring)
+	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
+	if state := r.send(t, h).asked(t, "from"); state != "" || f.store.used() != 0 {
+		t.Error("the first round is not bare")
+	}
+	r.responses = answer("from", "Oslo")
+	r.state = r.send(t, h).asked(t, "to")
+	r.responses = answer("to", "Rome")
+	if got := r.send(t, h).text(t); got != "Oslo to Rome, seat 1" {
+		t.Errorf("got %q", got)
+	}
+	f.observed("same")
+}
+
+// When a call becomes a task, its journal is the task's.
+func TestTasksAndTheStore(t *testing.T) {
+	store := new(spyStore)
+	s := newTaskServer(t, t.TempDir(), &askback.Options{States: &askback.States{Store: store, Mode: askback.DualMode}}, func(srv *askback.Server) {
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "later"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			l, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+			if err != nil {
+				return nil, nil, err
+			}
+			if err := call.Detach(ctx); err != nil {
+				return nil, nil, err
+			}
+			return text("later, " + l.Name), nil, nil
+		})
+	})
+	r := request{target: "later", capabilities: withExtension}
+	r.state = r.send(t, s.handler).asked(t, "login")
+	if rows, _ := store.Size(); rows != 1 {
+		t.Fatalf("%d states are stored", rows)
+	}
+	r.responses = octocat
+	if res := r.send(t, s.handler); res.Result == nil || res.Result.Type != "task" {
+		t.Fatalf("no task: %s", res.raw)
+	}
+	if rows, _ := store.Size(); rows != 0 {
+		t.Errorf("%d states are left of a call that is a task", rows)
+	}
+}
+
+// A session before 2026-07-28 has no requestState, and so none is stored.
+func TestSessionsAndTheStore(t *testing.T) {
+	store := new(spyStore)
+	here, there := mcp.NewInMemoryTransports()
+	srv := newServer(t, &askback.Options{States: &askback.States{Store: store, Mode: askback.DualMode}}, greet)
+	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}, nil
+		},
+	}).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: greeting{"Oslo"}})
+	if err != nil || res.Content[0].(*mcp.TextContent).Text != "Hello octocat in Oslo" {
+		t.Errorf("got %v, %v", res, err)
+	}
+	if store.used() != 0 {
+		t.Error("the store was used")
+	}
+}
+
+// blob records a result of many bytes.
+func blob(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "blob"}, func(ctx context.Context, call *askback.Call, in count) (*mcp.CallToolResult, any, error) {
+		s, err := askback.Do(ctx, call, "make", func(context.Context) (string, error) { return strings.Repeat("x", in.N), nil })
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(fmt.Sprint(len(s), " for ", l.Name)), nil, nil
+	})
+}
+
+func TestOverflow(t *testing.T) {
+	const mega = 1 << 20
+	ring := newRing(t)
+	type overflow struct {
+		*testing.T
+		store   *spyStore
+		opts    *askback.Options
+		request request
+	}
+	for _, c := range []struct {
+		says     string
+		size     int
+		before   func(o *overflow) // the call
+		between  func(o *overflow) // its rounds
+		code     int               // of the error, if it is to be one
+		message  string            // a part of it
+		observed string
+		reason   string // why the state is refused
+	}{
+		{says: "a state of a megabyte", size: mega, observed: "overflowed"},
+		{says: "a state that fits", size: 100},
+		{says: "the state of a repeated round", size: mega, observed: "overflowed", between: func(o *overflow) {
+			if got := o.request.send(o, newServer(o, o.opts, blob).HTTPHandler(nil)).text(o); got != fmt.Sprint(mega, " for octocat") {
+				o.Errorf("got %q", got)
+			}
+		}},
+		{says: "a state that is gone", size: mega, between: func(o *overflow) { o.store.clear(o.T) },
+			code: -32602, message: fixedMessage, observed: "overflowed", reason: "stored_missing"},
+		{says: "a state that was altered", size: mega, between: func(o *overflow) {
+			o.store.alter = func(data []byte) []byte { data[len(data)/2] = 'y'; return data }
+		}, code: -32602, message: fixedMessage, observed: "overflowed", reason: "stored_altered"},
+		{says: "a state of another caller", size: mega, between: func(o *overflow) { o.request.header = http.Header{"X-User": {"mallory"}} },
+			code: -32602, message: fixedMessage, observed: "overflowed", reason: "principal"},
+		{says: "at an instance without the store", size: mega, between: func(o *overflow) { o.opts.States = nil },
+			code: -32602, message: fixedMessage, observed: "overflowed", reason: "no_store"},
+		{says: "at an instance that overflows no more", size: mega, between: func(o *overflow) {
+			o.opts.States = &askback.States{Store: o.store}
+		}, observed: "overflowed"},
+		{says: "a store that fails to keep it", size: mega, before: func(o *overflow) { o.store.failPut = errors.New("disk full") },
+			code: -32603, message: "internal error", observed: "failed"},
+		{says: "a store that fails to give it back", size: mega, between: func(o *overflow) { o.store.fail = errors.New("no connection") },
+			code: -32603, message: "internal error", observed: "overflowed failed"},
+		{says: "more than may be stored", size: 2 * mega, code: -32603, message: "the limit of 2000000 bytes of a stored state is reached"},
+		{says: "more than may travel without an overflow", size: mega, before: func(o *overflow) { o.opts.States.Overflow = 0 },
+			code: -32603, message: "seal"},
+		{says: "a little more than may travel without an overflow", size: 2000, before: func(o *overflow) { o.opts.States.Overflow = 0 },
+			code: -32603, message: "the limit of 1024 bytes of requestState is reached"},
+		{says: "in the first phase", size: mega, observed: "overflowed same", before: func(o *overflow) { o.opts.States.Mode = askback.DualMode }},
+		{says: "a state that is gone, in the second phase", size: mega, observed: "overflowed invalid", reason: "stored_missing",
+			before: func(o *overflow) { o.opts.States.Mode = askback.StatelessFirst },
+			between: func(o *overflow) {
+				for _, id := range o.store.ids {
+					if len(id) == 64 { // content has another form of id
+						if err := o.store.MemoryStateStore.DeleteState(o.Context(), id); err != nil {
+							o.Fatal(err)
+						}
+					}
+				}
+			}},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			var observed []string
+			reason := ""
+			o := &overflow{T: t, store: new(spyStore)}
+			logger, logged := logs()
+			o.opts = &askback.Options{
+				Keys: ring, Principal: userHeader, Logger: logger,
+				Limits: askback.Limits{StateBytes: 1024, StoredBytes: 2_000_000},
+				States: &askback.States{Store: o.store, Overflow: 800, Observe: func(_ context.Context, _ string, outcome askback.StateOutcome) {
+					observed = append(observed, string(outcome))
+				}},
+				StateRefused: func(_ context.Context, _ string, r seal.Reason) { reason += string(r) },
+			}
+			if c.before != nil {
+				c.before(o)
+			}
+			o.request = request{target: "blob", arguments: fmt.Sprintf(`{"n":%d}`, c.size), header: alice}
+			res := o.request.send(t, newServer(t, o.opts, blob).HTTPHandler(nil))
+			if res.Error == nil {
+				o.request.state = res.asked(t, "login")
+				o.request.responses = octocat
+				if n := len(o.request.state); n > 1024 {
+					t.Errorf("%d bytes travel", n)
+				}
+				if c.between != nil {
+					c.between(o)
+				}
+				res = o.request.send(t, newServer(t, o.opts, blob).HTTPHandler(nil))
+			}
+			if c.code != 0 {
+				status := 200
+				if c.code == -32602 {
+					status = 400
+				}
+				if message := res.refused(t, status, c.code); !strings.Contains(message, c.message) {
+					t.Errorf("the message is %q, want %q", message, c.message)
+				}
+			} else if got, want := res.text(t), fmt.Sprint(c.size, " for octocat"); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if got := strings.Join(observed, " "); got != c.observed || reason != c.reason {
+				t.Errorf("observed %q with the reason %q, want %q and %q", got, reason, c.observed, c.reason)
+			}
+			if c.reason != "" && !strings.Contains(logged.String(), "reason="+c.reason) {
+				t.Errorf("the log does not give the reason: %s", logged)
+			}
+		})
+	}
+}
+
+// Whatever mixture of phases the instances are in, and whichever of them has lost its keys
+// or its store for a moment, the law holds. In the first phase, moreover, no step of a call
+// runs twice, whatever is repeated: the store knows that it ran.
+func TestLawWithAStore(t *testing.T) {
+	store := new(spyStore)
+	ring := newRing(t)
+	var ran map[string]int
+	handler := func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(call *askback.Call, step rune) { ran[call.ID()+string(step)]++ }))
+	}
+	instance := func(mode askback.StateMode, keys *seal.Ring, overflow int) http.Handler {
+		return newServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &askback.States{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
+	}
+	fleets := map[string][]http.Handler{
+		"dual":      {instance(askback.DualMode, ring, 0), instance(askback.DualMode, newRing(t), 0)},
+		"primary":   {instance(askback.StatelessFirst, ring, 0), instance(askback.StatelessFirst, newRing(t), 0)},
+		"overflow":  {instance(askback.StatelessOnly, ring, 1), instance(askback.StatelessOnly, ring, 400)},
+		"roll out":  {instance(askback.DualMode, ring, 0), instance(askback.StatelessFirst, ring, 1), newServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &askback.States{Store: store}}, handler).HTTPHandler(nil)},
+		"dual only": {instance(askback.DualMode, ring, 300), instance(askback.DualMode, ring, 0)},
+	}
+	path := filepath.Join(t.TempDir(), "states.db")
+	for _, mode := range []askback.StateMode{askback.DualMode, askback.StatelessFirst} {
+		db, err := sqlite.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		fleets["sqlite"] = append(fleets["sqlite"], newServer(t, &askback.Options{
+			Keys: ring, Principal: userHeader, States: &askback.States{Store: db, Mode: mode, Overflow: 300},
+		}, handler).HTTPHandler(nil))
+	}
+	user := 0
+	reference := newReference(t)
+	law := func(rt *rapid.T, name string, instances []http.Handler) {
+		plan := plans().Draw(rt, "plan")
+		failing := name == "dual" || name == "primary"
+		ran = map[string]int{}
+		send := func(r request) *response {
+			return r.send(t, instances[rapid.IntRange(0, len(instances)-1).Draw(rt, "instance")])
+		}
+		all := func(requests map[string]bool, some bool) string {
+			var answers []string
+			for key := range requests {
+				if !some || rapid.IntRange(0, 3).Draw(rt, "answers") > 0 {
+					answers = append(answers, fmt.Sprintf(`%q:{"action":"accept","content":{"n":%d}}`, key, howMany(key)))
+				}
+			}
+			return "{" + strings.Join(answers, ",") + "}"
+		}
+		keys := func(res *response) map[string]bool {
+			m := map[string]bool{}
+			for key := range res.Result.Requests {
+				m[key] = true
+			}
+			return m
+		}
+
+		user++ // nobody has such calls yet
+		begin := request{target: "plan", arguments: `{"plan":` + quote(plan) + `}`, header: http.Header{"X-User": {fmt.Sprint(user)}}}
+		r := begin
+		res := r.send(t, reference)
+		for res.Result.Type != "complete" {
+			r.state, r.responses = res.Result.State, all(keys(res), false)
+			res = r.send(t, reference)
+		}
+		want := res.text(t)
+
+		r = begin
+		var kept []*response
+		for n := 0; ; n++ {
+			if n > 200 {
+				rt.Fatalf("plan %q in %s does not end", plan, name)
+			}
+			lossy := n < 10
+			store.fail = nil
+			if lossy && failing && rapid.IntRange(0, 5).Draw(rt, "store") == 0 {
+				store.fail = errors.New("no connection")
+			}
+			res := send(r)
+			if res.Error != nil && res.Error.Code == -32602 {
+				continue // an instance without the key that found no state: the client tries again
+			}
+			if res.Result == nil {
+				rt.Fatalf("round %d of %q: %s", n, plan, res.raw)
+			}
+			if res.Result.Type == "complete" {
+				if got := res.text(t); got != want {
+					rt.Fatalf("plan %q in %s: got %q, want %q", plan, name, got, want)
+				}
+				break
+			}
+			if lossy && rapid.IntRange(0, 3).Draw(rt, "lost") == 0 {
+				if len(kept) == 0 || rapid.Bool().Draw(rt, "repeat") {
+					continue // the response was lost: the same request again
+				}
+				res = kept[rapid.IntRange(0, len(kept)-1).Draw(rt, "back to")]
+			}
+			kept = append(kept, res)
+			r.state = res.Result.State
+			r.responses = all(keys(res), lossy)
+			if lossy && rapid.IntRange(0, 7).Draw(rt, "state lost") == 0 {
+				r.state = ""
+			}
+		}
+		if name == "dual only" {
+			for step, times := range ran {
+				if times > 1 {
+					rt.Fatalf("plan %q: the step %q ran %d times", plan, step, times)
+				}
+			}
+		}
+	}
+	for name, instances := range fleets {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { law(rt, name, instances) })
+		})
+	}
+}
+
+// newReference is a server without any store.
+func newReference(t *testing.T) http.Handler {
+	return newServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
+	}).HTTPHandler(nil)
+}
+
+// Retries of one round at once: each gets an answer from which its client comes to the same
+// end.
+func TestRetriesAtOnce(t *testing.T) {
+	for _, mode := range []askback.StateMode{askback.DualMode, askback.StatelessFirst} {
+		h := newServer(t, &askback.Options{Principal: userHeader, States: &askback.States{Store: new(askback.MemoryStateStore), Mode: mode, Overflow: 300}},
+			func(srv *askback.Server) {
+				askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
+			}).HTTPHandler(nil)
+		for range 20 {
+			r := request{target: "plan", arguments: `{"plan":"a1b2c"}`, header: alice}
+			r.state = r.send(t, h).asked(t, "a")
+			r.responses = `{"a":{"action":"accept","content":{"n":1}}}`
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					r := r
+					res := r.send(t, h)
+					for res.Result != nil && res.Result.Type != "complete" {
+						var answers []string
+						for key := range res.Result.Requests {
+							answers = append(answers, fmt.Sprintf(`%q:{"action":"accept","content":{"n":1}}`, key))
+						}
+						r.state, r.responses = res.Result.State, "{"+strings.Join(answers, ",")+"}"
+						res = r.send(t, h)
+					}
+					if res.Result == nil || res.Result.Content[0].Text != "a1 #49 b1 #50 c1 " {
+						t.Errorf("%s: got %s", mode, res.raw)
+					}
+				})
+			}
+			all.Wait()
+		}
+	}
+}
+
+func TestStatesAreChecked(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
+	for want, states := range map[string]askback.States{
+		"needs a Store":  {},
+		`"duel" is none`: {Store: new(askback.MemoryStateStore), Mode: "duel"},
+		"negative":       {Store: new(askback.MemoryStateStore), Overflow: -1},
+	} {
+		if _, err := askback.New(m, &askback.Options{States: &states}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+	for mode, want := range map[askback.StateMode]bool{"": false, askback.StatelessOnly: false, askback.StatelessFirst: true, askback.DualMode: true} {
+		logger, logged := logs()
+		newServer(t, &askback.Options{Logger: logger, States: &askback.States{Store: new(askback.MemoryStateStore), Mode: mode}})
+		if strings.Contains(logged.String(), "anonymous") != want {
+			t.Errorf("%q: the log says %q", mode, logged)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task/storetest"
+)
+
+func TestStates(t *testing.T) {
+	storetest.RunStates(t, func(t *testing.T) func(t *testing.T) storetest.StateStore {
+		dsn := pgtest.DSN(t)
+		return func(t *testing.T) storetest.StateStore {
+			s, err := Open(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+	})
+}
+
+// Expired states do not pile up while others are written.
+func TestStatesArePurged(t *testing.T) {
+	s, err := Open(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 10 * purgeStatesEvery {
+		if err := s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n int
+	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.state").Scan(&n); err != nil || n > 2*purgeStatesEvery {
+		t.Errorf("there are %d expired states, %v", n, err)
+	}
+}

@@ -1,0 +1,220 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// StateStore is the interface of that name in package askback, which says what it promises.
+type StateStore interface {
+	PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error
+	GetState(ctx context.Context, id string) (data []byte, err error)
+	FindStates(ctx context.Context, call string, limit int) (data [][]byte, err error)
+	DeleteState(ctx context.Context, id string) error
+}
+
+// RunStates runs the suite for stores of states. It calls database for each test, for one
+// without states that nobody else uses; what that returns opens a handle on it, which the
+// test uses beside others and the caller closes. A store that is for one handle only
+// returns the same one each time.
+func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T) StateStore)) {
+	for _, test := range []struct {
+		says string
+		run  func(f *states)
+	}{
+		{"what one handle has put another one gets", func(f *states) {
+			f.put(f.a, "id", "call", "data", long)
+			f.wantState(f.b, "id", "data")
+			f.wantFound(f.b, "call", "data")
+		}},
+		{"what is not there is nil", func(f *states) {
+			f.put(f.a, "id", "call", "data", long)
+			for _, id := range []string{"", "i", "id2", "ID", "call", "i\x00", "\xff"} {
+				if data, err := f.a.GetState(f.ctx, id); data != nil || err != nil {
+					f.Errorf("GetState(%q): %q, %v", id, data, err)
+				}
+			}
+			for _, call := range []string{"c", "call2", "CALL", "id", "c\x00", "\xff"} {
+				f.wantFound(f.a, call)
+			}
+		}},
+		{"put again, data, call and expiry are others", func(f *states) {
+			f.put(f.a, "id", "call", "data", long)
+			f.put(f.b, "id", "another", "", long)
+			f.wantState(f.a, "id", "")
+			f.wantFound(f.a, "call")
+			f.wantFound(f.a, "another", "")
+			f.put(f.a, "id", "another", "data", -time.Second)
+			f.wantNone(f.b, "id")
+			f.wantFound(f.b, "another")
+		}},
+		{"an expired state is not there, whether it was deleted or not", func(f *states) {
+			f.put(f.a, "id", "call", "data", -time.Millisecond)
+			f.wantNone(f.a, "id")
+			f.wantFound(f.a, "call")
+		}},
+		{"a state expires by itself", func(f *states) {
+			f.put(f.a, "id", "call", "data", 300*time.Millisecond)
+			f.put(f.a, "other", "call", "other", long)
+			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+				data, err := f.b.GetState(f.ctx, "id")
+				if err != nil || time.Now().After(deadline) {
+					f.Fatalf("the state is still there: %q, %v", data, err)
+				}
+				if data == nil {
+					break
+				}
+			}
+			f.wantFound(f.b, "call", "other")
+		}},
+		{"all states of a call are found, up to the limit", func(f *states) {
+			for i := range 3 {
+				f.put(f.a, fmt.Sprint("id ", i), "call", fmt.Sprint(i), long)
+			}
+			f.put(f.a, "expired", "call", "expired", -time.Second)
+			f.put(f.a, "id", "another", "another", long)
+			f.wantFound(f.b, "call", "0", "1", "2")
+			for limit := range 4 {
+				if found, err := f.b.FindStates(f.ctx, "call", limit); err != nil || len(found) != limit {
+					f.Errorf("with a limit of %d: %q, %v", limit, found, err)
+				}
+			}
+		}},
+		{"states without a call are not found", func(f *states) {
+			f.put(f.a, "id", "", "data", long)
+			f.wantFound(f.a, "")
+			f.wantState(f.a, "id", "data")
+		}},
+		{"a deleted state is not there, and can be deleted again", func(f *states) {
+			f.put(f.a, "id", "call", "data", long)
+			f.put(f.a, "other", "call", "other", long)
+			for range 2 {
+				if err := f.b.DeleteState(f.ctx, "id"); err != nil {
+					f.Fatal(err)
+				}
+			}
+			f.wantNone(f.a, "id")
+			f.wantFound(f.a, "call", "other")
+		}},
+		{"data are any bytes, and many", func(f *states) {
+			all := make([]byte, 256)
+			for i := range all {
+				all[i] = byte(i)
+			}
+			large := strings.Repeat(string(all), 4<<20/256)
+			f.put(f.a, "all", "", string(all), long)
+			f.put(f.a, "large", strings.Repeat("c", 64), large, long)
+			f.wantState(f.b, "all", string(all))
+			f.wantState(f.b, "large", large)
+		}},
+		{"who puts and who gets may do with the bytes what they like", func(f *states) {
+			data := []byte("data")
+			if err := f.a.PutState(f.ctx, "id", "call", data, time.Now().Add(long)); err != nil {
+				f.Fatal(err)
+			}
+			clear(data)
+			for range 2 {
+				got, err := f.a.GetState(f.ctx, "id")
+				if err != nil || string(got) != "data" {
+					f.Fatalf("GetState: %q, %v", got, err)
+				}
+				clear(got)
+				found, err := f.a.FindStates(f.ctx, "call", 1)
+				if err != nil || len(found) != 1 || string(found[0]) != "data" {
+					f.Fatalf("FindStates: %q, %v", found, err)
+				}
+				clear(found[0])
+			}
+		}},
+		{"of states put at once under one id one is there", func(f *states) {
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					for n := range 20 {
+						s := []StateStore{f.a, f.b}[i%2]
+						if err := s.PutState(f.ctx, "id", "call", bytes.Repeat([]byte{byte('a' + i)}, 100+n), time.Now().Add(long)); err != nil {
+							f.Error(err)
+						}
+						if err := s.PutState(f.ctx, fmt.Sprint(i, n), "old", nil, time.Now().Add(-long)); err != nil {
+							f.Error(err)
+						}
+						data, err := s.GetState(f.ctx, "id")
+						if err != nil || len(data) < 100 || len(bytes.Trim(data, string(data[:1]))) > 0 {
+							f.Errorf("GetState: %q, %v", data, err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if found, err := f.a.FindStates(f.ctx, "call", 5); err != nil || len(found) != 1 {
+				f.Errorf("FindStates: %q, %v", found, err)
+			}
+		}},
+		{"a context that has ended ends the call, or it does no harm", func(f *states) {
+			ended, cancel := context.WithCancel(f.ctx)
+			cancel()
+			err := f.a.PutState(ended, "id", "call", []byte("data"), time.Now().Add(long))
+			if err != nil && !errors.Is(err, context.Canceled) {
+				f.Errorf("PutState: %v, want that of the context", err)
+			}
+			if err != nil {
+				f.wantNone(f.a, "id")
+			}
+		}},
+	} {
+		t.Run(test.says, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			open := database(t)
+			test.run(&states{t, ctx, open(t), open(t)})
+		})
+	}
+}
+
+// states are two handles on one database, and what the tests do with it.
+type states struct {
+	*testing.T
+	ctx  context.Context
+	a, b StateStore
+}
+
+func (f *states) put(s StateStore, id, call, data string, ttl time.Duration) {
+	f.Helper()
+	if err := s.PutState(f.ctx, id, call, []byte(data), time.Now().Add(ttl)); err != nil {
+		f.Fatalf("PutState: %v", err)
+	}
+}
+
+func (f *states) wantState(s StateStore, id, want string) {
+	f.Helper()
+	data, err := s.GetState(f.ctx, id)
+	if err != nil || data == nil || string(data) != want {
+		f.Fatalf("GetState(%q): %.100q, %v; want %.100q", id, data, err, want)
+	}
+}
+
+func (f *states) wantNone(s StateStore, id string) {
+	f.Helper()
+	if data, err := s.GetState(f.ctx, id); data != nil || err != nil {
+		f.Fatalf("GetState(%q): %.100q, %v; want none", id, data, err)
+	}
+}
+
+func (f *states) wantFound(s StateStore, call string, want ...string) {
+	f.Helper()
+	found, err := s.FindStates(f.ctx, call, 100)
+	got := make([]string, len(found))
+	for i, data := range found {
+		got[i] = string(data)
+	}
+	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+		f.Fatalf("FindStates(%q): %q, %v; want %q", call, got, err, want)
+	}
+}
