@@ -97,7 +97,7 @@ func (s *Server) runInline(ctx context.Context, call *Call, h func(context.Conte
 	req := call.Request().(*mcp.CallToolRequest)
 	call.request = func() mcp.Request { return req }
 	if call.session {
-		return h(ctx, req)
+		return likeSDK(h(ctx, req))
 	}
 	r := &inlineRun{call: call, ctx: ctx, answered: make(map[string]int)}
 	ctx, r.suspend = context.WithCancelCause(ctx)
@@ -135,7 +135,20 @@ func (s *Server) runInline(ctx context.Context, call *Call, h func(context.Conte
 	case !returned:
 		return errors.New("the handler ended its goroutine instead of returning")
 	}
-	return withoutCapability(err)
+	return withoutCapability(likeSDK(err))
+}
+
+// likeSDK hides an error of the protocol that is wrapped in another, which makes it a
+// tool's error: mcp.AddTool sends only those as such that are not wrapped, and wraps in
+// particular what a client answers to a question.
+func likeSDK(err error) error {
+	if _, direct := err.(*jsonrpc.Error); direct {
+		return err
+	}
+	if _, wrapped := errors.AsType[*jsonrpc.Error](err); wrapped {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // withoutCapability makes of the SDK's error for a question that the client cannot be

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
@@ -826,6 +827,78 @@ func TestInlineLeavesNothing(t *testing.T) {
 	}
 	if n := askback.StandIns(srv); n != 0 {
 		t.Errorf("%d stand-ins are left", n)
+	}
+}
+
+// In a session an inline tool answers what the SDK's own server answers, also where the
+// client fails to answer or the handler's error is one of the protocol.
+func TestInlineInASessionIsTheSDKs(t *testing.T) {
+	asking := func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		res, err := elicitName(ctx, req, "a")
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(fmt.Sprint(res.Action, res.Content)), nil, nil
+	}
+	failing := func(err error) inline {
+		return func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+			return nil, nil, err
+		}
+	}
+	fault := &jsonrpc.Error{Code: -32001, Message: "x"}
+	answer := func(res *mcp.ElicitResult, err error) *mcp.ClientOptions {
+		return &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return res, err
+		}}
+	}
+	for _, test := range []struct {
+		name    string
+		handler inline
+		client  *mcp.ClientOptions
+	}{
+		{"an answer", asking, answer(accept(map[string]any{"name": "x"}), nil)},
+		{"no answer", asking, answer(nil, errors.New("nobody is here"))},
+		{"an error for an answer", asking, answer(nil, fault)},
+		{"an answer that does not fit", asking, answer(accept(map[string]any{"name": 7}), nil)},
+		{"no capability", asking, nil},
+		{"an unsupported request", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			_, err := req.Session.CreateMessageWithTools(ctx, sampling("x"))
+			return nil, nil, err
+		}, nil},
+		{"an error of the protocol", failing(fault), nil},
+		{"a wrapped one", failing(fmt.Errorf("while: %w", fault)), nil},
+	} {
+		call := func(serve func(m *mcp.Server, there mcp.Transport)) string {
+			here, there := mcp.NewInMemoryTransports()
+			serve(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), there)
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, test.client).
+				Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: greeting{}})
+			return fmt.Sprint(outcome(res), err)
+		}
+		want := call(func(m *mcp.Server, there mcp.Transport) {
+			mcp.AddTool(m, &mcp.Tool{Name: "t"}, test.handler)
+			if _, err := m.Connect(t.Context(), there, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		got := call(func(m *mcp.Server, there mcp.Transport) {
+			srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, test.handler)
+			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got != want {
+			t.Errorf("%s: got %q, want %q as from the SDK", test.name, got, want)
+		}
 	}
 }
 
