@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/form"
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -196,10 +197,13 @@ func (r *inlineRun) end() int {
 // ask is call.Ask for a question without a key. It does not return in the handler's own
 // goroutine if the question is open.
 func (r *inlineRun) ask(ctx context.Context, kind string, a Ask) error {
+	if onStack(stepName) {
+		return errInStep
+	}
 	if err := r.askOrJoin(ctx, kind, a); !errors.Is(err, ErrInputRequired) {
 		return err
 	}
-	if inHandler() {
+	if onStack(inlineFrameName) {
 		r.suspend(ErrInputRequired)
 		runtime.Goexit()
 	}
@@ -230,6 +234,10 @@ func (r *inlineRun) askOrJoin(ctx context.Context, kind string, a Ask) error {
 	return err
 }
 
+// A recorded step does not run again: a question that is the same as one in it would be
+// taken for that one, and get its answer.
+var errInStep = errors.New("a step cannot ask: ask before it, outside of the function that Do gets")
+
 var errEnded = errors.New("the round has ended: a handler must wait for what it asks before it returns")
 
 // inlineFrame is the bottom frame of a handler's own goroutine, which tells it from those
@@ -238,9 +246,16 @@ var errEnded = errors.New("the round has ended: a handler must wait for what it 
 //go:noinline
 func inlineFrame(f func()) { f() }
 
-var inlineFrameName = runtime.FuncForPC(reflect.ValueOf(inlineFrame).Pointer()).Name()
+var (
+	inlineFrameName = functionName(inlineFrame)
+	stepName        = functionName((*journal.Run).Step)
+)
 
-func inHandler() bool {
+func functionName(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
+
+// onStack reports whether the function has been called in this goroutine and has not
+// returned.
+func onStack(function string) bool {
 	stack := make([]uintptr, 64)
 	n := runtime.Callers(1, stack)
 	for n == len(stack) {
@@ -250,7 +265,7 @@ func inHandler() bool {
 	frames := runtime.CallersFrames(stack[:n])
 	for {
 		frame, more := frames.Next()
-		if frame.Function == inlineFrameName {
+		if frame.Function == function {
 			return true
 		}
 		if !more {

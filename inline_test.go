@@ -534,6 +534,23 @@ func TestInlineEnds(t *testing.T) {
 			runtime.Goexit()
 			return nil, nil, nil
 		}},
+		{"a question in a step", "a step cannot ask", "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			inside, err := askback.Do(ctx, askback.CallFrom(ctx), "step", func(context.Context) (map[string]any, error) {
+				res, err := elicitName(ctx, req, "sure?")
+				if err != nil {
+					return nil, err
+				}
+				return res.Content, nil
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			res, err := elicitName(ctx, req, "sure?") // which would get the answer of the other
+			if err != nil {
+				return nil, nil, err
+			}
+			return text(fmt.Sprint(inside, res.Content)), nil, nil
+		}},
 		{"a form that cannot be", `property "nested"`, "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: map[string]any{
 				"type": "object", "properties": map[string]any{"nested": map[string]any{"type": "object"}},
