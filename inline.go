@@ -299,7 +299,7 @@ func (n *standIns) connect(r *inlineRun, meta mcp.Meta) (session *mcp.ServerSess
 	session, err = n.server.Connect(r.ctx, nowhere{r.call.ID()}, &mcp.ServerSessionOptions{State: &mcp.ServerSessionState{
 		InitializeParams: &mcp.InitializeParams{
 			ProtocolVersion: sessionVersion,
-			Capabilities:    declared(r.call.can),
+			Capabilities:    declared(meta, r.call.can),
 			ClientInfo:      clientInfo(meta),
 		},
 		InitializedParams:         new(mcp.InitializedParams),
@@ -318,25 +318,13 @@ func (n *standIns) connect(r *inlineRun, meta mcp.Meta) (session *mcp.ServerSess
 // sessionVersion is the last revision in which servers send requests.
 const sessionVersion = "2025-11-25"
 
-func declared(can Kind) *mcp.ClientCapabilities {
+// declared is what the client declared.
+func declared(meta mcp.Meta, can Kind) *mcp.ClientCapabilities {
 	c := new(mcp.ClientCapabilities)
-	if can&(KindForm|KindURL) != 0 {
-		c.Elicitation = new(mcp.ElicitationCapabilities)
-		if can&KindForm != 0 {
-			c.Elicitation.Form = new(mcp.FormElicitationCapabilities)
-		}
-		if can&KindURL != 0 {
-			c.Elicitation.URL = new(mcp.URLElicitationCapabilities)
-		}
-	}
-	if can&KindSampling != 0 {
-		c.Sampling = new(mcp.SamplingCapabilities)
-		if can&KindSamplingTools != 0 {
-			c.Sampling.Tools = new(mcp.SamplingToolsCapabilities)
-		}
-	}
-	if can&KindRoots != 0 {
-		c.RootsV2 = new(mcp.RootCapabilities)
+	fromMeta(meta, mcp.MetaKeyClientCapabilities, c)
+	if can&KindRoots != 0 { // which the SDK's type does not decode
+		roots := mcp.RootCapabilities(c.Roots)
+		c.RootsV2 = &roots
 	}
 	return c
 }
@@ -344,12 +332,17 @@ func declared(can Kind) *mcp.ClientCapabilities {
 // clientInfo is who the client says it is. Handlers rely on it not being nil.
 func clientInfo(meta mcp.Meta) *mcp.Implementation {
 	who := new(mcp.Implementation)
-	if own, ok := meta[mcp.MetaKeyClientInfo]; ok {
+	fromMeta(meta, mcp.MetaKeyClientInfo, who)
+	return who
+}
+
+// fromMeta decodes a member of _meta. What does not decode is left zero.
+func fromMeta(meta mcp.Meta, key string, into any) {
+	if own, ok := meta[key]; ok {
 		if data, err := json.Marshal(own); err == nil {
-			_ = json.Unmarshal(data, who)
+			_ = json.Unmarshal(data, into)
 		}
 	}
-	return who
 }
 
 func (n *standIns) send(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

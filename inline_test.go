@@ -787,6 +787,24 @@ func TestInlineClientInfo(t *testing.T) {
 	}
 }
 
+// The stand-in tells all that the client declared, extensions included.
+func TestInlineCapabilities(t *testing.T) {
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			c := req.Session.InitializeParams().Capabilities
+			return text(fmt.Sprint(c.Extensions, c.Experimental, c.Elicitation != nil, c.Sampling != nil && c.Sampling.Tools != nil, c.RootsV2 != nil && c.RootsV2.ListChanged)), nil, nil
+		})
+	}).HTTPHandler(nil)
+	for capabilities, want := range map[string]string{
+		`{}`: "map[] map[] false false false",
+		`{"extensions":{"com.example/ui":{"a":1}},"experimental":{"x":{}},"elicitation":{},"sampling":{"tools":{}},"roots":{"listChanged":true}}`: "map[com.example/ui:map[a:1]] map[x:map[]] true true true",
+	} {
+		if got := (request{target: "t", capabilities: capabilities}).send(t, h).text(t); got != want {
+			t.Errorf("%s: got %q", capabilities, got)
+		}
+	}
+}
+
 // A warning at registration names the tool and what to do, unless there is nothing to repeat.
 func TestInlineWarning(t *testing.T) {
 	for _, test := range []struct {
