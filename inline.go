@@ -136,7 +136,7 @@ func (s *Server) runInline(ctx context.Context, call *Call, h func(context.Conte
 	case !returned:
 		return errors.New("the handler ended its goroutine instead of returning")
 	}
-	return withoutCapability(likeSDK(err))
+	return withoutCapability(call, likeSDK(err))
 }
 
 // likeSDK hides an error of the protocol that is wrapped in another, which makes it a
@@ -155,17 +155,23 @@ func likeSDK(err error) error {
 // withoutCapability makes of the SDK's error for a question that the client cannot be
 // asked what the protocol has for it. The SDK has no type for that error.
 // (basic, "Per-request protocol fields")
-func withoutCapability(err error) error {
+func withoutCapability(call *Call, err error) error {
 	if err == nil {
 		return nil
 	}
-	for text, need := range map[string]Kind{
-		"client does not support elicitation":        KindForm,
-		`client does not support "form" elicitation`: KindForm,
-		`client does not support "url" elicitation`:  KindURL,
+	for need, text := range map[Kind]string{
+		KindForm: `client does not support "form" elicitation`,
+		KindURL:  `client does not support "url" elicitation`,
 	} {
-		if strings.Contains(err.Error(), text) {
+		if strings.Contains(err.Error(), text) && !call.Can(need) {
 			return &CapabilityError{Need: need}
+		}
+	}
+	if strings.Contains(err.Error(), "client does not support elicitation") && !call.Can(KindForm) && !call.Can(KindURL) {
+		return &jsonrpc.Error{ // it does not tell which of the two was to be asked
+			Code:    mcp.CodeMissingRequiredClientCapabilities,
+			Message: "Missing required client capability: elicitation",
+			Data:    []byte(`{"requiredCapabilities":{"elicitation":{}}}`),
 		}
 	}
 	return err

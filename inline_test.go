@@ -551,6 +551,9 @@ func TestInlineEnds(t *testing.T) {
 			}
 			return text(fmt.Sprint(inside, res.Content)), nil, nil
 		}},
+		{"an error of another server", "upstream: client does not support elicitation", "", func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+			return nil, nil, errors.New("upstream: client does not support elicitation")
+		}},
 		{"a form that cannot be", `property "nested"`, "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: map[string]any{
 				"type": "object", "properties": map[string]any{"nested": map[string]any{"type": "object"}},
@@ -666,7 +669,8 @@ func TestInlineWithoutCapability(t *testing.T) {
 		}
 	}).HTTPHandler(nil)
 	for _, test := range []struct{ tool, capabilities, want string }{
-		{"form", `{}`, `{"elicitation":{"form":{}}}`},
+		{"form", `{}`, `{"elicitation":{}}`}, // which means forms
+		{"url", `{}`, `{"elicitation":{}}`},
 		{"form", `{"elicitation":{"url":{}}}`, `{"elicitation":{"form":{}}}`},
 		{"url", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},
 		{"model", `{}`, `{"sampling":{}}`},
