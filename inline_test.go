@@ -941,6 +941,32 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 	}
 }
 
+// Structured output is made as the SDK makes it: a nil map is an empty object, and what the
+// schema has a default for is there.
+func TestOutputIsTheSDKs(t *testing.T) {
+	withDefault := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"n": {Type: "integer", Default: []byte("5")}}}
+	for _, test := range []struct {
+		name   string
+		schema any
+		out    map[string]int
+		want   string
+	}{
+		{"nil", nil, nil, `{}`},
+		{"nil with a default", withDefault, nil, `{"n":5}`},
+		{"a default", withDefault, map[string]int{"m": 1 << 60}, `{"m":1152921504606846976,"n":5}`},
+		{"no default", withDefault, map[string]int{"n": 1}, `{"n":1}`},
+	} {
+		h := newServer(t, nil, func(srv *askback.Server) {
+			askback.AddInlineTool(srv, &mcp.Tool{Name: "t", OutputSchema: test.schema}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, map[string]int, error) {
+				return nil, test.out, nil
+			})
+		}).HTTPHandler(nil)
+		if res := (request{target: "t"}).send(t, h); !strings.Contains(res.raw, `"structuredContent":`+test.want) {
+			t.Errorf("%s: want %s in %s", test.name, test.want, res.raw)
+		}
+	}
+}
+
 // The law: a handler that the SDK's own server runs for a session, and the same handler
 // added inline and run in rounds, ask the same and come to the same result.
 func TestInlineLaw(t *testing.T) {
