@@ -27,30 +27,42 @@ import (
 // req.Session. The handler stays as it is.
 //
 // In a session of a revision before 2026-07-28 it runs once, in the client's own session,
-// as it always did. For a client of 2026-07-28 it runs in rounds, from the top in each,
-// and req.Session is a stand-in that nothing is connected to. It says what the client
-// declared (InitializeParams) and has the call's id for an ID; progress goes to the
-// client, other notifications go nowhere. An ask that was answered in an earlier round
-// returns the answer. One that was not ends the round: in the handler's own goroutine it
-// does not return. Deferred functions run, with a ctx that is cancelled for the cause
-// [ErrInputRequired], and recover finds nothing. In any other goroutine it returns an
-// error that wraps ErrInputRequired, and whatever the handler returns then is left out.
+// as it always did. For a client of 2026-07-28 it runs in rounds, from the top in each. An
+// ask that was answered in an earlier round returns the answer. One that was not ends the
+// round:
 //
-// This is sound if the handler asks the same questions when it gets the same answers, and
-// if what has a side effect before its last question stands in [Do], with the call of
-// [CallFrom]. What stands after it runs again if the last response is lost and the client
-// repeats the round, as in every handler. Unless t is annotated as read-only, a warning is
-// logged that says what to do. A question is known by its content; the same one, asked
-// again after its answer, is a new one.
+//   - In the handler's own goroutine it does not return. Deferred functions run, and
+//     nothing else: recover finds nothing in them, and ctx is cancelled with the cause
+//     [ErrInputRequired]. A mutex that is not unlocked by one of them stays locked.
+//   - In any other goroutine it returns an error that wraps ErrInputRequired. What the
+//     handler returns then is left out.
 //
-// An answer that does not fit its form is asked for again; it is no error. If the client
-// has not declared the capability for an ask, Elicit returns the SDK's error for that and
-// the others a [*CapabilityError]; returned by the handler both become the JSON-RPC error
-// -32021. A form has to keep to the restricted schema of the specification: the SDK also
-// sends what no client need understand, such as patterns, and here Elicit says what is
-// wrong with it.
+// This is sound if the handler
 //
-// Arguments and results are handled as in [AddTool], which also tells when this panics.
+//   - asks the same questions when it gets the same answers,
+//   - does what has a side effect before its last question in [Do], with the call of
+//     [CallFrom], and asks in no such step,
+//   - releases what it holds while it asks in deferred functions.
+//
+// What stands after the last question runs again if the last response is lost and the
+// client repeats the round, as in every handler. Unless t is annotated as read-only, a
+// warning is logged that says what to do.
+//
+// A question is known by its content; the same one, asked again after its answer, is a new
+// one. An answer that does not fit its form is asked for again; it is no error. A form has
+// to keep to the restricted schema of the specification: the SDK also sends what no client
+// need understand, such as patterns, and here Elicit says what is wrong with it. If the
+// client has not declared the capability for an ask, Elicit returns the SDK's error for
+// that and the others a [*CapabilityError]; returned by the handler both become the
+// JSON-RPC error -32021.
+//
+// In rounds req.Session is a stand-in that nothing is connected to. Its InitializeParams say
+// what the client declared, and its ID is the call's; progress goes to the client, other
+// notifications go nowhere.
+//
+// Arguments and results are handled as in [AddTool], which also tells when this panics. An
+// error that wraps a *jsonrpc.Error, as those of a client's answers do, is a tool error;
+// only one that is itself of that type is sent as such.
 func AddInlineTool[In, Out any](s *Server, t *mcp.Tool, h mcp.ToolHandlerFor[In, Out]) {
 	AddTool(s, t, func(ctx context.Context, call *Call, in In) (res *mcp.CallToolResult, out Out, err error) {
 		err = s.runInline(ctx, call, func(ctx context.Context, req *mcp.CallToolRequest) (err error) {

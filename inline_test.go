@@ -551,6 +551,9 @@ func TestInlineEnds(t *testing.T) {
 			}
 			return text(fmt.Sprint(inside, res.Content)), nil, nil
 		}},
+		{"a wrapped error of the protocol", "error: while: x", "", func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+			return nil, nil, fmt.Errorf("while: %w", &jsonrpc.Error{Code: -32001, Message: "x"})
+		}},
 		{"an error of another server", "upstream: client does not support elicitation", "", func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
 			return nil, nil, errors.New("upstream: client does not support elicitation")
 		}},
