@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/form"
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -26,30 +27,42 @@ import (
 // req.Session. The handler stays as it is.
 //
 // In a session of a revision before 2026-07-28 it runs once, in the client's own session,
-// as it always did. For a client of 2026-07-28 it runs in rounds, from the top in each,
-// and req.Session is a stand-in that nothing is connected to. It says what the client
-// declared (InitializeParams) and has the call's id for an ID; progress goes to the
-// client, other notifications go nowhere. An ask that was answered in an earlier round
-// returns the answer. One that was not ends the round: in the handler's own goroutine it
-// does not return. Deferred functions run, with a ctx that is cancelled for the cause
-// [ErrInputRequired], and recover finds nothing. In any other goroutine it returns an
-// error that wraps ErrInputRequired, and whatever the handler returns then is left out.
+// as it always did. For a client of 2026-07-28 it runs in rounds, from the top in each. An
+// ask that was answered in an earlier round returns the answer. One that was not ends the
+// round:
 //
-// This is sound if the handler asks the same questions when it gets the same answers, and
-// if what has a side effect before its last question stands in [Do], with the call of
-// [CallFrom]. What stands after it runs again if the last response is lost and the client
-// repeats the round, as in every handler. Unless t is annotated as read-only, a warning is
-// logged that says what to do. A question is known by its content; the same one, asked
-// again after its answer, is a new one.
+//   - In the handler's own goroutine it does not return. Deferred functions run, and
+//     nothing else: recover finds nothing in them, and ctx is cancelled with the cause
+//     [ErrInputRequired]. A mutex that is not unlocked by one of them stays locked.
+//   - In any other goroutine it returns an error that wraps ErrInputRequired. What the
+//     handler returns then is left out.
 //
-// An answer that does not fit its form is asked for again; it is no error. If the client
-// has not declared the capability for an ask, Elicit returns the SDK's error for that and
-// the others a [*CapabilityError]; returned by the handler both become the JSON-RPC error
-// -32021. A form has to keep to the restricted schema of the specification: the SDK also
-// sends what no client need understand, such as patterns, and here Elicit says what is
-// wrong with it.
+// This is sound if the handler
 //
-// Arguments and results are handled as in [AddTool], which also tells when this panics.
+//   - asks the same questions when it gets the same answers,
+//   - does what has a side effect before its last question in [Do], with the call of
+//     [CallFrom], and asks in no such step,
+//   - releases what it holds while it asks in deferred functions.
+//
+// What stands after the last question runs again if the last response is lost and the
+// client repeats the round, as in every handler. Unless t is annotated as read-only, a
+// warning is logged that says what to do.
+//
+// A question is known by its content; the same one, asked again after its answer, is a new
+// one. An answer that does not fit its form is asked for again; it is no error. A form has
+// to keep to the restricted schema of the specification: the SDK also sends what no client
+// need understand, such as patterns, and here Elicit says what is wrong with it. If the
+// client has not declared the capability for an ask, Elicit returns the SDK's error for
+// that and the others a [*CapabilityError]; returned by the handler both become the
+// JSON-RPC error -32021.
+//
+// In rounds req.Session is a stand-in that nothing is connected to. Its InitializeParams say
+// what the client declared, and its ID is the call's; progress goes to the client, other
+// notifications go nowhere.
+//
+// Arguments and results are handled as in [AddTool], which also tells when this panics. An
+// error that wraps a *jsonrpc.Error, as those of a client's answers do, is a tool error;
+// only one that is itself of that type is sent as such.
 func AddInlineTool[In, Out any](s *Server, t *mcp.Tool, h mcp.ToolHandlerFor[In, Out]) {
 	AddTool(s, t, func(ctx context.Context, call *Call, in In) (res *mcp.CallToolResult, out Out, err error) {
 		err = s.runInline(ctx, call, func(ctx context.Context, req *mcp.CallToolRequest) (err error) {
@@ -97,7 +110,7 @@ func (s *Server) runInline(ctx context.Context, call *Call, h func(context.Conte
 	req := call.Request().(*mcp.CallToolRequest)
 	call.request = func() mcp.Request { return req }
 	if call.session {
-		return h(ctx, req)
+		return likeSDK(h(ctx, req))
 	}
 	r := &inlineRun{call: call, ctx: ctx, answered: make(map[string]int)}
 	ctx, r.suspend = context.WithCancelCause(ctx)
@@ -135,23 +148,42 @@ func (s *Server) runInline(ctx context.Context, call *Call, h func(context.Conte
 	case !returned:
 		return errors.New("the handler ended its goroutine instead of returning")
 	}
-	return withoutCapability(err)
+	return withoutCapability(call, likeSDK(err))
+}
+
+// likeSDK hides an error of the protocol that is wrapped in another, which makes it a
+// tool's error: mcp.AddTool sends only those as such that are not wrapped, and wraps in
+// particular what a client answers to a question.
+func likeSDK(err error) error {
+	if _, direct := err.(*jsonrpc.Error); direct {
+		return err
+	}
+	if _, wrapped := errors.AsType[*jsonrpc.Error](err); wrapped {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // withoutCapability makes of the SDK's error for a question that the client cannot be
 // asked what the protocol has for it. The SDK has no type for that error.
 // (basic, "Per-request protocol fields")
-func withoutCapability(err error) error {
+func withoutCapability(call *Call, err error) error {
 	if err == nil {
 		return nil
 	}
-	for text, need := range map[string]Kind{
-		"client does not support elicitation":        KindForm,
-		`client does not support "form" elicitation`: KindForm,
-		`client does not support "url" elicitation`:  KindURL,
+	for need, text := range map[Kind]string{
+		KindForm: `client does not support "form" elicitation`,
+		KindURL:  `client does not support "url" elicitation`,
 	} {
-		if strings.Contains(err.Error(), text) {
+		if strings.Contains(err.Error(), text) && !call.Can(need) {
 			return &CapabilityError{Need: need}
+		}
+	}
+	if strings.Contains(err.Error(), "client does not support elicitation") && !call.Can(KindForm) && !call.Can(KindURL) {
+		return &jsonrpc.Error{ // it does not tell which of the two was to be asked
+			Code:    mcp.CodeMissingRequiredClientCapabilities,
+			Message: "Missing required client capability: elicitation",
+			Data:    []byte(`{"requiredCapabilities":{"elicitation":{}}}`),
 		}
 	}
 	return err
@@ -183,10 +215,13 @@ func (r *inlineRun) end() int {
 // ask is call.Ask for a question without a key. It does not return in the handler's own
 // goroutine if the question is open.
 func (r *inlineRun) ask(ctx context.Context, kind string, a Ask) error {
+	if onStack(stepName) {
+		return errInStep
+	}
 	if err := r.askOrJoin(ctx, kind, a); !errors.Is(err, ErrInputRequired) {
 		return err
 	}
-	if inHandler() {
+	if onStack(inlineFrameName) {
 		r.suspend(ErrInputRequired)
 		runtime.Goexit()
 	}
@@ -217,6 +252,10 @@ func (r *inlineRun) askOrJoin(ctx context.Context, kind string, a Ask) error {
 	return err
 }
 
+// A recorded step does not run again: a question that is the same as one in it would be
+// taken for that one, and get its answer.
+var errInStep = errors.New("a step cannot ask: ask before it, outside of the function that Do gets")
+
 var errEnded = errors.New("the round has ended: a handler must wait for what it asks before it returns")
 
 // inlineFrame is the bottom frame of a handler's own goroutine, which tells it from those
@@ -225,9 +264,16 @@ var errEnded = errors.New("the round has ended: a handler must wait for what it 
 //go:noinline
 func inlineFrame(f func()) { f() }
 
-var inlineFrameName = runtime.FuncForPC(reflect.ValueOf(inlineFrame).Pointer()).Name()
+var (
+	inlineFrameName = functionName(inlineFrame)
+	stepName        = functionName((*journal.Run).Step)
+)
 
-func inHandler() bool {
+func functionName(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
+
+// onStack reports whether the function has been called in this goroutine and has not
+// returned.
+func onStack(function string) bool {
 	stack := make([]uintptr, 64)
 	n := runtime.Callers(1, stack)
 	for n == len(stack) {
@@ -237,7 +283,7 @@ func inHandler() bool {
 	frames := runtime.CallersFrames(stack[:n])
 	for {
 		frame, more := frames.Next()
-		if frame.Function == inlineFrameName {
+		if frame.Function == function {
 			return true
 		}
 		if !more {
@@ -271,7 +317,7 @@ func (n *standIns) connect(r *inlineRun, meta mcp.Meta) (session *mcp.ServerSess
 	session, err = n.server.Connect(r.ctx, nowhere{r.call.ID()}, &mcp.ServerSessionOptions{State: &mcp.ServerSessionState{
 		InitializeParams: &mcp.InitializeParams{
 			ProtocolVersion: sessionVersion,
-			Capabilities:    declared(r.call.can),
+			Capabilities:    declared(meta, r.call.can),
 			ClientInfo:      clientInfo(meta),
 		},
 		InitializedParams:         new(mcp.InitializedParams),
@@ -290,25 +336,13 @@ func (n *standIns) connect(r *inlineRun, meta mcp.Meta) (session *mcp.ServerSess
 // sessionVersion is the last revision in which servers send requests.
 const sessionVersion = "2025-11-25"
 
-func declared(can Kind) *mcp.ClientCapabilities {
+// declared is what the client declared.
+func declared(meta mcp.Meta, can Kind) *mcp.ClientCapabilities {
 	c := new(mcp.ClientCapabilities)
-	if can&(KindForm|KindURL) != 0 {
-		c.Elicitation = new(mcp.ElicitationCapabilities)
-		if can&KindForm != 0 {
-			c.Elicitation.Form = new(mcp.FormElicitationCapabilities)
-		}
-		if can&KindURL != 0 {
-			c.Elicitation.URL = new(mcp.URLElicitationCapabilities)
-		}
-	}
-	if can&KindSampling != 0 {
-		c.Sampling = new(mcp.SamplingCapabilities)
-		if can&KindSamplingTools != 0 {
-			c.Sampling.Tools = new(mcp.SamplingToolsCapabilities)
-		}
-	}
-	if can&KindRoots != 0 {
-		c.RootsV2 = new(mcp.RootCapabilities)
+	fromMeta(meta, mcp.MetaKeyClientCapabilities, c)
+	if can&KindRoots != 0 { // which the SDK's type does not decode
+		roots := mcp.RootCapabilities(c.Roots)
+		c.RootsV2 = &roots
 	}
 	return c
 }
@@ -316,12 +350,17 @@ func declared(can Kind) *mcp.ClientCapabilities {
 // clientInfo is who the client says it is. Handlers rely on it not being nil.
 func clientInfo(meta mcp.Meta) *mcp.Implementation {
 	who := new(mcp.Implementation)
-	if own, ok := meta[mcp.MetaKeyClientInfo]; ok {
+	fromMeta(meta, mcp.MetaKeyClientInfo, who)
+	return who
+}
+
+// fromMeta decodes a member of _meta. What does not decode is left zero.
+func fromMeta(meta mcp.Meta, key string, into any) {
+	if own, ok := meta[key]; ok {
 		if data, err := json.Marshal(own); err == nil {
-			_ = json.Unmarshal(data, who)
+			_ = json.Unmarshal(data, into)
 		}
 	}
-	return who
 }
 
 func (n *standIns) send(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
@@ -533,6 +534,29 @@ func TestInlineEnds(t *testing.T) {
 			runtime.Goexit()
 			return nil, nil, nil
 		}},
+		{"a question in a step", "a step cannot ask", "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			inside, err := askback.Do(ctx, askback.CallFrom(ctx), "step", func(context.Context) (map[string]any, error) {
+				res, err := elicitName(ctx, req, "sure?")
+				if err != nil {
+					return nil, err
+				}
+				return res.Content, nil
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			res, err := elicitName(ctx, req, "sure?") // which would get the answer of the other
+			if err != nil {
+				return nil, nil, err
+			}
+			return text(fmt.Sprint(inside, res.Content)), nil, nil
+		}},
+		{"a wrapped error of the protocol", "error: while: x", "", func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+			return nil, nil, fmt.Errorf("while: %w", &jsonrpc.Error{Code: -32001, Message: "x"})
+		}},
+		{"an error of another server", "upstream: client does not support elicitation", "", func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+			return nil, nil, errors.New("upstream: client does not support elicitation")
+		}},
 		{"a form that cannot be", `property "nested"`, "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
 			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: map[string]any{
 				"type": "object", "properties": map[string]any{"nested": map[string]any{"type": "object"}},
@@ -648,7 +672,8 @@ func TestInlineWithoutCapability(t *testing.T) {
 		}
 	}).HTTPHandler(nil)
 	for _, test := range []struct{ tool, capabilities, want string }{
-		{"form", `{}`, `{"elicitation":{"form":{}}}`},
+		{"form", `{}`, `{"elicitation":{}}`}, // which means forms
+		{"url", `{}`, `{"elicitation":{}}`},
 		{"form", `{"elicitation":{"url":{}}}`, `{"elicitation":{"form":{}}}`},
 		{"url", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},
 		{"model", `{}`, `{"sampling":{}}`},
@@ -769,6 +794,24 @@ func TestInlineClientInfo(t *testing.T) {
 	}
 }
 
+// The stand-in tells all that the client declared, extensions included.
+func TestInlineCapabilities(t *testing.T) {
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			c := req.Session.InitializeParams().Capabilities
+			return text(fmt.Sprint(c.Extensions, c.Experimental, c.Elicitation != nil, c.Sampling != nil && c.Sampling.Tools != nil, c.RootsV2 != nil && c.RootsV2.ListChanged)), nil, nil
+		})
+	}).HTTPHandler(nil)
+	for capabilities, want := range map[string]string{
+		`{}`: "map[] map[] false false false",
+		`{"extensions":{"com.example/ui":{"a":1}},"experimental":{"x":{}},"elicitation":{},"sampling":{"tools":{}},"roots":{"listChanged":true}}`: "map[com.example/ui:map[a:1]] map[x:map[]] true true true",
+	} {
+		if got := (request{target: "t", capabilities: capabilities}).send(t, h).text(t); got != want {
+			t.Errorf("%s: got %q", capabilities, got)
+		}
+	}
+}
+
 // A warning at registration names the tool and what to do, unless there is nothing to repeat.
 func TestInlineWarning(t *testing.T) {
 	for _, test := range []struct {
@@ -826,6 +869,104 @@ func TestInlineLeavesNothing(t *testing.T) {
 	}
 	if n := askback.StandIns(srv); n != 0 {
 		t.Errorf("%d stand-ins are left", n)
+	}
+}
+
+// In a session an inline tool answers what the SDK's own server answers, also where the
+// client fails to answer or the handler's error is one of the protocol.
+func TestInlineInASessionIsTheSDKs(t *testing.T) {
+	asking := func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		res, err := elicitName(ctx, req, "a")
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(fmt.Sprint(res.Action, res.Content)), nil, nil
+	}
+	failing := func(err error) inline {
+		return func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+			return nil, nil, err
+		}
+	}
+	fault := &jsonrpc.Error{Code: -32001, Message: "x"}
+	answer := func(res *mcp.ElicitResult, err error) *mcp.ClientOptions {
+		return &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return res, err
+		}}
+	}
+	for _, test := range []struct {
+		name    string
+		handler inline
+		client  *mcp.ClientOptions
+	}{
+		{"an answer", asking, answer(accept(map[string]any{"name": "x"}), nil)},
+		{"no answer", asking, answer(nil, errors.New("nobody is here"))},
+		{"an error for an answer", asking, answer(nil, fault)},
+		{"an answer that does not fit", asking, answer(accept(map[string]any{"name": 7}), nil)},
+		{"no capability", asking, nil},
+		{"an unsupported request", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+			_, err := req.Session.CreateMessageWithTools(ctx, sampling("x"))
+			return nil, nil, err
+		}, nil},
+		{"an error of the protocol", failing(fault), nil},
+		{"a wrapped one", failing(fmt.Errorf("while: %w", fault)), nil},
+	} {
+		call := func(serve func(m *mcp.Server, there mcp.Transport)) string {
+			here, there := mcp.NewInMemoryTransports()
+			serve(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), there)
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, test.client).
+				Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: greeting{}})
+			return fmt.Sprint(outcome(res), err)
+		}
+		want := call(func(m *mcp.Server, there mcp.Transport) {
+			mcp.AddTool(m, &mcp.Tool{Name: "t"}, test.handler)
+			if _, err := m.Connect(t.Context(), there, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		got := call(func(m *mcp.Server, there mcp.Transport) {
+			srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, test.handler)
+			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got != want {
+			t.Errorf("%s: got %q, want %q as from the SDK", test.name, got, want)
+		}
+	}
+}
+
+// Structured output is made as the SDK makes it: a nil map is an empty object, and what the
+// schema has a default for is there.
+func TestOutputIsTheSDKs(t *testing.T) {
+	withDefault := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"n": {Type: "integer", Default: []byte("5")}}}
+	for _, test := range []struct {
+		name   string
+		schema any
+		out    map[string]int
+		want   string
+	}{
+		{"nil", nil, nil, `{}`},
+		{"nil with a default", withDefault, nil, `{"n":5}`},
+		{"a default", withDefault, map[string]int{"m": 1 << 60}, `{"m":1152921504606846976,"n":5}`},
+		{"no default", withDefault, map[string]int{"n": 1}, `{"n":1}`},
+	} {
+		h := newServer(t, nil, func(srv *askback.Server) {
+			askback.AddInlineTool(srv, &mcp.Tool{Name: "t", OutputSchema: test.schema}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, map[string]int, error) {
+				return nil, test.out, nil
+			})
+		}).HTTPHandler(nil)
+		if res := (request{target: "t"}).send(t, h); !strings.Contains(res.raw, `"structuredContent":`+test.want) {
+			t.Errorf("%s: want %s in %s", test.name, test.want, res.raw)
+		}
 	}
 }
 

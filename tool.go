@@ -216,6 +216,7 @@ func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
 // resultSchema makes structured content. A nil one leaves results alone.
 type resultSchema struct {
 	resolved *jsonschema.Resolved
+	defaults bool
 	zero     any // in place of a nil pointer
 }
 
@@ -232,6 +233,7 @@ func outputSchema[Out any](t *mcp.Tool) (*resultSchema, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.defaults = hasDefaults(schema)
 	r.resolved, err = schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 	return r, err
 }
@@ -253,6 +255,17 @@ func (r *resultSchema) structure(res *mcp.CallToolResult, out any) error {
 		var instance any
 		if err := json.Unmarshal(data, &instance); err != nil {
 			return err
+		}
+		if instance == nil && r.resolved.Schema().Type == "object" {
+			instance, data = make(map[string]any), []byte("{}") // of a nil map
+		}
+		if object, ok := instance.(map[string]any); ok && r.defaults {
+			if err := r.resolved.ApplyDefaults(&instance); err != nil {
+				return err
+			}
+			if data, err = withDefaults(data, object); err != nil {
+				return err
+			}
 		}
 		if err := r.resolved.Validate(instance); err != nil {
 			return wire.Errorf(jsonrpc.CodeInternalError, "the tool's output does not fit its schema: %v", err)

@@ -403,3 +403,28 @@ func FuzzDecodeReference(f *testing.F) {
 		}
 	})
 }
+
+// A step that another goroutine runs while a question ends the round is recorded.
+func TestFinishWaitsForSteps(t *testing.T) {
+	j := &Journal{ID: "x"}
+	begun, end := make(chan bool), make(chan bool)
+	run := Begin(j, nil, Limits{})
+	go func() {
+		_, _ = run.Step(t.Context(), "slow", func(context.Context) ([]byte, error) {
+			begun <- true
+			<-end
+			return []byte("1"), nil
+		})
+	}()
+	<-begun
+	time.AfterFunc(10*time.Millisecond, func() { close(end) })
+	if _, err := run.Ask(Ask{Key: "q"}); !errors.Is(err, ErrInputRequired) {
+		t.Fatal(err)
+	}
+	if _, suspended, err := run.Finish(ErrInputRequired); !suspended || err != nil {
+		t.Fatal(suspended, err)
+	}
+	if j.find(Step, "slow") == nil {
+		t.Error("the step ran, and is not recorded")
+	}
+}

@@ -48,6 +48,8 @@ type Run struct {
 	broken  error // why an entry was not committed: nothing can be any more
 	detach  bool  // the checkpoint is one from which the call goes on as a task
 	steps   map[string]bool
+
+	running sync.WaitGroup // steps
 }
 
 // Begin starts a run on j, which the run extends. Responses are the client's
@@ -124,6 +126,7 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 	if recorded || err != nil {
 		return value, err
 	}
+	defer r.running.Done()
 	value, err = step(ctx)
 	if err != nil {
 		return nil, err
@@ -160,7 +163,11 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	if len(r.asked) > 0 || r.parked {
 		return nil, false, ErrInputRequired
 	}
-	return nil, false, r.mayGoOn(ctx)
+	if err := r.mayGoOn(ctx); err != nil {
+		return nil, false, err
+	}
+	r.running.Add(1)
+	return nil, false, nil
 }
 
 // mayGoOn reports why something that is not recorded must not be begun.
@@ -249,8 +256,13 @@ func (r *Run) Answers() int {
 // Finish ends the run with what the handler returned. suspended means that the
 // call goes on in a further round: the journal is ready to be kept, asks are the
 // questions for the client, and none of them means that the client has only to
-// come back. Otherwise err is the handler's own outcome.
+// come back. Otherwise err is the handler's own outcome. Finish waits for steps that
+// still run in other goroutines when the call is suspended: they happened, and must not
+// again.
 func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
+	if r.Suspended() {
+		r.running.Wait() // from here on none begins
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if handlerErr != nil && !errors.Is(handlerErr, ErrInputRequired) {
