@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +27,10 @@ the first difference.
 
 The header of a transcript names the servers that it is played against, with the
 arguments of 'askback serve' that start them. Their URLs are given in the same
-order, or by name: NAME=URL. Servers of one transcript share keys and data.`,
+order, or by name: NAME=URL. Servers of one transcript share keys and data.
+Without a URL it says how each of them is started.
+
+testdata/transcripts has some, and says in README.md how they are written.`,
 		Example: `  askback replay testdata/transcripts/basic.txt http://127.0.0.1:8080/mcp
   askback replay two.txt A=http://127.0.0.1:8080/mcp B=http://127.0.0.1:8081/mcp`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -36,11 +40,7 @@ order, or by name: NAME=URL. Servers of one transcript share keys and data.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := os.ReadFile(args[0])
-			if err != nil {
-				return err
-			}
-			t, err := transcript.Parse(filepath.Base(args[0]), data)
+			t, err := readTranscript(args[0])
 			if err != nil {
 				return err
 			}
@@ -57,6 +57,19 @@ order, or by name: NAME=URL. Servers of one transcript share keys and data.`,
 	cmd.Flags().StringVar(&part, "part", "", "play only the part with this `TITLE`")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print the messages")
 	return cmd
+}
+
+func readTranscript(path string) (*transcript.Transcript, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, transcript.MaxText+1)) // Parse refuses more
+	if err != nil {
+		return nil, err
+	}
+	return transcript.Parse(filepath.Base(path), data)
 }
 
 func partTitles(t *transcript.Transcript) string {
@@ -108,6 +121,10 @@ func serverURLs(t *transcript.Transcript, args []string) (map[string]string, err
 func startServers(t *transcript.Transcript) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is played against", t.Name)
+	width := 3
+	for _, s := range t.Servers {
+		width = max(width, len(s.Name))
+	}
 	for _, s := range t.Servers {
 		line := "askback serve --addr 127.0.0.1:0"
 		if len(t.Servers) > 1 {
@@ -116,7 +133,7 @@ func startServers(t *transcript.Transcript) string {
 		for _, arg := range s.Args {
 			line += " " + shellQuote(arg)
 		}
-		fmt.Fprintf(&b, "\n  %-3s %s", s.Name, line)
+		fmt.Fprintf(&b, "\n  %-*s %s", width, s.Name, line)
 	}
 	if len(t.Servers) > 1 {
 		b.WriteString("\nwith keys made by 'askback keys new my.keys'")
@@ -171,6 +188,8 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 	if failure, ok := err.(*transcript.Failure); ok {
 		begin(failure.Part)
 		tell(line("FAIL", failure.Number, failure.Title, failure.Server))
+		// Another server than the transcript is written for is the likeliest cause.
+		return fmt.Errorf("%w\n\n%s", failure, startServers(t))
 	}
 	if err != nil {
 		return err

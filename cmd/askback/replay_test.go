@@ -20,7 +20,14 @@ func TestTranscripts(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no transcripts (%v)", err)
 	}
+	index, err := os.ReadFile("../../testdata/transcripts/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
+		if !bytes.Contains(index, []byte("]("+filepath.Base(file)+")")) {
+			t.Errorf("the table in testdata/transcripts/README.md does not have %s", file)
+		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
 			data, err := os.ReadFile(file)

@@ -15,17 +15,20 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
+// MaxText bounds a transcript, in bytes.
+const MaxText = 4 << 20
+
 const (
-	maxText    = 4 << 20  // of a transcript
 	maxMessage = 16 << 20 // that is sent or comes
 	maxDepth   = 200      // of a message
 	maxTime    = time.Minute
+	maxTimes   = 1000 // that a step is sent
 )
 
 // Parse reads a transcript. Errors begin with name and the number of the line.
 func Parse(name string, data []byte) (*Transcript, error) {
-	if len(data) > maxText {
-		return nil, fmt.Errorf("%s: a transcript has at most %d bytes, this has %d: split it", name, maxText, len(data))
+	if len(data) > MaxText {
+		return nil, fmt.Errorf("%s: a transcript has at most %d bytes: split it", name, MaxText)
 	}
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("%s: the text is not UTF-8", name)
@@ -227,6 +230,14 @@ func (p *parser) step(t *Transcript, line string) error {
 
 	if len(words) > 0 && words[len(words)-1] == "raw" {
 		s.raw, words = true, words[:len(words)-1]
+	}
+	s.times = 1
+	if n := len(words); n > 1 && words[n-1] == "times" {
+		var err error
+		if s.times, err = strconv.Atoi(words[n-2]); err != nil || s.times < 1 || s.times > maxTimes {
+			return fmt.Errorf("unexpected %q: a request is sent 1 to %d times", short(line), maxTimes)
+		}
+		words = words[:n-2]
 	}
 	switch {
 	case len(words) == 0 && len(t.Servers) == 1:

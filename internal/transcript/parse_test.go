@@ -88,6 +88,11 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{script("--> A\n{}\n<-- 99\n"), `x:6: unexpected "<-- 99"`},
 		{script("--> A\n{}\n<-- 200 within 1h\n{}\n"), `x:6: the time "1h"`},
 		{script("--> A\n{}\n<-- 200 within 1s\n"), "x:6: within needs a body"},
+		{script("--> A 0 times\n{}\n<-- 200\n"), `x:4: unexpected "--> A 0 times": a request is sent 1 to 1000 times`},
+		{script("--> A 1001 times\n{}\n<-- 200\n"), "a request is sent 1 to 1000 times"},
+		{script("--> A many times\n{}\n<-- 200\n"), "a request is sent 1 to 1000 times"},
+		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b:new}}\" }\n"), "{{b:new}}: b stood in no response above"},
+		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{_:new}}\" }\n"), "{{_:new}}: _ stood in no response above"},
 		{script("--- sleep 1s\n"), `x:4: unexpected "--- sleep 1s"`},
 		{script("--- wait -1s\n"), `x:4: the time "-1s"`},
 		{script("--> A\n{}\n<-- 200\n{\n  \"a\": 1,\n  \"a\": 2\n}\n"), "x:9: invalid JSON"},
@@ -103,7 +108,7 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{script("--> A\n{ \"a\": \"{{b\" }\n<-- 200\n"), "has no end"},
 		{script("--> A\nX: {{b}}\n\n{}\n<-- 200\n"), "{{b}} stood in no response above"},
 		{script("--> A\n{}\n<-- 200\nX: {{b:number}}\n"), "a header is never a number"},
-		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b:word}}\" }\n"), "{{b:word}}: want text, number, time or not"},
+		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b:word}}\" }\n"), "{{b:word}}: want text, number, time, new or not"},
 		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b:not c}}\" }\n"), "c stood in no response above"},
 		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b}}\", \"c\": \"{{d:not b}}\" }\n"), "b stood in no response above"},
 		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{meta}}\" }\n"), "{{meta}} is for requests"},
@@ -112,7 +117,7 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{script("--> A\n{}\n<-- 200\n{ \"{{b}}\": 1 }\n"), "a placeholder stands in a value"},
 		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b}}\" }\n== q\n--> A\n{ \"a\": \"{{b}}\" }\n<-- 200\n"), "x:10: {{b}} stood in no response above"},
 		{"Title: \xff", "not UTF-8"},
-		{strings.Repeat("#", maxText+1), "at most 4194304 bytes"},
+		{strings.Repeat("#", MaxText+1), "at most 4194304 bytes"},
 	} {
 		_, err := Parse("x", []byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

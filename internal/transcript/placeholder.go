@@ -183,6 +183,10 @@ func (p *parser) checkExpected(text string, body bool) (names []string, err erro
 	}
 	switch ph.kind {
 	case "", "text", "time":
+	case "new":
+		if !p.known[ph.name] {
+			return nil, fmt.Errorf("{{%s:new}}: %s stood in no response above", ph.name, ph.name)
+		}
 	case "number":
 		if !body {
 			return nil, errors.New("a header is never a number")
@@ -192,7 +196,7 @@ func (p *parser) checkExpected(text string, body bool) (names []string, err erro
 			return nil, fmt.Errorf("{{%s:not %s}}: %s stood in no response above", ph.name, ph.argument, ph.argument)
 		}
 	default:
-		return nil, fmt.Errorf("{{%s:%s}}: want text, number, time or not", ph.name, ph.kind)
+		return nil, fmt.Errorf("{{%s:%s}}: want text, number, time, new or not", ph.name, ph.kind)
 	}
 	if (ph.argument != "") != (ph.kind == "not") {
 		return nil, fmt.Errorf("{{%s:%s}}: want {{name:kind}} or {{name:not other}}", ph.name, ph.kind)
@@ -437,6 +441,12 @@ func (v variables) matchText(path, want string, got any) *difference {
 		return differ(path, "want a text or a number for {{%s}}, got %s", ph.name, shown(got))
 	}
 	before, known := v[ph.name]
+	if ph.kind == "new" {
+		if same(before, got) {
+			return differ(path, "want another value for {{%s}}, got it again: %s", ph.name, shown(got))
+		}
+		known = false
+	}
 	if known && !same(before, got) {
 		return differ(path, "want {{%s}}, which is %s, got %s", ph.name, shown(before), shown(got))
 	}

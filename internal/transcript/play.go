@@ -14,6 +14,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -127,8 +128,23 @@ func (c *conversation) dropAll() {
 	c.streams = nil
 }
 
-// request sends one request, again if the response is waited for, and compares all that is expected of it.
+// request sends a request as often as its step says.
 func (c *conversation) request(ctx context.Context, s *step, done *Step) error {
+	for n := range s.times {
+		done.Messages = nil // those of the last time are enough
+		err := c.once(ctx, s, done)
+		if failure, ok := err.(*Failure); ok && s.times > 1 {
+			failure.Reason += fmt.Sprintf(" (when it was sent the %d. time of %d)", n+1, s.times)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once sends one request, again if the response is waited for, and compares all that is expected of it.
+func (c *conversation) once(ctx context.Context, s *step, done *Step) error {
 	failure := new(Failure)
 	fail := func(err error) error {
 		if ctx.Err() != nil {
@@ -151,6 +167,9 @@ func (c *conversation) request(ctx context.Context, s *step, done *Step) error {
 		}
 	}
 	done.Title = title(s, body)
+	if s.times > 1 {
+		done.Title += fmt.Sprintf(" (%d times)", s.times)
+	}
 	done.Messages = append(done.Messages, Message{"--> " + s.server, pretty(body)})
 	failure.Sent = cut(pretty(body), maxShown)
 
@@ -226,7 +245,11 @@ func (c *conversation) answer(ctx context.Context, s *step, body []byte, e *expe
 // compare compares what came with what is expected, and keeps what was captured if they match.
 func (c *conversation) compare(e *expectation, got *reply) error {
 	if e.kind == response && e.status != got.status {
-		return fmt.Errorf("want status %d, got %d", e.status, got.status)
+		hint := ""
+		if got.status == http.StatusNotFound && strictjson.Check(got.body, maxDepth) != nil { // nobody there speaks JSON-RPC
+			hint = "; is the path of the URL right? That of askback serve is /mcp"
+		}
+		return fmt.Errorf("want status %d, got %d%s", e.status, got.status, hint)
 	}
 	known := maps.Clone(c.known)
 	for _, h := range e.header {
@@ -324,7 +347,11 @@ func because(ctx context.Context, server string, err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
 	}
-	return fmt.Errorf("speaking to the server %s: %w", server, err)
+	hint := ""
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		hint = "; does it run?"
+	}
+	return fmt.Errorf("speaking to the server %s: %w%s", server, err, hint)
 }
 
 // setHeader sets what every request has, what the ratified revision requires of one that claims it, and what the step

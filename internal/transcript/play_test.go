@@ -100,6 +100,30 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
+func TestARequestThatIsSentSeveralTimes(t *testing.T) {
+	const steps = "--> A\n{}\n<-- 200\n{ \"n\": \"{{n}}\" }\n--> A 3 times\n{ \"n\": \"{{n}}\" }\n<-- 200\n{ \"n\": \"{{n:new}}\" }\n"
+	for _, c := range []struct{ stuck, sent int }{{0, 4}, {3, 3}} {
+		var sent []string
+		told, err := play(t, steps, Player{}, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			sent = append(sent, string(body))
+			n := len(sent)
+			if n == c.stuck {
+				n-- // the same value again
+			}
+			fmt.Fprintf(w, `{"n": %d}`, n)
+		})
+		if len(sent) != c.sent || strings.Join(sent[:3], "") != `{}{ "n": 1 }{ "n": 2 }` {
+			t.Errorf("%q was sent", sent)
+		}
+		if c.stuck > 0 {
+			wantFailure(t, err, 10, "n: want another value for {{n}}, got it again: 2 (when it was sent the 2. time of 3)")
+		} else if err != nil || len(told) != 2 || !strings.HasSuffix(told[1].Title, " (3 times)") || len(told[1].Messages) != 2 {
+			t.Errorf("%v, told %+v", err, told)
+		}
+	}
+}
+
 func TestEachPartIsByItself(t *testing.T) {
 	text, err := Parse("x", []byte(`Title: t
 Server: A

@@ -45,6 +45,7 @@ type step struct {
 	kind   kind
 	wait   time.Duration // of pause
 	server string
+	times  int // how often it is sent, 1 unless it says more
 	header []header
 	raw    bool
 	body   []byte // comments are blanked; of a request that is raw, as written; nil is none
