@@ -334,6 +334,14 @@ func TestDraftsOfATask(t *testing.T) {
 		})
 	}
 	const none = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"none"}}}}`
+	// A client that began a session is served as its URL says, answers included.
+	c := newSession(t, url, url)
+	if status, m := c.post(url+"?draft=tasks-1", none); status != 400 || member(m, "error", "message") != "Failed to retrieve task: Task not found" {
+		t.Errorf("an answer to no task, in a session: status %d, %v", status, m)
+	}
+	if status, m := c.post(url, none); status != 202 {
+		t.Errorf("an answer that belongs to the session: status %d, %v", status, m)
+	}
 	if status, m := post(t, url, none); status != 400 || member(m, "error", "message") != "Failed to retrieve task: Task not found" {
 		t.Errorf("an answer to no task: status %d, %v", status, m)
 	}
@@ -356,6 +364,14 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 	_, m = post(t, url, ratified(`,"inputResponses":{"github_login":{"result":`+loginAnswer+`}},"requestState":`+state), headers...)
 	if member(m, "result", "resultType") != "input_required" {
 		t.Errorf("a ratified request with a wrapped answer: %v", m)
+	}
+	for name, response := range map[string]string{
+		"an echo":   `{"jsonrpc":"2.0","id":1,"state":"eyJrIjpbImEiXSwiYyI6eyJpIjoxLCJtIjoidG9vbHMvY2FsbCIsInAiOnsibmFtZSI6ImJvdGgifX19","result":{}}`,
+		"an answer": `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`,
+	} {
+		if status, m := post(t, url, response, "MCP-Protocol-Version", "2026-07-28"); status != 400 || !strings.Contains(fmt.Sprint(m), "method") {
+			t.Errorf("a response that claims the ratified version, %s: status %d, %v", name, status, m)
+		}
 	}
 	// The form that the URL names goes before.
 	if _, m = post(t, url+"?draft=state-1", ratified(""), headers...); member(m, "dependent_requests") == nil {

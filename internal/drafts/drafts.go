@@ -123,7 +123,11 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	if m.id != nil && !wire.ValidID(m.id) {
 		return false
 	}
-	inSession := r.Header.Get(headerSession) != ""
+	if form == "" && ratified(r, m) {
+		return false
+	}
+	// A client may have begun a session and go on in a form that its URL names.
+	inSession := form == "" && r.Header.Get(headerSession) != ""
 	if m.method == nil {
 		switch {
 		case m.state != nil:
@@ -134,7 +138,7 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		}
 		return false
 	}
-	if form == "" && (inSession || ratified(r, m)) {
+	if inSession {
 		return false
 	}
 	method, _ := strictjson.String(m.method)
