@@ -630,6 +630,16 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	})
 	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	defer ts.Close()
+	// Nor is a tool that the SDK serves by itself, to a client that comes back to it: say, it
+	// asked on the other server, which is older.
+	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return text("hello"), nil
+	})
+	echo := base64.RawURLEncoding.EncodeToString([]byte(`{"s":"","k":["name"],"c":{"i":9,"m":"tools/call","p":{"name":"plain"},"o":{}}}`))
+	_, plain := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+quote(echo)+`,"result":`+named("octocat")+`}`)
+	if want := asJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"hello"}]}}`); !cmp.Equal(want, any(plain)) {
+		t.Errorf("an echo to a tool of the SDK: %v", plain)
+	}
 	for _, form := range []string{"mrtr-1", "state-1"} {
 		for _, request := range []string{
 			`"method":"tools/call","params":{"name":"manual","arguments":{}`,

@@ -168,10 +168,16 @@ func (e *Edge) goOn(r *http.Request, env *envelope, answer message) (status int,
 			round.add("requestState", quote(env.State))
 		}
 		out := capture{header: make(http.Header), status: http.StatusOK}
-		e.Ratified(&out, inner, request(quote("2.0"), env.Call.ID, env.Call.Method, round.bytes()))
-		raw := parse(out.body).result
+		var last []byte // what the SDK serves may come as a stream
+		to := &writer{ResponseWriter: &out, translate: func(m []byte) []byte {
+			last = bytes.Clone(m)
+			return m
+		}}
+		e.Ratified(to, inner, request(quote("2.0"), env.Call.ID, env.Call.Method, round.bytes()))
+		to.finish()
+		raw := parse(last).result
 		if raw == nil {
-			return out.status, out.body
+			return out.status, last
 		}
 		res := parseResult(raw)
 		if res.kind != "input_required" {
