@@ -136,6 +136,7 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 			e.serveTaskAnswer(w, r, m)
 			return true
 		}
+		e.open.drop(openKey(r, m.id)) // answered without its state
 		return false
 	}
 	if inSession {

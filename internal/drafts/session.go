@@ -32,28 +32,43 @@ func (c *Call) Encode(requestState, key string) (string, error) {
 // openStates are the states of requests that wait for their response here.
 type openStates struct {
 	mu     sync.Mutex
-	states map[string]string // by session and request
+	states map[string]openState // by session and request
 }
 
-func (o *openStates) put(key, state string) {
+// openState is a state and the keys of all that its stream has open: the stream of a
+// session's GET lasts as long as the session.
+type openState struct {
+	state string
+	sent  map[string]bool
+}
+
+func (o *openStates) put(key, state string, sent map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.states == nil {
-		o.states = make(map[string]string)
+		o.states = make(map[string]openState)
 	}
-	o.states[key] = state
+	o.states[key] = openState{state, sent}
+	sent[key] = true
 }
 
 func (o *openStates) get(key string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.states[key]
+	return o.states[key].state
 }
 
-func (o *openStates) drop(keys ...string) {
+func (o *openStates) drop(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, key := range keys {
+	delete(o.states[key].sent, key)
+	delete(o.states, key)
+}
+
+func (o *openStates) dropAll(sent map[string]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key := range sent {
 		delete(o.states, key)
 	}
 }
@@ -65,8 +80,8 @@ func openKey(r *http.Request, id []byte) string {
 // InSession serves a request in a session: the requests of the server in its response get
 // their state where the proposal has it.
 func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	var sent []string // what waits here while this response is written
-	defer func() { e.open.drop(sent...) }()
+	sent := make(map[string]bool) // what waits here while this response is written
+	defer e.open.dropAll(sent)
 	out := &writer{ResponseWriter: w}
 	out.translate = func(m []byte) []byte {
 		if !bytes.Contains(m, []byte(MetaState)) {
@@ -74,9 +89,7 @@ func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handl
 		}
 		moved, id, state := withState(m)
 		if state != "" {
-			key := openKey(r, id)
-			e.open.put(key, state)
-			sent = append(sent, key)
+			e.open.put(openKey(r, id), state, sent)
 		}
 		return moved
 	}
