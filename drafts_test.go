@@ -602,6 +602,54 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	}
 }
 
+// Where a state counts once, one that was used in its session is used.
+func TestAStateOfASessionIsUsedOnce(t *testing.T) {
+	ran := make(chan string, 9)
+	srv := newServer(t, &askback.Options{ReplayGuard: new(askback.MemoryReplayGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
+			who, err := askback.Elicit[struct {
+				Name string `json:"name"`
+			}](ctx, call, "name", "Who?")
+			if err == nil {
+				ran <- who.Name
+			}
+			return text("redeemed"), nil, err
+		})
+	})
+	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	defer func() {
+		ts.CloseClientConnections()
+		ts.Close()
+	}()
+	elsewhere := func(q map[string]any, want string) {
+		t.Helper()
+		_, m := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+quote(q["state"].(string))+`,"result":`+named("b")+`}`)
+		if !strings.Contains(fmt.Sprint(m), want) {
+			t.Errorf("want %s, got %v", want, m)
+		}
+	}
+	// In the session, and then elsewhere.
+	c := newSession(t, ts.URL, ts.URL)
+	c.call("redeem", "{}")
+	q := c.event()
+	c.respond(q, "", named("a"))
+	if m := c.event(); !strings.Contains(c.last, "redeemed") {
+		t.Errorf("in the session: %v", m)
+	}
+	elsewhere(q, "Invalid or expired requestState")
+	// Elsewhere, and then in the session.
+	c.call("redeem", "{}")
+	q = c.event()
+	elsewhere(q, "redeemed")
+	c.respond(q, "", named("a"))
+	if m := c.event(); !strings.Contains(c.last, "Invalid or expired requestState") {
+		t.Errorf("in the session: %v", m)
+	}
+	if len(ran) != 2 {
+		t.Errorf("ran %d times", len(ran))
+	}
+}
+
 // Prompts, resources, and handlers in the SDK's manual style are no different.
 func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	type name struct {

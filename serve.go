@@ -217,20 +217,30 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 	if err != nil {
 		return nil, s.refuse(ctx, x, "payload", err)
 	}
-	if guard := s.opts.ReplayGuard; guard != nil {
-		fresh, err := guard.Use(ctx, opened.ID, opened.Expires)
-		if err != nil {
-			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
-			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+	fresh, err := s.use(ctx, x, opened)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		if t := s.taskOf(ctx, x, j); t != nil {
+			return nil, &knownTask{t} // the round was repeated, because its response was lost
 		}
-		if !fresh {
-			if t := s.taskOf(ctx, x, j); t != nil {
-				return nil, &knownTask{t} // the round was repeated, because its response was lost
-			}
-			return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))
-		}
+		return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))
 	}
 	return j, nil
+}
+
+// use reports whether the replay guard lets a state be used; without a guard, any.
+func (s *Server) use(ctx context.Context, x *exchange, opened *seal.State) (fresh bool, err error) {
+	guard := s.opts.ReplayGuard
+	if guard == nil {
+		return true, nil
+	}
+	if fresh, err = guard.Use(ctx, opened.ID, opened.Expires); err != nil {
+		s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
+		return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+	}
+	return fresh, nil
 }
 
 // refuse tells the operator why a state was refused, and the client only that it was.
