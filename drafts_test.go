@@ -416,7 +416,7 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 	shared := quote(member(dependent, "dependent_requests", "state").(string))
 
 	// Accepted: no request of a draft is.
-	for _, query := range []string{"", "?draft=mrtr-1", "?draft=mrtr-2", "?draft=tasks-1", "?draft=tasks-2", "?draft=state-1", "?draft=state-2"} {
+	for _, query := range []string{"", "?draft=mrtr-1", "?draft=mrtr-2", "?draft=tasks-1", "?draft=tasks-2", "?draft=state-1", "?draft=state-2", "?draft=state"} {
 		for name, body := range map[string]string{
 			"a first round": callWeather,
 			"beside params": `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}},"inputResponses":{"github_login":` + loginAnswer + `},"requestState":` + state + `}`,
@@ -448,11 +448,15 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 			}
 		}
 	}
-	// Sent: no request of the server in a session carries a state.
-	c := newSession(t, off, off)
-	c.call("get_weather", `{"location":"New York"}`)
-	if q := c.event(); q["state"] != nil || strings.Contains(c.last, "askback-mcp/state") {
-		t.Errorf("a question in a session: %s", c.last)
+	// Sent: no request of the server in a session carries a state, nor where drafts are on
+	// and the client does not say that it knows it. Some refuse a member that they do not
+	// know, and the call would wait for ever.
+	for _, url := range []string{off, off + "?draft=state", on} {
+		c := newSession(t, url, url)
+		c.call("get_weather", `{"location":"New York"}`)
+		if q := c.event(); q["method"] != "elicitation/create" || q["state"] != nil || strings.Contains(c.last, "askback-mcp/state") {
+			t.Errorf("a question in a session: %s", c.last)
+		}
 	}
 }
 
@@ -526,7 +530,7 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 	url := newDraftServer(t, newRing(t), t.TempDir(), true)
 	for name, echo := range map[string]bool{"echoed": true, "not known": false} {
 		t.Run(name, func(t *testing.T) {
-			c := newSession(t, url, url)
+			c := newSession(t, url+"?draft=state", url)
 			c.call("both", "{}")
 			for n := range 3 {
 				q := c.event()
@@ -560,7 +564,7 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	ring := newRing(t)
 	here, there := newDraftServer(t, ring, t.TempDir(), true), newDraftServer(t, ring, t.TempDir(), true)
-	c := newSession(t, here, there)
+	c := newSession(t, here+"?draft=state", there)
 	c.call("both", "{}")
 	q := c.event()
 	answers := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}
@@ -582,7 +586,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 		}
 	}
 	// It is bound as ever: to the call that it was made for, and to what was asked.
-	bound := newSession(t, here, there)
+	bound := newSession(t, here+"?draft=state", there)
 	bound.call("get_weather", `{"location":"New York"}`)
 	q = bound.event()
 	if status, m := c.respond(q, altered(t, q["state"].(string), "New York", "Cairo"), named("octocat")); status != 400 || member(m, "error", "code") != -32602.0 {
@@ -629,7 +633,7 @@ func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 		}
 	}
 	// In the session, and then elsewhere.
-	c := newSession(t, ts.URL, ts.URL)
+	c := newSession(t, ts.URL+"?draft=state", ts.URL)
 	c.call("redeem", "{}")
 	q := c.event()
 	c.respond(q, "", named("a"))

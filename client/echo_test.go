@@ -69,7 +69,7 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": q.Message}}, nil
 		}
 		opts.Drafts = drafts.client
-		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL, HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
+		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state", HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "two"})
 		if err != nil || res.Content[0].(*mcp.TextContent).Text != "A?B?" {
 			t.Fatal(res, err)

@@ -47,9 +47,15 @@ const (
 	// state for all, or with a state for each.
 	State1 Form = "state-1"
 	State2 Form = "state-2"
+	// State is the state proposal inside sessions: the server's requests carry a state. It
+	// has to be named, because there are clients that refuse a request with a member that
+	// they do not know. Outside of sessions it says nothing.
+	State Form = "state"
 )
 
-var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2}
+var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2, State}
+
+func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
 
 // assumed are the capabilities of a client whose draft has no place to declare them: the
 // requests that the drafts embed, and no refinement of them.
@@ -111,10 +117,13 @@ func parse(body []byte) message {
 // Serve answers a POST with a message of a draft. It reports false, and has done nothing,
 // if the message is none.
 func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
-	form := Form(r.URL.Query().Get("draft"))
+	form := formOf(r)
 	if form != "" && !slices.Contains(forms, form) {
 		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "unknown draft in the URL's query: want one of %v", forms))
 		return true
+	}
+	if form == State {
+		form = "" // it is about what the server sends in a session
 	}
 	if strictjson.Check(body, e.Depth) != nil || strictjson.TypeOf(body) != strictjson.TypeObject {
 		return false // and refused behind the edge

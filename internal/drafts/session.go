@@ -12,8 +12,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// In a session before 2026-07-28 a request of the server carries a state beside its params,
-// which a client that knows the state proposal echoes beside its result. While the session
+// In a session before 2026-07-28 whose client says that it knows the state proposal, a
+// request of the server carries a state beside its params, which the client echoes beside its
+// result. While the session
 // is held here the call goes on from memory, and an echo only has to be right; without an
 // echo it goes on all the same. An echo for a session that is not held here (it was held by
 // another process, or by one that is gone) goes on from the state, and the response to it
@@ -22,6 +23,9 @@ import (
 // MetaState is where a request of the server carries its state to the edge, in the _meta of
 // its params.
 const MetaState = "io.github.askback-mcp/state"
+
+// Stateful reports whether the client of a request in a session knows the state proposal.
+func Stateful(r *http.Request) bool { return formOf(r) == State }
 
 // Encode makes the state of a question in a session: its key, and its round's requestState.
 func (c *Call) Encode(requestState, key string) (string, error) {
