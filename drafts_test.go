@@ -161,6 +161,7 @@ func TestDraftsOfACall(t *testing.T) {
 		{"wrapped answers", "?draft=mrtr-1", incomplete, head + `,"inputResponses":{"github_login":{"result":` + loginAnswer + `}},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"bare answers", "?draft=mrtr-2", incomplete, head + `,"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"no form named, wrapped", "", incomplete, head + `,"inputResponses":{"github_login":{"result":` + loginAnswer + `}},"requestState":STATE}}`, []any{"result", "requestState"}},
+		{"bare answers with a result of their own", "", incomplete, head + `,"inputResponses":{"github_login":` + strings.Replace(loginAnswer, "{", `{"result":{},`, 1) + `},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"beside params", "", incomplete, head + `},"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}`, []any{"result", "requestState"}},
 		{"answers beside, state inside", "", incomplete, head + `,"requestState":STATE},"inputResponses":{"github_login":` + loginAnswer + `}}`, []any{"result", "requestState"}},
 		{"one state for all", "?draft=state-1", dependent, head + `},"dependent_responses":{"state":STATE,"responses":[{"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "state"}},

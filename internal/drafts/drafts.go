@@ -305,10 +305,18 @@ func unwrapAll(responses []byte) []byte {
 	return all.bytes()
 }
 
-// unwrap takes an answer out of {"result": …}. No result of a client has a member of that
-// name, so that nothing else is mistaken for the wrapping.
+// unwrap takes an answer out of {"result": …}. A client's result may have any further members,
+// one of that name too, but none is without a member that its kind requires.
 func unwrap(answer []byte) []byte {
-	if result := strictjson.Get(answer, "result"); result != nil {
+	var result []byte
+	members := 0
+	_ = strictjson.Members(answer, func(name, value []byte) error {
+		if members++; string(name) == "result" {
+			result = value
+		}
+		return nil
+	})
+	if result != nil && members == 1 {
 		return result
 	}
 	return answer
