@@ -394,6 +394,15 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 			t.Errorf("%s: status %d, %v", name, status, m)
 		}
 	}
+	// An answer to a task is acknowledged only where there are tasks.
+	bare := httptest.NewServer(newServer(t, nil).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	defer bare.Close()
+	const answer = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`
+	for _, accept := range []string{"application/json", "application/json, text/event-stream"} {
+		if status, m := post(t, bare.URL, answer, "Accept", accept); status != 400 || m["error"] == nil {
+			t.Errorf("an answer where there are no tasks, %s: status %d, %v", accept, status, m)
+		}
+	}
 	// What a client declares all the same, counts.
 	const none = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	if _, m := post(t, url, none); member(m, "error", "code") != -32021.0 {
