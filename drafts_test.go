@@ -749,12 +749,19 @@ func TestDraftsStreamProgress(t *testing.T) {
 
 // Whatever comes, the answer is JSON or nothing.
 func FuzzDrafts(f *testing.F) {
-	srv := newServer(f, nil, weather.Register, addBoth)
+	store, err := sqlite.Open(f.Context(), filepath.Join(f.TempDir(), "tasks.db"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = store.Close() })
+	srv := newServer(f, &askback.Options{Tasks: &askback.Tasks{Store: store}}, weather.Register, echo.Register, addBoth)
 	handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
 	for _, query := range []string{"", "mrtr-1", "tasks-1", "tasks-2", "state-1", "state-2"} {
 		f.Add(query, callWeather)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"both"},"dependent_responses":{"state":"eyJzIjoieCIsImsiOlsiYSJdfQ","responses":[{"result":{}}]}}`)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"both"},"inputResponses":{"a":{"result":{}}},"requestState":"x"}`)
+		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","task":{"ttl":1}}}`)
+		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":"x"}}`)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"state":"eyJzIjoieCIsImsiOlsiYSJdLCJjIjp7ImkiOjEsIm0iOiJ0b29scy9jYWxsIiwicCI6eyJuYW1lIjoiYm90aCJ9fX0","result":{}}`)
 	}
