@@ -161,6 +161,7 @@ func TestDraftsOfACall(t *testing.T) {
 		{"wrapped answers", "?draft=mrtr-1", incomplete, head + `,"inputResponses":{"github_login":{"result":` + loginAnswer + `}},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"bare answers", "?draft=mrtr-2", incomplete, head + `,"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"no form named, wrapped", "", incomplete, head + `,"inputResponses":{"github_login":{"result":` + loginAnswer + `}},"requestState":STATE}}`, []any{"result", "requestState"}},
+		{"bare answers with a result of their own", "", incomplete, head + `,"inputResponses":{"github_login":` + strings.Replace(loginAnswer, "{", `{"result":{},`, 1) + `},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"beside params", "", incomplete, head + `},"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}`, []any{"result", "requestState"}},
 		{"answers beside, state inside", "", incomplete, head + `,"requestState":STATE},"inputResponses":{"github_login":` + loginAnswer + `}}`, []any{"result", "requestState"}},
 		{"one state for all", "?draft=state-1", dependent, head + `},"dependent_responses":{"state":STATE,"responses":[{"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "state"}},
@@ -334,6 +335,14 @@ func TestDraftsOfATask(t *testing.T) {
 		})
 	}
 	const none = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"none"}}}}`
+	// A client that began a session is served as its URL says, answers included.
+	c := newSession(t, url, url)
+	if status, m := c.post(url+"?draft=tasks-1", none); status != 400 || member(m, "error", "message") != "Failed to retrieve task: Task not found" {
+		t.Errorf("an answer to no task, in a session: status %d, %v", status, m)
+	}
+	if status, m := c.post(url, none); status != 202 {
+		t.Errorf("an answer that belongs to the session: status %d, %v", status, m)
+	}
 	if status, m := post(t, url, none); status != 400 || member(m, "error", "message") != "Failed to retrieve task: Task not found" {
 		t.Errorf("an answer to no task: status %d, %v", status, m)
 	}
@@ -357,6 +366,14 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 	if member(m, "result", "resultType") != "input_required" {
 		t.Errorf("a ratified request with a wrapped answer: %v", m)
 	}
+	for name, response := range map[string]string{
+		"an echo":   `{"jsonrpc":"2.0","id":1,"state":"eyJrIjpbImEiXSwiYyI6eyJpIjoxLCJtIjoidG9vbHMvY2FsbCIsInAiOnsibmFtZSI6ImJvdGgifX19","result":{}}`,
+		"an answer": `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`,
+	} {
+		if status, m := post(t, url, response, "MCP-Protocol-Version", "2026-07-28"); status != 400 || !strings.Contains(fmt.Sprint(m), "method") {
+			t.Errorf("a response that claims the ratified version, %s: status %d, %v", name, status, m)
+		}
+	}
 	// The form that the URL names goes before.
 	if _, m = post(t, url+"?draft=state-1", ratified(""), headers...); member(m, "dependent_requests") == nil {
 		t.Errorf("a named form: %v", m)
@@ -375,6 +392,15 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 		message, _ := member(m, "error", "message").(string)
 		if status != 400 || !strings.Contains(message, test.want) {
 			t.Errorf("%s: status %d, %v", name, status, m)
+		}
+	}
+	// An answer to a task is acknowledged only where there are tasks.
+	bare := httptest.NewServer(newServer(t, nil).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	defer bare.Close()
+	const answer = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`
+	for _, accept := range []string{"application/json", "application/json, text/event-stream"} {
+		if status, m := post(t, bare.URL, answer, "Accept", accept); status != 400 || m["error"] == nil {
+			t.Errorf("an answer where there are no tasks, %s: status %d, %v", accept, status, m)
 		}
 	}
 	// What a client declares all the same, counts.
@@ -400,7 +426,7 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 	shared := quote(member(dependent, "dependent_requests", "state").(string))
 
 	// Accepted: no request of a draft is.
-	for _, query := range []string{"", "?draft=mrtr-1", "?draft=mrtr-2", "?draft=tasks-1", "?draft=tasks-2", "?draft=state-1", "?draft=state-2"} {
+	for _, query := range []string{"", "?draft=mrtr-1", "?draft=mrtr-2", "?draft=tasks-1", "?draft=tasks-2", "?draft=state-1", "?draft=state-2", "?draft=state"} {
 		for name, body := range map[string]string{
 			"a first round": callWeather,
 			"beside params": `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}},"inputResponses":{"github_login":` + loginAnswer + `},"requestState":` + state + `}`,
@@ -432,11 +458,15 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 			}
 		}
 	}
-	// Sent: no request of the server in a session carries a state.
-	c := newSession(t, off, off)
-	c.call("get_weather", `{"location":"New York"}`)
-	if q := c.event(); q["state"] != nil || strings.Contains(c.last, "askback-mcp/state") {
-		t.Errorf("a question in a session: %s", c.last)
+	// Sent: no request of the server in a session carries a state, nor where drafts are on
+	// and the client does not say that it knows it. Some refuse a member that they do not
+	// know, and the call would wait for ever.
+	for _, url := range []string{off, off + "?draft=state", on} {
+		c := newSession(t, url, url)
+		c.call("get_weather", `{"location":"New York"}`)
+		if q := c.event(); q["method"] != "elicitation/create" || q["state"] != nil || strings.Contains(c.last, "askback-mcp/state") {
+			t.Errorf("a question in a session: %s", c.last)
+		}
 	}
 }
 
@@ -510,7 +540,7 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 	url := newDraftServer(t, newRing(t), t.TempDir(), true)
 	for name, echo := range map[string]bool{"echoed": true, "not known": false} {
 		t.Run(name, func(t *testing.T) {
-			c := newSession(t, url, url)
+			c := newSession(t, url+"?draft=state", url)
 			c.call("both", "{}")
 			for n := range 3 {
 				q := c.event()
@@ -544,7 +574,7 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	ring := newRing(t)
 	here, there := newDraftServer(t, ring, t.TempDir(), true), newDraftServer(t, ring, t.TempDir(), true)
-	c := newSession(t, here, there)
+	c := newSession(t, here+"?draft=state", there)
 	c.call("both", "{}")
 	q := c.event()
 	answers := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}
@@ -566,7 +596,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 		}
 	}
 	// It is bound as ever: to the call that it was made for, and to what was asked.
-	bound := newSession(t, here, there)
+	bound := newSession(t, here+"?draft=state", there)
 	bound.call("get_weather", `{"location":"New York"}`)
 	q = bound.event()
 	if status, m := c.respond(q, altered(t, q["state"].(string), "New York", "Cairo"), named("octocat")); status != 400 || member(m, "error", "code") != -32602.0 {
@@ -583,6 +613,54 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	}
 	if _, m := c.respond(q, q["state"].(string), named("octocat")); member(m, "result", "content", 0, "text") != weatherText {
 		t.Errorf("got %v", m)
+	}
+}
+
+// Where a state counts once, one that was used in its session is used.
+func TestAStateOfASessionIsUsedOnce(t *testing.T) {
+	ran := make(chan string, 9)
+	srv := newServer(t, &askback.Options{ReplayGuard: new(askback.MemoryReplayGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
+			who, err := askback.Elicit[struct {
+				Name string `json:"name"`
+			}](ctx, call, "name", "Who?")
+			if err == nil {
+				ran <- who.Name
+			}
+			return text("redeemed"), nil, err
+		})
+	})
+	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	defer func() {
+		ts.CloseClientConnections()
+		ts.Close()
+	}()
+	elsewhere := func(q map[string]any, want string) {
+		t.Helper()
+		_, m := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+quote(q["state"].(string))+`,"result":`+named("b")+`}`)
+		if !strings.Contains(fmt.Sprint(m), want) {
+			t.Errorf("want %s, got %v", want, m)
+		}
+	}
+	// In the session, and then elsewhere.
+	c := newSession(t, ts.URL+"?draft=state", ts.URL)
+	c.call("redeem", "{}")
+	q := c.event()
+	c.respond(q, "", named("a"))
+	if m := c.event(); !strings.Contains(c.last, "redeemed") {
+		t.Errorf("in the session: %v", m)
+	}
+	elsewhere(q, "Invalid or expired requestState")
+	// Elsewhere, and then in the session.
+	c.call("redeem", "{}")
+	q = c.event()
+	elsewhere(q, "redeemed")
+	c.respond(q, "", named("a"))
+	if m := c.event(); !strings.Contains(c.last, "Invalid or expired requestState") {
+		t.Errorf("in the session: %v", m)
+	}
+	if len(ran) != 2 {
+		t.Errorf("ran %d times", len(ran))
 	}
 }
 
@@ -614,6 +692,16 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	})
 	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	defer ts.Close()
+	// Nor is a tool that the SDK serves by itself, to a client that comes back to it: say, it
+	// asked on the other server, which is older.
+	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return text("hello"), nil
+	})
+	echo := base64.RawURLEncoding.EncodeToString([]byte(`{"s":"","k":["name"],"c":{"i":9,"m":"tools/call","p":{"name":"plain"},"o":{}}}`))
+	_, plain := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+quote(echo)+`,"result":`+named("octocat")+`}`)
+	if want := asJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"hello"}]}}`); !cmp.Equal(want, any(plain)) {
+		t.Errorf("an echo to a tool of the SDK: %v", plain)
+	}
 	for _, form := range []string{"mrtr-1", "state-1"} {
 		for _, request := range []string{
 			`"method":"tools/call","params":{"name":"manual","arguments":{}`,
@@ -661,12 +749,19 @@ func TestDraftsStreamProgress(t *testing.T) {
 
 // Whatever comes, the answer is JSON or nothing.
 func FuzzDrafts(f *testing.F) {
-	srv := newServer(f, nil, weather.Register, addBoth)
+	store, err := sqlite.Open(f.Context(), filepath.Join(f.TempDir(), "tasks.db"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = store.Close() })
+	srv := newServer(f, &askback.Options{Tasks: &askback.Tasks{Store: store}}, weather.Register, echo.Register, addBoth)
 	handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
 	for _, query := range []string{"", "mrtr-1", "tasks-1", "tasks-2", "state-1", "state-2"} {
 		f.Add(query, callWeather)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"both"},"dependent_responses":{"state":"eyJzIjoieCIsImsiOlsiYSJdfQ","responses":[{"result":{}}]}}`)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"both"},"inputResponses":{"a":{"result":{}}},"requestState":"x"}`)
+		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","task":{"ttl":1}}}`)
+		f.Add(query, `{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":"x"}}`)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
 		f.Add(query, `{"jsonrpc":"2.0","id":3,"state":"eyJzIjoieCIsImsiOlsiYSJdLCJjIjp7ImkiOjEsIm0iOiJ0b29scy9jYWxsIiwicCI6eyJuYW1lIjoiYm90aCJ9fX0","result":{}}`)
 	}

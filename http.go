@@ -218,8 +218,8 @@ func (h *httpHandler) hasSession(id string) bool {
 }
 
 // withExactParams lets the parameters of a call in a session reach its handler as they came:
-// the SDK's types have no member task. With drafts its id goes along, for the state of its
-// questions.
+// the SDK's types have no member task. With drafts its id may go along, for the state of
+// its questions.
 func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Request {
 	req, fault := wire.ParseRequest(body, h.opts.Limits.Depth)
 	if fault != nil || !wire.MayAsk(req.Method) {
@@ -235,7 +235,7 @@ func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Reques
 	exact := *r
 	exact.Header = maps.Clone(r.Header)
 	exact.Header[exactParams] = []string{string(req.Params)}
-	if h.drafts != nil {
+	if h.drafts != nil && drafts.Stateful(r) {
 		exact.Header[echoedState] = []string{string(req.ID)}
 	}
 	return &exact

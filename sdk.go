@@ -310,9 +310,9 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		requests := r.typed()
+		requests, state := r.typed(), ""
 		if x.echo != nil {
-			if requests, err = s.withState(ctx, x, j, requests); err != nil {
+			if requests, state, err = s.withState(ctx, x, j, requests); err != nil {
 				return nil, err
 			}
 		}
@@ -321,28 +321,50 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 		if params.Responses, err = askInline(ctx, session, journal.Derived("call", j.ID), requests); err != nil {
 			return s.failed(x, err)
 		}
+		if state != "" {
+			if err := s.spend(ctx, x, j, state); err != nil {
+				return nil, err
+			}
+		}
 	}
 }
 
 // withState gives each question its state, to be echoed. Without one, where it outgrows its
 // limit, the call goes on all the same.
-func (s *Server) withState(ctx context.Context, x *exchange, j *journal.Journal, requests mcp.InputRequestMap) (mcp.InputRequestMap, error) {
-	sealed, _, err := s.sealJournal(ctx, x, j)
+func (s *Server) withState(ctx context.Context, x *exchange, j *journal.Journal, requests mcp.InputRequestMap) (stateful mcp.InputRequestMap, sealed string, err error) {
+	sealed, _, err = s.sealJournal(ctx, x, j)
 	if _, limit := errors.AsType[*LimitError](err); limit {
-		return requests, nil
+		return requests, "", nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	stateful := make(mcp.InputRequestMap, len(requests))
+	stateful = make(mcp.InputRequestMap, len(requests))
 	for key, request := range requests {
 		state, err := x.echo.Encode(sealed, key)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		stateful[key] = withMeta(request, mcp.Meta{drafts.MetaState: state})
 	}
-	return stateful, nil
+	return stateful, sealed, nil
+}
+
+// spend lets no call go on from the state of a round that was answered in its session, where
+// a state may be used once.
+func (s *Server) spend(ctx context.Context, x *exchange, j *journal.Journal, state string) error {
+	if s.opts.ReplayGuard == nil {
+		return nil
+	}
+	opened, err := s.keys.Open(state, s.binding(x), time.Now())
+	if err != nil {
+		return nil // it has expired, and is of no use to anybody
+	}
+	fresh, err := s.use(ctx, x, opened, j)
+	if err == nil && !fresh {
+		err = s.refuse(ctx, x, "replayed", errors.New("the call went on from it elsewhere, and the replay guard allows one use"))
+	}
+	return err
 }
 
 // askInline sends questions as requests of the server and waits for all results. One

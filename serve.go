@@ -245,21 +245,15 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 	if err != nil {
 		return s.recallOrRefuse(ctx, x, "payload", err)
 	}
-	if guard := s.opts.ReplayGuard; guard != nil {
-		fresh, err := guard.Use(ctx, opened.ID, opened.Expires)
-		if fresh && err == nil && s.keepsStates() {
-			fresh, err = guard.Use(ctx, roundID(j), opened.Expires)
+	fresh, err := s.use(ctx, x, opened, j)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		if t := s.taskOf(ctx, x, j); t != nil {
+			return nil, &knownTask{t} // the round was repeated, because its response was lost
 		}
-		if err != nil {
-			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
-			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
-		}
-		if !fresh {
-			if t := s.taskOf(ctx, x, j); t != nil {
-				return nil, &knownTask{t} // the round was repeated, because its response was lost
-			}
-			return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))
-		}
+		return nil, s.refuse(ctx, x, "replayed", errors.New("it was used before, and the replay guard allows one use"))
 	}
 	if s.states != nil && s.states.Mode == DualMode {
 		j = s.compared(ctx, x, j, payload)
@@ -274,6 +268,23 @@ func (s *Server) recallOrRefuse(ctx context.Context, x *exchange, reason seal.Re
 		return j, nil
 	}
 	return nil, refusal
+}
+
+// use reports whether the replay guard lets a state be used; without a guard, any.
+func (s *Server) use(ctx context.Context, x *exchange, opened *seal.State, j *journal.Journal) (fresh bool, err error) {
+	guard := s.opts.ReplayGuard
+	if guard == nil {
+		return true, nil
+	}
+	fresh, err = guard.Use(ctx, opened.ID, opened.Expires)
+	if fresh && err == nil && s.keepsStates() {
+		fresh, err = guard.Use(ctx, roundID(j), opened.Expires)
+	}
+	if err != nil {
+		s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
+		return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+	}
+	return fresh, nil
 }
 
 // refuse tells the operator why a state was refused, and the client only that it was.

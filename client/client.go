@@ -73,7 +73,8 @@ type Options struct {
 	Tasks TaskDialect
 
 	// Drafts makes the client echo the state of a server's request inside a session before
-	// 2026-07-28, over HTTP, as the state proposal has it: see docs/drafts.md.
+	// 2026-07-28, over HTTP, as the state proposal has it. Servers of Askback send one if
+	// the endpoint's URL has draft=state: see docs/drafts.md.
 	Drafts bool
 
 	// Limits bound calls.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -57,19 +58,26 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 		err := call.Ask(ctx, askback.AskForm("a", "A?", &a), askback.AskForm("b", "B?", &b))
 		return text(a.Name + b.Name), nil, err
 	})
-	for _, drafts := range []struct{ server, client, echoed bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
+	// With JSON responses the questions come over the session's own stream.
+	for _, drafts := range []struct{ server, client, json, echoed bool }{
+		{true, true, false, true}, {true, true, true, true}, {true, false, false, false}, {true, false, true, false}, {false, true, false, false}, {false, true, true, false},
+	} {
 		tap := new(wiretap)
-		handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: drafts.server})
+		handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: drafts.server, Streamable: mcp.StreamableHTTPOptions{JSONResponse: drafts.json}})
 		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			handler.ServeHTTP(&overheard{w, tap}, r)
 		}))
 		defer ts.Close()
+		defer ts.CloseClientConnections() // that stream
 		opts := answers()
 		opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": q.Message}}, nil
 		}
 		opts.Drafts = drafts.client
-		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL, HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
+		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state", HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
+		for drafts.json && !tap.heard(": ok") { // which the SDK begins that stream with
+			time.Sleep(time.Millisecond)
+		}
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "two"})
 		if err != nil || res.Content[0].(*mcp.TextContent).Text != "A?B?" {
 			t.Fatal(res, err)
@@ -89,6 +97,12 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 			t.Error("both questions got the same state")
 		}
 	}
+}
+
+func (w *wiretap) heard(text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Contains(strings.Join(w.sent, ""), text)
 }
 
 // overheard keeps the events that a server sends.

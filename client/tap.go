@@ -374,6 +374,9 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.soften(res)
 		return res, nil
 	}
+	if mediaType == "text/event-stream" && x == nil && t.echoes != nil {
+		x = &exchange{quiet: true} // the questions of a session may come here as well
+	}
 	switch {
 	case mediaType == "text/event-stream" && x != nil:
 		res.Body = &tapEvents{body: res.Body, in: bufio.NewReader(res.Body), x: x, limits: t.limits, echoes: t.echoes,

@@ -47,9 +47,15 @@ const (
 	// state for all, or with a state for each.
 	State1 Form = "state-1"
 	State2 Form = "state-2"
+	// State is the state proposal inside sessions: the server's requests carry a state. It
+	// has to be named, because there are clients that refuse a request with a member that
+	// they do not know. Outside of sessions it says nothing.
+	State Form = "state"
 )
 
-var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2}
+var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2, State}
+
+func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
 
 // assumed are the capabilities of a client whose draft has no place to declare them: the
 // requests that the drafts embed, and no refinement of them.
@@ -111,10 +117,13 @@ func parse(body []byte) message {
 // Serve answers a POST with a message of a draft. It reports false, and has done nothing,
 // if the message is none.
 func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
-	form := Form(r.URL.Query().Get("draft"))
+	form := formOf(r)
 	if form != "" && !slices.Contains(forms, form) {
 		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "unknown draft in the URL's query: want one of %v", forms))
 		return true
+	}
+	if form == State {
+		form = "" // it is about what the server sends in a session
 	}
 	if strictjson.Check(body, e.Depth) != nil || strictjson.TypeOf(body) != strictjson.TypeObject {
 		return false // and refused behind the edge
@@ -123,7 +132,11 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	if m.id != nil && !wire.ValidID(m.id) {
 		return false
 	}
-	inSession := r.Header.Get(headerSession) != ""
+	if form == "" && ratified(r, m) {
+		return false
+	}
+	// A client may have begun a session and go on in a form that its URL names.
+	inSession := form == "" && r.Header.Get(headerSession) != ""
 	if m.method == nil {
 		switch {
 		case m.state != nil:
@@ -132,9 +145,10 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 			e.serveTaskAnswer(w, r, m)
 			return true
 		}
+		e.open.drop(openKey(r, m.id)) // answered without its state
 		return false
 	}
-	if form == "" && (inSession || ratified(r, m)) {
+	if inSession {
 		return false
 	}
 	method, _ := strictjson.String(m.method)
@@ -291,10 +305,18 @@ func unwrapAll(responses []byte) []byte {
 	return all.bytes()
 }
 
-// unwrap takes an answer out of {"result": …}. No result of a client has a member of that
-// name, so that nothing else is mistaken for the wrapping.
+// unwrap takes an answer out of {"result": …}. A client's result may have any further members,
+// one of that name too, but none is without a member that its kind requires.
 func unwrap(answer []byte) []byte {
-	if result := strictjson.Get(answer, "result"); result != nil {
+	var result []byte
+	members := 0
+	_ = strictjson.Members(answer, func(name, value []byte) error {
+		if members++; string(name) == "result" {
+			result = value
+		}
+		return nil
+	})
+	if result != nil && members == 1 {
 		return result
 	}
 	return answer

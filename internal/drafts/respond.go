@@ -160,15 +160,24 @@ func requestsAsContent(r *result) []byte {
 	types := map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 	content := []byte{'['}
 	for i, q := range r.requests {
-		var item object
+		var item, meta object
 		item.add("type", quote(types[q.Method]))
 		_ = strictjson.Members(q.Params, func(name, value []byte) error {
-			item.add(string(name), value)
-			return nil
+			if string(name) != "_meta" {
+				item.add(string(name), value)
+				return nil
+			}
+			return strictjson.Members(value, func(name, value []byte) error {
+				if string(name) != metaKey {
+					meta.add(string(name), value)
+				}
+				return nil
+			})
 		})
 		if len(r.requests) > 1 { // which the answers have to be told apart by
-			var meta object
 			meta.add(metaKey, quote(q.Key))
+		}
+		if !meta.empty() {
 			item.add("_meta", meta.bytes())
 		}
 		if i > 0 {

@@ -12,8 +12,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// In a session before 2026-07-28 a request of the server carries a state beside its params,
-// which a client that knows the state proposal echoes beside its result. While the session
+// In a session before 2026-07-28 whose client says that it knows the state proposal, a
+// request of the server carries a state beside its params, which the client echoes beside its
+// result. While the session
 // is held here the call goes on from memory, and an echo only has to be right; without an
 // echo it goes on all the same. An echo for a session that is not held here (it was held by
 // another process, or by one that is gone) goes on from the state, and the response to it
@@ -22,6 +23,9 @@ import (
 // MetaState is where a request of the server carries its state to the edge, in the _meta of
 // its params.
 const MetaState = "io.github.askback-mcp/state"
+
+// Stateful reports whether the client of a request in a session knows the state proposal.
+func Stateful(r *http.Request) bool { return formOf(r) == State }
 
 // Encode makes the state of a question in a session: its key, and its round's requestState.
 func (c *Call) Encode(requestState, key string) (string, error) {
@@ -32,28 +36,43 @@ func (c *Call) Encode(requestState, key string) (string, error) {
 // openStates are the states of requests that wait for their response here.
 type openStates struct {
 	mu     sync.Mutex
-	states map[string]string // by session and request
+	states map[string]openState // by session and request
 }
 
-func (o *openStates) put(key, state string) {
+// openState is a state and the keys of all that its stream has open: the stream of a
+// session's GET lasts as long as the session.
+type openState struct {
+	state string
+	sent  map[string]bool
+}
+
+func (o *openStates) put(key, state string, sent map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.states == nil {
-		o.states = make(map[string]string)
+		o.states = make(map[string]openState)
 	}
-	o.states[key] = state
+	o.states[key] = openState{state, sent}
+	sent[key] = true
 }
 
 func (o *openStates) get(key string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.states[key]
+	return o.states[key].state
 }
 
-func (o *openStates) drop(keys ...string) {
+func (o *openStates) drop(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, key := range keys {
+	delete(o.states[key].sent, key)
+	delete(o.states, key)
+}
+
+func (o *openStates) dropAll(sent map[string]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key := range sent {
 		delete(o.states, key)
 	}
 }
@@ -65,8 +84,8 @@ func openKey(r *http.Request, id []byte) string {
 // InSession serves a request in a session: the requests of the server in its response get
 // their state where the proposal has it.
 func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	var sent []string // what waits here while this response is written
-	defer func() { e.open.drop(sent...) }()
+	sent := make(map[string]bool) // what waits here while this response is written
+	defer e.open.dropAll(sent)
 	out := &writer{ResponseWriter: w}
 	out.translate = func(m []byte) []byte {
 		if !bytes.Contains(m, []byte(MetaState)) {
@@ -74,9 +93,7 @@ func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handl
 		}
 		moved, id, state := withState(m)
 		if state != "" {
-			key := openKey(r, id)
-			e.open.put(key, state)
-			sent = append(sent, key)
+			e.open.put(openKey(r, id), state, sent)
 		}
 		return moved
 	}
@@ -168,10 +185,16 @@ func (e *Edge) goOn(r *http.Request, env *envelope, answer message) (status int,
 			round.add("requestState", quote(env.State))
 		}
 		out := capture{header: make(http.Header), status: http.StatusOK}
-		e.Ratified(&out, inner, request(quote("2.0"), env.Call.ID, env.Call.Method, round.bytes()))
-		raw := parse(out.body).result
+		var last []byte // what the SDK serves may come as a stream
+		to := &writer{ResponseWriter: &out, translate: func(m []byte) []byte {
+			last = bytes.Clone(m)
+			return m
+		}}
+		e.Ratified(to, inner, request(quote("2.0"), env.Call.ID, env.Call.Method, round.bytes()))
+		to.finish()
+		raw := parse(last).result
 		if raw == nil {
-			return out.status, out.body
+			return out.status, last
 		}
 		res := parseResult(raw)
 		if res.kind != "input_required" {

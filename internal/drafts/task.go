@@ -24,7 +24,7 @@ func relatedTask(result []byte) string {
 func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
 	id := relatedTask(m.result)
 	asked := e.ask(r, m, wire.GetTask, id, nil)
-	if asked.fault != nil {
+	if asked.result == nil {
 		refuse(w, m.id, fault(asked.fault))
 		return
 	}
@@ -44,7 +44,7 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 			return nil
 		})
 		responses.add(key, answer.bytes())
-		if told := e.ask(r, m, wire.UpdateTask, id, responses.bytes()); told.fault != nil {
+		if told := e.ask(r, m, wire.UpdateTask, id, responses.bytes()); told.result == nil {
 			refuse(w, m.id, fault(told.fault))
 			return
 		}
