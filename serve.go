@@ -134,6 +134,7 @@ func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bar
 	} else {
 		run = journal.Begin(j, x.params.Responses, s.journalLimits())
 	}
+	run.Distinct = s.states != nil && x.task == nil // in every phase: one may be rolled out
 	call := &Call{
 		id:        j.ID,
 		round:     j.Round + 1,
@@ -209,7 +210,8 @@ func (s *Server) panicked(ctx context.Context, method string, call *Call, v any)
 }
 
 // openJournal returns the journal of the request's state, or a new call's. Where it goes on
-// from a stored one, it takes those answers out of x that may be to other questions.
+// from another one than the state's, it takes those answers out of x that are to other
+// questions.
 func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal, error) {
 	now := time.Now()
 	if !x.params.HasState {

@@ -262,7 +262,9 @@ func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome
 	if err == nil && len(found) == 1 {
 		j, err = journal.Decode(found[0])
 	}
-	fits := err == nil && j != nil && takeUnsure(j, x.params.Responses)
+	// The answers may be to questions of any round. Their keys tell of which (see
+	// [journal.Run.Distinct]), but for those that a handler chooses itself.
+	fits := err == nil && j != nil && (j.Round == 1 || !manualStyle(j))
 	if guard := s.opts.ReplayGuard; guard != nil && fits {
 		fits, err = guard.Use(ctx, roundID(j), time.Now().Add(s.opts.Limits.RoundTTL))
 	}
@@ -279,26 +281,6 @@ func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome
 	}
 	s.observe(ctx, x, outcome)
 	return j
-}
-
-// takeUnsure prepares a stored journal for responses that may be to any of its rounds: those
-// under a key that was used for more than one question are left out, and what is asked
-// from here on has keys that never were. It reports whether j can go on at all: of a handler
-// in the manual style, which chooses its keys itself, it can in its first round only.
-func takeUnsure(j *journal.Journal, responses map[string][]byte) bool {
-	if manualStyle(j) {
-		return j.Round == 1
-	}
-	for _, q := range j.Pending {
-		used := func(e journal.Entry) bool {
-			return e.Key == q.Key && e.Digest != q.Digest && (e.Kind == journal.Answer || e.Kind == journal.Unread)
-		}
-		if q.Wire == q.Key && slices.ContainsFunc(j.Entries, used) {
-			delete(responses, q.Wire)
-		}
-		j.Entries = append(j.Entries, journal.Entry{Kind: journal.Delivered, Key: q.Wire})
-	}
-	return true
 }
 
 // manualStyle reports whether j is of a handler that keeps its own state, whose questions

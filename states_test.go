@@ -331,7 +331,7 @@ func TestPhases(t *testing.T) {
 						got = fresh
 					default:
 						for key := range res.Result.Requests {
-							got = "asks " + strings.TrimRight(key, "#2")
+							got = "asks " + key
 						}
 					}
 					if observed := strings.Join(f.outcomes, " "); got != want[0] || observed != want[1] {
@@ -410,34 +410,52 @@ func TestForkedCall(t *testing.T) {
 }
 
 // Nobody's "yes" is taken for an answer to another question under the same key, however
-// the state and the responses got lost.
+// the state, the responses and what was stored got lost.
 func TestAnswersCountForTheirQuestionOnly(t *testing.T) {
 	f := newFleet(t)
 	h := f.instance(askback.DualMode, f.ring)
+	asked := func(r request) (state, key string) {
+		t.Helper()
+		res := r.send(t, h)
+		for key = range res.Result.Requests {
+		}
+		return res.asked(t, key), key
+	}
 	first := request{target: "confirm", header: alice}
 	first.state = first.send(t, h).asked(t, "sure")
-	first.responses = answer("sure", "yes, the copy")
-	second := first
-	second.state = first.send(t, h).asked(t, "sure")
-
-	// The response was lost: the client repeats the round.
-	first.send(t, h).asked(t, "sure")
-	f.observed("same", "older")
-	// And without its state, twice: from here on no key is used again.
-	first.state = ""
-	first.send(t, h).asked(t, "sure#2")
-	first.send(t, h).asked(t, "sure#3")
-	f.observed("missing", "missing")
-	// The answer to the second question, whose state is of an earlier round by now.
-	second.responses = answer("sure", "yes, the original")
-	res := second.send(t, h)
-	res.asked(t, "sure#3")
-	f.observed("older")
-	first.responses = answer("sure#3", "no")
-	if got := first.send(t, h).text(t); got != "yes, the copy, no" {
+	first.responses = answer("sure", "no, not the copy")
+	second, key := first, ""
+	if second.state, key = asked(first); key == "sure" {
+		t.Fatal("two questions have one key")
+	}
+	// The response was lost: the client repeats the round, also without its state.
+	lost := first
+	lost.state = ""
+	for _, r := range []request{first, lost, lost} {
+		if _, again := asked(r); again != key {
+			t.Errorf("the second question is asked under %q and %q", key, again)
+		}
+	}
+	f.observed("same", "older", "missing", "missing")
+	// What is stored is of the first round, where a write failed or an instance in another
+	// phase served the second.
+	f.store.clear(t)
+	f.observed()
+	begin := request{target: "confirm", header: alice}
+	first.state = begin.send(t, h).asked(t, "sure")
+	f.store.failPut = errors.New("disk full")
+	asked(first)
+	f.store.failPut = nil
+	second.state, second.responses = "", answer(key, "yes, the original")
+	second.send(t, h).asked(t, "sure")
+	f.observed("same", "failed", "missing")
+	if _, again := asked(lost); again != key {
+		t.Errorf("the second question is asked under %q and %q", key, again)
+	}
+	if got := second.send(t, h).text(t); got != "no, not the copy, yes, the original" {
 		t.Errorf("got %q", got)
 	}
-	f.observed("missing")
+	f.observed("missing", "missing")
 }
 
 // A handler in the manual style chooses its keys itself: without its state only the first

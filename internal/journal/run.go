@@ -37,11 +37,16 @@ type Run struct {
 	// Halt, if set before the run is used, is the error of everything that is not recorded:
 	// the run goes as far as an earlier one came, and no further.
 	Halt error
+	// Distinct, if set before the run is used, gives each question that is not the first one
+	// under its key a wire key that tells which it is: an answer under a wire key is to that
+	// question, whichever round it comes with.
+	Distinct bool
 
 	limits Limits
 
 	mu      sync.Mutex
 	journal *Journal
+	before  []Question        // that were pending when the run began
 	bare    map[string][]byte // answers that came without any state
 	asked   []Ask
 	parked  bool  // a checkpoint was reached
@@ -59,8 +64,9 @@ func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
 			j.Entries = append(j.Entries, Entry{Kind: Unread, Key: q.Key, Digest: q.Digest, Value: raw})
 		}
 	}
+	before := j.Pending
 	j.Pending = nil
-	return &Run{journal: j, limits: limits, steps: make(map[string]bool)}
+	return &Run{journal: j, before: before, limits: limits, steps: make(map[string]bool)}
 }
 
 // BeginBare starts the run of a retry that carries answers but no state, the form
@@ -267,7 +273,28 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	r.journal.Round++
 	for _, a := range r.asked {
-		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(a.Key), Digest: a.Digest})
+		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(r.wish(a)), Digest: a.Digest})
 	}
 	return r.asked, true, nil
+}
+
+// wish is the wire key that a question has unless it was used.
+func (r *Run) wish(a Ask) string {
+	if !r.Distinct {
+		return a.Key
+	}
+	first := true
+	for _, q := range r.before {
+		if q.Key == a.Key && q.Digest == a.Digest {
+			return q.Wire
+		}
+		first = first && q.Key != a.Key
+	}
+	for _, e := range r.journal.Entries {
+		first = first && (e.Key != a.Key || e.Kind != Answer && e.Kind != Unread)
+	}
+	if first {
+		return a.Key
+	}
+	return fmt.Sprintf("%s#%x", a.Key, a.Digest[:4])
 }
