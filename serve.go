@@ -249,7 +249,7 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 	}
 	if guard := s.opts.ReplayGuard; guard != nil {
 		fresh, err := guard.Use(ctx, opened.ID, opened.Expires)
-		if fresh && err == nil && s.keepsStates() {
+		if fresh && err == nil && s.states != nil { // another instance may be in an earlier phase
 			fresh, err = guard.Use(ctx, roundID(j), opened.Expires)
 		}
 		if err != nil {

@@ -564,6 +564,15 @@ func TestReplayGuardAndTheStore(t *testing.T) {
 	if want := []string{"replayed"}; !slices.Equal(f.reasons, want) {
 		t.Errorf("the reasons are %q, want %q", f.reasons, want)
 	}
+
+	// While the third phase is rolled out: by the state there, and by what is stored here.
+	f.store.clear(t)
+	r = begin()
+	r.send(t, f.instance(askback.StatelessOnly, f.ring)).asked(t, "to")
+	lost = r
+	lost.state = ""
+	lost.send(t, h).asked(t, "from") // a new call
+	f.observed("unknown")
 }
 
 // With BareFirstRound a request that has answers and no state is nothing unusual.
