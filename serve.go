@@ -94,9 +94,13 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	waited := j.Round > 0
+	waited, manual, recorded := j.Round > 0, manualStyle(j), len(j.Entries)
 	r, err := s.goOn(ctx, x, j)
-	if waited && err == nil && !r.inputRequired() {
+	switch ended := err != nil || !r.inputRequired(); {
+	case !waited || !ended:
+	case ctx.Err() != nil && len(j.Entries) > recorded && !manual:
+		s.keepUndelivered(ctx, x, j)
+	case err == nil:
 		s.dropState(ctx, x, j)
 	}
 	return r, err
@@ -289,11 +293,8 @@ func (s *Server) refuse(ctx context.Context, x *exchange, reason seal.Reason, er
 
 func (s *Server) sealJournal(ctx context.Context, x *exchange, j *journal.Journal) (state string, expires time.Time, err error) {
 	now := time.Now()
-	expires = now.Add(s.opts.Limits.RoundTTL)
-	if end := j.Started.Add(s.opts.Limits.CallTTL); end.Before(expires) {
-		if expires = end; !expires.After(now) {
-			return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
-		}
+	if expires = s.expiry(j, now); !expires.After(now) {
+		return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
 	}
 	if s.states != nil {
 		state, err = s.sealBesideStore(ctx, x, j, now, expires)
@@ -304,6 +305,15 @@ func (s *Server) sealJournal(ctx context.Context, x *exchange, j *journal.Journa
 		err = &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
 	}
 	return state, expires, err
+}
+
+// expiry is when the state of a round that ends now expires.
+func (s *Server) expiry(j *journal.Journal, now time.Time) time.Time {
+	round, call := now.Add(s.opts.Limits.RoundTTL), j.Started.Add(s.opts.Limits.CallTTL)
+	if call.Before(round) {
+		return call
+	}
+	return round
 }
 
 // metaExpires tells clients in a result's _meta when its requestState expires, for

@@ -46,9 +46,10 @@ type States struct {
 	Observe func(ctx context.Context, method string, outcome StateOutcome)
 }
 
-// StateStore keeps states. It is called concurrently, with the context of the request,
-// which waits for it: where a database may hang, give up after a time. What a method wrote
-// is there for every instance when it returns. [MemoryStateStore] is one, and the Stores of
+// StateStore keeps states. It is called concurrently, and the request waits for it: where a
+// database may hang, give up after a time. The context is that of the request, but for
+// PutState in a phase: it has 10 seconds, even if the client has gone away. What a method
+// wrote is there for every instance when it returns. [MemoryStateStore] is one, and the Stores of
 // task/sqlite and task/postgres are; task/storetest has a suite for others.
 type StateStore interface {
 	// PutState keeps data until expires, in place of what was there under this id. Under
@@ -156,7 +157,7 @@ func (s *Server) observe(ctx context.Context, x *exchange, outcome StateOutcome)
 }
 
 func (s *Server) stateFailed(ctx context.Context, x *exchange, doing string, err error) {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the client went away, and the store was told so
 	}
 	s.log.ErrorContext(ctx, "askback: "+doing+" failed", "method", x.handler.method, "error", err)
@@ -188,21 +189,45 @@ func (s *Server) sealBesideStore(ctx context.Context, x *exchange, j *journal.Jo
 	if err != nil || len(state) > s.opts.Limits.StateBytes || !s.keepsStates() {
 		return state, err
 	}
-	if err := s.states.Store.PutState(ctx, stateID(j), stateCall(&b), payload, expires); err != nil {
-		s.stateFailed(ctx, x, "storing a state", err)
-	}
+	s.keep(ctx, x, j, &b, payload, expires)
 	return state, nil
 }
 
 // dropState deletes the state of a call that has ended.
 func (s *Server) dropState(ctx context.Context, x *exchange, j *journal.Journal) {
-	if !s.keepsStates() {
+	if !s.keepsStates() || ctx.Err() != nil { // nobody gets to know that it has ended
 		return
 	}
 	if err := s.states.Store.DeleteState(ctx, stateID(j)); err != nil {
 		s.stateFailed(ctx, x, "deleting a stored state", err)
 	}
 }
+
+// keepUndelivered stores what a round came to whose client has gone away. No response tells
+// of it, so the client may repeat the round.
+func (s *Server) keepUndelivered(ctx context.Context, x *exchange, j *journal.Journal) {
+	if !s.keepsStates() {
+		return
+	}
+	j.Round++ // whoever repeats the round is a round behind
+	now, b, payload := time.Now(), s.binding(x), j.Append(nil)
+	if expires := s.expiry(j, now); expires.After(now) && len(payload) <= s.opts.Limits.StoredBytes {
+		s.keep(ctx, x, j, &b, payload, expires)
+	}
+}
+
+// keep stores the encoding of j. What was done is as true when the client has gone away:
+// no step is to run twice.
+func (s *Server) keep(ctx context.Context, x *exchange, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
+	defer cancel()
+	if err := s.states.Store.PutState(ctx, stateID(j), stateCall(b), payload, expires); err != nil {
+		s.stateFailed(ctx, x, "storing a state", err)
+	}
+}
+
+// keepTimeout is how long that may take.
+const keepTimeout = 10 * time.Second
 
 // compared returns the journal that a call goes on from in [DualMode]: j, whose encoding is
 // payload, came with the request.

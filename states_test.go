@@ -386,6 +386,52 @@ func TestStoreThatLostAWrite(t *testing.T) {
 	f.observed("behind")
 }
 
+// The client goes away while a step runs, and repeats the round: the step does not run again.
+func TestClientThatGoesAway(t *testing.T) {
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "states.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var hangUp context.CancelFunc
+	paid := 0
+	h := newServer(t, &askback.Options{Principal: userHeader, States: &askback.States{Store: store, Mode: askback.DualMode}}, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			for _, what := range []string{"first", "second"} {
+				if _, err := askback.Elicit[login](ctx, call, what+"?", "Who are you?"); err != nil {
+					return nil, nil, err
+				}
+				if _, err := askback.Do(ctx, call, "pay "+what, func(context.Context) (int, error) {
+					hangUp()
+					paid++
+					return paid, nil
+				}); err != nil {
+					return nil, nil, err
+				}
+			}
+			return text("done"), nil, nil
+		})
+	}).HTTPHandler(nil)
+	r := request{target: "buy", header: alice, ctx: func(r *http.Request) *http.Request {
+		ctx, cancel := context.WithCancel(r.Context())
+		hangUp = cancel
+		return r.WithContext(ctx)
+	}}
+	r.state = r.send(t, h).asked(t, "first?")
+	r.responses = answer("first?", "x")
+	r.send(t, h)
+	r.state = r.send(t, h).asked(t, "second?")
+	r.responses = answer("second?", "x")
+	r.send(t, h)
+	if got := r.send(t, h).text(t); got != "done" || paid != 2 {
+		t.Errorf("got %q, and it was paid %d times", got, paid)
+	}
+	r.state = ""
+	if r.send(t, h).asked(t, "first?"); paid != 2 {
+		t.Error("the call goes on after its end")
+	}
+}
+
 // Where a call was continued twice from one round, the store decides which one lives, and
 // the answer to the other's question does not count.
 func TestForkedCall(t *testing.T) {
