@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -691,6 +692,71 @@ func TestSessionsAndTheStore(t *testing.T) {
 	}
 	if store.used() != 0 {
 		t.Error("the store was used")
+	}
+}
+
+// Where the questions of a session carry a state, it is stored, and goes when the call ends,
+// however it does. A state that is too large for that stops no call.
+func TestSessionsWithStates(t *testing.T) {
+	for _, c := range []struct {
+		says   string
+		answer func() (*mcp.ElicitResult, error)
+		states askback.States
+		size   int
+		want   string
+		puts   bool
+	}{
+		{says: "accepted", size: 10, want: "10 for octocat", puts: true},
+		{says: "declined", size: 10, answer: func() (*mcp.ElicitResult, error) { return &mcp.ElicitResult{Action: "decline"}, nil }, want: "declined", puts: true},
+		{says: "broken", size: 10, answer: func() (*mcp.ElicitResult, error) { return nil, errors.New("no display") }, want: "no display", puts: true},
+		{says: "never fit", size: 10, answer: func() (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": 1}}, nil
+		}, want: "rounds per call", puts: true},
+		{says: "large", size: 100_000, want: "100000 for octocat"},
+		{says: "too large to seal", size: 2_000_000, want: "2000000 for octocat"},
+		{says: "with a store that fails", size: 100_000, states: askback.States{Overflow: 1000, Store: &spyStore{fail: errors.New("no connection")}}, want: "100000 for octocat"},
+		{says: "too large to store", size: 20_000_000, states: askback.States{Overflow: 1000}, want: "20000000 for octocat"},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			store := new(spyStore)
+			if c.states.Mode = askback.DualMode; c.states.Store == nil {
+				c.states.Store = store
+			}
+			web := httptest.NewServer(newServer(t, &askback.Options{States: &c.states}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+			defer web.Close()
+			if c.answer == nil {
+				c.answer = func() (*mcp.ElicitResult, error) {
+					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}, nil
+				}
+			}
+			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return c.answer() },
+			})
+			client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					if method == "elicitation/create" {
+						return c.answer() // unchecked
+					}
+					return next(ctx, method, req)
+				}
+			})
+			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "blob", Arguments: count{c.size}})
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = res.Content[0].(*mcp.TextContent).Text
+			}
+			if !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q in it", got, c.want)
+			}
+			if rows, _ := store.Size(); rows != 0 || (store.puts > 0) != c.puts {
+				t.Errorf("%d states are left of %d", rows, store.puts)
+			}
+		})
 	}
 }
 
