@@ -36,8 +36,8 @@ type States struct {
 	Mode StateMode
 
 	// Overflow is the size in bytes beyond which a requestState stays in the Store, and a
-	// reference travels, sealed and bound as any state. [Limits].StoredBytes bounds what
-	// stays, StateBytes what travels. Zero means never. Every instance needs the Store
+	// reference travels, sealed and bound as any state. It is at most [Limits].StateBytes,
+	// which bounds what travels; StoredBytes bounds what stays. Zero means never. Every instance needs the Store
 	// before the first one has an Overflow.
 	Overflow int
 
@@ -132,6 +132,7 @@ const (
 // newStates checks the configuration.
 func (s *Server) newStates(o States) (*States, error) {
 	setDefault(&o.Mode, StatelessOnly)
+	travels := min(s.opts.Limits.StateBytes, seal.MaxTokenSize)
 	switch {
 	case o.Store == nil:
 		return nil, errors.New("askback: Options.States needs a Store")
@@ -139,6 +140,8 @@ func (s *Server) newStates(o States) (*States, error) {
 		return nil, fmt.Errorf("askback: States.Mode %q is none: choose %q, %q or %q", o.Mode, DualMode, StatelessFirst, StatelessOnly)
 	case o.Overflow < 0:
 		return nil, errors.New("askback: States.Overflow is negative; zero means never")
+	case o.Overflow > travels:
+		return nil, fmt.Errorf("askback: States.Overflow is %d, but no more than %d bytes travel: choose less, or raise Limits.StateBytes", o.Overflow, travels)
 	}
 	if o.Mode != StatelessOnly && s.opts.Principal == nil {
 		s.log.Warn("askback: no Options.Principal: calls of callers without a bearer token cannot go on from the store; " +
@@ -365,8 +368,8 @@ func (s *Server) referred(ctx context.Context, sum [sha256.Size]byte) (payload [
 type MemoryStateStore struct {
 	mu    sync.Mutex
 	rows  map[string]storedState
-	calls map[string][]string // ids
-	purge int                 // the size at which the expired are looked for
+	calls map[string]map[string]bool // ids
+	purge int                        // the size at which the expired are looked for
 }
 
 type storedState struct {
@@ -380,7 +383,7 @@ func (m *MemoryStateStore) PutState(_ context.Context, id, call string, data []b
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.rows == nil {
-		m.rows, m.calls = make(map[string]storedState), make(map[string][]string)
+		m.rows, m.calls = make(map[string]storedState), make(map[string]map[string]bool)
 	}
 	if len(m.rows) >= m.purge {
 		now := time.Now()
@@ -393,22 +396,22 @@ func (m *MemoryStateStore) PutState(_ context.Context, id, call string, data []b
 	}
 	m.delete(id)
 	m.rows[id] = storedState{call, bytes.Clone(data), expires}
-	if call != "" {
-		m.calls[call] = append(m.calls[call], id)
+	if call == "" {
+		return nil
 	}
+	if m.calls[call] == nil {
+		m.calls[call] = make(map[string]bool)
+	}
+	m.calls[call][id] = true
 	return nil
 }
 
 func (m *MemoryStateStore) delete(id string) {
-	row, ok := m.rows[id]
-	if !ok {
-		return
+	ids := m.calls[m.rows[id].call]
+	if delete(ids, id); len(ids) == 0 {
+		delete(m.calls, m.rows[id].call)
 	}
 	delete(m.rows, id)
-	ids := slices.DeleteFunc(m.calls[row.call], func(other string) bool { return other == id })
-	if m.calls[row.call] = ids; len(ids) == 0 {
-		delete(m.calls, row.call)
-	}
 }
 
 // GetState implements [StateStore].
@@ -426,8 +429,11 @@ func (m *MemoryStateStore) FindStates(_ context.Context, call string, limit int)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	for _, id := range m.calls[call] {
-		if row := m.rows[id]; len(data) < limit && row.expires.After(now) {
+	for id := range m.calls[call] {
+		if len(data) >= limit {
+			break
+		}
+		if row := m.rows[id]; row.expires.After(now) {
 			data = append(data, append([]byte{}, row.data...))
 		}
 	}

@@ -52,6 +52,23 @@ func TestMemoryStateStoreForgets(t *testing.T) {
 	})
 }
 
+// Who makes the same call over and over slows nobody down: it took minutes when each state
+// of a call was looked for among all.
+func TestMemoryStateStoreWithManyStatesOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(askback.MemoryStateStore)
+		const many = 1 << 17
+		for i := range 2*many + 1 {
+			if i == many {
+				time.Sleep(time.Hour)
+			}
+			if err := store.PutState(t.Context(), fmt.Sprint(i), "call", nil, time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // spyStore is a store that tests look into and break.
 type spyStore struct {
 	askback.MemoryStateStore
@@ -1052,6 +1069,7 @@ func TestStatesAreChecked(t *testing.T) {
 		"needs a Store":  {},
 		`"duel" is none`: {Store: new(askback.MemoryStateStore), Mode: "duel"},
 		"negative":       {Store: new(askback.MemoryStateStore), Overflow: -1},
+		"65536 bytes":    {Store: new(askback.MemoryStateStore), Overflow: 65537},
 	} {
 		if _, err := askback.New(m, &askback.Options{States: &states}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
