@@ -83,7 +83,7 @@ func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.puts++
-	if err := errors.Join(s.fail, s.failPut); err != nil {
+	if err := errors.Join(ctx.Err(), s.fail, s.failPut); err != nil {
 		return err
 	}
 	s.ids = append(s.ids, id)
@@ -913,8 +913,12 @@ func TestLawWithAStore(t *testing.T) {
 	store := new(spyStore)
 	ring := newRing(t)
 	var ran map[string]int
+	hangUp := func() {}
 	handler := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(call *askback.Call, step rune) { ran[call.ID()+string(step)]++ }))
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(call *askback.Call, step rune) {
+			ran[call.ID()+string(step)]++
+			hangUp()
+		}))
 	}
 	instance := func(mode askback.StateMode, keys *seal.Ring, overflow int) http.Handler {
 		return newServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &askback.States{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
@@ -984,7 +988,21 @@ func TestLawWithAStore(t *testing.T) {
 			if lossy && failing && rapid.IntRange(0, 5).Draw(rt, "store") == 0 {
 				store.fail = errors.New("no connection")
 			}
+			gone := false
+			r.ctx = func(r *http.Request) *http.Request {
+				ctx, cancel := context.WithCancel(r.Context())
+				hangUp = func() {
+					if lossy && rapid.IntRange(0, 3).Draw(rt, "hang up") == 0 {
+						gone = true
+						cancel()
+					}
+				}
+				return r.WithContext(ctx)
+			}
 			res := send(r)
+			if gone {
+				continue // the client went away during a step
+			}
 			if res.Error != nil && res.Error.Code == -32602 {
 				continue // an instance without the key that found no state: the client tries again
 			}
