@@ -187,7 +187,7 @@ func stateCall(b *seal.Binding) string {
 
 // sealBesideStore makes the requestState of j, and stores what the phase wants stored.
 func (s *Server) sealBesideStore(ctx context.Context, x *exchange, j *journal.Journal, now, expires time.Time) (string, error) {
-	b, payload := s.binding(x), j.Append(nil)
+	b, payload := s.binding(x), j.Append(make([]byte, 0, 512))
 	state, err := s.sealOrRefer(ctx, x, &b, payload, now, expires)
 	if err != nil || len(state) > s.opts.Limits.StateBytes || !s.keepsStates() {
 		return state, err
