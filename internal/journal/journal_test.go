@@ -436,3 +436,36 @@ func FuzzDecodeReference(f *testing.F) {
 		}
 	})
 }
+
+// What a handler left running does not reach the journal, which is on its way by then.
+func TestNothingIsRecordedAfterTheRun(t *testing.T) {
+	j := new(Journal)
+	run := Begin(j, nil, Limits{})
+	started, finished, late := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		_, err := run.Step(context.Background(), "step", func(context.Context) ([]byte, error) {
+			close(started)
+			<-finished
+			return nil, nil
+		})
+		late <- err
+	}()
+	<-started
+	if _, _, err := run.Finish(errors.New("gone")); err == nil {
+		t.Error("no error")
+	}
+	close(finished)
+	size := len(j.Append(nil))
+	if err := <-late; err == nil || len(j.Append(nil)) != size {
+		t.Errorf("the late step: %v, and the journal has %v", err, j.Entries)
+	}
+	if _, err := run.Step(t.Context(), "next", nil); err == nil {
+		t.Error("another step began")
+	}
+	if err := run.Checkpoint(t.Context(), "checkpoint"); err == nil || errors.Is(err, ErrInputRequired) {
+		t.Errorf("a checkpoint: %v", err)
+	}
+	if _, err := run.Ask(Ask{Key: "key"}); err == nil || errors.Is(err, ErrInputRequired) {
+		t.Errorf("a question: %v", err)
+	}
+}

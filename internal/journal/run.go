@@ -51,6 +51,7 @@ type Run struct {
 	asked   []Ask
 	parked  bool  // a checkpoint was reached
 	broken  error // why an entry was not committed: nothing can be any more
+	over    bool  // the handler has returned
 	detach  bool  // the checkpoint is one from which the call goes on as a task
 	steps   map[string]bool
 }
@@ -78,6 +79,10 @@ func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	return r
 }
 
+// errOver is for what a handler left running when it returned: the journal may be on its
+// way by then.
+var errOver = errors.New("the handler has returned: let it wait for what it starts")
+
 // Ask returns the recorded answer to a, as Accept returned it. Without one the
 // question joins this round and the error is [ErrInputRequired]. A recorded answer
 // that Accept refuses is forgotten, and the question asked again.
@@ -87,6 +92,9 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return nil, errOver
+	}
 	if raw, ok := r.bare[a.Key]; ok {
 		delete(r.bare, a.Key)
 		if r.journal.answer(a.Key, a.Digest) == nil {
@@ -145,6 +153,9 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return nil, fmt.Errorf("step %q ran, but its result was not recorded: %w", key, errOver)
+	}
 	r.journal.Entries = append(r.journal.Entries, e)
 	return value, nil
 }
@@ -155,6 +166,9 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return nil, false, errOver
+	}
 	// A second step under a name would silently get the first one's result.
 	if r.steps[key] {
 		return nil, false, fmt.Errorf("the step name %q is used twice in one run: give each step its own", key)
@@ -185,6 +199,9 @@ func (r *Run) mayGoOn(ctx context.Context) error {
 func (r *Run) Checkpoint(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return errOver
+	}
 	if r.journal.find(Checkpoint, key) != nil {
 		if r.parked {
 			return ErrInputRequired
@@ -259,6 +276,7 @@ func (r *Run) Answers() int {
 func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.over = true
 	if handlerErr != nil && !errors.Is(handlerErr, ErrInputRequired) {
 		return nil, false, handlerErr
 	}
