@@ -299,12 +299,16 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 	if x.wish.dialect != "" { // which must be answered with a task (2025-11-25, "Result Retrieval")
 		return s.createTask(ctx, x, j)
 	}
+	if x.echo != nil {
+		defer func() {
+			if j.Round > 0 {
+				s.dropState(ctx, x, j)
+			}
+		}()
+	}
 	for {
 		r, err := s.round(ctx, x, j, false)
 		if err != nil || !r.inputRequired() {
-			if x.echo != nil && j.Round > 0 && err == nil {
-				s.dropState(ctx, x, j)
-			}
 			return r, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -329,15 +333,11 @@ func (s *Server) serveInline(ctx context.Context, session *mcp.ServerSession, x 
 	}
 }
 
-// withState gives each question its state, to be echoed. Without one, where it outgrows its
-// limit, the call goes on all the same.
+// withState gives each question its state, to be echoed. Without one, where it is too large
+// or the store fails, the call goes on all the same.
 func (s *Server) withState(ctx context.Context, x *exchange, j *journal.Journal, requests mcp.InputRequestMap) (stateful mcp.InputRequestMap, sealed string, err error) {
-	sealed, _, err = s.sealJournal(ctx, x, j)
-	if _, limit := errors.AsType[*LimitError](err); limit {
+	if sealed, _, err = s.sealJournal(ctx, x, j); err != nil {
 		return requests, "", nil
-	}
-	if err != nil {
-		return nil, "", err
 	}
 	stateful = make(mcp.InputRequestMap, len(requests))
 	for key, request := range requests {

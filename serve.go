@@ -94,9 +94,13 @@ func (s *Server) serve(ctx context.Context, x *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	waited := j.Round > 0
+	waited, manual, recorded := j.Round > 0, manualStyle(j), len(j.Entries)
 	r, err := s.goOn(ctx, x, j)
-	if waited && err == nil && !r.inputRequired() {
+	switch ended := err != nil || !r.inputRequired(); {
+	case !waited || !ended:
+	case ctx.Err() != nil && len(j.Entries) > recorded && !manual:
+		s.keepUndelivered(ctx, x, j)
+	case err == nil:
 		s.dropState(ctx, x, j)
 	}
 	return r, err
@@ -134,6 +138,7 @@ func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bar
 	} else {
 		run = journal.Begin(j, x.params.Responses, s.journalLimits())
 	}
+	run.Distinct = s.states != nil && x.task == nil // in every phase: one may be rolled out
 	call := &Call{
 		id:        j.ID,
 		round:     j.Round + 1,
@@ -209,7 +214,8 @@ func (s *Server) panicked(ctx context.Context, method string, call *Call, v any)
 }
 
 // openJournal returns the journal of the request's state, or a new call's. Where it goes on
-// from a stored one, it takes those answers out of x that may be to other questions.
+// from another one than the state's, it takes those answers out of x that are to other
+// questions.
 func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal, error) {
 	now := time.Now()
 	if !x.params.HasState {
@@ -277,7 +283,7 @@ func (s *Server) use(ctx context.Context, x *exchange, opened *seal.State, j *jo
 		return true, nil
 	}
 	fresh, err = guard.Use(ctx, opened.ID, opened.Expires)
-	if fresh && err == nil && s.keepsStates() {
+	if fresh && err == nil && s.states != nil { // another instance may be in an earlier phase
 		fresh, err = guard.Use(ctx, roundID(j), opened.Expires)
 	}
 	if err != nil {
@@ -298,11 +304,8 @@ func (s *Server) refuse(ctx context.Context, x *exchange, reason seal.Reason, er
 
 func (s *Server) sealJournal(ctx context.Context, x *exchange, j *journal.Journal) (state string, expires time.Time, err error) {
 	now := time.Now()
-	expires = now.Add(s.opts.Limits.RoundTTL)
-	if end := j.Started.Add(s.opts.Limits.CallTTL); end.Before(expires) {
-		if expires = end; !expires.After(now) {
-			return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
-		}
+	if expires = s.expiry(j, now); !expires.After(now) {
+		return "", expires, &LimitError{Limit: "seconds per call", Max: int(s.opts.Limits.CallTTL.Seconds())}
 	}
 	if s.states != nil {
 		state, err = s.sealBesideStore(ctx, x, j, now, expires)
@@ -313,6 +316,15 @@ func (s *Server) sealJournal(ctx context.Context, x *exchange, j *journal.Journa
 		err = &LimitError{Limit: "bytes of requestState", Max: s.opts.Limits.StateBytes}
 	}
 	return state, expires, err
+}
+
+// expiry is when the state of a round that ends now expires.
+func (s *Server) expiry(j *journal.Journal, now time.Time) time.Time {
+	round, call := now.Add(s.opts.Limits.RoundTTL), j.Started.Add(s.opts.Limits.CallTTL)
+	if call.Before(round) {
+		return call
+	}
+	return round
 }
 
 // metaExpires tells clients in a result's _meta when its requestState expires, for

@@ -36,8 +36,8 @@ type States struct {
 	Mode StateMode
 
 	// Overflow is the size in bytes beyond which a requestState stays in the Store, and a
-	// reference travels, sealed and bound as any state. [Limits].StoredBytes bounds what
-	// stays, StateBytes what travels. Zero means never. Every instance needs the Store
+	// reference travels, sealed and bound as any state. It is at most [Limits].StateBytes,
+	// which bounds what travels; StoredBytes bounds what stays. Zero means never. Every instance needs the Store
 	// before the first one has an Overflow.
 	Overflow int
 
@@ -46,9 +46,10 @@ type States struct {
 	Observe func(ctx context.Context, method string, outcome StateOutcome)
 }
 
-// StateStore keeps states. It is called concurrently, with the context of the request,
-// which waits for it: where a database may hang, give up after a time. What a method wrote
-// is there for every instance when it returns. [MemoryStateStore] is one, and the Stores of
+// StateStore keeps states. It is called concurrently, and the request waits for it: where a
+// database may hang, give up after a time. The context is that of the request, but for
+// PutState in a phase: it has 10 seconds, even if the client has gone away. What a method
+// wrote is there for every instance when it returns. [MemoryStateStore] is one, and the Stores of
 // task/sqlite and task/postgres are; task/storetest has a suite for others.
 type StateStore interface {
 	// PutState keeps data until expires, in place of what was there under this id. Under
@@ -131,6 +132,7 @@ const (
 // newStates checks the configuration.
 func (s *Server) newStates(o States) (*States, error) {
 	setDefault(&o.Mode, StatelessOnly)
+	travels := min(s.opts.Limits.StateBytes, seal.MaxTokenSize)
 	switch {
 	case o.Store == nil:
 		return nil, errors.New("askback: Options.States needs a Store")
@@ -138,6 +140,8 @@ func (s *Server) newStates(o States) (*States, error) {
 		return nil, fmt.Errorf("askback: States.Mode %q is none: choose %q, %q or %q", o.Mode, DualMode, StatelessFirst, StatelessOnly)
 	case o.Overflow < 0:
 		return nil, errors.New("askback: States.Overflow is negative; zero means never")
+	case o.Overflow > travels:
+		return nil, fmt.Errorf("askback: States.Overflow is %d, but no more than %d bytes travel: choose less, or raise Limits.StateBytes", o.Overflow, travels)
 	}
 	if o.Mode != StatelessOnly && s.opts.Principal == nil {
 		s.log.Warn("askback: no Options.Principal: calls of callers without a bearer token cannot go on from the store; " +
@@ -156,7 +160,7 @@ func (s *Server) observe(ctx context.Context, x *exchange, outcome StateOutcome)
 }
 
 func (s *Server) stateFailed(ctx context.Context, x *exchange, doing string, err error) {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the client went away, and the store was told so
 	}
 	s.log.ErrorContext(ctx, "askback: "+doing+" failed", "method", x.handler.method, "error", err)
@@ -183,26 +187,50 @@ func stateCall(b *seal.Binding) string {
 
 // sealBesideStore makes the requestState of j, and stores what the phase wants stored.
 func (s *Server) sealBesideStore(ctx context.Context, x *exchange, j *journal.Journal, now, expires time.Time) (string, error) {
-	b, payload := s.binding(x), j.Append(nil)
+	b, payload := s.binding(x), j.Append(make([]byte, 0, 512))
 	state, err := s.sealOrRefer(ctx, x, &b, payload, now, expires)
 	if err != nil || len(state) > s.opts.Limits.StateBytes || !s.keepsStates() {
 		return state, err
 	}
-	if err := s.states.Store.PutState(ctx, stateID(j), stateCall(&b), payload, expires); err != nil {
-		s.stateFailed(ctx, x, "storing a state", err)
-	}
+	s.keep(ctx, x, j, &b, payload, expires)
 	return state, nil
 }
 
 // dropState deletes the state of a call that has ended.
 func (s *Server) dropState(ctx context.Context, x *exchange, j *journal.Journal) {
-	if !s.keepsStates() {
+	if !s.keepsStates() || ctx.Err() != nil { // nobody gets to know that it has ended
 		return
 	}
 	if err := s.states.Store.DeleteState(ctx, stateID(j)); err != nil {
 		s.stateFailed(ctx, x, "deleting a stored state", err)
 	}
 }
+
+// keepUndelivered stores what a round came to whose client has gone away. No response tells
+// of it, so the client may repeat the round.
+func (s *Server) keepUndelivered(ctx context.Context, x *exchange, j *journal.Journal) {
+	if !s.keepsStates() {
+		return
+	}
+	j.Round++ // whoever repeats the round is a round behind
+	now, b, payload := time.Now(), s.binding(x), j.Append(nil)
+	if expires := s.expiry(j, now); expires.After(now) && len(payload) <= s.opts.Limits.StoredBytes {
+		s.keep(ctx, x, j, &b, payload, expires)
+	}
+}
+
+// keep stores the encoding of j. What was done is as true when the client has gone away:
+// no step is to run twice.
+func (s *Server) keep(ctx context.Context, x *exchange, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
+	defer cancel()
+	if err := s.states.Store.PutState(ctx, stateID(j), stateCall(b), payload, expires); err != nil {
+		s.stateFailed(ctx, x, "storing a state", err)
+	}
+}
+
+// keepTimeout is how long that may take.
+const keepTimeout = 10 * time.Second
 
 // compared returns the journal that a call goes on from in [DualMode]: j, whose encoding is
 // payload, came with the request.
@@ -262,7 +290,9 @@ func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome
 	if err == nil && len(found) == 1 {
 		j, err = journal.Decode(found[0])
 	}
-	fits := err == nil && j != nil && takeUnsure(j, x.params.Responses)
+	// The answers may be to questions of any round. Their keys tell of which (see
+	// [journal.Run.Distinct]), but for those that a handler chooses itself.
+	fits := err == nil && j != nil && (j.Round == 1 || !manualStyle(j))
 	if guard := s.opts.ReplayGuard; guard != nil && fits {
 		fits, err = guard.Use(ctx, roundID(j), time.Now().Add(s.opts.Limits.RoundTTL))
 	}
@@ -279,26 +309,6 @@ func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome
 	}
 	s.observe(ctx, x, outcome)
 	return j
-}
-
-// takeUnsure prepares a stored journal for responses that may be to any of its rounds: those
-// under a key that was used for more than one question are left out, and what is asked
-// from here on has keys that never were. It reports whether j can go on at all: of a handler
-// in the manual style, which chooses its keys itself, it can in its first round only.
-func takeUnsure(j *journal.Journal, responses map[string][]byte) bool {
-	if manualStyle(j) {
-		return j.Round == 1
-	}
-	for _, q := range j.Pending {
-		used := func(e journal.Entry) bool {
-			return e.Key == q.Key && e.Digest != q.Digest && (e.Kind == journal.Answer || e.Kind == journal.Unread)
-		}
-		if q.Wire == q.Key && slices.ContainsFunc(j.Entries, used) {
-			delete(responses, q.Wire)
-		}
-		j.Entries = append(j.Entries, journal.Entry{Kind: journal.Delivered, Key: q.Wire})
-	}
-	return true
 }
 
 // manualStyle reports whether j is of a handler that keeps its own state, whose questions
@@ -358,8 +368,8 @@ func (s *Server) referred(ctx context.Context, sum [sha256.Size]byte) (payload [
 type MemoryStateStore struct {
 	mu    sync.Mutex
 	rows  map[string]storedState
-	calls map[string][]string // ids
-	purge int                 // the size at which the expired are looked for
+	calls map[string]map[string]bool // ids
+	purge int                        // the size at which the expired are looked for
 }
 
 type storedState struct {
@@ -373,7 +383,7 @@ func (m *MemoryStateStore) PutState(_ context.Context, id, call string, data []b
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.rows == nil {
-		m.rows, m.calls = make(map[string]storedState), make(map[string][]string)
+		m.rows, m.calls = make(map[string]storedState), make(map[string]map[string]bool)
 	}
 	if len(m.rows) >= m.purge {
 		now := time.Now()
@@ -386,22 +396,22 @@ func (m *MemoryStateStore) PutState(_ context.Context, id, call string, data []b
 	}
 	m.delete(id)
 	m.rows[id] = storedState{call, bytes.Clone(data), expires}
-	if call != "" {
-		m.calls[call] = append(m.calls[call], id)
+	if call == "" {
+		return nil
 	}
+	if m.calls[call] == nil {
+		m.calls[call] = make(map[string]bool)
+	}
+	m.calls[call][id] = true
 	return nil
 }
 
 func (m *MemoryStateStore) delete(id string) {
-	row, ok := m.rows[id]
-	if !ok {
-		return
+	ids := m.calls[m.rows[id].call]
+	if delete(ids, id); len(ids) == 0 {
+		delete(m.calls, m.rows[id].call)
 	}
 	delete(m.rows, id)
-	ids := slices.DeleteFunc(m.calls[row.call], func(other string) bool { return other == id })
-	if m.calls[row.call] = ids; len(ids) == 0 {
-		delete(m.calls, row.call)
-	}
 }
 
 // GetState implements [StateStore].
@@ -419,8 +429,11 @@ func (m *MemoryStateStore) FindStates(_ context.Context, call string, limit int)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	for _, id := range m.calls[call] {
-		if row := m.rows[id]; len(data) < limit && row.expires.After(now) {
+	for id := range m.calls[call] {
+		if len(data) >= limit {
+			break
+		}
+		if row := m.rows[id]; row.expires.After(now) {
 			data = append(data, append([]byte{}, row.data...))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +52,23 @@ func TestMemoryStateStoreForgets(t *testing.T) {
 	})
 }
 
+// Who makes the same call over and over slows nobody down: it took minutes when each state
+// of a call was looked for among all.
+func TestMemoryStateStoreWithManyStatesOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(askback.MemoryStateStore)
+		const many = 1 << 17
+		for i := range 2*many + 1 {
+			if i == many {
+				time.Sleep(time.Hour)
+			}
+			if err := store.PutState(t.Context(), fmt.Sprint(i), "call", nil, time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // spyStore is a store that tests look into and break.
 type spyStore struct {
 	askback.MemoryStateStore
@@ -65,7 +83,7 @@ func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.puts++
-	if err := errors.Join(s.fail, s.failPut); err != nil {
+	if err := errors.Join(ctx.Err(), s.fail, s.failPut); err != nil {
 		return err
 	}
 	s.ids = append(s.ids, id)
@@ -258,6 +276,10 @@ func TestPhases(t *testing.T) {
 			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
 		{"at an instance with other keys", func(r *retry) { r.server = r.instance(r.mode, newRing(r.t)) },
 			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+		{"at an instance with another name", func(r *retry) { r.opts.Audience = "other"; r.server = r.instance(r.mode, r.ring) },
+			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
+		{"with other arguments", func(r *retry) { r.request.arguments = `{"place":"y"}` },
+			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
 		{"of another caller", func(r *retry) { r.request.header = http.Header{"X-User": {"mallory"}} },
 			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
 		{"missing, from another caller", func(r *retry) { r.request.state, r.request.header = "", http.Header{"X-User": {"mallory"}} },
@@ -331,7 +353,7 @@ func TestPhases(t *testing.T) {
 						got = fresh
 					default:
 						for key := range res.Result.Requests {
-							got = "asks " + strings.TrimRight(key, "#2")
+							got = "asks " + key
 						}
 					}
 					if observed := strings.Join(f.outcomes, " "); got != want[0] || observed != want[1] {
@@ -386,6 +408,52 @@ func TestStoreThatLostAWrite(t *testing.T) {
 	f.observed("behind")
 }
 
+// The client goes away while a step runs, and repeats the round: the step does not run again.
+func TestClientThatGoesAway(t *testing.T) {
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "states.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var hangUp context.CancelFunc
+	paid := 0
+	h := newServer(t, &askback.Options{Principal: userHeader, States: &askback.States{Store: store, Mode: askback.DualMode}}, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			for _, what := range []string{"first", "second"} {
+				if _, err := askback.Elicit[login](ctx, call, what+"?", "Who are you?"); err != nil {
+					return nil, nil, err
+				}
+				if _, err := askback.Do(ctx, call, "pay "+what, func(context.Context) (int, error) {
+					hangUp()
+					paid++
+					return paid, nil
+				}); err != nil {
+					return nil, nil, err
+				}
+			}
+			return text("done"), nil, nil
+		})
+	}).HTTPHandler(nil)
+	r := request{target: "buy", header: alice, ctx: func(r *http.Request) *http.Request {
+		ctx, cancel := context.WithCancel(r.Context())
+		hangUp = cancel
+		return r.WithContext(ctx)
+	}}
+	r.state = r.send(t, h).asked(t, "first?")
+	r.responses = answer("first?", "x")
+	r.send(t, h)
+	r.state = r.send(t, h).asked(t, "second?")
+	r.responses = answer("second?", "x")
+	r.send(t, h)
+	if got := r.send(t, h).text(t); got != "done" || paid != 2 {
+		t.Errorf("got %q, and it was paid %d times", got, paid)
+	}
+	r.state = ""
+	if r.send(t, h).asked(t, "first?"); paid != 2 {
+		t.Error("the call goes on after its end")
+	}
+}
+
 // Where a call was continued twice from one round, the store decides which one lives, and
 // the answer to the other's question does not count.
 func TestForkedCall(t *testing.T) {
@@ -410,34 +478,52 @@ func TestForkedCall(t *testing.T) {
 }
 
 // Nobody's "yes" is taken for an answer to another question under the same key, however
-// the state and the responses got lost.
+// the state, the responses and what was stored got lost.
 func TestAnswersCountForTheirQuestionOnly(t *testing.T) {
 	f := newFleet(t)
 	h := f.instance(askback.DualMode, f.ring)
+	asked := func(r request) (state, key string) {
+		t.Helper()
+		res := r.send(t, h)
+		for key = range res.Result.Requests {
+		}
+		return res.asked(t, key), key
+	}
 	first := request{target: "confirm", header: alice}
 	first.state = first.send(t, h).asked(t, "sure")
-	first.responses = answer("sure", "yes, the copy")
-	second := first
-	second.state = first.send(t, h).asked(t, "sure")
-
-	// The response was lost: the client repeats the round.
-	first.send(t, h).asked(t, "sure")
-	f.observed("same", "older")
-	// And without its state, twice: from here on no key is used again.
-	first.state = ""
-	first.send(t, h).asked(t, "sure#2")
-	first.send(t, h).asked(t, "sure#3")
-	f.observed("missing", "missing")
-	// The answer to the second question, whose state is of an earlier round by now.
-	second.responses = answer("sure", "yes, the original")
-	res := second.send(t, h)
-	res.asked(t, "sure#3")
-	f.observed("older")
-	first.responses = answer("sure#3", "no")
-	if got := first.send(t, h).text(t); got != "yes, the copy, no" {
+	first.responses = answer("sure", "no, not the copy")
+	second, key := first, ""
+	if second.state, key = asked(first); key == "sure" {
+		t.Fatal("two questions have one key")
+	}
+	// The response was lost: the client repeats the round, also without its state.
+	lost := first
+	lost.state = ""
+	for _, r := range []request{first, lost, lost} {
+		if _, again := asked(r); again != key {
+			t.Errorf("the second question is asked under %q and %q", key, again)
+		}
+	}
+	f.observed("same", "older", "missing", "missing")
+	// What is stored is of the first round, where a write failed or an instance in another
+	// phase served the second.
+	f.store.clear(t)
+	f.observed()
+	begin := request{target: "confirm", header: alice}
+	first.state = begin.send(t, h).asked(t, "sure")
+	f.store.failPut = errors.New("disk full")
+	asked(first)
+	f.store.failPut = nil
+	second.state, second.responses = "", answer(key, "yes, the original")
+	second.send(t, h).asked(t, "sure")
+	f.observed("same", "failed", "missing")
+	if _, again := asked(lost); again != key {
+		t.Errorf("the second question is asked under %q and %q", key, again)
+	}
+	if got := second.send(t, h).text(t); got != "no, not the copy, yes, the original" {
 		t.Errorf("got %q", got)
 	}
-	f.observed("missing")
+	f.observed("missing", "missing")
 }
 
 // A handler in the manual style chooses its keys itself: without its state only the first
@@ -546,6 +632,15 @@ func TestReplayGuardAndTheStore(t *testing.T) {
 	if want := []string{"replayed"}; !slices.Equal(f.reasons, want) {
 		t.Errorf("the reasons are %q, want %q", f.reasons, want)
 	}
+
+	// While the third phase is rolled out: by the state there, and by what is stored here.
+	f.store.clear(t)
+	r = begin()
+	r.send(t, f.instance(askback.StatelessOnly, f.ring)).asked(t, "to")
+	lost = r
+	lost.state = ""
+	lost.send(t, h).asked(t, "from") // a new call
+	f.observed("unknown")
 }
 
 // With BareFirstRound a request that has answers and no state is nothing unusual.
@@ -618,6 +713,71 @@ func TestSessionsAndTheStore(t *testing.T) {
 	}
 	if store.used() != 0 {
 		t.Error("the store was used")
+	}
+}
+
+// Where the questions of a session carry a state, it is stored, and goes when the call ends,
+// however it does. A state that is too large for that stops no call.
+func TestSessionsWithStates(t *testing.T) {
+	for _, c := range []struct {
+		says   string
+		answer func() (*mcp.ElicitResult, error)
+		states askback.States
+		size   int
+		want   string
+		puts   bool
+	}{
+		{says: "accepted", size: 10, want: "10 for octocat", puts: true},
+		{says: "declined", size: 10, answer: func() (*mcp.ElicitResult, error) { return &mcp.ElicitResult{Action: "decline"}, nil }, want: "declined", puts: true},
+		{says: "broken", size: 10, answer: func() (*mcp.ElicitResult, error) { return nil, errors.New("no display") }, want: "no display", puts: true},
+		{says: "never fit", size: 10, answer: func() (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": 1}}, nil
+		}, want: "rounds per call", puts: true},
+		{says: "large", size: 100_000, want: "100000 for octocat"},
+		{says: "too large to seal", size: 2_000_000, want: "2000000 for octocat"},
+		{says: "with a store that fails", size: 100_000, states: askback.States{Overflow: 1000, Store: &spyStore{fail: errors.New("no connection")}}, want: "100000 for octocat"},
+		{says: "too large to store", size: 20_000_000, states: askback.States{Overflow: 1000}, want: "20000000 for octocat"},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			store := new(spyStore)
+			if c.states.Mode = askback.DualMode; c.states.Store == nil {
+				c.states.Store = store
+			}
+			web := httptest.NewServer(newServer(t, &askback.Options{States: &c.states}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+			defer web.Close()
+			if c.answer == nil {
+				c.answer = func() (*mcp.ElicitResult, error) {
+					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}, nil
+				}
+			}
+			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return c.answer() },
+			})
+			client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					if method == "elicitation/create" {
+						return c.answer() // unchecked
+					}
+					return next(ctx, method, req)
+				}
+			})
+			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "blob", Arguments: count{c.size}})
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = res.Content[0].(*mcp.TextContent).Text
+			}
+			if !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q in it", got, c.want)
+			}
+			if rows, _ := store.Size(); rows != 0 || (store.puts > 0) != c.puts {
+				t.Errorf("%d states are left of %d", rows, store.puts)
+			}
+		})
 	}
 }
 
@@ -753,8 +913,12 @@ func TestLawWithAStore(t *testing.T) {
 	store := new(spyStore)
 	ring := newRing(t)
 	var ran map[string]int
+	hangUp := func() {}
 	handler := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(call *askback.Call, step rune) { ran[call.ID()+string(step)]++ }))
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(call *askback.Call, step rune) {
+			ran[call.ID()+string(step)]++
+			hangUp()
+		}))
 	}
 	instance := func(mode askback.StateMode, keys *seal.Ring, overflow int) http.Handler {
 		return newServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &askback.States{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
@@ -824,7 +988,21 @@ func TestLawWithAStore(t *testing.T) {
 			if lossy && failing && rapid.IntRange(0, 5).Draw(rt, "store") == 0 {
 				store.fail = errors.New("no connection")
 			}
+			gone := false
+			r.ctx = func(r *http.Request) *http.Request {
+				ctx, cancel := context.WithCancel(r.Context())
+				hangUp = func() {
+					if lossy && rapid.IntRange(0, 3).Draw(rt, "hang up") == 0 {
+						gone = true
+						cancel()
+					}
+				}
+				return r.WithContext(ctx)
+			}
 			res := send(r)
+			if gone {
+				continue // the client went away during a step
+			}
 			if res.Error != nil && res.Error.Code == -32602 {
 				continue // an instance without the key that found no state: the client tries again
 			}
@@ -913,6 +1091,7 @@ func TestStatesAreChecked(t *testing.T) {
 		"needs a Store":  {},
 		`"duel" is none`: {Store: new(askback.MemoryStateStore), Mode: "duel"},
 		"negative":       {Store: new(askback.MemoryStateStore), Overflow: -1},
+		"65536 bytes":    {Store: new(askback.MemoryStateStore), Overflow: 65537},
 	} {
 		if _, err := askback.New(m, &askback.Options{States: &states}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

@@ -284,6 +284,11 @@ func keys(requests map[string]json.RawMessage) []string {
 func (d *driver) answer(key string, request json.RawMessage) json.RawMessage {
 	d.t.Helper()
 	a, ok := d.call.Answers[key]
+	if at := strings.LastIndexByte(key, '#'); !ok && at > 0 { // with States a key stands for one question
+		if a, ok = d.call.Answers[key[:at]]; ok {
+			key = key[:at]
+		}
+	}
 	if !ok {
 		var asks struct{ Params struct{ Message string } }
 		if json.Unmarshal(request, &asks) == nil && asks.Params.Message != "" {

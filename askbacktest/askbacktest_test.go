@@ -154,6 +154,29 @@ func TestLosslessSendsNothingTwice(t *testing.T) {
 	}
 }
 
+// With a store beside requestState, a second question under a key is sent under another one.
+func TestQuestionsUnderOneKey(t *testing.T) {
+	register := tool(func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
+		said := ""
+		for _, what := range []string{"First", "Second"} {
+			n, err := askback.Elicit[name](ctx, call, "name", what+" name?")
+			if err != nil {
+				return nil, nil, err
+			}
+			said += n.Name
+		}
+		return text(said), nil, nil
+	})
+	res := askbacktest.Run(t, register, askbacktest.Call{
+		Tool:    "tool",
+		Answers: map[string]askbacktest.Answer{"name": askbacktest.Accept(name{"a"})},
+		Options: askback.Options{States: &askback.States{Store: new(askback.MemoryStateStore), Mode: askback.DualMode}},
+	})
+	if res.Text() != "aa" {
+		t.Errorf("got %q", res.Text())
+	}
+}
+
 func TestPromptsResourcesAndErrors(t *testing.T) {
 	register := func(srv *askback.Server) {
 		srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {

@@ -64,12 +64,22 @@ func parseAnswers(flags []string, file []byte) (*answers, error) {
 func (a *answers) has(key string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.byKey[key]) > 0
+	return len(a.byKey[a.given(key)]) > 0
+}
+
+// given is the key whose answers are for a question: where an author asks again under a key, Askback's servers may
+// send the key with a suffix.
+func (a *answers) given(key string) string {
+	if at := strings.LastIndexByte(key, '#'); at > 0 && len(a.byKey[key]) == 0 {
+		return key[:at]
+	}
+	return key
 }
 
 func (a *answers) take(key string) (answer, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	key = a.given(key)
 	left := a.byKey[key]
 	if len(left) == 0 {
 		return answer{}, false

@@ -87,3 +87,22 @@ func TestAnExampleShowsWhatAnAnswerLooksLike(t *testing.T) {
 		}
 	}
 }
+
+// The second answer under a key is for the second question that the author asks under it.
+func TestAnswersUnderOneKey(t *testing.T) {
+	a, err := parseAnswers([]string{"k=1", "k=2", "k#5=5", "#=0"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ key, want string }{{"k", "1"}, {"k#5", "5"}, {"k#02ab", "2"}, {"k#02ab", ""}, {"k", ""}, {"#", "0"}} {
+		if has := a.has(c.key); has != (c.want != "") {
+			t.Errorf("has(%q) is %t", c.key, has)
+		}
+		if got, _ := a.take(c.key); got.text != c.want {
+			t.Errorf("the answer to %q is %q, want %q", c.key, got.text, c.want)
+		}
+	}
+	if left := a.neverAsked(); len(left) > 0 {
+		t.Errorf("%q were never asked", left)
+	}
+}

@@ -342,6 +342,39 @@ func TestWireKeysAreNeverUsedTwice(t *testing.T) {
 	}
 }
 
+// Where keys are distinct, no two questions share one, whether the first was answered or not.
+func TestDistinctKeys(t *testing.T) {
+	ask := func(j *Journal, responses map[string][]byte, digests ...byte) string {
+		run := Begin(j, responses, Limits{})
+		run.Distinct = true
+		for _, d := range digests {
+			_, _ = run.Ask(Ask{Key: "k", Digest: Digest{d}, Accept: func(raw []byte) ([]byte, error) { return raw, nil }})
+		}
+		if _, suspended, err := run.Finish(ErrInputRequired); !suspended || err != nil {
+			t.Fatal(suspended, err)
+		}
+		return j.Pending[len(j.Pending)-1].Wire
+	}
+	j := new(Journal)
+	for _, c := range []struct {
+		responses map[string][]byte
+		digests   []byte
+		want      string
+	}{
+		{nil, []byte{1}, "k"},
+		{nil, []byte{1}, "k"},
+		{nil, []byte{2}, "k#02000000"}, // in place of one that was not answered
+		{nil, []byte{2}, "k#02000000"},
+		{map[string][]byte{"k#02000000": []byte("2")}, []byte{2, 3}, "k#03000000"},
+		{nil, []byte{2, 3}, "k#03000000"},
+		{map[string][]byte{"k#03000000": []byte("3")}, []byte{2, 3, 4}, "k#04000000"},
+	} {
+		if got := ask(j, c.responses, c.digests...); got != c.want {
+			t.Errorf("the wire key is %q, want %q", got, c.want)
+		}
+	}
+}
+
 // A run that is halted finds what is recorded, and begins nothing else.
 func TestHaltedRunGoesAsFarAsItCame(t *testing.T) {
 	j := &Journal{Entries: []Entry{{Kind: Step, Key: "done", Value: []byte("1")}, {Kind: Checkpoint, Key: "passed"}}}
@@ -426,5 +459,38 @@ func TestFinishWaitsForSteps(t *testing.T) {
 	}
 	if j.find(Step, "slow") == nil {
 		t.Error("the step ran, and is not recorded")
+	}
+}
+
+// What a handler left running does not reach the journal, which is on its way by then.
+func TestNothingIsRecordedAfterTheRun(t *testing.T) {
+	j := new(Journal)
+	run := Begin(j, nil, Limits{})
+	started, finished, late := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		_, err := run.Step(context.Background(), "step", func(context.Context) ([]byte, error) {
+			close(started)
+			<-finished
+			return nil, nil
+		})
+		late <- err
+	}()
+	<-started
+	if _, _, err := run.Finish(errors.New("gone")); err == nil {
+		t.Error("no error")
+	}
+	close(finished)
+	size := len(j.Append(nil))
+	if err := <-late; err == nil || len(j.Append(nil)) != size {
+		t.Errorf("the late step: %v, and the journal has %v", err, j.Entries)
+	}
+	if _, err := run.Step(t.Context(), "next", nil); err == nil {
+		t.Error("another step began")
+	}
+	if err := run.Checkpoint(t.Context(), "checkpoint"); err == nil || errors.Is(err, ErrInputRequired) {
+		t.Errorf("a checkpoint: %v", err)
+	}
+	if _, err := run.Ask(Ask{Key: "key"}); err == nil || errors.Is(err, ErrInputRequired) {
+		t.Errorf("a question: %v", err)
 	}
 }

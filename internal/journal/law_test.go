@@ -182,6 +182,7 @@ func TestLaw(t *testing.T) {
 				}
 			}
 			run := Begin(j, responses, Limits{})
+			run.Distinct = rapid.Bool().Draw(t, "distinct")
 			got, err := p.execute(run, func(step string) {
 				if recorded[step] {
 					t.Fatalf("step %s ran again although the journal has it", step)

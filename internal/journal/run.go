@@ -37,15 +37,21 @@ type Run struct {
 	// Halt, if set before the run is used, is the error of everything that is not recorded:
 	// the run goes as far as an earlier one came, and no further.
 	Halt error
+	// Distinct, if set before the run is used, gives each question that is not the first one
+	// under its key a wire key that tells which it is: an answer under a wire key is to that
+	// question, whichever round it comes with.
+	Distinct bool
 
 	limits Limits
 
 	mu      sync.Mutex
 	journal *Journal
+	before  []Question        // that were pending when the run began
 	bare    map[string][]byte // answers that came without any state
 	asked   []Ask
 	parked  bool  // a checkpoint was reached
 	broken  error // why an entry was not committed: nothing can be any more
+	over    bool  // the handler has returned
 	detach  bool  // the checkpoint is one from which the call goes on as a task
 	steps   map[string]bool
 
@@ -61,8 +67,9 @@ func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
 			j.Entries = append(j.Entries, Entry{Kind: Unread, Key: q.Key, Digest: q.Digest, Value: raw})
 		}
 	}
+	before := j.Pending
 	j.Pending = nil
-	return &Run{journal: j, limits: limits, steps: make(map[string]bool)}
+	return &Run{journal: j, before: before, limits: limits, steps: make(map[string]bool)}
 }
 
 // BeginBare starts the run of a retry that carries answers but no state, the form
@@ -74,6 +81,10 @@ func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	return r
 }
 
+// errOver is for what a handler left running when it returned: the journal may be on its
+// way by then.
+var errOver = errors.New("the handler has returned: let it wait for what it starts")
+
 // Ask returns the recorded answer to a, as Accept returned it. Without one the
 // question joins this round and the error is [ErrInputRequired]. A recorded answer
 // that Accept refuses is forgotten, and the question asked again.
@@ -83,6 +94,9 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return nil, errOver
+	}
 	if raw, ok := r.bare[a.Key]; ok {
 		delete(r.bare, a.Key)
 		if r.journal.answer(a.Key, a.Digest) == nil {
@@ -142,6 +156,9 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return nil, fmt.Errorf("step %q ran, but its result was not recorded: %w", key, errOver)
+	}
 	r.journal.Entries = append(r.journal.Entries, e)
 	return value, nil
 }
@@ -152,6 +169,9 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return nil, false, errOver
+	}
 	// A second step under a name would silently get the first one's result.
 	if r.steps[key] {
 		return nil, false, fmt.Errorf("the step name %q is used twice in one run: give each step its own", key)
@@ -186,6 +206,9 @@ func (r *Run) mayGoOn(ctx context.Context) error {
 func (r *Run) Checkpoint(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		return errOver
+	}
 	if r.journal.find(Checkpoint, key) != nil {
 		if r.parked {
 			return ErrInputRequired
@@ -265,6 +288,7 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.over = true
 	if handlerErr != nil && !errors.Is(handlerErr, ErrInputRequired) {
 		return nil, false, handlerErr
 	}
@@ -279,7 +303,28 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	r.journal.Round++
 	for _, a := range r.asked {
-		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(a.Key), Digest: a.Digest})
+		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(r.wish(a)), Digest: a.Digest})
 	}
 	return r.asked, true, nil
+}
+
+// wish is the wire key that a question has unless it was used.
+func (r *Run) wish(a Ask) string {
+	if !r.Distinct {
+		return a.Key
+	}
+	first := true
+	for _, q := range r.before {
+		if q.Key == a.Key && q.Digest == a.Digest {
+			return q.Wire
+		}
+		first = first && q.Key != a.Key
+	}
+	for _, e := range r.journal.Entries {
+		first = first && (e.Key != a.Key || e.Kind != Answer && e.Kind != Unread)
+	}
+	if first {
+		return a.Key
+	}
+	return fmt.Sprintf("%s#%x", a.Key, a.Digest[:4])
 }
