@@ -5,14 +5,18 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http/httptest"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // Clauses of the specification and of the proposals before it that other tests show in
@@ -242,7 +246,7 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 	for range 3 {
 		status, response := s.send(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 		asked, _ := response["result"].(map[string]any)
-		if status != 200 || response["id"] != 1.0 || asked["resultType"] != "input_required" || at(asked, "inputRequests", "echo_input") == nil || asked["content"] != nil {
+		if status != 200 || response["id"] != 1.0 || asked["resultType"] != "input_required" || at(asked, "inputRequests", "echo_input") == nil || asked["content"] != nil || asked["requestState"] != nil {
 			t.Fatalf("asked: %d %v", status, response)
 		}
 		if first == nil {
@@ -273,6 +277,42 @@ func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
 			t.Errorf("%s changed the task (-before +after):\n%s", method, diff)
 		}
 	}
+}
+
+// journalReads counts how often a store's journals are read.
+type journalReads struct {
+	task.Store
+	n atomic.Int64
+}
+
+func (s *journalReads) Journal(ctx context.Context, id string) ([]byte, [][]byte, error) {
+	s.n.Add(1)
+	return s.Store.Journal(ctx, id)
+}
+
+// To look at a task costs the same whatever it has done: its journal is not read for it.
+func TestLookingAtATaskReadsNoJournal(t *testing.T) {
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &journalReads{Store: store}
+	s := newTaskServerOn(t, counted, nil, addEcho)
+	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	look := func(status string) {
+		t.Helper()
+		s.get(seedsOnly, id, status)
+		before := counted.n.Load()
+		for _, capabilities := range []string{seedsOnly, withExtension} {
+			s.get(capabilities, id, status)
+		}
+		if now := counted.n.Load(); now != before || before == 0 {
+			t.Errorf("%s: the journal was read %d times", status, now-before)
+		}
+	}
+	look("input_required")
+	s.result(seedsOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
+	look("completed")
 }
 
 // A tool asks in the same form in a call and in a task.

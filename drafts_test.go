@@ -482,8 +482,13 @@ type oldSession struct {
 
 func newSession(t *testing.T, url, answer string) *oldSession {
 	t.Helper()
+	return newSessionThatCan(t, url, answer, `{"elicitation":{}}`)
+}
+
+func newSessionThatCan(t *testing.T, url, answer, capabilities string) *oldSession {
+	t.Helper()
 	c := &oldSession{t: t, url: url, answer: answer}
-	res := open(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+	res := open(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"c","version":"1"}}}`)
 	c.id = res.Header.Get("Mcp-Session-Id")
 	_, _ = io.Copy(io.Discard, res.Body)
 	res.Body.Close()
@@ -566,6 +571,43 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 				t.Errorf("got %s", c.last)
 			}
 		})
+	}
+}
+
+// The state is for the requests of every kind, also where the kind has no parameters.
+func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
+	url := newDraftServer(t, newRing(t), t.TempDir(), true, addText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		var (
+			who   login
+			model *mcp.CreateMessageWithToolsResult
+			roots []*mcp.Root
+		)
+		err := call.Ask(ctx, askback.AskForm("login", "?", &who), askback.AskSample("capital", sampling("?"), &model), askback.AskRoots("roots", &roots))
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(who.Name, model.Model, roots[0].URI), nil
+	}))
+	c := newSessionThatCan(t, url+"?draft=state", url, `{"elicitation":{},"sampling":{},"roots":{}}`)
+	c.call("kinds", "{}")
+	answers := map[any]string{
+		"elicitation/create":     named("octocat"),
+		"sampling/createMessage": `{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m"}`,
+		"roots/list":             `{"roots":[{"uri":"file:///home"}]}`,
+	}
+	for len(answers) > 0 {
+		q := c.event()
+		state, _ := q["state"].(string)
+		if state == "" || answers[q["method"]] == "" {
+			t.Fatalf("got %s, with %d to come", c.last, len(answers))
+		}
+		if status, m := c.respond(q, state, answers[q["method"]]); status != 202 {
+			t.Errorf("%s: status %d, %v", q["method"], status, m)
+		}
+		delete(answers, q["method"])
+	}
+	if got := member(c.event(), "result", "content", 0, "text"); got != "octocatmfile:///home" {
+		t.Errorf("got %s", c.last)
 	}
 }
 

@@ -101,6 +101,13 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 			}
 		})
 	}
+	// What comes besides an answer that fits is ignored, at every level.
+	r := request{target: "greet", arguments: `{"place":"Oslo"}`}
+	r.state = r.send(t, h).asked(t, "login")
+	r.responses = `{"other":{},"login":{"action":"accept","more":1,"content":{"name":"octocat","not_requested":{"name":"x"}}}}`
+	if got := r.send(t, h).text(t); got != "Hello octocat in Oslo" {
+		t.Errorf("with more than was asked for: %q", got)
+	}
 }
 
 func TestDeclinedAndCancelled(t *testing.T) {

@@ -272,17 +272,23 @@ func TestSDKTransportsAreExact(t *testing.T) {
 }
 
 func TestToolsThatNeverAskAreUntouched(t *testing.T) {
-	m := mcp.NewServer(&mcp.Implementation{Name: "plain", Version: "1"}, nil)
-	mcp.AddTool(m, &mcp.Tool{Name: "plain"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return text("plain"), nil, nil
-	})
+	plain := func() *mcp.Server {
+		m := mcp.NewServer(&mcp.Implementation{Name: "plain", Version: "1"}, nil)
+		mcp.AddTool(m, &mcp.Tool{Name: "plain"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return text("plain"), nil, nil
+		})
+		return m
+	}
+	m, unwrapped := plain(), plain()
 	srv, err := askback.New(m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := srv.HTTPHandler(nil)
-	if got := (request{target: "plain"}).send(t, h).text(t); got != "plain" {
-		t.Errorf("got %q", got)
+	alone := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return unwrapped }, &mcp.StreamableHTTPOptions{Stateless: true})
+	got, want := request{target: "plain"}.send(t, h), request{target: "plain"}.send(t, alone)
+	if diff := cmp.Diff(want.raw, got.raw); diff != "" || got.text(t) != "plain" {
+		t.Errorf("the response (-SDK alone +Askback):\n%s", diff)
 	}
 	if message := (request{target: "plain", state: "forged"}).send(t, h).refused(t, 400, -32602); message != fixedMessage {
 		t.Errorf("a state it never gave: %q", message)

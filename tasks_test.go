@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -521,7 +523,9 @@ func TestPartialAnswers(t *testing.T) {
 	}
 	s := newTaskServer(t, t.TempDir(), nil, two)
 	id := s.result(withExtension, "tools/call", "two", `"name":"two"`)["taskId"].(string)
-	s.get(withExtension, id, "input_required")
+	if parked := s.get(withExtension, id, "input_required"); at(parked, "inputRequests", "a") == nil || at(parked, "inputRequests", "b") == nil {
+		t.Errorf("both are asked at once, but got %v", parked)
+	}
 	update := func(answers string) {
 		t.Helper()
 		s.result(withExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{`+answers+`}`)
@@ -534,6 +538,19 @@ func TestPartialAnswers(t *testing.T) {
 	update(`"a":{"action":"accept","content":{"color":"1"}}`)
 	if done := s.get(withExtension, id, "completed"); at(done, "result", "content").([]any)[0].(map[string]any)["text"] != "12" {
 		t.Errorf("%v", done)
+	}
+
+	// The other dialect has them in the answer to tasks/result.
+	id = at(s.result(seedsOnly, "tools/call", "two", `"name":"two","task":{}`), "task", "taskId").(string)
+	for answered, open := range [][]string{{"a", "b"}, {"a"}} {
+		asked, _ := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)["inputRequests"].(map[string]any)
+		if got := slices.Sorted(maps.Keys(asked)); !slices.Equal(got, open) {
+			t.Errorf("after %d answers tasks/result asks %q, want %q", answered, got, open)
+		}
+		s.result(seedsOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"`+open[len(open)-1]+`":{"action":"accept","content":{"color":"3"}}}`)
+	}
+	if final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); content(final) != "33" {
+		t.Errorf("%v", final)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,7 +64,8 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	const none, empty = "none", ""
-	states := []string{odd, none, strings.Repeat("A", 100<<10), `"quoted"`, none, empty}
+	// The last is JSON: a client that parsed it would write it in another way.
+	states := []string{odd, none, strings.Repeat("A", 100<<10), `"quoted"`, none, empty, ` { "n" : 1.0, "a":"\u0061"}`}
 	var results []string
 	for i, state := range states {
 		encoded, err := json.Marshal(state)
@@ -169,6 +171,26 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 	}
 	if n := len(s.all()); n != 1 {
 		t.Errorf("%d requests", n)
+	}
+
+	// Nor before the slowest handler is done; and each answer has its question's key.
+	s = script{}
+	first := make(chan struct{})
+	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		if q.Key == "a" {
+			close(first)
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		}
+		<-first
+		time.Sleep(50 * time.Millisecond)
+		return &mcp.ElicitResult{Action: "cancel"}, nil
+	}
+	session = connect(t, opts, s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`}}`, done), "")
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.all(); len(all) != 2 || string(all[1].Params["inputResponses"]) != `{"a":{"action":"decline"},"b":{"action":"cancel"}}` {
+		t.Errorf("sent %v", all)
 	}
 }
 

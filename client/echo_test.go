@@ -93,6 +93,9 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 				t.Errorf("%+v: echoed %q of %s", drafts, state, sent)
 			}
 		}
+		if drafts.echoed && !strings.HasPrefix(tap.received[0], `"\u0065`) {
+			t.Errorf("the state is not spelled as it was: %s", tap.received[0])
+		}
 		if drafts.echoed && tap.received[0] == tap.received[1] {
 			t.Error("both questions got the same state")
 		}
@@ -115,7 +118,12 @@ func (o *overheard) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 func (o *overheard) Write(data []byte) (int, error) {
 	o.tap.mu.Lock()
-	o.tap.sent = append(o.tap.sent, string(data))
+	// The same string in another spelling, which is to come back as it is.
+	sent := bytes.Replace(data, []byte(`"state":"e`), []byte(`"state":"\u0065`), 1)
+	o.tap.sent = append(o.tap.sent, string(sent))
 	o.tap.mu.Unlock()
-	return o.ResponseWriter.Write(data)
+	if _, err := o.ResponseWriter.Write(sent); err != nil {
+		return 0, err
+	}
+	return len(data), nil
 }
