@@ -637,6 +637,15 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 			t.Errorf("result (-want +got):\n%s", diff)
 		}
 	}
+	// So it does for a client that has begun another session there, as it must where its own
+	// is not known.
+	lost := newSession(t, here+"?draft=state", there)
+	lost.call("get_weather", `{"location":"New York"}`)
+	q = lost.event()
+	again := newSession(t, there+"?draft=state", there)
+	if _, m := again.respond(q, q["state"].(string), named("octocat")); member(m, "result", "content", 0, "text") != weatherText {
+		t.Errorf("in a new session: %v", m)
+	}
 	// It is bound as ever: to the call that it was made for, and to what was asked.
 	bound := newSession(t, here+"?draft=state", there)
 	bound.call("get_weather", `{"location":"New York"}`)

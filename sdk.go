@@ -206,8 +206,9 @@ func echoedCall(req mcp.Request, method string, raw []byte) (*drafts.Call, error
 	if extra == nil || len(extra.Header[echoedState]) != 1 {
 		return nil, nil
 	}
-	call := &drafts.Call{ID: []byte(extra.Header[echoedState][0]), Method: method, Params: raw}
-	init := req.GetSession().(*mcp.ServerSession).InitializeParams()
+	session := req.GetSession().(*mcp.ServerSession)
+	call := &drafts.Call{Session: session.ID(), ID: []byte(extra.Header[echoedState][0]), Method: method, Params: raw}
+	init := session.InitializeParams()
 	var err error
 	if init != nil {
 		call.Capabilities, err = json.Marshal(init.Capabilities)

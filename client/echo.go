@@ -30,8 +30,11 @@ func (e *echoes) hear(message []byte) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.states) >= e.limits.Questions {
-		return // the server goes on from what it remembers, or asks again
+	for old := range e.states {
+		if len(e.states) < e.limits.Questions {
+			break
+		}
+		delete(e.states, old) // of a question that was withdrawn, or one that goes on without
 	}
 	if e.states == nil {
 		e.states = make(map[string][]byte)

@@ -14,11 +14,11 @@ import (
 
 // In a session before 2026-07-28 whose client says that it knows the state proposal, a
 // request of the server carries a state beside its params, which the client echoes beside its
-// result. While the session
-// is held here the call goes on from memory, and an echo only has to be right; without an
-// echo it goes on all the same. An echo for a session that is not held here (it was held by
-// another process, or by one that is gone) goes on from the state, and the response to it
-// is what the server has to say next: a request with a new state, or the call's result.
+// result. While the session is held here the call goes on from memory, and an echo only has
+// to be right; without an echo it goes on all the same. An echo for a session that is not held
+// here (it was held by another process, or by one that is gone) goes on from the state, and
+// the response to it is what the server has to say next: a request with a new state, or the
+// call's result.
 
 // MetaState is where a request of the server carries its state to the edge, in the _meta of
 // its params.
@@ -145,9 +145,6 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 		e.open.drop(openKey(r, m.id))
 		return false
 	}
-	if session := r.Header.Get(headerSession); session != "" && e.HasSession(session) {
-		return false // it came late, or twice
-	}
 	env, fault := decodeEnvelope(m.state, e.Depth+4) // around the call's own params
 	if fault == nil && (env.Call == nil || len(env.Keys) != 1 || !wire.MayAsk(env.Call.Method) || !wire.ValidID(env.Call.ID)) {
 		fault = wire.InvalidState()
@@ -155,6 +152,9 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 	if fault != nil {
 		refuse(w, m.id, fault)
 		return true
+	}
+	if session := env.Call.Session; session != "" && session == r.Header.Get(headerSession) && e.HasSession(session) {
+		return false // it came late, or twice
 	}
 	status, message := e.goOn(r, env, m)
 	w.Header().Set("Content-Type", "application/json")

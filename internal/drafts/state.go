@@ -24,6 +24,7 @@ type envelope struct {
 
 // Call is the call that a state in a session belongs to.
 type Call struct {
+	Session      string          `json:"n"` // its id
 	ID           json.RawMessage `json:"i"`
 	Method       string          `json:"m"`
 	Params       json.RawMessage `json:"p"`
