@@ -13,12 +13,8 @@
 package drafts
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -172,14 +168,11 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return true
 }
 
-// ratified reports whether a request claims the ratified version, or one that this draft
-// edge must not guess about.
+// ratified reports whether a message claims the ratified version, or says its version where
+// the ratified one does.
 func ratified(r *http.Request, m message) bool {
-	version := r.Header.Get(wire.HeaderVersion)
-	if version == wire.Version {
-		return true
-	}
-	return strictjson.Get(strictjson.Get(m.params, "_meta"), mcp.MetaKeyProtocolVersion) != nil
+	return r.Header.Get(wire.HeaderVersion) == wire.Version ||
+		strictjson.Get(strictjson.Get(m.params, "_meta"), mcp.MetaKeyProtocolVersion) != nil
 }
 
 // refuse answers with an error.
@@ -320,104 +313,4 @@ func unwrap(answer []byte) []byte {
 		return result
 	}
 	return answer
-}
-
-// object writes a JSON object. A nil value is no member.
-type object struct{ encoded []byte }
-
-func (o *object) add(name string, value []byte) {
-	if value == nil {
-		return
-	}
-	if o.encoded == nil {
-		o.encoded = []byte{'{'}
-	} else {
-		o.encoded = append(o.encoded, ',')
-	}
-	o.encoded = append(append(o.encoded, quote(name)...), ':')
-	o.encoded = append(o.encoded, value...)
-}
-
-func (o *object) empty() bool { return o.encoded == nil }
-
-func (o *object) bytes() []byte {
-	if o.empty() {
-		return []byte("{}")
-	}
-	return append(o.encoded, '}')
-}
-
-func quote(s string) []byte {
-	quoted, _ := json.Marshal(s) // a string always marshals
-	return quoted
-}
-
-// elements are the raw elements of a checked array, or nil.
-func elements(array []byte) []json.RawMessage {
-	var all []json.RawMessage
-	if json.Unmarshal(array, &all) != nil {
-		return nil
-	}
-	return all
-}
-
-// writer translates the messages of a response: a JSON body, or the events of a stream.
-type writer struct {
-	http.ResponseWriter
-	translate func(message []byte) []byte
-
-	status int
-	body   bytes.Buffer // of a JSON response
-}
-
-// Unwrap lets an http.ResponseController find what it controls.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *writer) isJSON() bool {
-	return strings.HasPrefix(w.Header().Get("Content-Type"), "application/json")
-}
-
-// WriteHeader is delayed for a JSON body, whose length changes.
-func (w *writer) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-	if !w.isJSON() {
-		w.ResponseWriter.WriteHeader(status)
-	}
-}
-
-// Write takes a part of a JSON body or, as both this server and the SDK write them, a
-// whole event.
-func (w *writer) Write(data []byte) (int, error) {
-	switch {
-	case w.isJSON():
-		return w.body.Write(data)
-	case !strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream"):
-		return w.ResponseWriter.Write(data)
-	}
-	head, event, ok := bytes.Cut(data, []byte("data: "))
-	payload, end := bytes.CutSuffix(event, []byte("\n\n"))
-	if !ok || !end {
-		return w.ResponseWriter.Write(data)
-	}
-	if _, err := fmt.Fprintf(w.ResponseWriter, "%sdata: %s\n\n", head, w.translate(payload)); err != nil {
-		return 0, err
-	}
-	return len(data), nil
-}
-
-// finish sends a JSON body. There may be none, as when the client went away.
-func (w *writer) finish() {
-	if w.body.Len() == 0 {
-		if w.isJSON() && w.status != 0 {
-			w.ResponseWriter.WriteHeader(w.status)
-		}
-		return
-	}
-	w.Header().Del("Content-Length")
-	if w.status != 0 {
-		w.ResponseWriter.WriteHeader(w.status)
-	}
-	_, _ = w.ResponseWriter.Write(w.translate(bytes.TrimSpace(w.body.Bytes()))) // a client that is gone gets nothing
 }
