@@ -152,6 +152,9 @@ func TestDraftsOfACall(t *testing.T) {
 	url := newDraftServer(t, newRing(t), t.TempDir(), true)
 	const head = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}`
 	incomplete := `{"jsonrpc":"2.0","id":2,"result":{"inputRequests":{"github_login":` + loginRequest + `},"requestState":STATE}}`
+	content := `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"elicitation",` +
+		strings.TrimSuffix(strings.TrimPrefix(loginRequest, `{"method":"elicitation/create","params":{`), "}}") +
+		`,"_meta":{"io.github.askback-mcp/key":"github_login"}}],"isError":false,"requestState":STATE}}`
 	dependent := `{"jsonrpc":"2.0","id":2,"dependent_requests":{"state":STATE,"requests":[` + loginRequest + `]}}`
 	dependentEach := `{"jsonrpc":"2.0","id":2,"dependent_requests":{"requests":[` + strings.Replace(loginRequest, "{", `{"state":STATE,`, 1) + `]}}`
 	for _, test := range []struct {
@@ -164,6 +167,8 @@ func TestDraftsOfACall(t *testing.T) {
 		{"bare answers with a result of their own", "", incomplete, head + `,"inputResponses":{"github_login":` + strings.Replace(loginAnswer, "{", `{"result":{},`, 1) + `},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"beside params", "", incomplete, head + `},"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}`, []any{"result", "requestState"}},
 		{"answers beside, state inside", "", incomplete, head + `,"requestState":STATE},"inputResponses":{"github_login":` + loginAnswer + `}}`, []any{"result", "requestState"}},
+		{"content", "?draft=tasks-2", content,
+			head + `,"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}}`, []any{"result", "requestState"}},
 		{"one state for all", "?draft=state-1", dependent, head + `},"dependent_responses":{"state":STATE,"responses":[{"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "state"}},
 		{"one state for all, form not named again", "?draft=state-1", dependent, "!" + head + `},"dependent_responses":{"state":STATE,"responses":[{"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "state"}},
 		{"a state for each", "?draft=state-2", dependentEach, head + `},"dependent_responses":{"responses":[{"state":STATE,"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "requests", 0, "state"}},

@@ -81,7 +81,9 @@ func (f Form) response(method string, ratified []byte) []byte {
 	case f == Tasks1 && method == wire.TaskResult && len(r.requests) > 0:
 		return requestItself(m.id, r)
 	case f == Tasks2 && method == wire.TaskResult:
-		return response(m.id, requestsAsContent(r))
+		return response(m.id, requestsAsContent(r, len(r.requests) > 1))
+	case f == Tasks2 && method == wire.CallTool && len(r.requests) > 0:
+		return response(m.id, requestsAsContent(r, true)) // the answers come by their keys
 	}
 	var incomplete object
 	incomplete.add("inputRequests", r.encoded)
@@ -155,8 +157,9 @@ func requestItself(id []byte, r *result) []byte {
 	return m.bytes()
 }
 
-// requestsAsContent is Option Two: content of types that wrap the requests for input.
-func requestsAsContent(r *result) []byte {
+// requestsAsContent is Option Two: content of types that wrap the requests for input, each
+// with its key in its _meta if they have to be told apart.
+func requestsAsContent(r *result, keyed bool) []byte {
 	types := map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 	content := []byte{'['}
 	for i, q := range r.requests {
@@ -174,7 +177,7 @@ func requestsAsContent(r *result) []byte {
 				return nil
 			})
 		})
-		if len(r.requests) > 1 { // which the answers have to be told apart by
+		if keyed {
 			meta.add(metaKey, quote(q.Key))
 		}
 		if !meta.empty() {
@@ -188,6 +191,7 @@ func requestsAsContent(r *result) []byte {
 	var res object
 	res.add("content", append(content, ']'))
 	res.add("isError", []byte("false"))
+	res.add("requestState", r.state)
 	res.add("_meta", r.meta)
 	return res.bytes()
 }
