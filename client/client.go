@@ -74,7 +74,9 @@ type Options struct {
 
 	// Drafts makes the client echo the state of a server's request inside a session before
 	// 2026-07-28, over HTTP, as the state proposal has it. Servers of Askback send one if
-	// the endpoint's URL has draft=state: see docs/drafts.md.
+	// the endpoint's URL has draft=state: see docs/drafts.md. The client does not follow a call
+	// to another process than the one that holds its session: the call fails, as the session
+	// is lost.
 	Drafts bool
 
 	// Limits bound calls.

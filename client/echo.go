@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"io"
+	"mime"
 	"net/http"
 	"sync"
 
@@ -42,14 +43,15 @@ func (e *echoes) hear(message []byte) {
 	e.states[string(strictjson.AppendCanonical(nil, id))] = bytes.Clone(state)
 }
 
-// tell adds the state to a message that is the response to its request.
-func (e *echoes) tell(req *http.Request) (*http.Request, error) {
+// tell adds the state to a message that is the response to its request, and reports whether
+// it did.
+func (e *echoes) tell(req *http.Request) (_ *http.Request, told bool, _ error) {
 	if e == nil || req.Method != http.MethodPost || req.Body == nil {
-		return req, nil
+		return req, false, nil
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	req.Body.Close()
 	message := bytes.TrimSpace(body)
@@ -62,10 +64,23 @@ func (e *echoes) tell(req *http.Request) (*http.Request, error) {
 		if state != nil {
 			body = append(message[:len(message)-1:len(message)-1], `,"state":`...)
 			body = append(append(body, state...), '}')
+			told = true
 		}
 	}
 	req = req.Clone(req.Context())
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return req, nil
+	return req, told, nil
+}
+
+// lost makes of the response to an echo, if it is a message, what a server says that does not
+// hold the session: it comes from one that went on from the state, and the SDK would drop it
+// and wait for the rest of the call where nothing comes any more.
+func lost(res *http.Response) {
+	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if mediaType != "application/json" || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusBadRequest {
+		return
+	}
+	res.Body.Close()
+	res.StatusCode, res.Status, res.Body, res.ContentLength = http.StatusNotFound, "404 Not Found", http.NoBody, 0
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/seal"
 )
 
 // wiretap keeps what a server's requests and their responses carry beside params and result.
@@ -98,6 +100,53 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 		}
 		if drafts.echoed && tap.received[0] == tap.received[1] {
 			t.Error("both questions got the same state")
+		}
+	}
+}
+
+// A call whose question is answered to another server goes on there, where its session is not:
+// the client does not wait for what will never come.
+func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, elsewhere := range map[string]*seal.Ring{"which goes on": keys, "which cannot open the state": nil} {
+		serve := func(keys *seal.Ring) http.Handler {
+			srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), &askback.Options{Keys: keys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+				_, err := askback.Elicit[struct {
+					Name string `json:"name"`
+				}](ctx, call, "a", "A?")
+				return text("done"), nil, err
+			})
+			return srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
+		}
+		here, there := serve(keys), serve(elsewhere)
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if r.Method == http.MethodPost && !bytes.Contains(body, []byte(`"method"`)) {
+				there.ServeHTTP(w, r)
+				return
+			}
+			here.ServeHTTP(w, r)
+		}))
+		defer ts.Close()
+		defer ts.CloseClientConnections()
+		opts := answers()
+		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "x"}}, nil
+		}
+		opts.Drafts = true
+		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state"}, "2025-11-25")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "ask"}); !errors.Is(err, mcp.ErrSessionMissing) {
+			t.Errorf("answered to a server %s: %v", name, err)
 		}
 	}
 }

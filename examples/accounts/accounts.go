@@ -15,29 +15,45 @@ import (
 )
 
 // question asks for the login at one provider.
-type question struct{ provider, key, message string }
+type question struct {
+	provider, key, message string
+	email                  bool // the login has to be an address
+}
 
 var (
-	github    = question{"GitHub", "github_login", "Please provide your GitHub username"}
-	google    = question{"Google", "google_login", "Please provide your Google username"}
-	microsoft = question{"Microsoft", "microsoft_login", "Please provide your Microsoft username"}
-	reworded  = question{"GitHub", "github_login", "Which GitHub account shall be linked? Please provide its username"}
+	github    = question{"GitHub", "github_login", "Please provide your GitHub username", false}
+	google    = question{"Google", "google_login", "Please provide your Google username", false}
+	microsoft = question{"Microsoft", "microsoft_login", "Please provide your Microsoft username", false}
+	reworded  = question{"GitHub", "github_login", "Which GitHub account shall be linked? Please provide its username", false}
+	reformed  = question{"Microsoft", "microsoft_login", "Please provide your Microsoft username", true}
 )
+
+// ask asks the question in a form of its kind.
+func (q question) ask(answer *login) askback.Ask {
+	if q.email {
+		return askback.AskForm(q.key, q.message, (*address)(answer))
+	}
+	return askback.AskForm(q.key, q.message, answer)
+}
 
 // releases are what each release asks, from release 1.
 var releases = [][2]question{
 	{github, google},
 	{github, microsoft},
-	{reworded, microsoft},
+	{reworded, reformed},
 }
 
 type login struct {
 	Name string `json:"name"`
 }
 
+type address struct {
+	Name string `json:"name" format:"email"`
+}
+
 // Register adds the tool link_accounts to s as a release has it. Release 1 asks for logins at GitHub and Google,
-// release 2 at GitHub and Microsoft; release 3 words the question about GitHub anew. Register panics for any other.
-// What is linked is kept in memory, apart for each server.
+// release 2 at GitHub and Microsoft; release 3 words the question about GitHub anew, and wants an address of Microsoft,
+// in the same words. Register panics for any other. What is linked is kept in memory, apart for each server.
 func Register(s *askback.Server, release int) {
 	questions := releases[release-1]
 	var links store
@@ -47,7 +63,7 @@ func Register(s *askback.Server, release int) {
 		var logins [len(questions)]login
 		asks := make([]askback.Ask, len(questions))
 		for i, q := range questions {
-			asks[i] = askback.AskForm(q.key, q.message, &logins[i])
+			asks[i] = q.ask(&logins[i])
 		}
 		asked := call.Ask(ctx, asks...)
 		if _, declined := errors.AsType[*askback.DeclinedError](asked); declined {

@@ -22,17 +22,18 @@ const (
 )
 
 func TestTheQuestions(t *testing.T) {
-	question := func(message string) string {
+	form := func(message, property string) string {
 		return `{"method": "elicitation/create", "params": {"mode": "form", "message": "` + message + `", "requestedSchema": {
-			"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}}`
+			"type": "object", "properties": {"name": ` + property + `}, "required": ["name"]}}}`
 	}
+	question := func(message string) string { return form(message, `{"type": "string"}`) }
 	for i, want := range []string{
 		`{"github_login": ` + question("Please provide your GitHub username") + `,
 		  "google_login": ` + question("Please provide your Google username") + `}`,
 		`{"github_login": ` + question("Please provide your GitHub username") + `,
 		  "microsoft_login": ` + question("Please provide your Microsoft username") + `}`,
 		`{"github_login": ` + question("Which GitHub account shall be linked? Please provide its username") + `,
-		  "microsoft_login": ` + question("Please provide your Microsoft username") + `}`,
+		  "microsoft_login": ` + form("Please provide your Microsoft username", `{"type": "string", "format": "email"}`) + `}`,
 	} {
 		var questions any
 		if err := json.Unmarshal([]byte(want), &questions); err != nil {

@@ -15,6 +15,7 @@ var (
 	larry     = askbacktest.Accept(map[string]string{"name": "larry"})
 	bill      = askbacktest.Accept(map[string]string{"name": "bill"})
 	mona      = askbacktest.Accept(map[string]string{"name": "mona"})
+	address   = askbacktest.Accept(map[string]string{"name": "bill@example.com"})
 	decline   = askbacktest.Decline()
 	dismissed = askbacktest.Cancel()
 )
@@ -48,8 +49,10 @@ func TestRestartsLostResponsesAndReleases(t *testing.T) {
 			[][]string{{"github_login", "google_login"}, {"microsoft_login"}}, "Linked octocat (GitHub) and larry (Google)." + first,
 		},
 		{
-			"a question is reworded", []int{2, 3}, answers{"github_login": askbacktest.InTurn(octocat, mona), "microsoft_login": bill},
-			[][]string{{"github_login", "microsoft_login"}, {"github_login"}}, "Linked mona (GitHub) and bill (Microsoft)." + first,
+			"one question in other words, the other in another form", []int{2, 3},
+			answers{"github_login": askbacktest.InTurn(octocat, mona), "microsoft_login": askbacktest.InTurn(bill, address)},
+			[][]string{{"github_login", "microsoft_login"}, {"github_login", "microsoft_login"}},
+			"Linked mona (GitHub) and bill@example.com (Microsoft)." + first,
 		},
 		{
 			"declined in another release", []int{1, 2}, answers{"github_login": decline, "google_login": larry, "microsoft_login": bill},
