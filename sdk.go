@@ -361,7 +361,7 @@ func (s *Server) spend(ctx context.Context, x *exchange, j *journal.Journal, sta
 	if err != nil {
 		return nil // it has expired, and is of no use to anybody
 	}
-	fresh, err := s.use(ctx, x, opened, j)
+	fresh, err := s.useState(ctx, x, opened, j)
 	if err == nil && !fresh {
 		err = s.refuse(ctx, x, "replayed", errors.New("the call went on from it elsewhere, and the replay guard allows one use"))
 	}

@@ -221,8 +221,8 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 	if !x.params.HasState {
 		// Without BareFirstRound an answer to nothing is one whose state got lost.
 		if len(x.params.Responses) > 0 && !s.opts.BareFirstRound {
-			if j := s.recalled(ctx, x, StateMissing); j != nil {
-				return j, nil
+			if j, err := s.recalled(ctx, x, StateMissing); j != nil || err != nil {
+				return j, err
 			}
 		}
 		return &journal.Journal{ID: rand.Text(), Started: now}, nil
@@ -251,7 +251,7 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 	if err != nil {
 		return s.recallOrRefuse(ctx, x, "payload", err)
 	}
-	fresh, err := s.use(ctx, x, opened, j)
+	fresh, err := s.useState(ctx, x, opened, j)
 	if err != nil {
 		return nil, err
 	}
@@ -270,27 +270,36 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 // recallOrRefuse is for a state that does not open: its call goes on if it is stored.
 func (s *Server) recallOrRefuse(ctx context.Context, x *exchange, reason seal.Reason, err error) (*journal.Journal, error) {
 	refusal := s.refuse(ctx, x, reason, err)
-	if j := s.recalled(ctx, x, StateInvalid); j != nil {
-		return j, nil
+	if j, err := s.recalled(ctx, x, StateInvalid); j != nil || err != nil {
+		return j, err
 	}
 	return nil, refusal
 }
 
-// use reports whether the replay guard lets a state be used; without a guard, any.
-func (s *Server) use(ctx context.Context, x *exchange, opened *seal.State, j *journal.Journal) (fresh bool, err error) {
-	guard := s.opts.ReplayGuard
-	if guard == nil {
+// useState reports whether the replay guard lets a state be used.
+func (s *Server) useState(ctx context.Context, x *exchange, opened *seal.State, j *journal.Journal) (fresh bool, err error) {
+	if s.states == nil {
+		return s.use(ctx, x, opened.Expires, opened.ID)
+	}
+	return s.use(ctx, x, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
+}
+
+// use reports whether the replay guard lets all of ids be used; without a guard, any.
+func (s *Server) use(ctx context.Context, x *exchange, expires time.Time, ids ...string) (fresh bool, err error) {
+	if s.opts.ReplayGuard == nil {
 		return true, nil
 	}
-	fresh, err = guard.Use(ctx, opened.ID, opened.Expires)
-	if fresh && err == nil && s.states != nil { // another instance may be in an earlier phase
-		fresh, err = guard.Use(ctx, roundID(j), opened.Expires)
+	for _, id := range ids {
+		fresh, err = s.opts.ReplayGuard.Use(ctx, id, expires)
+		if err != nil {
+			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
+			return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+		if !fresh {
+			return false, nil
+		}
 	}
-	if err != nil {
-		s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
-		return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
-	}
-	return fresh, nil
+	return true, nil
 }
 
 // refuse tells the operator why a state was refused, and the client only that it was.
