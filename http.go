@@ -225,11 +225,7 @@ func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Reques
 	if fault != nil || !wire.MayAsk(req.Method) {
 		return r
 	}
-	name := "name"
-	if req.Method == wire.ReadResource {
-		name = "uri"
-	}
-	if target, _ := strictjson.String(strictjson.Get(req.Params, name)); h.lookup(req.Method, target) == nil {
+	if !h.serves(req.Method, req.Params) {
 		return r
 	}
 	exact := *r

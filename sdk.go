@@ -95,12 +95,7 @@ func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if strictjson.Check(req.Params, c.server.opts.Limits.Depth) != nil || strictjson.TypeOf(req.Params) != strictjson.TypeObject {
 		return msg, nil // refused where it can be answered
 	}
-	name := "name"
-	if req.Method == wire.ReadResource {
-		name = "uri"
-	}
-	target, _ := strictjson.String(strictjson.Get(req.Params, name))
-	if c.server.lookup(req.Method, target) == nil {
+	if !c.server.serves(req.Method, req.Params) {
 		return msg, nil
 	}
 	extra := new(mcp.RequestExtra)

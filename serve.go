@@ -383,6 +383,13 @@ func (s *Server) lookup(method, target string) *handler {
 	return nil
 }
 
+// serves reports whether a request is for one of Askback's handlers; params is a checked
+// object, or nil.
+func (s *Server) serves(method string, params []byte) bool {
+	target, _ := strictjson.String(strictjson.Get(params, wire.TargetMember(method)))
+	return s.lookup(method, target) != nil
+}
+
 func (s *Server) principal(ctx context.Context, extra *mcp.RequestExtra) (string, error) {
 	if extra == nil {
 		extra = new(mcp.RequestExtra) // of a transport that says nothing of the caller

@@ -30,6 +30,14 @@ func MayAsk(method string) bool {
 	return method == CallTool || method == GetPrompt || method == ReadResource
 }
 
+// TargetMember is the member of a request's params that names what it is for.
+func TargetMember(method string) string {
+	if method == ReadResource {
+		return "uri"
+	}
+	return "name"
+}
+
 // Request is a JSON-RPC request or, with a nil ID, a notification. ID and Params
 // are raw JSON.
 type Request struct {
