@@ -119,7 +119,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveLegacy(w, r, body)
 		return
 	}
-	h.serveModern(w, r, body)
+	h.serveModern(w, r, body, true)
 }
 
 func isJSON(contentType string) bool {
@@ -242,14 +242,12 @@ func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Reques
 func (h *httpHandler) serveTranslated(w http.ResponseWriter, r *http.Request, body []byte) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	h.serveRequest(w, r, body, false)
+	h.serveModern(w, r, body, false)
 }
 
-func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body []byte) {
-	h.serveRequest(w, r, body, true)
-}
-
-func (h *httpHandler) serveRequest(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
+// serveModern serves a request of the 2026-07-28 revision. If mirrored, it has the headers
+// that a tool's parameters are to be mirrored in.
+func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
 	req, fault := wire.ParseRequest(body, h.opts.Limits.Depth)
 	if fault == nil && req.ID != nil {
 		fault = h.checkMetadata(r, req)
@@ -307,10 +305,12 @@ func (h *httpHandler) serveRequest(w http.ResponseWriter, r *http.Request, body 
 		h.stateless.ServeHTTP(w, r)
 		return
 	}
-	for _, header := range handler.headers {
-		if fault := header.Check(r.Header, params.Arguments); fault != nil && mirrored {
-			writeError(w, status(fault), req.ID, fault)
-			return
+	if mirrored {
+		for _, header := range handler.headers {
+			if fault := header.Check(r.Header, params.Arguments); fault != nil {
+				writeError(w, status(fault), req.ID, fault)
+				return
+			}
 		}
 	}
 	h.serveOwn(w, r, req, params, handler)

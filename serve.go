@@ -128,16 +128,11 @@ func (s *Server) goOn(ctx context.Context, x *exchange, j *journal.Journal) (*re
 
 // round runs the handler once against j and extends j.
 func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bare bool) (*reply, error) {
-	mine := takeManual(j, x.params.Responses)
+	mine, begin := takeManual(j, x.params.Responses), journal.Begin
 	if bare {
-		mine.responses = x.params.Responses
+		mine.responses, begin = x.params.Responses, journal.BeginBare
 	}
-	var run *journal.Run
-	if bare {
-		run = journal.BeginBare(j, x.params.Responses, s.journalLimits())
-	} else {
-		run = journal.Begin(j, x.params.Responses, s.journalLimits())
-	}
+	run := begin(j, x.params.Responses, s.journalLimits())
 	run.Distinct = s.states != nil && x.task == nil // in every phase: one may be rolled out
 	call := &Call{
 		id:        j.ID,
