@@ -406,7 +406,7 @@ func (s *Server) encode(id []byte, r *reply) ([]byte, error) {
 		meta := s.meta
 		if r.state != "" {
 			meta = append(make([]byte, 0, len(s.meta)+64), s.meta[:len(s.meta)-1]...)
-			meta = append(meta, `,"`+metaExpires+`":"`...)
+			meta = append(meta, `,"`+wire.MetaExpires+`":"`...)
 			meta = append(r.expires.UTC().AppendFormat(meta, time.RFC3339), `"}`...)
 		}
 		size := 256 + len(r.state) + len(meta)

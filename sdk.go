@@ -392,12 +392,8 @@ func askInline(ctx context.Context, session *mcp.ServerSession, callID string, r
 	return responses, group.Wait()
 }
 
-// metaKey tells clients in a question's _meta its key, which the protocol has no place
-// for inside a session.
-const metaKey = "io.github.askback-mcp/key"
-
 func send(ctx context.Context, session *mcp.ServerSession, callID, key string, request mcp.InputRequest) (any, error) {
-	switch q := withMeta(request, mcp.Meta{metaKey: key}).(type) {
+	switch q := withMeta(request, mcp.Meta{wire.MetaKey: key}).(type) {
 	case *mcp.ElicitParams:
 		if q.Mode == "url" && q.ElicitationID == "" {
 			q.ElicitationID = callID + "/" + key // required before 2026-07-28

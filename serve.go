@@ -331,16 +331,12 @@ func (s *Server) expiry(j *journal.Journal, now time.Time) time.Time {
 	return round
 }
 
-// metaExpires tells clients in a result's _meta when its requestState expires, for
-// those that let a question wait.
-const metaExpires = "io.github.askback-mcp/expires"
-
 // meta is the _meta of a result that needs input.
 func (r *reply) meta() mcp.Meta {
 	if r.state == "" {
 		return nil
 	}
-	return mcp.Meta{metaExpires: r.expires.UTC().Format(time.RFC3339)}
+	return mcp.Meta{wire.MetaExpires: r.expires.UTC().Format(time.RFC3339)}
 }
 
 func (s *Server) binding(x *exchange) seal.Binding {
