@@ -1096,7 +1096,7 @@ func TestRetriesAtOnce(t *testing.T) {
 						r.state, r.responses = res.Result.State, "{"+strings.Join(answers, ",")+"}"
 						res = r.send(t, h)
 					}
-					if res.Result == nil || res.Result.Content[0].Text != "a1 #49 b1 #50 c1 " {
+					if res.Result == nil || res.Result.Content[0].Text != "went a1 #49 b1 #50 c1 " {
 						t.Errorf("%s: got %s", mode, res.raw)
 					}
 				})
