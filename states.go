@@ -37,20 +37,20 @@ type States struct {
 
 	// Overflow is the size in bytes beyond which a requestState stays in the Store, and a
 	// reference travels, sealed and bound as any state. It is at most [Limits].StateBytes,
-	// which bounds what travels; StoredBytes bounds what stays. Zero means never. Every instance needs the Store
-	// before the first one has an Overflow.
+	// which bounds what travels; StoredBytes bounds what stays. Zero means never. Every
+	// instance needs the Store before the first one has an Overflow.
 	Overflow int
 
 	// Observe, if set, is told what became of each state: a place for a metric. It must
-	// not block. An outcome is not for the client.
+	// not block, and is called concurrently. An outcome is not for the client.
 	Observe func(ctx context.Context, method string, outcome StateOutcome)
 }
 
 // StateStore keeps states. It is called concurrently, and the request waits for it: where a
 // database may hang, give up after a time. The context is that of the request, but for
 // PutState in a phase: it has 10 seconds, even if the client has gone away. What a method
-// wrote is there for every instance when it returns. [MemoryStateStore] is one, and the Stores of
-// task/sqlite and task/postgres are; task/storetest has a suite for others.
+// wrote is there for every instance when it returns. [MemoryStateStore] is one, and the
+// Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type StateStore interface {
 	// PutState keeps data until expires, in place of what was there under this id. Under
 	// call, which is not unique, FindStates finds it, unless call is empty. An id has up
