@@ -42,14 +42,16 @@ func (e *echoes) hear(message []byte) {
 	e.states[string(strictjson.AppendCanonical(nil, id))] = bytes.Clone(state)
 }
 
-// tell adds the state to a message that is the response to its request.
-func (e *echoes) tell(req *http.Request) (*http.Request, error) {
+// tell adds the state to a message that is the response to its request. Until the server
+// took it, which taken is for, it may be sent again.
+func (e *echoes) tell(req *http.Request) (told *http.Request, taken func(), err error) {
+	taken = func() {}
 	if e == nil || req.Method != http.MethodPost || req.Body == nil {
-		return req, nil
+		return req, taken, nil
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	req.Body.Close()
 	message := bytes.TrimSpace(body)
@@ -57,9 +59,13 @@ func (e *echoes) tell(req *http.Request) (*http.Request, error) {
 		key := string(strictjson.AppendCanonical(nil, id))
 		e.mu.Lock()
 		state := e.states[key]
-		delete(e.states, key)
 		e.mu.Unlock()
 		if state != nil {
+			taken = func() {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				delete(e.states, key)
+			}
 			body = append(message[:len(message)-1:len(message)-1], `,"state":`...)
 			body = append(append(body, state...), '}')
 		}
@@ -67,5 +73,5 @@ func (e *echoes) tell(req *http.Request) (*http.Request, error) {
 	req = req.Clone(req.Context())
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return req, nil
+	return req, taken, nil
 }

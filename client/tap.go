@@ -318,7 +318,7 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	req, err := t.echoes.tell(req)
+	req, taken, err := t.echoes.tell(req)
 	if err != nil {
 		return nil, err
 	}
@@ -344,6 +344,9 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.timer.Reset(responseTime)
 	}
 	res, err := base.RoundTrip(req)
+	if err == nil && res.StatusCode < 300 {
+		taken()
+	}
 	refused := err == nil && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)
 	if x != nil && x.timer != nil && refused && t.authorizes {
 		x.timer.Stop() // until the user has authorized it
