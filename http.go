@@ -119,7 +119,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveLegacy(w, r, body)
 		return
 	}
-	h.serveModern(w, r, body)
+	h.serveModern(w, r, body, true)
 }
 
 func isJSON(contentType string) bool {
@@ -225,11 +225,7 @@ func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Reques
 	if fault != nil || !wire.MayAsk(req.Method) {
 		return r
 	}
-	name := "name"
-	if req.Method == wire.ReadResource {
-		name = "uri"
-	}
-	if target, _ := strictjson.String(strictjson.Get(req.Params, name)); h.lookup(req.Method, target) == nil {
+	if !h.serves(req.Method, req.Params) {
 		return r
 	}
 	exact := *r
@@ -246,14 +242,12 @@ func (h *httpHandler) withExactParams(r *http.Request, body []byte) *http.Reques
 func (h *httpHandler) serveTranslated(w http.ResponseWriter, r *http.Request, body []byte) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	h.serveRequest(w, r, body, false)
+	h.serveModern(w, r, body, false)
 }
 
-func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body []byte) {
-	h.serveRequest(w, r, body, true)
-}
-
-func (h *httpHandler) serveRequest(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
+// serveModern serves a request of the 2026-07-28 revision. If mirrored, it has the headers
+// that a tool's parameters are to be mirrored in.
+func (h *httpHandler) serveModern(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
 	req, fault := wire.ParseRequest(body, h.opts.Limits.Depth)
 	if fault == nil && req.ID != nil {
 		fault = h.checkMetadata(r, req)
@@ -311,10 +305,12 @@ func (h *httpHandler) serveRequest(w http.ResponseWriter, r *http.Request, body 
 		h.stateless.ServeHTTP(w, r)
 		return
 	}
-	for _, header := range handler.headers {
-		if fault := header.Check(r.Header, params.Arguments); fault != nil && mirrored {
-			writeError(w, status(fault), req.ID, fault)
-			return
+	if mirrored {
+		for _, header := range handler.headers {
+			if fault := header.Check(r.Header, params.Arguments); fault != nil {
+				writeError(w, status(fault), req.ID, fault)
+				return
+			}
 		}
 	}
 	h.serveOwn(w, r, req, params, handler)
@@ -410,7 +406,7 @@ func (s *Server) encode(id []byte, r *reply) ([]byte, error) {
 		meta := s.meta
 		if r.state != "" {
 			meta = append(make([]byte, 0, len(s.meta)+64), s.meta[:len(s.meta)-1]...)
-			meta = append(meta, `,"`+metaExpires+`":"`...)
+			meta = append(meta, `,"`+wire.MetaExpires+`":"`...)
 			meta = append(r.expires.UTC().AppendFormat(meta, time.RFC3339), `"}`...)
 		}
 		size := 256 + len(r.state) + len(meta)

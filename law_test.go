@@ -58,46 +58,92 @@ func lawful(ran *int) func(*askback.Server) {
 // for a task an exclamation mark is a Detach.
 func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, any] {
 	return func(ctx context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
-		trace, last := "", 0
-		for i, op := range in.Plan {
-			switch {
-			case op >= 'a' && op <= 'z':
-				c, err := askback.Elicit[count](ctx, call, string(op), "How many "+string(op)+"?")
-				if err != nil {
-					return nil, nil, err
-				}
-				last = c.N
-				trace += fmt.Sprint(string(op), c.N, " ")
-			case op >= 'A' && op <= 'Z':
-				var one, two count
-				err := call.Ask(ctx, askback.AskForm(string(op+32), "How many "+string(op+32)+"?", &one),
-					askback.AskForm(string(op+33), "How many "+string(op+33)+"?", &two))
-				if err != nil {
-					return nil, nil, err
-				}
-				last = one.N + two.N
-				trace += fmt.Sprint(string(op), last, " ")
-			case op >= '0' && op <= '9':
-				n, err := askback.Do(ctx, call, string(op), func(context.Context) (int, error) { step(call, op); return int(op), nil })
-				if err != nil {
-					return nil, nil, err
-				}
-				trace += fmt.Sprint("#", n, " ")
-			case op == '.':
-				if err := call.Checkpoint(ctx, fmt.Sprint(i)); err != nil {
-					return nil, nil, err
-				}
-			case op == '!':
-				if err := call.Detach(ctx); err != nil {
-					return nil, nil, err
-				}
-			case op == '?' && last%2 == 1:
-				return text(trace + "stopped"), nil, nil
-			}
-		}
-		return text(trace), nil, nil
+		said, err := follow(in.Plan, called{ctx: ctx, call: call, ran: func(name rune) { step(call, name) }})
+		return text(said), nil, err
 	}
 }
+
+// world is what a plan is executed in.
+type world interface {
+	ask(letters ...rune) ([]int, error)
+	step(name rune) (int, error)
+	pause(mark rune, at int) error // a checkpoint or a Detach
+}
+
+// follow executes a plan: see plans.
+func follow(plan string, w world) (string, error) {
+	trace, last := "went ", 0
+	for i, op := range plan {
+		switch {
+		case op >= 'A' && op <= 'Z' || op >= 'a' && op <= 'z':
+			letters := []rune{op}
+			if op < 'a' {
+				letters = []rune{op + 32, op + 33}
+			}
+			answers, err := w.ask(letters...)
+			if err != nil {
+				return "", err
+			}
+			last = 0
+			for _, n := range answers {
+				last += n
+			}
+			trace += fmt.Sprint(string(op), last, " ")
+		case op >= '0' && op <= '9':
+			n, err := w.step(op)
+			if err != nil {
+				return "", err
+			}
+			trace += fmt.Sprint("#", n, " ")
+		case op == '.' || op == '!':
+			if err := w.pause(op, i); err != nil {
+				return "", err
+			}
+		case op == '?' && last%2 == 1:
+			return trace + "stopped", nil
+		}
+	}
+	return trace, nil
+}
+
+// called is a round of a call.
+type called struct {
+	ctx   context.Context
+	call  *askback.Call
+	ran   func(step rune)
+	share bool // the first question and the last, which are never asked together, have one key
+}
+
+func (w called) ask(letters ...rune) ([]int, error) {
+	counts := make([]count, len(letters))
+	var asks []askback.Ask
+	for i, l := range letters {
+		key := string(l)
+		if w.share && l == 'e' {
+			key = "a"
+		}
+		asks = append(asks, askback.AskForm(key, inquiry(l), &counts[i]))
+	}
+	err := w.call.Ask(w.ctx, asks...)
+	answers := make([]int, len(counts))
+	for i, c := range counts {
+		answers[i] = c.N
+	}
+	return answers, err
+}
+
+func (w called) step(name rune) (int, error) {
+	return askback.Do(w.ctx, w.call, string(name), func(context.Context) (int, error) { w.ran(name); return int(name), nil })
+}
+
+func (w called) pause(mark rune, at int) error {
+	if mark == '!' {
+		return w.call.Detach(w.ctx)
+	}
+	return w.call.Checkpoint(w.ctx, fmt.Sprint(at))
+}
+
+func inquiry(letter rune) string { return fmt.Sprintf("How many %c?", letter) }
 
 // howMany is what the client answers: a function of the question alone.
 func howMany(key string) int { return int(key[0]) * 7 % 10 }

@@ -95,12 +95,7 @@ func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if strictjson.Check(req.Params, c.server.opts.Limits.Depth) != nil || strictjson.TypeOf(req.Params) != strictjson.TypeObject {
 		return msg, nil // refused where it can be answered
 	}
-	name := "name"
-	if req.Method == wire.ReadResource {
-		name = "uri"
-	}
-	target, _ := strictjson.String(strictjson.Get(req.Params, name))
-	if c.server.lookup(req.Method, target) == nil {
+	if !c.server.serves(req.Method, req.Params) {
 		return msg, nil
 	}
 	extra := new(mcp.RequestExtra)
@@ -361,7 +356,7 @@ func (s *Server) spend(ctx context.Context, x *exchange, j *journal.Journal, sta
 	if err != nil {
 		return nil // it has expired, and is of no use to anybody
 	}
-	fresh, err := s.use(ctx, x, opened, j)
+	fresh, err := s.useState(ctx, x, opened, j)
 	if err == nil && !fresh {
 		err = s.refuse(ctx, x, "replayed", errors.New("the call went on from it elsewhere, and the replay guard allows one use"))
 	}
@@ -397,12 +392,8 @@ func askInline(ctx context.Context, session *mcp.ServerSession, callID string, r
 	return responses, group.Wait()
 }
 
-// metaKey tells clients in a question's _meta its key, which the protocol has no place
-// for inside a session.
-const metaKey = "io.github.askback-mcp/key"
-
 func send(ctx context.Context, session *mcp.ServerSession, callID, key string, request mcp.InputRequest) (any, error) {
-	switch q := withMeta(request, mcp.Meta{metaKey: key}).(type) {
+	switch q := withMeta(request, mcp.Meta{wire.MetaKey: key}).(type) {
 	case *mcp.ElicitParams:
 		if q.Mode == "url" && q.ElicitationID == "" {
 			q.ElicitationID = callID + "/" + key // required before 2026-07-28

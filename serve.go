@@ -128,16 +128,11 @@ func (s *Server) goOn(ctx context.Context, x *exchange, j *journal.Journal) (*re
 
 // round runs the handler once against j and extends j.
 func (s *Server) round(ctx context.Context, x *exchange, j *journal.Journal, bare bool) (*reply, error) {
-	mine := takeManual(j, x.params.Responses)
+	mine, begin := takeManual(j, x.params.Responses), journal.Begin
 	if bare {
-		mine.responses = x.params.Responses
+		mine.responses, begin = x.params.Responses, journal.BeginBare
 	}
-	var run *journal.Run
-	if bare {
-		run = journal.BeginBare(j, x.params.Responses, s.journalLimits())
-	} else {
-		run = journal.Begin(j, x.params.Responses, s.journalLimits())
-	}
+	run := begin(j, x.params.Responses, s.journalLimits())
 	run.Distinct = s.states != nil && x.task == nil // in every phase: one may be rolled out
 	call := &Call{
 		id:        j.ID,
@@ -221,8 +216,8 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 	if !x.params.HasState {
 		// Without BareFirstRound an answer to nothing is one whose state got lost.
 		if len(x.params.Responses) > 0 && !s.opts.BareFirstRound {
-			if j := s.recalled(ctx, x, StateMissing); j != nil {
-				return j, nil
+			if j, err := s.recalled(ctx, x, StateMissing); j != nil || err != nil {
+				return j, err
 			}
 		}
 		return &journal.Journal{ID: rand.Text(), Started: now}, nil
@@ -251,7 +246,7 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 	if err != nil {
 		return s.recallOrRefuse(ctx, x, "payload", err)
 	}
-	fresh, err := s.use(ctx, x, opened, j)
+	fresh, err := s.useState(ctx, x, opened, j)
 	if err != nil {
 		return nil, err
 	}
@@ -270,27 +265,36 @@ func (s *Server) openJournal(ctx context.Context, x *exchange) (*journal.Journal
 // recallOrRefuse is for a state that does not open: its call goes on if it is stored.
 func (s *Server) recallOrRefuse(ctx context.Context, x *exchange, reason seal.Reason, err error) (*journal.Journal, error) {
 	refusal := s.refuse(ctx, x, reason, err)
-	if j := s.recalled(ctx, x, StateInvalid); j != nil {
-		return j, nil
+	if j, err := s.recalled(ctx, x, StateInvalid); j != nil || err != nil {
+		return j, err
 	}
 	return nil, refusal
 }
 
-// use reports whether the replay guard lets a state be used; without a guard, any.
-func (s *Server) use(ctx context.Context, x *exchange, opened *seal.State, j *journal.Journal) (fresh bool, err error) {
-	guard := s.opts.ReplayGuard
-	if guard == nil {
+// useState reports whether the replay guard lets a state be used.
+func (s *Server) useState(ctx context.Context, x *exchange, opened *seal.State, j *journal.Journal) (fresh bool, err error) {
+	if s.states == nil {
+		return s.use(ctx, x, opened.Expires, opened.ID)
+	}
+	return s.use(ctx, x, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
+}
+
+// use reports whether the replay guard lets all of ids be used; without a guard, any.
+func (s *Server) use(ctx context.Context, x *exchange, expires time.Time, ids ...string) (fresh bool, err error) {
+	if s.opts.ReplayGuard == nil {
 		return true, nil
 	}
-	fresh, err = guard.Use(ctx, opened.ID, opened.Expires)
-	if fresh && err == nil && s.states != nil { // another instance may be in an earlier phase
-		fresh, err = guard.Use(ctx, roundID(j), opened.Expires)
+	for _, id := range ids {
+		fresh, err = s.opts.ReplayGuard.Use(ctx, id, expires)
+		if err != nil {
+			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
+			return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+		if !fresh {
+			return false, nil
+		}
 	}
-	if err != nil {
-		s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
-		return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
-	}
-	return fresh, nil
+	return true, nil
 }
 
 // refuse tells the operator why a state was refused, and the client only that it was.
@@ -327,16 +331,12 @@ func (s *Server) expiry(j *journal.Journal, now time.Time) time.Time {
 	return round
 }
 
-// metaExpires tells clients in a result's _meta when its requestState expires, for
-// those that let a question wait.
-const metaExpires = "io.github.askback-mcp/expires"
-
 // meta is the _meta of a result that needs input.
 func (r *reply) meta() mcp.Meta {
 	if r.state == "" {
 		return nil
 	}
-	return mcp.Meta{metaExpires: r.expires.UTC().Format(time.RFC3339)}
+	return mcp.Meta{wire.MetaExpires: r.expires.UTC().Format(time.RFC3339)}
 }
 
 func (s *Server) binding(x *exchange) seal.Binding {
@@ -372,6 +372,13 @@ func (s *Server) lookup(method, target string) *handler {
 		}
 	}
 	return nil
+}
+
+// serves reports whether a request is for one of Askback's handlers; params is a checked
+// object, or nil.
+func (s *Server) serves(method string, params []byte) bool {
+	target, _ := strictjson.String(strictjson.Get(params, wire.TargetMember(method)))
+	return s.lookup(method, target) != nil
 }
 
 func (s *Server) principal(ctx context.Context, extra *mcp.RequestExtra) (string, error) {

@@ -37,20 +37,20 @@ type States struct {
 
 	// Overflow is the size in bytes beyond which a requestState stays in the Store, and a
 	// reference travels, sealed and bound as any state. It is at most [Limits].StateBytes,
-	// which bounds what travels; StoredBytes bounds what stays. Zero means never. Every instance needs the Store
-	// before the first one has an Overflow.
+	// which bounds what travels; StoredBytes bounds what stays. Zero means never. Every
+	// instance needs the Store before the first one has an Overflow.
 	Overflow int
 
 	// Observe, if set, is told what became of each state: a place for a metric. It must
-	// not block. An outcome is not for the client.
+	// not block, and is called concurrently. An outcome is not for the client.
 	Observe func(ctx context.Context, method string, outcome StateOutcome)
 }
 
 // StateStore keeps states. It is called concurrently, and the request waits for it: where a
 // database may hang, give up after a time. The context is that of the request, but for
 // PutState in a phase: it has 10 seconds, even if the client has gone away. What a method
-// wrote is there for every instance when it returns. [MemoryStateStore] is one, and the Stores of
-// task/sqlite and task/postgres are; task/storetest has a suite for others.
+// wrote is there for every instance when it returns. [MemoryStateStore] is one, and the
+// Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type StateStore interface {
 	// PutState keeps data until expires, in place of what was there under this id. Under
 	// call, which is not unique, FindStates finds it, unless call is empty. An id has up
@@ -114,8 +114,8 @@ const (
 	// StateInvalid: the state did not open, and the call went on from the stored one.
 	StateInvalid StateOutcome = "invalid"
 	// StateUnknown: no call like the request's is stored, or its caller is anonymous, so
-	// that nobody can tell whose call it is. A request without a state began a new call,
-	// one with a state was refused.
+	// that nobody can tell whose call it is, or the [ReplayGuard] says that its round was
+	// used. A request without a state began a new call, one with a state was refused.
 	StateUnknown StateOutcome = "unknown"
 	// StateAmbiguous: several such calls are stored. The request fared as with StateUnknown.
 	StateAmbiguous StateOutcome = "ambiguous"
@@ -274,10 +274,10 @@ func (s *Server) compared(ctx context.Context, x *exchange, j *journal.Journal, 
 }
 
 // recalled returns the stored journal of a call whose request brought no state that opens,
-// or nil.
-func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome) *journal.Journal {
+// or nil. An error is the replay guard's.
+func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome) (*journal.Journal, error) {
 	if !s.keepsStates() {
-		return nil
+		return nil, nil
 	}
 	b := s.binding(x)
 	call := stateCall(&b)
@@ -293,22 +293,25 @@ func (s *Server) recalled(ctx context.Context, x *exchange, outcome StateOutcome
 	// The answers may be to questions of any round. Their keys tell of which (see
 	// [journal.Run.Distinct]), but for those that a handler chooses itself.
 	fits := err == nil && j != nil && (j.Round == 1 || !manualStyle(j))
-	if guard := s.opts.ReplayGuard; guard != nil && fits {
-		fits, err = guard.Use(ctx, roundID(j), time.Now().Add(s.opts.Limits.RoundTTL))
+	if fits {
+		var fault error
+		if fits, fault = s.use(ctx, x, time.Now().Add(s.opts.Limits.RoundTTL), roundID(j)); fault != nil {
+			return nil, fault
+		}
 	}
 	switch {
 	case err != nil:
 		s.stateFailed(ctx, x, "looking up a stored state", err)
-		return nil
+		return nil, nil
 	case len(found) > 1:
 		s.observe(ctx, x, StateAmbiguous)
-		return nil
+		return nil, nil
 	case !fits:
 		s.observe(ctx, x, StateUnknown)
-		return nil
+		return nil, nil
 	}
 	s.observe(ctx, x, outcome)
-	return j
+	return j, nil
 }
 
 // manualStyle reports whether j is of a handler that keeps its own state, whose questions

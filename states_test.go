@@ -643,6 +643,27 @@ func TestReplayGuardAndTheStore(t *testing.T) {
 	f.observed("unknown")
 }
 
+// brokenGuard fails.
+type brokenGuard struct{ askback.ReplayGuard }
+
+func (brokenGuard) Use(context.Context, string, time.Time) (bool, error) {
+	return false, errors.New("no connection")
+}
+
+// A guard that fails refuses the request, whichever way its round would go on.
+func TestReplayGuardFailsAndTheStore(t *testing.T) {
+	f := newFleet(t)
+	f.opts.ReplayGuard = brokenGuard{}
+	h := f.instance(askback.StatelessFirst, f.ring)
+	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
+	state := r.send(t, h).asked(t, "from")
+	r.responses = answer("from", "Oslo")
+	for _, r.state = range []string{state, "", "altered"} {
+		r.send(t, h).refused(t, 200, -32603)
+	}
+	f.observed()
+}
+
 // With BareFirstRound a request that has answers and no state is nothing unusual.
 func TestBareFirstRoundAndTheStore(t *testing.T) {
 	f := newFleet(t)
@@ -1075,7 +1096,7 @@ func TestRetriesAtOnce(t *testing.T) {
 						r.state, r.responses = res.Result.State, "{"+strings.Join(answers, ",")+"}"
 						res = r.send(t, h)
 					}
-					if res.Result == nil || res.Result.Content[0].Text != "a1 #49 b1 #50 c1 " {
+					if res.Result == nil || res.Result.Content[0].Text != "went a1 #49 b1 #50 c1 " {
 						t.Errorf("%s: got %s", mode, res.raw)
 					}
 				})

@@ -22,8 +22,8 @@ import (
 // A call that is a task runs the same handler as any other: the journal is in the store
 // instead of in requestState. The dialects of its clients are in task_serve.go.
 
-// The dialects in which a task was created: that of the extension, or that of the proposals from which Multi Round-Trip
-// Requests grew, its seeds. See "Two dialects" in docs/tasks.md.
+// The dialects in which a task was created: that of the extension, or that of the proposals
+// from which Multi Round-Trip Requests grew, its seeds. See "Two dialects" in docs/tasks.md.
 const (
 	dialectExtension = "extension"
 	dialectSeeds     = "seeds"

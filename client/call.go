@@ -387,9 +387,6 @@ func (c *call) relist(ctx context.Context) bool {
 	return false
 }
 
-// expiresKey is where Askback's servers say when a state expires.
-const expiresKey = "io.github.askback-mcp/expires"
-
 // outcome reads a result that came: nil if it is complete.
 func (c *call) outcome(result []byte) (*Pending, error) {
 	if result == nil {
@@ -435,7 +432,7 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 		}
 	}
 	if meta := strictjson.Get(result, "_meta"); meta != nil && strictjson.TypeOf(meta) == strictjson.TypeObject {
-		if text, ok := strictjson.String(strictjson.Get(meta, expiresKey)); ok {
+		if text, ok := strictjson.String(strictjson.Get(meta, wire.MetaExpires)); ok {
 			if expires, err := time.Parse(time.RFC3339, text); err == nil {
 				p.Expires = &expires
 			}

@@ -43,15 +43,15 @@ func (e *echoes) hear(message []byte) {
 	e.states[string(strictjson.AppendCanonical(nil, id))] = bytes.Clone(state)
 }
 
-// tell adds the state to a message that is the response to its request, and reports whether
-// it did.
-func (e *echoes) tell(req *http.Request) (_ *http.Request, told bool, _ error) {
+// tell adds the state to a message that is the response to its request. The server's
+// response to it goes to answered, which is nil for any other message.
+func (e *echoes) tell(req *http.Request) (told *http.Request, answered func(*http.Response), err error) {
 	if e == nil || req.Method != http.MethodPost || req.Body == nil {
-		return req, false, nil
+		return req, nil, nil
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	req.Body.Close()
 	message := bytes.TrimSpace(body)
@@ -59,24 +59,29 @@ func (e *echoes) tell(req *http.Request) (_ *http.Request, told bool, _ error) {
 		key := string(strictjson.AppendCanonical(nil, id))
 		e.mu.Lock()
 		state := e.states[key]
-		delete(e.states, key)
 		e.mu.Unlock()
 		if state != nil {
 			body = append(message[:len(message)-1:len(message)-1], `,"state":`...)
 			body = append(append(body, state...), '}')
-			told = true
+			answered = func(res *http.Response) { e.answered(key, res) }
 		}
 	}
 	req = req.Clone(req.Context())
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return req, told, nil
+	return req, answered, nil
 }
 
-// lost makes of the response to an echo, if it is a message, what a server says that does not
-// hold the session: it comes from one that went on from the state, and the SDK would drop it
-// and wait for the rest of the call where nothing comes any more.
-func lost(res *http.Response) {
+// answered forgets the state that the server has taken; until then its message may be sent
+// again. A response that is a message comes from a server that does not hold the session, and
+// went on from the state: it becomes what such a server says without drafts, because the SDK
+// would drop it and wait for the rest of the call where nothing comes any more.
+func (e *echoes) answered(key string, res *http.Response) {
+	if res.StatusCode < 300 {
+		e.mu.Lock()
+		delete(e.states, key)
+		e.mu.Unlock()
+	}
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if mediaType != "application/json" || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusBadRequest {
 		return

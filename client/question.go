@@ -227,10 +227,6 @@ func (c *Client) answerAll(ctx context.Context, questions []*Question, have map[
 	return answers, parked, nil
 }
 
-// keyKey is where Askback's servers say the key of a question inside a session, where
-// the protocol has none.
-const keyKey = "io.github.askback-mcp/key"
-
 // answerInline answers the requests that servers before 2026-07-28 send inside a session.
 func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -251,7 +247,7 @@ func (c *Client) answerInline(next mcp.MethodHandler) mcp.MethodHandler {
 		task, ours := "", false
 		// Parameters may be absent: then these are null.
 		if meta := strictjson.Get(q.Params, "_meta"); meta != nil {
-			if key, ok := strictjson.String(strictjson.Get(meta, keyKey)); ok {
+			if key, ok := strictjson.String(strictjson.Get(meta, wire.MetaKey)); ok {
 				q.Key, ours = key, true
 			}
 			task, _ = strictjson.String(strictjson.Get(strictjson.Get(meta, wire.MetaRelatedTask), "taskId"))

@@ -318,7 +318,7 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	req, echoed, err := t.echoes.tell(req)
+	req, answered, err := t.echoes.tell(req)
 	if err != nil {
 		return nil, err
 	}
@@ -344,8 +344,8 @@ func (t *tapRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.timer.Reset(responseTime)
 	}
 	res, err := base.RoundTrip(req)
-	if echoed && err == nil {
-		lost(res)
+	if answered != nil && err == nil {
+		answered(res)
 	}
 	refused := err == nil && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)
 	if x != nil && x.timer != nil && refused && t.authorizes {

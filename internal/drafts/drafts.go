@@ -189,12 +189,8 @@ func ratifiedRequest(r *http.Request, method string, params []byte) *http.Reques
 	inner.Header.Set(wire.HeaderVersion, wire.Version)
 	inner.Header.Set(wire.HeaderMethod, method)
 	inner.Header.Del(wire.HeaderName)
-	target := "name"
-	if method == wire.ReadResource {
-		target = "uri"
-	}
-	if name, ok := strictjson.String(strictjson.Get(params, target)); ok && wire.MayAsk(method) {
-		inner.Header.Set(wire.HeaderName, wire.EncodeHeader(name))
+	if target, ok := strictjson.String(strictjson.Get(params, wire.TargetMember(method))); ok && wire.MayAsk(method) {
+		inner.Header.Set(wire.HeaderName, wire.EncodeHeader(target))
 	}
 	return inner
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Ours in a _meta, which a draft's response does not have.
-const (
-	metaExpires = "io.github.askback-mcp/expires"
-	metaKey     = "io.github.askback-mcp/key"
-)
-
 // result is a ratified result, taken apart.
 type result struct {
 	kind     string // resultType
@@ -53,7 +47,7 @@ func parseResult(raw []byte) *result {
 func draftMeta(meta []byte) []byte {
 	var left object
 	_ = strictjson.Members(meta, func(name, value []byte) error {
-		if n := string(name); n != mcp.MetaKeyServerInfo && n != metaExpires {
+		if n := string(name); n != mcp.MetaKeyServerInfo && n != wire.MetaExpires {
 			left.add(n, value)
 		}
 		return nil
@@ -171,14 +165,14 @@ func requestsAsContent(r *result, keyed bool) []byte {
 				return nil
 			}
 			return strictjson.Members(value, func(name, value []byte) error {
-				if string(name) != metaKey {
+				if string(name) != wire.MetaKey {
 					meta.add(string(name), value)
 				}
 				return nil
 			})
 		})
 		if keyed {
-			meta.add(metaKey, quote(q.Key))
+			meta.add(wire.MetaKey, quote(q.Key))
 		}
 		if !meta.empty() {
 			item.add("_meta", meta.bytes())

@@ -180,7 +180,7 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	if e := r.journal.find(Step, key); e != nil {
 		return e.Value, true, nil
 	}
-	if len(r.asked) > 0 || r.parked {
+	if r.suspended() {
 		return nil, false, ErrInputRequired
 	}
 	if err := r.mayGoOn(ctx); err != nil {
@@ -235,7 +235,7 @@ func (r *Run) Checkpoint(ctx context.Context, key string) error {
 func (r *Run) Detach() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.asked) == 0 && !r.parked {
+	if !r.suspended() {
 		r.parked, r.detach = true, true
 	}
 	return ErrInputRequired
@@ -252,8 +252,11 @@ func (r *Run) Detached() bool {
 func (r *Run) Suspended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.asked) > 0 || r.parked
+	return r.suspended()
 }
+
+// suspended is Suspended with the lock held. Once it is true it stays so.
+func (r *Run) suspended() bool { return len(r.asked) > 0 || r.parked }
 
 // Answered reports whether the journal holds a client's answer: whether the call's
 // outcome depends on who answered it.
@@ -281,18 +284,20 @@ func (r *Run) Answers() int {
 // questions for the client, and none of them means that the client has only to
 // come back. Otherwise err is the handler's own outcome. Finish waits for steps that
 // still run in other goroutines when the call is suspended: they happened, and must not
-// again.
+// again. It is called once.
 func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
-	if r.Suspended() {
-		r.running.Wait() // from here on none begins
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.suspended() {
+		r.mu.Unlock()
+		r.running.Wait() // from here on none begins
+		r.mu.Lock()
+	}
 	r.over = true
 	if handlerErr != nil && !errors.Is(handlerErr, ErrInputRequired) {
 		return nil, false, handlerErr
 	}
-	if len(r.asked) == 0 && !r.parked {
+	if !r.suspended() {
 		if handlerErr != nil {
 			return nil, false, errors.New("the handler returned ErrInputRequired without having asked anything")
 		}

@@ -51,10 +51,7 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 	if params == nil {
 		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, method)
 	}
-	targetName := "name"
-	if method == ReadResource {
-		targetName = "uri"
-	}
+	targetName := TargetMember(method)
 	p := new(Params)
 	var fault *jsonrpc.Error
 	var target []byte

@@ -16,6 +16,16 @@ import (
 // Version is the protocol revision whose requests this package reads.
 const Version = "2026-07-28"
 
+// What Askback's servers say in a _meta beside the protocol.
+const (
+	// MetaExpires, in a result's, is when its requestState expires, for clients that let a
+	// question wait.
+	MetaExpires = "io.github.askback-mcp/expires"
+	// MetaKey, in a question's, is its key, which the protocol has no place for inside a
+	// session.
+	MetaKey = "io.github.askback-mcp/key"
+)
+
 // The requests that may be answered with input required
 // (basic/patterns/mrtr, "Supported Requests").
 const (
@@ -28,6 +38,14 @@ const (
 // required.
 func MayAsk(method string) bool {
 	return method == CallTool || method == GetPrompt || method == ReadResource
+}
+
+// TargetMember is the member of a request's params that names what it is for.
+func TargetMember(method string) string {
+	if method == ReadResource {
+		return "uri"
+	}
+	return "name"
 }
 
 // Request is a JSON-RPC request or, with a nil ID, a notification. ID and Params

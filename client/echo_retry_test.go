@@ -1,0 +1,45 @@
+package client
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// An answer that is sent again, after it was refused for its credentials or not sent at all,
+// carries its state again; once it was taken the state is forgotten.
+func TestAnEchoIsSentAgain(t *testing.T) {
+	echoes := &echoes{limits: Limits{Depth: 64, Questions: 16}}
+	echoes.hear([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list","state":"s"}`))
+	statuses := []int{0, 401, 403, 202, 202}
+	var sent []bool
+	tap := &tapRoundTripper{echoes: echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := statuses[len(sent)]
+		sent = append(sent, strings.Contains(string(body), `"state":"s"`))
+		if status == 0 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+	})}
+	for range statuses {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com", strings.NewReader(`{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = tap.RoundTrip(req) // what becomes of the response is not what this is about
+	}
+	for i, want := range []bool{true, true, true, true, false} {
+		if sent[i] != want {
+			t.Errorf("attempt %d after the status %v: echoed %v, want %v", i+1, statuses[:i], sent[i], want)
+		}
+	}
+}
