@@ -848,3 +848,65 @@ func altered(t *testing.T, state, from, to string) string {
 	}
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(data), from, to, 1)))
 }
+
+// What surrounds a sealed state in the drafts' own forms is not sealed. Whoever changes it, or
+// has another's, gains nothing: the state is bound to the call and its caller.
+func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
+	ring := newRing(t)
+	serve := func(caller string) string {
+		srv := newServer(t, &askback.Options{Keys: ring, Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return caller, nil }}, weather.Register)
+		ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+		t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
+		return ts.URL
+	}
+	alice, other, bob := serve("alice"), serve("alice"), serve("bob")
+	c := newSession(t, alice+"?draft=state", other)
+	c.call("get_weather", `{"location":"New York"}`)
+	q := c.event()
+	echo := q["state"].(string)
+	_, asked := post(t, alice+"?draft=state-1", callWeather)
+	shared := member(asked, "dependent_requests", "state").(string)
+	const head = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}},"dependent_responses":{"state":`
+	for name, send := range map[string]func(url, state string) (int, map[string]any){
+		"in a session": func(url, state string) (int, map[string]any) {
+			return post(t, url, `{"jsonrpc":"2.0","id":1,"state":`+quote(state)+`,"result":`+named("octocat")+`}`)
+		},
+		"of dependent requests": func(url, state string) (int, map[string]any) {
+			return post(t, url, head+quote(state)+`,"responses":[{"result":`+named("octocat")+`}]}}`)
+		},
+	} {
+		state := map[string]string{"in a session": echo, "of dependent requests": shared}[name]
+		if status, m := send(bob, state); status != 400 || member(m, "error", "message") != "Invalid or expired requestState" {
+			t.Errorf("%s, another's: status %d, %v", name, status, m)
+		}
+		data, err := base64.RawURLEncoding.DecodeString(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range data {
+			data[i] ^= 1 << (i % 8)
+			status, m := send(other, base64.RawURLEncoding.EncodeToString(data))
+			data[i] ^= 1 << (i % 8)
+			if m == nil || m["text"] != nil || status != 200 && status != 400 {
+				t.Errorf("%s, byte %d: status %d, %v", name, i, status, m)
+			}
+			if said, ok := member(m, "result", "content", 0, "text").(string); ok && said != weatherText {
+				t.Errorf("%s, byte %d: %s", name, i, said)
+			}
+		}
+		for what, bad := range map[string]string{
+			"deep":  base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat(`{"c":`, 10_000) + "1" + strings.Repeat("}", 10_000))),
+			"large": strings.Repeat("A", 3<<20),
+		} {
+			if status, m := send(other, bad); status != 400 || member(m, "error", "message") != "Invalid or expired requestState" {
+				t.Errorf("%s, %s: status %d, %.200v", name, what, status, m)
+			}
+		}
+		if status, _ := send(other, strings.Repeat("A", 10<<20)); status != 413 {
+			t.Errorf("%s, 10 MB: status %d", name, status)
+		}
+		if _, m := send(other, state); member(m, "result", "content", 0, "text") != weatherText {
+			t.Errorf("%s, as it was: %v", name, m)
+		}
+	}
+}

@@ -62,7 +62,7 @@ import (
 //
 // Arguments and results are handled as in [AddTool], which also tells when this panics. An
 // error that wraps a *jsonrpc.Error, as those of a client's answers do, is a tool error;
-// only one that is itself of that type is sent as such.
+// only one that is itself of that type is sent as such. (basic/patterns/mrtr)
 func AddInlineTool[In, Out any](s *Server, t *mcp.Tool, h mcp.ToolHandlerFor[In, Out]) {
 	AddTool(s, t, func(ctx context.Context, call *Call, in In) (res *mcp.CallToolResult, out Out, err error) {
 		err = s.runInline(ctx, call, func(ctx context.Context, req *mcp.CallToolRequest) (err error) {

@@ -23,7 +23,7 @@ func relatedTask(result []byte) string {
 // one that the client was shown. What comes when none is open is ignored.
 func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
 	id := relatedTask(m.result)
-	asked := e.ask(r, m, wire.GetTask, id, nil)
+	asked := e.ask(r, wire.GetTask, id, nil)
 	if asked.result == nil {
 		refuse(w, m.id, fault(asked.fault))
 		return
@@ -44,7 +44,7 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 			return nil
 		})
 		responses.add(key, answer.bytes())
-		if told := e.ask(r, m, wire.UpdateTask, id, responses.bytes()); told.result == nil {
+		if told := e.ask(r, wire.UpdateTask, id, responses.bytes()); told.result == nil {
 			refuse(w, m.id, fault(told.fault))
 			return
 		}
@@ -54,7 +54,7 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 
 // ask sends a request about a task on its client's behalf. The extension's dialect tells
 // all about it in one answer, and never waits.
-func (e *Edge) ask(r *http.Request, m message, method, task string, responses []byte) message {
+func (e *Edge) ask(r *http.Request, method, task string, responses []byte) message {
 	var params object
 	params.add("taskId", quote(task))
 	params.add("inputResponses", responses)
