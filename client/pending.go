@@ -14,7 +14,9 @@ import (
 // it has all that the call needs, and the answers that were given already. It is as
 // confidential as the call's arguments and answers are.
 type Pending struct {
-	// Endpoint is where the server was reached over HTTP, or empty.
+	// Endpoint is where the server was reached over HTTP, or empty. In a call that comes
+	// from elsewhere it is whatever its author wrote: show it to the user, send no
+	// credentials there that the user did not mean for it, and never run it as a program.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Method is "tools/call", "prompts/get" or "resources/read".
 	Method string `json:"method"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -29,7 +30,7 @@ type Question struct {
 	// Of elicitation:
 	Message string          `json:"-"`
 	Schema  json.RawMessage `json:"-"` // of a form; its properties are in the server's order, before 2026-07-28 sorted
-	URL     string          `json:"-"` // of a page; empty for a form
+	URL     string          `json:"-"` // of a page, http or https; empty for a form
 }
 
 const (
@@ -54,10 +55,12 @@ func (q *Question) parse() error {
 	}
 	q.Message = p.Message
 	switch {
-	case p.Mode == "url" && p.URL != "":
-		q.URL = p.URL
-	case p.Mode == "url":
+	case p.Mode == "url" && p.URL == "":
 		return &ProtocolError{fmt.Sprintf("the question %q has no URL", q.Key)}
+	case p.Mode == "url" && !isPage(p.URL):
+		return &ProtocolError{fmt.Sprintf("the question %q wants %.60q to be opened, which is no https:// or http:// URL", q.Key, p.URL)}
+	case p.Mode == "url":
+		q.URL = p.URL
 	case p.Mode == "form" || p.Mode == "":
 		if q.Schema = p.Schema; q.Schema == nil {
 			q.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
@@ -66,6 +69,13 @@ func (q *Question) parse() error {
 		return &UndeclaredError{Key: q.Key, Kind: "elicitation." + p.Mode}
 	}
 	return nil
+}
+
+// isPage reports whether an address is an absolute URL of the web: another scheme may run what it names, or read it from
+// the user's disk.
+func isPage(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }
 
 // parseQuestions reads an inputRequests object. Its members have been checked.

@@ -36,8 +36,8 @@ func callCommand() *cobra.Command {
 		Short: "Call a tool, and answer what it asks",
 		Long: `Call a tool of the server at TARGET, a URL or a command line in one argument,
 and answer what it asks. A command line is split at spaces that no ' ' or " " or
-\ protects; no shell runs it. VALUE is read as the tool's schema wants it: a
-string as it is, all else as JSON. KEY:=JSON is JSON in any case.
+\ protects; no shell runs it, and it does not get ` + keysVariable + `. VALUE is read as
+the tool's schema wants it: a string as it is, all else, and KEY:=JSON, as JSON.
 
 Answers come from --answer and --answers: the content of the form as JSON, or
 accept, decline or cancel; for sampling a text or a result. A key given twice

@@ -198,7 +198,7 @@ func (c *conversation) hold(cmd *cobra.Command) error {
 		return fmt.Errorf("there is no result after the %v of --timeout", c.connect.timeout)
 	}
 	if pending, ok := errors.AsType[*client.Pending](err); ok {
-		return park(cmd, pending, c.answer.park, c.answer.park == c.answer.resumed)
+		return c.park(cmd, pending)
 	}
 	return c.explain(err)
 }
@@ -250,7 +250,7 @@ func (c *conversation) transport(header http.Header, a *asker) (mcp.Transport, *
 	if c.target.address != nil {
 		return &mcp.StreamableClientTransport{
 			Endpoint:   c.target.text,
-			HTTPClient: &http.Client{Transport: &roundTripper{c.target.address, header, &c.out}},
+			HTTPClient: &http.Client{Transport: &roundTripper{header, &c.out}},
 		}, nil
 	}
 	p := &program{cmd: exec.Command(c.target.program[0], c.target.program[1:]...)}
@@ -291,15 +291,15 @@ func (o *outgoing) wait() {
 	}
 }
 
-// roundTripper adds the user's headers to requests to the server, and to nobody else it may redirect to.
+// roundTripper adds the user's headers to requests. They go to the server only: the client follows no redirect to
+// another origin.
 type roundTripper struct {
-	origin *url.URL
 	header http.Header
 	out    *outgoing
 }
 
 func (t *roundTripper) RoundTrip(req *http.Request) (res *http.Response, err error) {
-	if req.URL.Scheme == t.origin.Scheme && req.URL.Host == t.origin.Host && len(t.header) > 0 {
+	if len(t.header) > 0 {
 		req = req.Clone(req.Context())
 		for name, values := range t.header {
 			req.Header[name] = values

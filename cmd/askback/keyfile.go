@@ -19,6 +19,22 @@ const (
 	maxKeyFile = 1 << 20
 )
 
+// environmentKeys is the value that [keysVariable] had when the process began.
+var environmentKeys struct {
+	text string
+	set  bool
+}
+
+// withholdKeys takes the keys out of the environment, so that no program that the command starts inherits them: a
+// server, a sampler, a browser.
+func withholdKeys() error {
+	environmentKeys.text, environmentKeys.set = os.LookupEnv(keysVariable)
+	if err := os.Unsetenv(keysVariable); err != nil {
+		return fmt.Errorf("keeping %s from other programs: %w", keysVariable, err)
+	}
+	return nil
+}
+
 // configuredKeys returns the keys of the file, or else of the environment, and what to call their source. The ring is
 // nil if neither is given. A warning tells of a file that is open to others.
 func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warning string, err error) {
@@ -26,15 +42,14 @@ func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warn
 		ring, warning, err = readKeys(file, stdin)
 		return ring, file, warning, err
 	}
-	text, ok := os.LookupEnv(keysVariable)
-	if !ok {
+	if !environmentKeys.set {
 		return nil, "", "", nil
 	}
-	if text == "" {
+	if environmentKeys.text == "" {
 		// A secret that did not arrive: a random key in its place would fail only later, and elsewhere.
 		return nil, "", "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it", keysVariable)
 	}
-	ring, err = seal.ParseRing(text)
+	ring, err = seal.ParseRing(environmentKeys.text)
 	if err != nil {
 		return nil, "", "", fmt.Errorf("the environment variable %s: %w", keysVariable, err)
 	}

@@ -2,6 +2,15 @@
 // example tools, makes and rotates the keys that seal requestState, and shows what a requestState holds.
 package main
 
-import "os"
+import (
+	"fmt"
+	"os"
+)
 
-func main() { os.Exit(run()) }
+func main() {
+	if err := withholdKeys(); err != nil {
+		fmt.Fprintf(os.Stderr, "askback: %v\n", err)
+		os.Exit(exitFailure)
+	}
+	os.Exit(run())
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,7 +27,9 @@ func resumeCommand() *cobra.Command {
 		Short: "Go on with a call that was parked",
 		Long: `Go on with a call that --park left in FILE, at the URL where it began or at
 TARGET, another instance of the same server. A call to a program needs TARGET,
-its command line. Answers and exit codes are those of 'askback call'.
+its command line, and so does --header: a file that was sent to you runs no
+program, and gets no header of yours. Answers and exit codes are those of
+'askback call'.
 
 FILE stays as it is, unless --park names it again: then it has the call as far
 as it came. It holds arguments and answers, and should be kept as secret as they
@@ -46,9 +49,8 @@ are. For - it is read from standard input.`,
 			at := pending.Endpoint
 			if len(args) > 1 {
 				at = args[1]
-			}
-			if at == "" {
-				return usagef("the call in %s is to a program: name it, as in 'askback resume %[1]s TARGET'", args[0])
+			} else if err := trustEndpoint(cmd, args[0], at, &connect); err != nil {
+				return err
 			}
 			answer.resumed = args[0]
 			c, err := newConversation(at, callee(pending), &connect, &answer)
@@ -68,6 +70,26 @@ are. For - it is read from standard input.`,
 	answer.register(cmd.Flags())
 	connect.register(cmd.Flags())
 	return cmd
+}
+
+// trustEndpoint decides whether the call in a file may go on where the file says, and tells where that is. A file may
+// come from anybody: it can name a server to speak to, but no program to run, and nobody to give the user's headers to.
+func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFlags) error {
+	if endpoint == "" {
+		return usagef("the call in %s is to a program: name it, as in 'askback resume %[1]s TARGET'", file)
+	}
+	t, err := parseTarget(endpoint)
+	if err != nil || t.address == nil {
+		return usagef("%s wants to go on at %.200q, which is no http:// or https:// URL, and a file starts no program: "+
+			"name the server yourself, as in 'askback resume %[1]s TARGET'", file, endpoint)
+	}
+	origin := (&url.URL{Scheme: t.address.Scheme, Host: t.address.Host}).String()
+	if len(connect.headers) > 0 {
+		return usagef("--header would go to %s, which only %s names: if that is right, name it yourself, as in 'askback resume %[2]s %[3]s …'",
+			origin, file, shellQuote(t.shown()))
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "askback: going on at %s, which %s names\n", harmlessLine(origin, 200), harmlessLine(file, 200))
+	return nil
 }
 
 func readPending(cmd *cobra.Command, file string) (*client.Pending, error) {
@@ -131,7 +153,8 @@ func parkable(file, resumed string) error {
 }
 
 // park writes a call that waits to a file of its owner's only, all at once.
-func park(cmd *cobra.Command, p *client.Pending, file string, replace bool) error {
+func (c *conversation) park(cmd *cobra.Command, p *client.Pending) error {
+	file := c.answer.park
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return fmt.Errorf("parking the call: %w", err)
@@ -141,7 +164,7 @@ func park(cmd *cobra.Command, p *client.Pending, file string, replace bool) erro
 		if err := output(cmd.OutOrStdout(), string(text)); err != nil {
 			return err
 		}
-	} else if err := writePending(file, string(text), replace); err != nil {
+	} else if err := writePending(file, string(text), file == c.answer.resumed); err != nil {
 		return fmt.Errorf("parking the call: %w", err)
 	}
 	until := ""
@@ -149,8 +172,11 @@ func park(cmd *cobra.Command, p *client.Pending, file string, replace bool) erro
 		until = fmt.Sprintf(", not later than %s", moment(*p.Expires, time.Now(), ""))
 	}
 	again := "askback resume " + shellQuote(file)
-	if p.Endpoint == "" {
+	switch {
+	case p.Endpoint == "":
 		again += " TARGET"
+	case len(c.connect.headers) > 0: // which go nowhere that only a file names
+		again += " " + shellQuote(c.target.shown()) + " --header …"
 	}
 	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", p, again, until)}
 }

@@ -1,0 +1,226 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+const chosen = "https://mcp.example/mcp"
+
+// network is an Internet in which every address is served by one handler, which a test can tell what to redirect.
+type network struct {
+	redirect func(m message, r *http.Request) (status int, location string) // zero for none
+
+	mu     sync.Mutex
+	strays []string // requests that reached another origin than the chosen one
+}
+
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+		r.Body.Close()
+	}
+	var m message
+	_ = json.Unmarshal(body, &m)
+	if origin := r.URL.Scheme + "://" + strings.ToLower(strings.TrimSuffix(r.URL.Host, ":443")); origin != "https://mcp.example" {
+		n.mu.Lock()
+		n.strays = append(n.strays, fmt.Sprintf("%s %s %v %s", r.Method, r.URL, r.Header, body))
+		n.mu.Unlock()
+	}
+	w := httptest.NewRecorder()
+	if status, location := n.redirect(m, r); status != 0 {
+		http.Redirect(w, r, location, status)
+		return w.Result(), nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch _, answered := m.Params["requestState"]; {
+	case r.Method == http.MethodGet:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case m.Method == "server/discover":
+		respond(w, m, discovered)
+	case m.Method == "tools/call" && !answered:
+		respond(w, m, `{"resultType":"input_required","inputRequests":{"who":`+formQuestion+`},"requestState":"secret state"}`)
+	case m.Method == "tools/call":
+		respond(w, m, `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+	}
+	res := w.Result()
+	res.Request = r
+	return res, nil
+}
+
+// call connects and calls a tool that asks.
+func (n *network) call(t *testing.T) (string, error) {
+	session, err := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+	}}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: n}}, nil)
+	if err != nil {
+		return "", err
+	}
+	defer session.Close()
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	if err != nil {
+		return "", err
+	}
+	return res.Content[0].(*mcp.TextContent).Text, nil
+}
+
+// What a client carries (answers, requestState, headers) goes to the origin that its host chose, whatever the server says.
+func TestRedirectsToAnotherOriginAreNotFollowed(t *testing.T) {
+	for _, location := range []string{
+		"http://mcp.example/got", // which everybody on the way can read
+		"https://mcp.example:8443/got",
+		"https://evil.example/got",
+		"https://mcp.example.evil.example/got",
+		"//evil.example/got",
+		"https://mcp.example@evil.example/got",
+	} {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			for _, when := range []string{"connecting", "calling", "answering"} {
+				t.Run(fmt.Sprintf("%s %d %s", when, status, location), func(t *testing.T) {
+					n := &network{redirect: func(m message, r *http.Request) (int, string) {
+						_, answers := m.Params["requestState"]
+						at := "connecting"
+						switch {
+						case answers:
+							at = "answering"
+						case m.Method == "tools/call":
+							at = "calling"
+						}
+						if at != when || r.URL.Path != "/mcp" {
+							return 0, ""
+						}
+						return status, location
+					}}
+					got, err := n.call(t)
+					if err == nil || !strings.Contains(err.Error(), "the server redirects to another origin") {
+						t.Errorf("got %q, %v", got, err)
+					}
+					if len(n.strays) > 0 {
+						t.Errorf("these went elsewhere: %q", n.strays)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestRedirectsWithinTheOriginAreFollowed(t *testing.T) {
+	for _, location := range []string{"/elsewhere", "https://mcp.example/v2", "https://MCP.example:443/mcp/"} {
+		n := &network{redirect: func(_ message, r *http.Request) (int, string) {
+			if r.URL.Path != "/mcp" {
+				return 0, ""
+			}
+			return http.StatusTemporaryRedirect, location
+		}}
+		if got, err := n.call(t); got != "done" || err != nil {
+			t.Errorf("%s: got %q, %v", location, got, err)
+		}
+	}
+}
+
+// A session sends answers, too, and its id.
+func TestRedirectsOfASession(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s reached another origin, with %v", r.Method, r.Header)
+	}))
+	defer elsewhere.Close()
+	transport := wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+		switch {
+		case m.Method == "notifications/initialized":
+			w.WriteHeader(http.StatusAccepted)
+		case r.Method == http.MethodGet: // the SDK would try it again for 18 seconds
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		default: // the calls, the answers and the end of the session
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		}
+	})
+	session := connect(t, client.Options{}, transport, "2025-11-25")
+	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	if err == nil || !strings.Contains(err.Error(), "another origin") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A server of 2024-11-05 names the endpoint that it wants messages at.
+func TestTheEndpointOfAnSSEServerIsOfItsOrigin(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s reached another origin", r.Method)
+	}))
+	defer elsewhere.Close()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "event: endpoint\ndata: %s/messages\n\n", elsewhere.URL)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	_, err := client.New(nil).Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: s.URL}, nil)
+	if err == nil || !strings.Contains(err.Error(), "another origin") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What is no page of the web never reaches a handler, which may hand it to the system to open.
+func TestOnlyPagesAreOpened(t *testing.T) {
+	for _, address := range []string{
+		"javascript:alert(1)", "file:///etc/passwd", "data:text/html,<script>", "vscode://x/y", "//evil.example/", "/etc/passwd",
+		"http:evil.example", "https://", "java\nscript:alert(1)", "%", "http://",
+	} {
+		question, err := json.Marshal(map[string]any{"method": "elicitation/create", "params": map[string]any{
+			"mode": "url", "message": "Sign in", "url": address, "elicitationId": "1",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := client.Options{URL: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			t.Errorf("the handler got %q", q.URL)
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		}}
+		session := connect(t, opts, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
+			respond(w, m, `{"resultType":"input_required","inputRequests":{"page":`+string(question)+`},"requestState":"s"}`)
+		}), "")
+		_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+		if !isProtocol(err) {
+			t.Errorf("%q: got %v, want a ProtocolError", address, err)
+		}
+		parked := `{"method":"tools/call","params":{"name":"ask"},"round":1,"requestState":"s","questions":[{"key":"page",` + string(question[1:]) + `]}`
+		if err := json.Unmarshal([]byte(parked), new(client.Pending)); !isProtocol(err) {
+			t.Errorf("%q in a parked call: got %v, want a ProtocolError", address, err)
+		}
+
+		// Inside a session the question is a request of the server.
+		handler := opts.URL
+		server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+		refused := make(chan error, 1)
+		server.AddTool(&mcp.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "url", Message: "Sign in", URL: address, ElicitationID: "1"})
+			refused <- err
+			return text("done"), nil
+		})
+		here, there := mcp.NewInMemoryTransports()
+		if _, err := server.Connect(t.Context(), there, nil); err != nil {
+			t.Fatal(err)
+		}
+		inside := connect(t, client.Options{URL: handler}, here, "2025-11-25")
+		if _, err := inside.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"}); err != nil {
+			t.Errorf("%q: %v", address, err)
+		}
+		if err := <-refused; err == nil {
+			t.Errorf("%q: the question of a session was answered", address)
+		}
+	}
+}
