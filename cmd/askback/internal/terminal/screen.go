@@ -352,10 +352,6 @@ func (s *screen) choose(f *field, key string) tea.Cmd {
 		}
 	}
 	if f.kind != many {
-		// The first arrow picks the option that the person sees pointed at.
-		if !slices.Contains(f.picked, true) && (key == "up" || key == "down") {
-			to = in.cursor
-		}
 		f.pick(max(0, min(to, last)))
 	}
 	in.cursor = max(0, min(to, last))

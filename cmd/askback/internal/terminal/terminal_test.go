@@ -55,7 +55,7 @@ func TestFormOfEveryKind(t *testing.T) {
 	a := askForm(t, p.terminal(), "How was this bug resolved?", bug)
 
 	p.sees("tracker asks:", "│ How was this bug resolved?", "Resolution · required", "What became of the bug")
-	p.types(down, down, enter)
+	p.types(down, enter)
 	p.sees("(•) Duplicate of another bug (dup)", "Duplicate of · optional · a whole number, 1 to 99999")
 	p.types("4.5", enter)
 	p.sees("✗ must be a whole number")
@@ -103,6 +103,37 @@ func TestFormOfEveryKind(t *testing.T) {
 	p.sees("tracker: answered")
 	p.seesNoMore("This will be sent")
 	p.gotItBack()
+}
+
+// Nothing is chosen yet, and the cursor points at the first option: an arrow moves from there, Enter takes what is pointed at.
+func TestArrowsMoveFromTheOptionThatIsPointedAt(t *testing.T) {
+	const (
+		open   = `{"type":"object","required":["a"],"properties":{"a":{"type":"string","enum":["first","second","third"]}}}`
+		preset = `{"type":"object","required":["a"],"properties":{"a":{"type":"string","enum":["first","second","third"],"default":"second"}}}`
+	)
+	for _, tt := range []struct{ schema, keys, want string }{
+		{open, enter, "first"},
+		{open, down + enter, "second"},
+		{open, down + down + enter, "third"},
+		{open, "\x0e" + enter, "second"}, // control n
+		{open, up + enter, "first"},
+		{open, down + up + enter, "first"},
+		{open, "\x1b[F" + enter, "third"},
+		{open, " " + enter, "first"},
+		{preset, enter, "second"},
+		{preset, down + enter, "third"},
+		{preset, up + enter, "first"},
+	} {
+		p := newPerson(t)
+		a := askForm(t, p.terminal(), "Which?", tt.schema)
+		p.sees("▸ ")
+		p.types(tt.keys)
+		p.sees("▸ Review")
+		p.types(enter)
+		p.sees("This will be sent:")
+		p.types(enter)
+		wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"a": tt.want}})
+	}
 }
 
 func TestFieldsStandInTheOrderOfTheSchema(t *testing.T) {
