@@ -87,7 +87,7 @@ var ErrEnded = errors.New("the task has ended")
 
 // Engine keeps tasks in a [Store] and lets them run. It is safe for concurrent use.
 type Engine struct {
-	store Store
+	store safeStore
 	opts  Options
 	log   *slog.Logger
 	wake  chan struct{} // something may be due
@@ -100,7 +100,7 @@ type Engine struct {
 
 // NewEngine returns an engine on a store.
 func NewEngine(store Store, opts *Options) (*Engine, error) {
-	e := &Engine{store: store, wake: make(chan struct{}, 1), waiting: make(map[string]map[chan struct{}]struct{})}
+	e := &Engine{store: safeStore{store}, wake: make(chan struct{}, 1), waiting: make(map[string]map[chan struct{}]struct{})}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -417,9 +417,9 @@ func (e *Engine) idle(ctx context.Context, failing bool) {
 
 // watch learns of changes from the store, if it can tell.
 func (e *Engine) watch(ctx context.Context) {
-	w, ok := e.store.(Watcher)
-	for ok && ctx.Err() == nil {
-		if err := w.Watch(ctx, func() { signal(e.wake) }, e.Changed); err != nil && ctx.Err() == nil {
+	for watches := true; watches && ctx.Err() == nil; {
+		var err error
+		if watches, err = e.store.watch(ctx, func() { signal(e.wake) }, e.Changed); err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
 			e.idle(ctx, true)
 		}

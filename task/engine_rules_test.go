@@ -630,7 +630,8 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 		}
 	}
 	f.store = meddling
-	e, stop := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	// With one worker, so that it is not this engine that claims the task again.
+	e, stop := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Workers: 1, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 		<-ready
 		runs.Add(1)
 		return completed("too late"), nil

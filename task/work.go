@@ -1,10 +1,12 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -45,14 +47,24 @@ type Work struct {
 }
 
 // Record adds an entry to the task's journal: nil means that it is durable, and that every
-// later run will find it. Where the store is out of reach it tries until the lease ends.
-// The error is [ErrLeaseLost] when the task is no longer this worker's.
+// later run will find it. Where the store is out of reach it tries until the lease ends;
+// an entry that the store took without telling so is not added again, so that no two
+// entries of a task should be the same. The error is [ErrLeaseLost] when the task is no
+// longer this worker's.
 func (w *Work) Record(ctx context.Context, entry []byte) error {
 	// What was done must be recorded, though the task be interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
 	defer cancel()
+	store, again := w.engine.store, false
 	err := w.engine.persist(ctx, func() error {
-		return w.engine.store.Append(ctx, w.Task.ID, w.Task.Fence, entry)
+		if again {
+			_, entries, err := store.Journal(ctx, w.Task.ID)
+			if err != nil || slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
+				return err
+			}
+		}
+		again = true
+		return store.Append(ctx, w.Task.ID, w.Task.Fence, entry)
 	})
 	if err == nil {
 		w.mu.Lock()
@@ -92,6 +104,10 @@ func (e *Engine) persist(ctx context.Context, write func() error) error {
 func (e *Engine) work(ctx context.Context, t *Task) {
 	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
+	if t.Status != Working && !t.Stopped {
+		e.leave(write, t)
+		return
+	}
 	if t.Attempts > e.opts.Attempts {
 		e.giveUp(write, t)
 		return
@@ -141,14 +157,23 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			}
 		}
 		current, err := e.read(write, t.ID)
-		if err != nil || current.Fence != t.Fence {
+		if err != nil || current.Fence != t.Fence || !current.Stopped {
 			return // the lease ends by itself
 		}
 		t = current
-		if !t.Stopped { // changed by nobody we know: begin again
-			_ = e.settle(write, t, Update{Leased: true, Due: 0})
-			return
-		}
+	}
+}
+
+// leave ends the lease on a task that waits for input or has ended, and should not have been due. It does not run: its
+// handler would ask again what is asked, or change an outcome that the client knows.
+func (e *Engine) leave(ctx context.Context, t *Task) {
+	e.log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "task", short(t.ID), "target", t.Target, "status", string(t.Status))
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	t.Attempts = 0
+	err := e.store.Update(ctx, t, Update{Leased: true, Due: -1})
+	if err != nil && !errors.Is(err, ErrConflict) { // which is an answer that came meanwhile
+		e.log.WarnContext(ctx, "task: a task that has nothing to do could not be left alone", "task", short(t.ID), "error", err)
 	}
 }
 
@@ -163,7 +188,24 @@ func (e *Engine) read(ctx context.Context, id string) (*Task, error) {
 func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
 	defer cancel()
-	err := e.persist(ctx, func() error { return e.store.Update(ctx, t, u) })
+	doubt := false // whether the store may have taken the write without telling so
+	err := e.persist(ctx, func() error {
+		for {
+			next := *t
+			err := e.store.Update(ctx, &next, u)
+			if err == nil {
+				*t = next
+				return nil
+			}
+			if !errors.Is(err, ErrConflict) {
+				doubt = true
+				return err
+			}
+			if err := e.reconcile(ctx, t, doubt); err != errAgain {
+				return err
+			}
+		}
+	})
 	switch {
 	case err == nil:
 		e.Changed(t.ID)
@@ -174,6 +216,34 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 		e.log.ErrorContext(ctx, "task: what came of a run was not stored; it will run again", "task", short(t.ID), "error", err)
 	}
 	return err
+}
+
+// errAgain says that a write is to be made once more.
+var errAgain = errors.New("again")
+
+// reconcile says what a conflict means to the worker that holds the lease and wants t written. With doubt, the write was
+// tried before, and may be the one that is in the way. While a task works, nobody else changes it but to stop it, and
+// nobody changes a task that was stopped. The error is
+//   - nil if the write was made;
+//   - [ErrConflict] if the task was stopped from outside, or has come further;
+//   - [ErrLeaseLost] if another worker has the task;
+//   - errAgain, with the Version of t set right, if only a reported message is in the way, whose own answer was lost.
+func (e *Engine) reconcile(ctx context.Context, t *Task, doubt bool) error {
+	now, err := e.store.Get(ctx, t.ID)
+	switch {
+	case err != nil:
+		return err
+	case now.Fence != t.Fence:
+		return ErrLeaseLost
+	case doubt && now.Version == t.Version+1 && now.Status == t.Status && now.Stopped == t.Stopped:
+		return nil
+	case doubt && now.Version > t.Version+1: // a task that was parked may have been answered or stopped since
+		return nil
+	case now.Status == Working && !now.Stopped:
+		t.Version = now.Version
+		return errAgain
+	}
+	return ErrConflict
 }
 
 // giveUp ends a task whose attempts all came to nothing.
@@ -196,12 +266,18 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var heart sync.WaitGroup
+	defer stop()
+	var heart, handler sync.WaitGroup
 	heart.Go(func() { e.keepAlive(alive, w, now, interrupt) })
-	verdict, err := e.handle(run, w)
+	verdict, err := Verdict{}, errGoexit
+	handler.Go(func() { verdict, err = e.handle(run, w) }) // which may end its goroutine
+	handler.Wait()
 	stop()
 	heart.Wait()
-	if w.recorded {
+	w.mu.Lock() // what the handler left running may record still
+	recorded := w.recorded
+	w.mu.Unlock()
+	if recorded {
 		now.Attempts = 0
 	}
 	if cause := context.Cause(run); cause != nil {
@@ -209,6 +285,9 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	}
 	return verdict, err
 }
+
+// errGoexit is the error of a handler that called runtime.Goexit, as the FailNow of a test does.
+var errGoexit = errors.New("the handler ended its goroutine instead of returning")
 
 func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	defer func() {
@@ -278,8 +357,13 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 			renew.Reset(min(every, time.Second, time.Until(until)))
 			continue
 		case version != now.Version && !w.Stopped:
-			if t, err := e.read(ctx, now.ID); err == nil && t.Stopped {
+			t, err := e.read(ctx, now.ID)
+			switch {
+			case err != nil:
+			case t.Stopped:
 				interrupt(ErrStopped)
+			case t.Fence == now.Fence: // a report of ours was written whose answer was lost
+				*now = *t
 			}
 		}
 		until = time.Now().Add(e.opts.Lease)

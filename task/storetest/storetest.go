@@ -55,6 +55,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Update", updateTests},
 		{"Expired", expiredTests},
 		{"Purge", purgeTests},
+		{"Lost answers", lostTests},
 		{"Contexts", contextTests},
 		{"Watch", watchTests},
 	} {

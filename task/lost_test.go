@@ -1,0 +1,319 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// losing is a store whose answers may be lost: what was written is written, and the engine is told of an error.
+type losing struct {
+	task.Store
+	update func(t *task.Task, u task.Update) bool // whether the answer to an Update that was made is lost
+	append func() bool                            // and to an Append
+}
+
+var errLost = errors.New("the connection broke before the answer came")
+
+func (l *losing) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	written := *t
+	err := l.Store.Update(ctx, &written, u)
+	if err == nil && l.update != nil && l.update(&written, u) {
+		return errLost
+	}
+	if err == nil {
+		*t = written
+	}
+	return err
+}
+
+func (l *losing) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	err := l.Store.Append(ctx, id, fence, entry)
+	if err == nil && l.append != nil && l.append() {
+		return errLost
+	}
+	return err
+}
+
+// once is true the first time that a worker's write is of this status.
+func once(status task.Status) func(t *task.Task, u task.Update) bool {
+	var lost atomic.Bool
+	return func(t *task.Task, u task.Update) bool {
+		return u.Leased && !u.Keep && t.Status == status && lost.CompareAndSwap(false, true)
+	}
+}
+
+// idle requires that the store has nothing that is due.
+func (f *fixture) idle(s task.Store) {
+	f.t.Helper()
+	if t, err := s.Claim(f.t.Context(), "", time.Hour); t != nil || err != nil {
+		f.t.Errorf("claimed %+v, %v; want nothing to be due", t, err)
+	}
+}
+
+// asking records a step, asks once, and completes with the answer.
+func asking(runs *atomic.Int32) task.Handler {
+	return func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		runs.Add(1)
+		switch len(w.Entries) {
+		case 0:
+			if err := w.Record(ctx, []byte("step")); err != nil {
+				return task.Verdict{}, err
+			}
+			fallthrough
+		case 1:
+			return task.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: w.Task.Round + 1}, nil
+		}
+		return completed(string(w.Entries[1])), nil
+	}
+}
+
+// answer is what a client does to a parked task.
+func answer(now *task.Task) task.Update {
+	now.Status, now.Pending = task.Working, nil
+	return task.Update{Entries: [][]byte{[]byte("answer")}}
+}
+
+func TestATaskWhoseLastAnswerWasLostHasEnded(t *testing.T) {
+	for _, status := range []task.Status{task.Completed, task.Failed} {
+		f := newFixture(t)
+		plain := f.store
+		f.store = &losing{Store: plain, update: once(status)}
+		var runs atomic.Int32
+		e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			return task.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
+		}})
+		created := f.create(e, &task.New{})
+		f.until(e, created, status)
+		f.until(e, f.create(e, &task.New{}), status) // by then the first one would have run again
+		stop()
+		f.idle(plain)
+		now, err := plain.Get(t.Context(), created.ID)
+		if err != nil || now.Status != status || string(now.Outcome) != "1" || now.Version != 1 || runs.Load() != 2 {
+			t.Errorf("%s: %+v, %v after %d runs of two tasks; want it as its first run left it", status, now, err, runs.Load())
+		}
+	}
+}
+
+func TestATaskWhoseParkingWasLostUsesUpNoRound(t *testing.T) {
+	f := newFixture(t)
+	plain := f.store
+	f.store = &losing{Store: plain, update: once(task.InputRequired)}
+	var runs atomic.Int32
+	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: asking(&runs)})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.InputRequired)
+	f.until(e, f.create(e, &task.New{}), task.InputRequired)
+	stop()
+	f.idle(plain)
+	if now, err := plain.Get(t.Context(), created.ID); err != nil || now.Round != 1 || runs.Load() != 2 {
+		t.Errorf("%+v, %v after %d runs of two tasks", now, err, runs.Load())
+	}
+}
+
+// Between a write whose answer is lost and its repetition the client may answer or cancel.
+func TestWhatFollowsALostParkingIsKept(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(now *task.Task) task.Update
+		want   task.Status
+	}{
+		{"answered", answer, task.Completed},
+		{"cancelled", func(now *task.Task) task.Update {
+			now.Status, now.Pending, now.Stopped = task.Cancelled, nil, true
+			return task.Update{}
+		}, task.Cancelled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			plain := &fixture{t, f.store}
+			first := once(task.InputRequired)
+			f.store = &losing{Store: plain.store, update: func(now *task.Task, u task.Update) bool {
+				lost := first(now, u)
+				if lost {
+					plain.change(now, tt.change)
+				}
+				return lost
+			}}
+			var runs atomic.Int32
+			e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: asking(&runs)})
+			created := f.create(e, &task.New{})
+			wait(t, string(tt.want)+" and at rest", func() bool {
+				now, err := plain.store.Get(t.Context(), created.ID)
+				return err == nil && now.Status == tt.want && runs.Load() == 2
+			})
+			stop()
+			f.idle(plain.store)
+			if now, err := plain.store.Get(t.Context(), created.ID); err != nil || now.Status != tt.want || now.Round > 1 {
+				t.Errorf("%+v, %v", now, err)
+			}
+		})
+	}
+}
+
+// A reported message is a write as well, of which the worker's next one must not know nothing.
+func TestAReportWhoseAnswerWasLostCostsNoRun(t *testing.T) {
+	f := newFixture(t)
+	plain := f.store
+	var lost atomic.Bool
+	reported := make(chan struct{})
+	f.store = &losing{Store: plain, update: func(t *task.Task, u task.Update) bool {
+		if u.Leased && u.Keep && lost.CompareAndSwap(false, true) {
+			close(reported)
+			return true
+		}
+		return false
+	}}
+	var runs atomic.Int32
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		runs.Add(1)
+		w.Report("half way")
+		come(ctx, reported)
+		return completed("done"), nil
+	}})
+	f.until(e, f.create(e, &task.New{}), task.Completed)
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
+	f := newFixture(t)
+	var appends atomic.Int32
+	f.store = &losing{Store: f.store, append: func() bool { return appends.Add(1) <= 2 }}
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		for _, entry := range []string{"one", "two"} {
+			if err := w.Record(ctx, []byte(entry)); err != nil {
+				t.Errorf("Record: %v", err)
+			}
+		}
+		return completed(""), nil
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.Completed)
+	_, entries, err := e.Journal(t.Context(), created.ID)
+	if err != nil || len(entries) != 2 || string(entries[0]) != "one" || string(entries[1]) != "two" {
+		t.Errorf("entries %q, %v", entries, err)
+	}
+}
+
+// However a task that has ended or waits came to be due, such as by an earlier release: it does not run.
+func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
+	for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled, task.InputRequired} {
+		f := newFixture(t)
+		var runs atomic.Int32
+		e, err := task.NewEngine(f.store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		created := f.create(e, &task.New{})
+		f.change(created, func(now *task.Task) task.Update {
+			now.Status, now.Outcome, now.Round = status, []byte("as it was"), 1
+			return task.Update{}
+		})
+		runner, stop := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			runs.Add(1)
+			return completed("again"), nil
+		}})
+		wait(t, "left alone", f.has(created, func(now *task.Task) bool { return now.Version == 2 }))
+		f.until(runner, f.create(e, &task.New{}), task.Completed)
+		stop()
+		f.idle(f.store)
+		now, err := f.store.Get(t.Context(), created.ID)
+		if err != nil || now.Status != status || string(now.Outcome) != "as it was" || now.Round != 1 || runs.Load() != 1 {
+			t.Errorf("%s: %+v, %v, and %d runs", status, now, err, runs.Load())
+		}
+	}
+}
+
+func TestGoexitEndsTheAttempt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var runs atomic.Int32
+	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		if runs.Add(1) == 1 {
+			runtime.Goexit()
+		}
+		return completed("the second time"), nil
+	}})
+	created := f.create(e, &task.New{})
+	if done := f.until(e, created, task.Completed); string(done.Outcome) != "the second time" {
+		t.Errorf("outcome %q", done.Outcome)
+	}
+	if n := e.Waiting(); n != 0 {
+		t.Errorf("%d tasks are watched over when all have ended", n)
+	}
+	stop()
+}
+
+// A handler that always does so comes to an end, as one that always fails.
+func TestGoexitIsGivenUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	e, _ := f.engine(&task.Options{Attempts: 1, Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if !w.Stopped {
+			runtime.Goexit()
+		}
+		return task.Verdict{}, nil
+	}})
+	f.until(e, f.create(e, &task.New{}), task.Failed)
+}
+
+// What a handler leaves running may record when the attempt is over.
+func TestRecordingAfterTheAttempt(t *testing.T) {
+	f := newFixture(t)
+	released, recorded := make(chan struct{}), make(chan error, 1)
+	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		go func() {
+			<-released
+			recorded <- w.Record(context.WithoutCancel(ctx), []byte("late"))
+		}()
+		close(released)
+		return completed(""), nil
+	}})
+	f.until(e, f.create(e, &task.New{}), task.Completed)
+	if err := <-recorded; err != nil {
+		t.Logf("Record: %v", err) // whichever comes first
+	}
+}
+
+// What a store does must not end the process, whoever wrote it.
+func TestAStoreThatPanics(t *testing.T) {
+	f := newFixture(t)
+	var left atomic.Int32
+	left.Store(40)
+	panics := func() {
+		if left.Add(-1) >= 0 {
+			panic("a bug in the store")
+		}
+	}
+	plain := f.store
+	f.store = watching{&meddled{Store: plain,
+		get:     func(string) { panics() },
+		update:  func(*task.Task, task.Update) error { panics(); return nil },
+		append:  func() error { panics(); return nil },
+		claim:   func(context.Context) error { panics(); return nil },
+		renew:   func() error { panics(); return nil },
+		expired: func(ids []string, err error) ([]string, error) { panics(); return ids, err },
+		watch:   func(context.Context, func(), func(string)) error { panic("a bug in the store") },
+	}}
+	var runs atomic.Int32
+	e, _ := f.engine(&task.Options{Lease: 100 * time.Millisecond, Handler: asking(&runs)})
+	unbroken, err := task.NewEngine(plain, &task.Options{Look: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := f.create(unbroken, &task.New{})
+	f.until(unbroken, created, task.InputRequired)
+	(&fixture{t, plain}).change(created, answer)
+	f.until(unbroken, created, task.Completed)
+	wait(t, "out of panics", func() bool { return left.Load() < 0 })
+	if _, err := e.Get(t.Context(), "", created.ID); err != nil {
+		t.Errorf("Get: %v", err)
+	}
+}

@@ -1,0 +1,79 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// safeStore is a store whose panics are errors: the engine calls it from goroutines of its own, where a panic would end
+// the process.
+type safeStore struct{ store Store }
+
+func recoverInto(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
+	}
+}
+
+func (s safeStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
+	defer recoverInto(&err)
+	return s.store.Create(ctx, t, ttl, call, entries, quota)
+}
+
+func (s safeStore) Get(ctx context.Context, id string) (t *Task, err error) {
+	defer recoverInto(&err)
+	return s.store.Get(ctx, id)
+}
+
+func (s safeStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*Task, err error) {
+	defer recoverInto(&err)
+	return s.store.List(ctx, principal, dialect, created, id, limit)
+}
+
+func (s safeStore) Claim(ctx context.Context, after string, lease time.Duration) (t *Task, err error) {
+	defer recoverInto(&err)
+	return s.store.Claim(ctx, after, lease)
+}
+
+func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+	defer recoverInto(&err)
+	return s.store.Journal(ctx, id)
+}
+
+func (s safeStore) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
+	defer recoverInto(&err)
+	return s.store.Append(ctx, id, fence, entry)
+}
+
+func (s safeStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
+	defer recoverInto(&err)
+	return s.store.Renew(ctx, id, fence, lease)
+}
+
+func (s safeStore) Update(ctx context.Context, t *Task, u Update) (err error) {
+	defer recoverInto(&err)
+	return s.store.Update(ctx, t, u)
+}
+
+func (s safeStore) Expired(ctx context.Context, limit int) (ids []string, err error) {
+	defer recoverInto(&err)
+	return s.store.Expired(ctx, limit)
+}
+
+func (s safeStore) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
+	defer recoverInto(&err)
+	return s.store.Purge(ctx, grace, limit)
+}
+
+// watch waits for changes that other instances make. It returns at once, with watches false, if the store cannot tell of
+// them.
+func (s safeStore) watch(ctx context.Context, ready func(), changed func(id string)) (watches bool, err error) {
+	w, watches := s.store.(Watcher)
+	if !watches {
+		return false, nil
+	}
+	defer recoverInto(&err)
+	return true, w.Watch(ctx, ready, changed)
+}
