@@ -68,10 +68,16 @@ type Options struct {
 	// keys. Empty means the name in the SDK server's Implementation.
 	Audience string
 
-	// Principal names the authenticated caller, to whom every requestState is
-	// bound. An error refuses the request. Nil means the UserID of the SDK's token
-	// info, or the empty principal where there is none.
+	// Principal names the authenticated caller, to whom every requestState and every
+	// task is bound. An error refuses the request. Nil means the UserID of the SDK's
+	// token info. The empty principal is the anonymous caller: that of a request without
+	// a token, as long as Principal does not name it.
 	Principal func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
+
+	// AnonymousTokens serves a request whose verified token names nobody as one of the
+	// anonymous caller. Otherwise it is refused: everybody with such a token could go on
+	// with the calls, and read the tasks, of everybody else.
+	AnonymousTokens bool
 
 	// ReplayGuard makes every requestState single use. Nil lets a client whose
 	// response was lost send a round again until the state expires.

@@ -405,7 +405,11 @@ func (c *exactConnection) announce(ctx context.Context, res *jsonrpc.Response) {
 	if !ok || c.server.tasks == nil || strictjson.Get(res.Result, "_meta") != nil { // a modern result says who answers
 		return
 	}
-	t, err := c.server.opts.Tasks.Store.Get(ctx, id)
+	var t *task.Task
+	err := safely(func() (err error) {
+		t, err = c.server.opts.Tasks.Store.Get(ctx, id)
+		return err
+	})
 	if err != nil {
 		return
 	}

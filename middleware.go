@@ -188,6 +188,9 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 // manualInline serves a legacy client. The SDK asks the first round's questions itself
 // and runs the handler once more; this goes on from there for as long as it asks.
 func (s *Server) manualInline(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request, m *manualRequest) (mcp.Result, error) {
+	if _, err := s.principal(ctx, req.GetExtra()); err != nil {
+		return nil, err
+	}
 	session := req.GetSession().(*mcp.ServerSession)
 	can := sessionCapabilities(session)
 	j := &journal.Journal{ID: rand.Text()}

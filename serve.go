@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -285,7 +286,10 @@ func (s *Server) use(ctx context.Context, x *exchange, expires time.Time, ids ..
 		return true, nil
 	}
 	for _, id := range ids {
-		fresh, err = s.opts.ReplayGuard.Use(ctx, id, expires)
+		err = safely(func() (err error) {
+			fresh, err = s.opts.ReplayGuard.Use(ctx, id, expires)
+			return err
+		})
 		if err != nil {
 			s.log.ErrorContext(ctx, "askback: the replay guard failed", "method", x.handler.method, "error", err)
 			return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
@@ -301,7 +305,7 @@ func (s *Server) use(ctx context.Context, x *exchange, expires time.Time, ids ..
 func (s *Server) refuse(ctx context.Context, x *exchange, reason seal.Reason, err error) error {
 	s.log.WarnContext(ctx, "askback: requestState refused", "method", x.handler.method, "reason", string(reason), "error", err)
 	if s.opts.StateRefused != nil {
-		s.opts.StateRefused(ctx, x.handler.method, reason)
+		s.tell(ctx, "Options.StateRefused", func() { s.opts.StateRefused(ctx, x.handler.method, reason) })
 	}
 	return wire.InvalidState()
 }
@@ -385,16 +389,43 @@ func (s *Server) principal(ctx context.Context, extra *mcp.RequestExtra) (string
 	if extra == nil {
 		extra = new(mcp.RequestExtra) // of a transport that says nothing of the caller
 	}
-	if s.opts.Principal != nil {
-		principal, err := s.opts.Principal(ctx, extra)
-		if err != nil {
-			s.log.WarnContext(ctx, "askback: the caller's principal was refused", "error", err)
-			return "", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller could not be identified")
+	var principal string
+	var err error
+	switch {
+	case s.opts.Principal != nil:
+		err = safely(func() (err error) {
+			principal, err = s.opts.Principal(ctx, extra)
+			return err
+		})
+	case extra.TokenInfo != nil:
+		principal = extra.TokenInfo.UserID
+	}
+	if err == nil && principal == "" && extra.TokenInfo != nil && !s.opts.AnonymousTokens {
+		err = errors.New("a verified token names nobody: have its verifier set the UserID of TokenInfo, or name the caller in Options.Principal, " +
+			"or set Options.AnonymousTokens to serve all such tokens as one anonymous caller")
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "askback: a caller was refused", "error", err)
+		return "", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller could not be identified")
+	}
+	return principal, nil
+}
+
+// safely runs a function of the operator's or of a handler's author. Its panic is an error, because it must not end the
+// process: the SDK and the task engine call from goroutines of their own.
+func safely(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
-		return principal, nil
+	}()
+	return f()
+}
+
+// tell tells an observer. What becomes of the request does not depend on it.
+func (s *Server) tell(ctx context.Context, observer string, observe func()) {
+	err := safely(func() error { observe(); return nil })
+	if err != nil {
+		s.log.ErrorContext(ctx, "askback: an observer panicked", "observer", observer, "error", err)
 	}
-	if extra.TokenInfo != nil {
-		return extra.TokenInfo.UserID, nil
-	}
-	return "", nil
 }

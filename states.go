@@ -147,7 +147,29 @@ func (s *Server) newStates(o States) (*States, error) {
 		s.log.Warn("askback: no Options.Principal: calls of callers without a bearer token cannot go on from the store; " +
 			"nothing would keep one anonymous caller from another's state")
 	}
+	o.Store = safeStateStore{o.Store}
 	return &o, nil
+}
+
+// safeStateStore is a store whose panics are errors.
+type safeStateStore struct{ store StateStore }
+
+func (s safeStateStore) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error {
+	return safely(func() error { return s.store.PutState(ctx, id, call, data, expires) })
+}
+
+func (s safeStateStore) GetState(ctx context.Context, id string) (data []byte, err error) {
+	err = safely(func() error { data, err = s.store.GetState(ctx, id); return err })
+	return data, err
+}
+
+func (s safeStateStore) FindStates(ctx context.Context, call string, limit int) (data [][]byte, err error) {
+	err = safely(func() error { data, err = s.store.FindStates(ctx, call, limit); return err })
+	return data, err
+}
+
+func (s safeStateStore) DeleteState(ctx context.Context, id string) error {
+	return safely(func() error { return s.store.DeleteState(ctx, id) })
 }
 
 // keepsStates reports whether every state is stored.
@@ -155,7 +177,7 @@ func (s *Server) keepsStates() bool { return s.states != nil && s.states.Mode !=
 
 func (s *Server) observe(ctx context.Context, x *exchange, outcome StateOutcome) {
 	if s.states.Observe != nil {
-		s.states.Observe(ctx, x.handler.method, outcome)
+		s.tell(ctx, "States.Observe", func() { s.states.Observe(ctx, x.handler.method, outcome) })
 	}
 }
 

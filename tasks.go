@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -218,19 +217,9 @@ func (c *Call) cleanUp(ctx context.Context, err error) error {
 		err = nil // it came as far as ever
 	}
 	for _, f := range slices.Backward(undo) {
-		err = errors.Join(err, safely(ctx, f))
+		err = errors.Join(err, safely(func() error { return f(ctx) }))
 	}
 	return err
-}
-
-// safely runs a function whose panic must not keep others from running.
-func safely(ctx context.Context, f func(context.Context) error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	return f(ctx)
 }
 
 // runTask runs the handler of a task from its journal.
