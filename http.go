@@ -185,11 +185,15 @@ func (h *httpHandler) legacy(r *http.Request, body []byte) bool {
 }
 
 func (h *httpHandler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byte) {
-	if !json.Valid(body) {
-		writeError(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeParseError, "parse error: the body is not JSON"))
+	depth, kind := h.opts.Limits.Depth, strictjson.TypeOf(body)
+	if kind == strictjson.TypeArray {
+		depth++ // around the messages of a batch
+	}
+	if err := strictjson.Check(body, depth); err != nil {
+		writeError(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err))
 		return
 	}
-	if t := strictjson.TypeOf(bytes.TrimSpace(body)); t != strictjson.TypeObject && t != strictjson.TypeArray {
+	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
 		writeError(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}

@@ -249,7 +249,7 @@ type connListening struct {
 // listen takes over a subscription that names tasks. It reports whether the SDK is to see
 // the request, too.
 func (c *exactConnection) listen(ctx context.Context, req *jsonrpc.Request) (pass bool) {
-	if c.server.tasks == nil || strictjson.Check(req.Params, c.server.opts.Limits.Depth) != nil {
+	if c.server.tasks == nil {
 		return true
 	}
 	if strictjson.Get(strictjson.Get(req.Params, "notifications"), "taskIds") == nil {
@@ -321,9 +321,6 @@ func (c *exactConnection) unlisten(id jsonrpc.ID) {
 
 // cancelled ends the subscription that a notification of that name is about.
 func (c *exactConnection) cancelled(params []byte) {
-	if strictjson.Check(params, c.server.opts.Limits.Depth) != nil {
-		return
-	}
 	var raw any
 	if json.Unmarshal(strictjson.Get(params, "requestId"), &raw) != nil {
 		return

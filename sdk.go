@@ -36,7 +36,7 @@ func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerS
 }
 
 func (s *Server) transport(t mcp.Transport) mcp.Transport {
-	return &exactTransport{lines(t, s.opts.Limits.BodyBytes), s}
+	return &exactTransport{lines(t, s.opts.Limits.BodyBytes, s.opts.Limits.Depth), s}
 }
 
 // exactTransport keeps the exact parameters of requests for Askback's handlers beside
@@ -80,23 +80,53 @@ const exactParams = "\x00askback exact params"
 const echoedState = "\x00askback echoed state"
 
 func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	msg, err := c.Connection.Read(ctx)
-	req, ok := msg.(*jsonrpc.Request)
-	for ok && err == nil && req.Method == methodListen && !c.listen(ctx, req) {
-		msg, err = c.Connection.Read(ctx)
-		req, ok = msg.(*jsonrpc.Request)
-	}
-	if ok && err == nil && req.Method == "notifications/cancelled" {
-		c.cancelled(req.Params)
-	}
-	if err != nil || !ok || !wire.MayAsk(req.Method) {
-		return msg, err
-	}
-	if strictjson.Check(req.Params, c.server.opts.Limits.Depth) != nil || strictjson.TypeOf(req.Params) != strictjson.TypeObject {
-		return msg, nil // refused where it can be answered
-	}
-	if !c.server.serves(req.Method, req.Params) {
+	for {
+		msg, err := c.Connection.Read(ctx)
+		if err != nil {
+			return msg, err
+		}
+		switch m := msg.(type) {
+		case *jsonrpc.Response:
+			if fault := c.server.strict(m.Result); fault != nil {
+				return &jsonrpc.Response{ID: m.ID, Error: fault}, nil // what was asked fails
+			}
+		case *jsonrpc.Request:
+			if fault := c.server.strict(m.Params); fault != nil {
+				if m.IsCall() {
+					c.refuse(ctx, m.ID, fault)
+				}
+				continue
+			}
+			switch m.Method {
+			case methodListen:
+				if !c.listen(ctx, m) {
+					continue
+				}
+			case "notifications/cancelled":
+				c.cancelled(m.Params)
+			}
+			return c.keepParams(m), nil
+		}
 		return msg, nil
+	}
+}
+
+// strict checks the params or the result of a message as the body of an HTTP request is checked, of which they would be
+// a member.
+func (s *Server) strict(member []byte) *jsonrpc.Error {
+	if len(member) == 0 {
+		return nil
+	}
+	if err := strictjson.Check(member, s.opts.Limits.Depth-1); err != nil {
+		return wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
+	}
+	return nil
+}
+
+// keepParams lets the exact parameters of a request for one of Askback's handlers travel beside those for the SDK.
+func (c *exactConnection) keepParams(req *jsonrpc.Request) *jsonrpc.Request {
+	if !wire.MayAsk(req.Method) || !c.server.serves(req.Method, req.Params) {
+		return req
 	}
 	extra := new(mcp.RequestExtra)
 	if own, ok := req.Extra.(*mcp.RequestExtra); ok && own != nil {
@@ -108,14 +138,14 @@ func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	extra.Header, req.Extra = header, extra
 	var params map[string]json.RawMessage
 	if err := json.Unmarshal(req.Params, &params); err != nil {
-		return msg, nil
+		return req
 	}
 	delete(params, "inputResponses")
 	delete(params, "requestState")
 	if reduced, err := json.Marshal(params); err == nil {
 		req.Params = reduced
 	}
-	return req, nil
+	return req
 }
 
 // serveSDK serves a request that the SDK carried: in one round to a modern client, in

@@ -25,17 +25,18 @@ import (
 type lineTransport struct {
 	in    io.ReadCloser
 	out   io.WriteCloser
-	limit int64
+	limit int64 // bytes of a line
+	depth int   // of a message's JSON
 }
 
 // lines returns a lineTransport in place of the SDK's transports for lines, and any
 // other transport as it is.
-func lines(t mcp.Transport, limit int64) mcp.Transport {
+func lines(t mcp.Transport, limit int64, depth int) mcp.Transport {
 	switch t := t.(type) {
 	case *mcp.StdioTransport:
-		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limit}
+		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limit, depth}
 	case *mcp.IOTransport:
-		return &lineTransport{t.Reader, t.Writer, limit}
+		return &lineTransport{t.Reader, t.Writer, limit, depth}
 	}
 	return t
 }
@@ -48,7 +49,7 @@ func (keepOpen) Close() error { return nil }
 func (t *lineTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	out := &lockedWriter{WriteCloser: t.out}
 	passed, pass := io.Pipe()
-	go func() { pass.CloseWithError(filter(t.in, pass, out, t.limit)) }()
+	go func() { pass.CloseWithError(filter(t.in, pass, out, t.limit, t.depth)) }()
 	conn, err := (&mcp.IOTransport{Reader: readCloser{passed, t.in}, Writer: out, MaxLineLength: -1}).Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (w *lockedWriter) Write(line []byte) (int, error) {
 
 // filter passes on the lines that are messages and answers all others with an error,
 // until the input ends.
-func filter(in io.Reader, pass, answer io.Writer, limit int64) error {
+func filter(in io.Reader, pass, answer io.Writer, limit int64, depth int) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, tooLong, err := readLine(r, limit)
@@ -85,12 +86,17 @@ func filter(in io.Reader, pass, answer io.Writer, limit int64) error {
 		if tooLong {
 			fault = wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the line exceeds the limit of %d bytes", limit)
 		} else if len(bytes.TrimSpace(line)) > 0 {
-			fault = checkLine(line)
+			fault = checkLine(line, depth)
 		} else {
 			line = nil
 		}
 		if fault != nil {
-			if _, err := answer.Write(append(wire.AppendError(nil, nil, fault), '\n')); err != nil {
+			id, response := addressee(line)
+			to := answer
+			if response { // to a question of the server, which fails with this error
+				to = pass
+			}
+			if _, err := to.Write(append(wire.AppendError(nil, id, fault), '\n')); err != nil {
 				return err
 			}
 		} else if line != nil {
@@ -122,16 +128,20 @@ func readLine(r *bufio.Reader, limit int64) (line []byte, tooLong bool, err erro
 }
 
 // checkLine reports why a line is no message, or batch of messages, that the SDK reads.
-func checkLine(line []byte) *jsonrpc.Error {
-	if !json.Valid(line) {
-		return wire.Errorf(jsonrpc.CodeParseError, "parse error: the line is not JSON")
+func checkLine(line []byte, depth int) *jsonrpc.Error {
+	batch := strictjson.TypeOf(line) == strictjson.TypeArray
+	if batch {
+		depth++ // around the messages
 	}
-	if strictjson.TypeOf(line) == strictjson.TypeArray {
-		var batch []json.RawMessage
-		if err := json.Unmarshal(line, &batch); err != nil || len(batch) == 0 {
+	if err := strictjson.Check(line, depth); err != nil {
+		return wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
+	}
+	if batch {
+		var messages []json.RawMessage
+		if err := json.Unmarshal(line, &messages); err != nil || len(messages) == 0 {
 			return wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: an empty batch")
 		}
-		for _, message := range batch {
+		for _, message := range messages {
 			if fault := checkMessage(message); fault != nil {
 				return fault
 			}
@@ -153,6 +163,29 @@ func checkMessage(message []byte) *jsonrpc.Error {
 		return wire.Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "id" must be a string or an integer`)
 	}
 	return nil
+}
+
+// addressee tells who waits for an answer to a message that is refused: id is that of the client's request or, with
+// response, that of the server's own. It is nil where there is none, or none that can be told.
+func addressee(message []byte) (id []byte, response bool) {
+	if !json.Valid(message) || strictjson.TypeOf(message) != strictjson.TypeObject {
+		return nil, false
+	}
+	ids := 0
+	_ = strictjson.Members(message, func(name, value []byte) error {
+		switch string(name) {
+		case "id":
+			ids++
+			id = value
+		case "result", "error":
+			response = true
+		}
+		return nil
+	})
+	if ids != 1 || strictjson.Check(id, 0) != nil || !wire.ValidID(id) {
+		return nil, false
+	}
+	return id, response
 }
 
 // drain is how long the end of the input waits for open requests. A legacy handler may

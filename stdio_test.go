@@ -2,10 +2,15 @@ package askback_test
 
 import (
 	"bufio"
+	"encoding/json"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -77,3 +82,130 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
+
+// What two readers could understand in two ways is refused over every front, wherever in the message it stands, and by
+// an answer that its sender can tell.
+func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
+	srv := everything(t, askback.Options{Limits: askback.Limits{Depth: 12}})
+	deep := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
+	requests := map[string]struct{ method, params string }{
+		"a name that is there twice":                    {"tools/call", `"name":"plain","name":"quiet"`},
+		"a state that is there twice":                   {"tools/call", `"name":"quiet","requestState":"forged","requestState":""`},
+		"an argument that is there twice":               {"tools/call", `"name":"quiet","arguments":{"a":1,"\u0061":2}`},
+		"an argument of the SDK's that is so":           {"tools/call", `"name":"plain","arguments":{"a":1,"a":2}`},
+		"an id of a task that is there twice":           {"tasks/get", `"taskId":"x","taskId":"y"`},
+		"a member of another method":                    {"tools/list", `"cursor":"x","cursor":"y"`},
+		"invalid UTF-8":                                 {"prompts/get", `"name":"p","arguments":{"a":"` + "\xff" + `"}`},
+		"a lone surrogate":                              {"resources/read", `"uri":"test:r","a":"\ud800"`},
+		"nesting beyond the limit":                      {"tools/call", `"name":"quiet","arguments":{"a":` + deep(10) + `}`},
+		"nesting beyond the limit, in what is not ours": {"tools/call", `"name":"plain","arguments":{"a":` + deep(10) + `}`},
+	}
+	for _, f := range append(slices.Clone(fronts), lineFronts...) {
+		for name, r := range requests {
+			t.Run(f.name+" "+name, func(t *testing.T) {
+				if got := f.dial(t, srv, nil)(r.method, r.params); at(got, "error", "code") != -32700.0 {
+					t.Errorf("got %v, want -32700", got)
+				}
+			})
+		}
+		t.Run(f.name+" nesting up to the limit", func(t *testing.T) {
+			if got := f.dial(t, srv, nil)("tools/call", `"name":"plain","arguments":{"a":`+deep(9)+`}`); content(at(got, "result").(map[string]any)) != "plain" {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// lineFronts are those by which no token can come.
+var lineFronts = []front{
+	{"stdio", false, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) func(method, params string) map[string]any {
+		c := pipeOn(t, srv)
+		return func(method, params string) map[string]any {
+			c.write(modern(1, method, params))
+			return c.response(1)
+		}
+	}},
+	{"stdio session", true, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) func(method, params string) map[string]any {
+		c := pipeOn(t, srv)
+		c.call(1, "initialize", initialize, "")
+		c.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		return func(method, params string) map[string]any { return c.call(2, method, params, "") }
+	}},
+}
+
+// Around params a line may be ambiguous, too. An answer has the id that can be told, or else none.
+func TestAmbiguousLinesAreRefused(t *testing.T) {
+	c := pipeOn(t, everything(t, askback.Options{}))
+	for line, id := range map[string]any{
+		`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`:                                                               nil,
+		`{"jsonrpc":"2.0","id":3,"i\u0064":4,"method":"ping"}`:                                                          nil,
+		`{"jsonrpc":"2.0","id":5,"method":"ping","method":"tools/list"}`:                                                5.0,
+		`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"plain"},"params":{"name":"quiet"}}`:            6.0,
+		`{"jsonrpc":"2.0","id":"` + "\xff" + `","method":"ping"}`:                                                       nil,
+		`[{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"plain","name":"quiet"}}]`:                     nil,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"requestId":2}}`:                   nil,
+		`{"jsonrpc":"2.0","id":8,"method":"ping","params":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: 8.0,
+	} {
+		c.write(line)
+		got := c.until("refusal of "+line, func(m map[string]any) bool { return at(m, "error", "code") == -32700.0 })
+		if got["id"] != id {
+			t.Errorf("%s: got %v, want the id %v", line, got, id)
+		}
+	}
+}
+
+// A question whose answer is ambiguous has failed; otherwise its call would wait for as long as the session lasts.
+func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
+	result := `{"action":"accept","content":{"name":"octocat","name":"mallory"}}`
+	check := func(t *testing.T, got map[string]any) {
+		t.Helper()
+		if said, _ := content(at(got, "result").(map[string]any)).(string); at(got, "result", "isError") != true || !strings.Contains(said, "duplicate member name") {
+			t.Errorf("got %v", got)
+		}
+	}
+	t.Run("stdio", func(t *testing.T) {
+		c := pipeOn(t, newServer(t, nil, greet))
+		c.call(1, "initialize", initialize, "")
+		c.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.request(2, "tools/call", `"name":"greet","arguments":{"place":"x"}`, "")
+		question := c.until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+		c.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, question["id"], result))
+		check(t, c.response(2))
+	})
+	t.Run("connection", func(t *testing.T) {
+		here, there := mcp.NewInMemoryTransports()
+		if _, err := newServer(t, nil, greet).Connect(t.Context(), there, nil); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := here.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		// next sends a message and returns the one that comes next.
+		next := func(message string) map[string]any {
+			msg, err := jsonrpc.DecodeMessage([]byte(message))
+			if err == nil {
+				err = conn.Write(t.Context(), msg)
+			}
+			if err == nil {
+				msg, err = conn.Read(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, _ := jsonrpc.EncodeMessage(msg)
+			m := map[string]any{}
+			if err := json.Unmarshal(data, &m); err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
+		question := next(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
+		if question["method"] != "elicitation/create" {
+			t.Fatalf("got %v, want a question", question)
+		}
+		check(t, next(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, question["id"], result)))
+	})
+}

@@ -645,7 +645,7 @@ func TestPrincipalsOverStdio(t *testing.T) {
 	if got := listen(3); got != "["+id+"]" {
 		t.Errorf("agreed to %v", got)
 	}
-	if twice := c.call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, withExtension); at(twice, "error", "code") != -32602.0 {
+	if twice := c.call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, withExtension); at(twice, "error", "code") != -32700.0 {
 		t.Errorf("a member that is there twice: %v", twice)
 	}
 	who.Store("bob")
