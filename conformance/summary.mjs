@@ -44,9 +44,11 @@ for (const half of halves) {
 			const found = readResults(path.join(results, half, revision, name, 'scenarios'));
 			const counts = [];
 			for (const [group, scenarios] of groups) {
-				const passed = scenarios.filter((scenario) => judge(half, `${half} ${revision}/${name}`, group, scenario, found.get(scenario)));
+				const verdicts = scenarios.map((scenario) => judge(half, `${half} ${revision}/${name}`, group, scenario, found.get(scenario)));
+				const count = (verdict) => verdicts.filter((v) => v === verdict).length;
+				const skips = count('skipped') > 0 ? `, ${count('skipped')} skips itself` : '';
 				const note = reportedOnly(half, group) ? ', not counted' : '';
-				counts.push(`${group} ${passed.length} of ${scenarios.length}${note}`);
+				counts.push(`${group} ${count('passed')} of ${scenarios.length}${skips}${note}`);
 			}
 			console.log(`${half}  ${revision}  ${name.padEnd(10)}  ${counts.join('; ')}`);
 		}
@@ -80,11 +82,11 @@ function readResults(dir) {
 	return found;
 }
 
-// judge reports whether a scenario passed. One that checked nothing did not.
+// judge says whether a scenario passed, failed or skipped itself. One that checked nothing did not pass.
 function judge(half, run, group, scenario, { checks, complaint } = { checks: [], complaint: '' }) {
 	if (`${half} ${scenario}` in skipped && checks.length > 0 && checks.every((check) => check.status === 'SKIPPED' || check.id === 'wire-schema-valid')) {
 		unskipped.delete(`${half} ${scenario}`);
-		return true;
+		return 'skipped';
 	}
 	const bad = checks.filter((check) => check.status === 'FAILURE' || check.status === 'WARNING');
 	const counting = bad.filter((check) => {
@@ -100,5 +102,5 @@ function judge(half, run, group, scenario, { checks, complaint } = { checks: [],
 		if (complaint !== '') problems.push(`${run} ${scenario}: ${complaint}`);
 		if (!exercised && bad.length === 0) problems.push(`${run} ${scenario}: nothing was checked`);
 	}
-	return counting.length === 0 && exercised && complaint === '';
+	return counting.length === 0 && exercised && complaint === '' ? 'passed' : 'failed';
 }

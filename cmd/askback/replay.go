@@ -1,15 +1,21 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/askback-mcp/askback/internal/drafts"
 	"github.com/askback-mcp/askback/internal/transcript"
 )
 
@@ -189,10 +195,41 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 		begin(failure.Part)
 		tell(line("FAIL", failure.Number, failure.Title, failure.Server))
 		// Another server than the transcript is written for is the likeliest cause.
+		if i := slices.IndexFunc(t.Servers, func(s transcript.Server) bool { return s.Name == failure.Server }); i >= 0 &&
+			slices.Contains(t.Servers[i].Args, "--drafts") && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
+			return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", p.URLs[failure.Server], t.Name)
+		}
 		return fmt.Errorf("%w\n\n%s", failure, startServers(t))
 	}
 	if err != nil {
 		return err
 	}
 	return failed
+}
+
+// servesDrafts asks a server for a draft that does not exist, which those that serve drafts refuse by name. A server that
+// does not answer is taken for one that does.
+func servesDrafts(ctx context.Context, address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return true
+	}
+	query := u.Query()
+	query.Set("draft", "none")
+	u.RawQuery = query.Encode()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		return true
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return true
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	return err != nil || bytes.Contains(answer, []byte(drafts.UnknownForm))
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -24,20 +25,22 @@ func TestTranscripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	parts := 0
 	for _, file := range files {
 		if !bytes.Contains(index, []byte("]("+filepath.Base(file)+")")) {
 			t.Errorf("the table in testdata/transcripts/README.md does not have %s", file)
 		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := transcript.Parse(file, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts += len(text.Parts)
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := transcript.Parse(file, data)
-			if err != nil {
-				t.Fatal(err)
-			}
 			dir := t.TempDir()
 			keys := filepath.Join(dir, "my.keys")
 			if code, _, stderr := command(t, "keys", "new", keys); code != exitOK {
@@ -53,6 +56,11 @@ func TestTranscripts(t *testing.T) {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 			}
 		})
+	}
+	figure := fmt.Sprintf("%d transcripts with %d parts", len(files), parts)
+	t.Log(figure)
+	if readme, err := os.ReadFile("../../README.md"); err != nil || !bytes.Contains(readme, []byte(figure)) {
+		t.Errorf("README.md does not say %q (%v)", figure, err)
 	}
 }
 

@@ -105,11 +105,8 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 	return cmd
 }
 
-func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr io.Writer) (err error) {
-	log, err := newLogger(o, stderr)
-	if err != nil {
-		return err
-	}
+// check finds mistakes in the options before anything is opened or listened on.
+func (o *serveOptions) check() error {
 	if o.ttl < time.Second {
 		return usagef("--ttl %v: want at least 1s", o.ttl)
 	}
@@ -121,6 +118,18 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	}
 	if o.release < 1 || o.release > 3 {
 		return usagef("--release %d: want 1, 2 or 3", o.release)
+	}
+	_, _, err := parseStore(o.store)
+	return err
+}
+
+func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	log, err := newLogger(o, stderr)
+	if err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
 	}
 	ring, source, warning, err := configuredKeys(o.keys, stdin)
 	if err != nil {

@@ -43,11 +43,13 @@ func openStorage(ctx context.Context, o serveOptions) (*storage, error) {
 		s.machines = filepath.Join(dir, "machines")
 	}
 
-	scheme, rest, _ := strings.Cut(o.store, ":")
+	kind, path, err := parseStore(o.store)
 	switch {
-	case o.store == "" && s.noPlace != nil:
+	case err != nil:
+		return nil, err
+	case kind == storeDefault && s.noPlace != nil:
 		return nil, s.noPlace
-	case o.store == "":
+	case kind == storeDefault:
 		// Machines and tasks stay together: whoever shares the tasks goes on with the machines.
 		err := os.MkdirAll(dir, 0o700)
 		if err == nil {
@@ -56,22 +58,45 @@ func openStorage(ctx context.Context, o serveOptions) (*storage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the store of the tasks: %w; name another one with --store, or none with --store none", err)
 		}
-	case o.store == "none":
-	case scheme == "sqlite" && rest != "":
-		if err := s.openSQLite(ctx, rest); err != nil {
+	case kind == storeSQLite:
+		if err := s.openSQLite(ctx, path); err != nil {
 			return nil, fmt.Errorf("--store: %w", err)
 		}
-	case (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//"):
+	case kind == storePostgres:
 		store, err := postgres.Open(ctx, o.store)
 		if err != nil {
 			return nil, fmt.Errorf("--store: %w", err) // which never shows the URL
 		}
 		s.tasks, s.name = store, databaseName(o.store)
-	default:
-		// What was given is not repeated: it may be an address with a password.
-		return nil, usagef("--store: want sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or none")
 	}
 	return s, nil
+}
+
+// storeKind is what --store names.
+type storeKind int
+
+const (
+	storeDefault storeKind = iota // a file of SQLite where the machines are
+	storeNone
+	storeSQLite
+	storePostgres
+)
+
+// parseStore reads --store. The path is that of a file of SQLite.
+func parseStore(text string) (kind storeKind, path string, err error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch {
+	case text == "":
+		return storeDefault, "", nil
+	case text == "none":
+		return storeNone, "", nil
+	case scheme == "sqlite" && rest != "":
+		return storeSQLite, rest, nil
+	case (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//"):
+		return storePostgres, "", nil
+	}
+	// What was given is not repeated: it may be an address with a password.
+	return 0, "", usagef("--store: want sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or none")
 }
 
 func (s *storage) openSQLite(ctx context.Context, path string) error {

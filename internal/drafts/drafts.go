@@ -51,6 +51,10 @@ const (
 
 var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2, State}
 
+// UnknownForm begins the error for a URL that names another form. By it a server can be told from one without drafts,
+// which does not look at the name.
+const UnknownForm = "unknown draft in the URL's query"
+
 func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
 
 // assumed are the capabilities of a client whose draft has no place to declare them: the
@@ -115,7 +119,7 @@ func parse(body []byte) message {
 func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	form := formOf(r)
 	if form != "" && !slices.Contains(forms, form) {
-		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "unknown draft in the URL's query: want one of %v", forms))
+		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, UnknownForm+": want one of %v", forms))
 		return true
 	}
 	if form == State {

@@ -6,10 +6,11 @@
 //
 //   - the URL of a server, such as postgres://user:password@127.0.0.1:5432/postgres, of
 //     a user who may create databases: that server is used;
-//   - off: tests that need a PostgreSQL are skipped;
+//   - off: tests that need a PostgreSQL are left out;
 //   - nothing: the server's programs are looked for on this machine, and run with a
 //     database cluster of their own in a temporary directory. If there are none, the
-//     test fails.
+//     test is left out, and says how to have it (go test -v shows it);
+//   - required: the same, but if there are none the test fails.
 //
 // The cluster is started when the first test asks for it, and is shared by the tests of
 // a process. It ends and its files go when the process ends, however that comes about.
@@ -18,6 +19,7 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -31,8 +33,11 @@ import (
 
 const variable = "ASKBACK_TEST_POSTGRES"
 
-// off is the value of the variable that leaves tests out.
-const off = "off"
+// Values of the variable that are not URLs.
+const (
+	off      = "off"
+	required = "required"
+)
 
 // DSN returns the URL of a new and empty database, which is dropped at the end of the
 // test. For a benchmark the server makes writes durable, as in production; for a test it
@@ -48,17 +53,13 @@ func DSN(t testing.TB) string {
 }
 
 // Start starts a server for this test alone, which may be stopped and started again. It
-// ends with the test. A test that needs it is skipped where ASKBACK_TEST_POSTGRES names
-// a server and this machine has no PostgreSQL.
+// ends with the test. The server that ASKBACK_TEST_POSTGRES may name is no such server.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	named := foreign(t) != ""
+	foreign(t)
 	s, err := start(false)
-	if err != nil && named {
-		t.Skipf("pgtest: this test stops and starts its server, and there is but the one that %s names: %v", variable, err)
-	}
 	if err != nil {
-		t.Fatal(err)
+		withoutServer(t, err)
 	}
 	t.Cleanup(s.close)
 	return s
@@ -68,10 +69,31 @@ func Start(t testing.TB) *Server {
 func foreign(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv(variable)
-	if dsn == off {
+	switch dsn {
+	case off:
 		t.Skipf("pgtest: %s=%s leaves out the tests that need a PostgreSQL", variable, off)
+	case required:
+		return ""
 	}
 	return dsn
+}
+
+// withoutServer ends a test that cannot have its server: it is left out where this machine has no PostgreSQL, unless the
+// environment requires one.
+func withoutServer(t testing.TB, err error) {
+	t.Helper()
+	if _, missing := errors.AsType[*missingError](err); missing && os.Getenv(variable) != required {
+		t.Skipf("%v", err)
+	}
+	t.Fatal(err)
+}
+
+// missingError says that this machine has no PostgreSQL, and how to come by one.
+type missingError struct{ reason string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("pgtest: %s: install it, as with apt-get install postgresql, or set %s to the URL of a server, or to %q to leave these tests out, or to %q to have them fail",
+		e.reason, variable, off, required)
 }
 
 // clusters are those that the tests of this process share: without and with fsync.
@@ -89,7 +111,7 @@ func shared(t testing.TB, fsync bool) string {
 	}
 	c.once.Do(func() { c.server, c.err = start(fsync) })
 	if c.err != nil {
-		t.Fatal(c.err)
+		withoutServer(t, c.err)
 	}
 	return c.server.DSN()
 }
@@ -122,10 +144,4 @@ func newDatabase(t testing.TB, dsn string) string {
 	}
 	u.Path = "/" + name
 	return u.String()
-}
-
-// ask returns an error that says how to come by a PostgreSQL.
-func ask(format string, args ...any) error {
-	return fmt.Errorf("pgtest: "+format+": install it, as with apt-get install postgresql, or set %s to the URL of a server, or to %q to leave these tests out",
-		append(args, variable, off)...)
 }

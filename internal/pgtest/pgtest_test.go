@@ -61,8 +61,11 @@ func TestAServerStopsAndStarts(t *testing.T) {
 func TestNothingRemains(t *testing.T) {
 	for _, end := range []string{"return", "panic", "kill"} {
 		t.Run(end, func(t *testing.T) {
-			if os.Getenv(variable) != "" {
+			if foreign(t) != "" {
 				t.Skip("the server is not of this machine")
+			}
+			if _, err := binaries(); err != nil {
+				withoutServer(t, err)
 			}
 			dir, err := os.MkdirTemp("/tmp", "pgtest")
 			if err != nil {
@@ -126,7 +129,10 @@ func TestChild(t *testing.T) {
 func TestWithoutAServer(t *testing.T) {
 	for _, c := range []struct{ value, want string }{
 		{"off", "--- SKIP: TestChild"},
+		{"", "--- SKIP: TestChild"},
 		{"", "apt-get install postgresql"},
+		{"required", "--- FAIL: TestChild"},
+		{"required", "apt-get install postgresql"},
 	} {
 		child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
 		child.Env = []string{"PGTEST_CHILD=return", "PGTEST_NO_PROGRAMS=1", variable + "=" + c.value, "PATH=", "TMPDIR=" + os.TempDir()}

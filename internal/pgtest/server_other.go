@@ -20,5 +20,5 @@ func (*Server) Stop() error { return errors.ErrUnsupported }
 func (*Server) Restart() error { return errors.ErrUnsupported }
 
 func start(bool) (*Server, error) {
-	return nil, ask("a PostgreSQL for tests is not started on this system")
+	return nil, &missingError{"a PostgreSQL for tests is not started on this system"}
 }

@@ -224,7 +224,7 @@ func binaries() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", ask("this machine has no PostgreSQL server (looked in PATH, pg_config --bindir and /usr/lib/postgresql)")
+	return "", &missingError{"this machine has no PostgreSQL server (looked in PATH, pg_config --bindir and /usr/lib/postgresql)"}
 }
 
 // version returns the version in a path such as /usr/lib/postgresql/15/bin.
@@ -250,7 +250,7 @@ func unprivileged() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, ask("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody")
+	return nil, &missingError{"PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"}
 }
 
 func freePort() (int, error) {
