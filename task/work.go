@@ -47,10 +47,10 @@ type Work struct {
 }
 
 // Record adds an entry to the task's journal: nil means that it is durable, and that every
-// later run will find it. Where the store is out of reach it tries until the lease ends;
-// an entry that the store took without telling so is not added again, so that no two
-// entries of a task should be the same. The error is [ErrLeaseLost] when the task is no
-// longer this worker's.
+// later run will find it. Where the store is out of reach it tries until the lease ends.
+// An entry that is in the journal by then is not added again, because the store may have
+// taken it and its answer got lost: the entries of a task must differ. The error is
+// [ErrLeaseLost] when the task is no longer this worker's.
 func (w *Work) Record(ctx context.Context, entry []byte) error {
 	// What was done must be recorded, though the task be interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
@@ -201,7 +201,7 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 				doubt = true
 				return err
 			}
-			if err := e.reconcile(ctx, t, doubt); err != errAgain {
+			if again, err := e.reconcile(ctx, t, doubt); !again {
 				return err
 			}
 		}
@@ -218,32 +218,29 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	return err
 }
 
-// errAgain says that a write is to be made once more.
-var errAgain = errors.New("again")
-
-// reconcile says what a conflict means to the worker that holds the lease and wants t written. With doubt, the write was
-// tried before, and may be the one that is in the way. While a task works, nobody else changes it but to stop it, and
-// nobody changes a task that was stopped. The error is
-//   - nil if the write was made;
-//   - [ErrConflict] if the task was stopped from outside, or has come further;
-//   - [ErrLeaseLost] if another worker has the task;
-//   - errAgain, with the Version of t set right, if only a reported message is in the way, whose own answer was lost.
-func (e *Engine) reconcile(ctx context.Context, t *Task, doubt bool) error {
+// reconcile says what a conflict means to the worker that holds the lease and wants t written. With doubt the write was
+// tried before, and may itself be what is in the way. It relies on who changes a task: while it works, its worker and
+// whoever stops it; after that, nobody but the worker that cleans up.
+//
+// The error is nil if the write was made, [ErrConflict] if the task was stopped from outside or has come further, and
+// [ErrLeaseLost] if another worker has it. Again says to write once more: only a message that this worker reported was in
+// the way, whose answer was lost, and the Version of t is right now.
+func (e *Engine) reconcile(ctx context.Context, t *Task, doubt bool) (again bool, err error) {
 	now, err := e.store.Get(ctx, t.ID)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case now.Fence != t.Fence:
-		return ErrLeaseLost
+		return false, ErrLeaseLost
 	case doubt && now.Version == t.Version+1 && now.Status == t.Status && now.Stopped == t.Stopped:
-		return nil
+		return false, nil
 	case doubt && now.Version > t.Version+1: // a task that was parked may have been answered or stopped since
-		return nil
+		return false, nil
 	case now.Status == Working && !now.Stopped:
 		t.Version = now.Version
-		return errAgain
+		return true, nil
 	}
-	return ErrConflict
+	return false, ErrConflict
 }
 
 // giveUp ends a task whose attempts all came to nothing.

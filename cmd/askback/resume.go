@@ -75,20 +75,24 @@ are. For - it is read from standard input.`,
 // trustEndpoint decides whether the call in a file may go on where the file says, and tells where that is. A file may
 // come from anybody: it can name a server to speak to, but no program to run, and nobody to give the user's headers to.
 func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFlags) error {
+	name := harmlessLine(file, 200)
+	if file == "-" {
+		name = "standard input"
+	}
 	if endpoint == "" {
-		return usagef("the call in %s is to a program: name it, as in 'askback resume %[1]s TARGET'", file)
+		return usagef("the call in %s is to a program: name it, as in 'askback resume %s TARGET'", name, file)
 	}
 	t, err := parseTarget(endpoint)
 	if err != nil || t.address == nil {
 		return usagef("%s wants to go on at %.200q, which is no http:// or https:// URL, and a file starts no program: "+
-			"name the server yourself, as in 'askback resume %[1]s TARGET'", file, endpoint)
+			"name the server yourself, as in 'askback resume %[3]s TARGET'", name, endpoint, file)
 	}
 	origin := (&url.URL{Scheme: t.address.Scheme, Host: t.address.Host}).String()
 	if len(connect.headers) > 0 {
-		return usagef("--header would go to %s, which only %s names: if that is right, name it yourself, as in 'askback resume %[2]s %[3]s …'",
-			origin, file, shellQuote(t.shown()))
+		return usagef("--header would go to %s, which only %s names: if that is right, name it yourself, as in 'askback resume %s %s …'",
+			origin, name, file, shellQuote(t.shown()))
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "askback: going on at %s, which %s names\n", harmlessLine(origin, 200), harmlessLine(file, 200))
+	fmt.Fprintf(cmd.ErrOrStderr(), "askback: going on at %s, which %s names\n", harmlessLine(origin, 200), name)
 	return nil
 }
 
