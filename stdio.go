@@ -171,12 +171,14 @@ func addressee(message []byte) (id []byte, response bool) {
 	if !json.Valid(message) || strictjson.TypeOf(message) != strictjson.TypeObject {
 		return nil, false
 	}
-	ids := 0
+	ids, method := 0, false
 	_ = strictjson.Members(message, func(name, value []byte) error {
 		switch string(name) {
 		case "id":
 			ids++
 			id = value
+		case "method":
+			method = true
 		case "result", "error":
 			response = true
 		}
@@ -185,7 +187,7 @@ func addressee(message []byte) (id []byte, response bool) {
 	if ids != 1 || strictjson.Check(id, 0) != nil || !wire.ValidID(id) {
 		return nil, false
 	}
-	return id, response
+	return id, response && !method
 }
 
 // drain is how long the end of the input waits for open requests. A legacy handler may

@@ -143,6 +143,7 @@ func TestAmbiguousLinesAreRefused(t *testing.T) {
 		`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"plain"},"params":{"name":"quiet"}}`:            6.0,
 		`{"jsonrpc":"2.0","id":"` + "\xff" + `","method":"ping"}`:                                                       nil,
 		`[{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"plain","name":"quiet"}}]`:                     nil,
+		`{"jsonrpc":"2.0","id":9,"method":"ping","result":{},"result":{}}`:                                              9.0,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"requestId":2}}`:                   nil,
 		`{"jsonrpc":"2.0","id":8,"method":"ping","params":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: 8.0,
 	} {

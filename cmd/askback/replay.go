@@ -195,8 +195,7 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 		begin(failure.Part)
 		tell(line("FAIL", failure.Number, failure.Title, failure.Server))
 		// Another server than the transcript is written for is the likeliest cause.
-		if i := slices.IndexFunc(t.Servers, func(s transcript.Server) bool { return s.Name == failure.Server }); i >= 0 &&
-			slices.Contains(t.Servers[i].Args, "--drafts") && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
+		if strings.HasPrefix(failure.Part.Title, "Draft") && failure.Server != "" && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
 			return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", p.URLs[failure.Server], t.Name)
 		}
 		return fmt.Errorf("%w\n\n%s", failure, startServers(t))
@@ -208,7 +207,7 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 }
 
 // servesDrafts asks a server for a draft that does not exist, which those that serve drafts refuse by name. A server that
-// does not answer is taken for one that does.
+// does not answer, or only that it failed, is taken for one that does.
 func servesDrafts(ctx context.Context, address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -231,5 +230,5 @@ func servesDrafts(ctx context.Context, address string) bool {
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	return err != nil || bytes.Contains(answer, []byte(drafts.UnknownForm))
+	return err != nil || res.StatusCode >= 500 || bytes.Contains(answer, []byte(drafts.UnknownForm))
 }

@@ -80,17 +80,17 @@ func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFl
 		name = "standard input"
 	}
 	if endpoint == "" {
-		return usagef("the call in %s is to a program: name it, as in 'askback resume %s TARGET'", name, file)
+		return usagef("the call in %s is to a program: name it, as in 'askback resume %s TARGET'", name, shellQuote(file))
 	}
 	t, err := parseTarget(endpoint)
 	if err != nil || t.address == nil {
-		return usagef("%s wants to go on at %.200q, which is no http:// or https:// URL, and a file starts no program: "+
-			"name the server yourself, as in 'askback resume %[3]s TARGET'", name, endpoint, file)
+		return usagef("%s wants to go on at %.200q: a file may name an http:// or https:// URL, and nothing else; "+
+			"name the server yourself, as in 'askback resume %s TARGET'", name, endpoint, shellQuote(file))
 	}
 	origin := (&url.URL{Scheme: t.address.Scheme, Host: t.address.Host}).String()
 	if len(connect.headers) > 0 {
 		return usagef("--header would go to %s, which only %s names: if that is right, name it yourself, as in 'askback resume %s %s …'",
-			origin, name, file, shellQuote(t.shown()))
+			origin, name, shellQuote(file), shellQuote(t.shown()))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "askback: going on at %s, which %s names\n", harmlessLine(origin, 200), name)
 	return nil

@@ -92,8 +92,8 @@ func withoutServer(t testing.TB, err error) {
 type missingError struct{ reason string }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("pgtest: %s: install it, as with apt-get install postgresql, or set %s to the URL of a server, or to %q to leave these tests out, or to %q to have them fail",
-		e.reason, variable, off, required)
+	return fmt.Sprintf("pgtest: %s: install it, as with apt-get install postgresql, or set %s to the URL of a server, or to %q to leave these tests out",
+		e.reason, variable, off)
 }
 
 // clusters are those that the tests of this process share: without and with fsync.
