@@ -752,7 +752,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 		return nil
 	}}
 	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Lease: time.Second, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Lease: 2 * time.Second, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
 		runs.Add(1)
 		for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
 			if ctx.Err() != nil {

@@ -303,7 +303,8 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 			return task.Verdict{}, ctx.Err()
 		},
 	})
-	asking := f.create(e, &task.New{Call: []byte("ask"), TTL: 100 * time.Millisecond})
+	// Long enough to be parked before it ends, on a busy machine, too.
+	asking := f.create(e, &task.New{Call: []byte("ask"), TTL: 2 * time.Second})
 	working := f.create(e, &task.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
 	if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") || !strings.HasPrefix(string(now.Outcome), "failure: ") {
 		t.Errorf("%q, %q", now.Message, now.Outcome)
