@@ -190,8 +190,15 @@ func (h *httpHandler) serveLegacy(w http.ResponseWriter, r *http.Request, body [
 		depth++ // around the messages of a batch
 	}
 	if err := strictjson.Check(body, depth); err != nil {
-		writeError(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err))
-		return
+		fault := wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
+		id, response := wire.Addressee(body)
+		if !response {
+			writeError(w, http.StatusBadRequest, id, fault)
+			return
+		}
+		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		kind = strictjson.TypeObject
 	}
 	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
 		writeError(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))

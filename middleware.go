@@ -31,11 +31,16 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 			return s.advertise(req, result)
 		}
+		// Whoever serves it: the SDK's server may have a resource that one of our templates also matches.
+		principal, err := s.principal(ctx, caller(req))
+		if err != nil {
+			return nil, err
+		}
 		own := s.lookup(method, m.target) != nil
 		switch {
 		case own:
 			r := new(reply)
-			result, err := next(context.WithValue(ctx, replyKey{}, r), method, req)
+			result, err := next(context.WithValue(ctx, ownCallKey{s}, &ownCall{principal, r}), method, req)
 			if err == nil && r.task != nil {
 				return &rawResult{encoded: s.encodeCreated(r, !legacy(req))}, nil
 			}
@@ -57,7 +62,7 @@ func (s *Server) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 		case legacy(req):
 			return s.manualInline(ctx, next, method, req, m)
 		default:
-			return s.inputRequiredForm(s.manual(ctx, next, method, req, m))
+			return s.inputRequiredForm(s.manual(ctx, next, method, req, m, principal))
 		}
 	}
 }
@@ -104,15 +109,11 @@ func manualParams(req mcp.Request) *manualRequest {
 }
 
 // manual serves a modern client: the state is opened for the handler and sealed again.
-func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request, m *manualRequest) (mcp.Result, error) {
+func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request, m *manualRequest, principal string) (mcp.Result, error) {
 	if m.arguments != nil {
 		if err := strictjson.Check(m.arguments, s.opts.Limits.Depth); err != nil {
 			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
 		}
-	}
-	principal, err := s.principal(ctx, req.GetExtra())
-	if err != nil {
-		return nil, err
 	}
 	x := &exchange{
 		handler:   &handler{method: method},
@@ -188,9 +189,6 @@ func (s *Server) manual(ctx context.Context, next mcp.MethodHandler, method stri
 // manualInline serves a legacy client. The SDK asks the first round's questions itself
 // and runs the handler once more; this goes on from there for as long as it asks.
 func (s *Server) manualInline(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request, m *manualRequest) (mcp.Result, error) {
-	if _, err := s.principal(ctx, req.GetExtra()); err != nil {
-		return nil, err
-	}
 	session := req.GetSession().(*mcp.ServerSession)
 	can := sessionCapabilities(session)
 	j := &journal.Journal{ID: rand.Text()}

@@ -207,6 +207,8 @@ func (f front) identifies(task string) map[string]string {
 		"prompts/get":     `"name":"p"`,
 		"resources/read":  `"uri":"test:r"`,
 		"resources/read ": `"uri":"test:plain"`,
+		// On the SDK's server, under a template of ours.
+		"resources/read  ": `"uri":"shadow:plain"`,
 		"tasks/get":       `"taskId":"` + task + `"`,
 		"tasks/cancel":    `"taskId":"` + task + `"`,
 	}
@@ -233,9 +235,11 @@ func everything(t *testing.T, opts askback.Options) *askback.Server {
 	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text("plain"), nil
 	})
-	m.AddResource(&mcp.Resource{URI: "test:plain", Name: "plain"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test:plain", Text: "plain"}}}, nil
-	})
+	for _, uri := range []string{"test:plain", "shadow:plain"} {
+		m.AddResource(&mcp.Resource{URI: uri, Name: "plain"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: "plain"}}}, nil
+		})
+	}
 	srv, err := askback.New(m, &opts)
 	if err != nil {
 		t.Fatal(err)
@@ -245,6 +249,9 @@ func everything(t *testing.T, opts askback.Options) *askback.Server {
 	})
 	srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return &mcp.GetPromptResult{}, nil
+	})
+	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "shadow", URITemplate: "shadow:{x}"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "shadow:x", Text: "ours"}}}, nil
 	})
 	srv.AddResource(&mcp.Resource{URI: "test:r", Name: "r"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test:r", Text: "ours"}}}, nil
@@ -398,6 +405,30 @@ func (panickingTasks) Claim(context.Context, string, time.Duration) (*task.Task,
 func (panickingTasks) Expired(context.Context, int) ([]string, error) { panic("no database") }
 func (panickingTasks) List(context.Context, string, string, time.Time, string, int) ([]*task.Task, error) {
 	panic("no database")
+}
+
+// forgetful is a store of tasks that cannot read them.
+type forgetful struct{ task.Store }
+
+func (forgetful) Get(context.Context, string) (*task.Task, error) { panic("no database") }
+
+// A session is told of its tasks unasked, for which they are read.
+func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
+	store := openStore(t)
+	t.Cleanup(func() { _ = store.Close() })
+	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{store}}}, addEcho)
+	for _, f := range fronts {
+		if !f.session {
+			continue
+		}
+		ask := f.dial(t, srv, nil)
+		if got := ask("tools/call", `"name":"echo","task":{}`); at(got, "result", "task", "taskId") == nil {
+			t.Errorf("%s: got %v, want a task", f.name, got)
+		}
+		if got := ask("tasks/get", `"taskId":"x"`); at(got, "error", "code") != -32603.0 {
+			t.Errorf("%s: got %v", f.name, got)
+		}
+	}
 }
 
 // The store of the tasks is called by requests, by workers and by whoever waits.

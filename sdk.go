@@ -162,9 +162,12 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 	if fault != nil {
 		return nil, fault
 	}
-	principal, err := s.principal(ctx, extra)
-	if err != nil {
-		return nil, err
+	own, _ := ctx.Value(ownCallKey{s}).(*ownCall)
+	if own == nil { // another middleware made a context of its own
+		own = &ownCall{reply: new(reply)}
+		if own.principal, err = s.principal(ctx, extra); err != nil {
+			return nil, err
+		}
 	}
 	session := req.GetSession().(*mcp.ServerSession)
 	x := &exchange{
@@ -172,7 +175,7 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 		params:    params,
 		raw:       raw,
 		can:       Kind(params.Meta.Capabilities),
-		principal: principal,
+		principal: own.principal,
 		progress:  sdkProgress(session, req),
 		request: func(mine manualState) mcp.Request {
 			return sdkRequest(h.method, raw, session, extra, mine)
@@ -198,31 +201,42 @@ func (s *Server) serveSDK(ctx context.Context, h *handler, req mcp.Request) (*re
 	if err != nil {
 		return nil, protocolError(err)
 	}
-	if kept, ok := ctx.Value(replyKey{}).(*reply); ok {
-		*kept = *r
-	}
+	*own.reply = *r
 	return r, nil
 }
 
-// replyKey is where the middleware finds the reply of Askback's own handler, whose
-// questions have an order that the SDK's map of them loses.
-type replyKey struct{}
+// ownCallKey is where the context of a request for one of Askback's own handlers has its [ownCall].
+type ownCallKey struct{ server *Server }
+
+// ownCall is what the middleware tells the handler, and the handler the middleware: whose questions have an order that the
+// SDK's map of them loses.
+type ownCall struct {
+	principal string
+	reply     *reply
+}
 
 // exactRequest returns the request's parameters as they came, if the connection kept
 // them, and what the transport says of the caller.
 func exactRequest(req mcp.Request) ([]byte, *mcp.RequestExtra, error) {
-	extra := req.GetExtra()
-	if extra != nil {
-		if exact := extra.Header[exactParams]; len(exact) == 1 {
-			own := *extra
-			own.Header = maps.Clone(extra.Header)
-			delete(own.Header, exactParams)
-			delete(own.Header, echoedState)
-			return []byte(exact[0]), &own, nil
-		}
+	extra := caller(req)
+	if extra != req.GetExtra() {
+		return []byte(req.GetExtra().Header[exactParams][0]), extra, nil
 	}
 	raw, err := json.Marshal(req.GetParams())
 	return raw, extra, err
+}
+
+// caller is what the transport says of a request's caller, without what travels there for Askback.
+func caller(req mcp.Request) *mcp.RequestExtra {
+	extra := req.GetExtra()
+	if extra == nil || len(extra.Header[exactParams]) != 1 {
+		return extra
+	}
+	own := *extra
+	own.Header = maps.Clone(extra.Header)
+	delete(own.Header, exactParams)
+	delete(own.Header, echoedState)
+	return &own
 }
 
 // echoedCall is the call whose questions are to carry a state, or nil.

@@ -91,7 +91,7 @@ func filter(in io.Reader, pass, answer io.Writer, limit int64, depth int) error 
 			line = nil
 		}
 		if fault != nil {
-			id, response := addressee(line)
+			id, response := wire.Addressee(line)
 			to := answer
 			if response { // to a question of the server, which fails with this error
 				to = pass
@@ -163,31 +163,6 @@ func checkMessage(message []byte) *jsonrpc.Error {
 		return wire.Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "id" must be a string or an integer`)
 	}
 	return nil
-}
-
-// addressee tells who waits for an answer to a message that is refused: id is that of the client's request or, with
-// response, that of the server's own. It is nil where there is none, or none that can be told.
-func addressee(message []byte) (id []byte, response bool) {
-	if !json.Valid(message) || strictjson.TypeOf(message) != strictjson.TypeObject {
-		return nil, false
-	}
-	ids, method := 0, false
-	_ = strictjson.Members(message, func(name, value []byte) error {
-		switch string(name) {
-		case "id":
-			ids++
-			id = value
-		case "method":
-			method = true
-		case "result", "error":
-			response = true
-		}
-		return nil
-	})
-	if ids != 1 || strictjson.Check(id, 0) != nil || !wire.ValidID(id) {
-		return nil, false
-	}
-	return id, response && !method
 }
 
 // drain is how long the end of the input waits for open requests. A legacy handler may

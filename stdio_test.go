@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -103,8 +105,8 @@ func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
 	for _, f := range append(slices.Clone(fronts), lineFronts...) {
 		for name, r := range requests {
 			t.Run(f.name+" "+name, func(t *testing.T) {
-				if got := f.dial(t, srv, nil)(r.method, r.params); at(got, "error", "code") != -32700.0 {
-					t.Errorf("got %v, want -32700", got)
+				if got := f.dial(t, srv, nil)(r.method, r.params); at(got, "error", "code") != -32700.0 || got["id"] == nil {
+					t.Errorf("got %v, want -32700 for the request", got)
 				}
 			})
 		}
@@ -173,6 +175,44 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 		c.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, question["id"], result))
 		check(t, c.response(2))
 	})
+	t.Run("HTTP", func(t *testing.T) {
+		web := httptest.NewServer(newServer(t, nil, greet).HTTPHandler(nil))
+		t.Cleanup(web.Close)
+		session := ""
+		post := func(body string) (*http.Response, *bufio.Scanner) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+				req.Header.Set(name, value)
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { res.Body.Close() })
+			return res, bufio.NewScanner(res.Body)
+		}
+		hello, _ := post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
+		session = hello.Header.Get("Mcp-Session-Id")
+		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		_, stream := post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
+		next := func() map[string]any {
+			m := map[string]any{}
+			for stream.Scan() {
+				if data, ok := strings.CutPrefix(stream.Text(), "data: "); ok && json.Unmarshal([]byte(data), &m) == nil {
+					break
+				}
+			}
+			return m
+		}
+		res, _ := post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, next()["id"], result))
+		if res.StatusCode != http.StatusAccepted {
+			t.Errorf("status %s for the answer", res.Status)
+		}
+		check(t, next())
+	})
 	t.Run("connection", func(t *testing.T) {
 		here, there := mcp.NewInMemoryTransports()
 		if _, err := newServer(t, nil, greet).Connect(t.Context(), there, nil); err != nil {
@@ -203,10 +243,57 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			return m
 		}
 		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
+		// A notification is not answered, whatever it says.
+		notification, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}`))
+		if err == nil {
+			err = conn.Write(t.Context(), notification)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		question := next(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
 		if question["method"] != "elicitation/create" {
 			t.Fatalf("got %v, want a question", question)
 		}
 		check(t, next(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, question["id"], result)))
 	})
+}
+
+// The brackets of a batch do not count as nesting, and what is in it is checked like any other message.
+func TestNestingOfABatch(t *testing.T) {
+	const limit = 5 // the message, params, arguments, and two of ours
+	batch := func(depth int) string {
+		return `[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}}]`
+	}
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	opts := &askback.Options{Limits: askback.Limits{Depth: limit}}
+	for depth, want := range map[int]string{2: "place", 3: "-32700"} { // where an array is no place
+		t.Run(fmt.Sprint(depth), func(t *testing.T) {
+			send, read, end := stdio(t, opts)
+			send(hello + "\n")
+			read()
+			send(batch(depth) + "\n")
+			if got := read(); !strings.Contains(got, want) {
+				t.Errorf("stdio: got %s, want %s", got, want)
+			}
+			_ = end()
+
+			h := newServer(t, opts, greet).HTTPHandler(nil)
+			session := ""
+			post := func(body string) string {
+				r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
+				for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+					r.Header.Set(name, value)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				session = w.Header().Get("Mcp-Session-Id")
+				return w.Body.String()
+			}
+			post(hello)
+			if got := post(batch(depth)); !strings.Contains(got, want) {
+				t.Errorf("HTTP: got %s, want %s", got, want)
+			}
+		})
+	}
 }

@@ -224,25 +224,24 @@ type Session struct {
 
 // Connect connects over a transport of the SDK, such as mcp.StreamableClientTransport
 // or mcp.CommandTransport. Nil options choose the newest revision that both sides speak.
-// Over the SDK's HTTP transports everything goes to the origin of the Endpoint: a redirect
-// to another scheme, host or port fails the request.
+// Over the SDK's HTTP transports, also in a mcp.LoggingTransport, everything goes to the
+// origin of the Endpoint: a redirect to another scheme, host or port fails the request.
 func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientSessionOptions) (*Session, error) {
 	s := &Session{client: c}
 	hello := &exchange{quiet: true}
-	switch web := t.(type) {
-	case *mcp.StreamableClientTransport:
+	t, err := atOrigin(t)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	if web, ok := t.(*mcp.StreamableClientTransport); ok {
 		s.endpoint = web.Endpoint
-		bounded := *web
-		httpClient, err := atOrigin(web.HTTPClient, web.Endpoint)
-		if err != nil {
-			return nil, fmt.Errorf("connecting: %w", err)
-		}
+		bounded, httpClient := *web, *web.HTTPClient
 		tap := &tapRoundTripper{base: httpClient.Transport, limits: c.opts.Limits, hello: hello, authorizes: web.OAuthHandler != nil}
 		if c.opts.Drafts {
 			tap.echoes = &echoes{limits: c.opts.Limits}
 		}
 		httpClient.Transport = tap
-		bounded.HTTPClient = httpClient
+		bounded.HTTPClient = &httpClient
 		bounded.MaxEventSize = c.opts.Limits.MessageBytes
 		if web.OAuthHandler != nil {
 			once := &authorizeOnce{OAuthHandler: web.OAuthHandler}
@@ -250,17 +249,9 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 			bounded.OAuthHandler = once
 		}
 		t = &bounded
-	case *mcp.SSEClientTransport:
-		own := *web
-		var err error
-		if own.HTTPClient, err = atOrigin(web.HTTPClient, web.Endpoint); err != nil {
-			return nil, fmt.Errorf("connecting: %w", err)
-		}
-		t = &tapTransport{&own, c.opts.Limits, hello}
-	default:
+	} else {
 		t = &tapTransport{t, c.opts.Limits, hello}
 	}
-	var err error
 	if s.sdk, err = c.sdk.Connect(ctx, t, opts); err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}

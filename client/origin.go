@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // sameOrigin sends requests to the origin of one endpoint, and refuses all others: a redirect, or the endpoint that a
@@ -15,8 +17,28 @@ type sameOrigin struct {
 	endpoint *url.URL
 }
 
-// atOrigin returns a copy of a client, which may be nil, that speaks to the origin of an endpoint only.
-func atOrigin(c *http.Client, endpoint string) (*http.Client, error) {
+// atOrigin returns a transport of the SDK that speaks HTTP with its HTTPClient bound to the origin of its endpoint, also
+// inside a mcp.LoggingTransport, and any other transport as it is.
+func atOrigin(t mcp.Transport) (_ mcp.Transport, err error) {
+	switch t := t.(type) {
+	case *mcp.StreamableClientTransport:
+		own := *t
+		own.HTTPClient, err = boundTo(t.Endpoint, t.HTTPClient)
+		return &own, err
+	case *mcp.SSEClientTransport:
+		own := *t
+		own.HTTPClient, err = boundTo(t.Endpoint, t.HTTPClient)
+		return &own, err
+	case *mcp.LoggingTransport:
+		own := *t
+		own.Transport, err = atOrigin(t.Transport)
+		return &own, err
+	}
+	return t, nil
+}
+
+// boundTo returns a copy of a client, which may be nil, that speaks to the origin of an endpoint only.
+func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err

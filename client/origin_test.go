@@ -64,9 +64,13 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // call connects and calls a tool that asks.
 func (n *network) call(t *testing.T) (string, error) {
+	return n.callOver(t, &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: n}})
+}
+
+func (n *network) callOver(t *testing.T, transport mcp.Transport) (string, error) {
 	session, err := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
-	}}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: n}}, nil)
+	}}).Connect(t.Context(), transport, nil)
 	if err != nil {
 		return "", err
 	}
@@ -82,6 +86,7 @@ func (n *network) call(t *testing.T) (string, error) {
 func TestRedirectsToAnotherOriginAreNotFollowed(t *testing.T) {
 	for _, location := range []string{
 		"http://mcp.example/got", // which everybody on the way can read
+		"http://mcp.example:443/got",
 		"https://mcp.example:8443/got",
 		"https://evil.example/got",
 		"https://mcp.example.evil.example/got",
@@ -115,6 +120,19 @@ func TestRedirectsToAnotherOriginAreNotFollowed(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+func TestRedirectsBehindALog(t *testing.T) {
+	n := &network{redirect: func(_ message, r *http.Request) (int, string) {
+		if r.URL.Path != "/mcp" {
+			return 0, ""
+		}
+		return http.StatusTemporaryRedirect, "https://evil.example/got"
+	}}
+	_, err := n.callOver(t, &mcp.LoggingTransport{Writer: io.Discard, Transport: &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: n}}})
+	if err == nil || len(n.strays) > 0 {
+		t.Errorf("got %v; these went elsewhere: %q", err, n.strays)
 	}
 }
 

@@ -3,7 +3,10 @@ package task_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,7 +88,8 @@ func TestATaskWhoseLastAnswerWasLostHasEnded(t *testing.T) {
 		plain := f.store
 		f.store = &losing{Store: plain, update: once(status)}
 		var runs atomic.Int32
-		e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		// Nobody looks by themselves: whoever waits is told.
+		e, stop := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 			return task.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
 		}})
 		created := f.create(e, &task.New{})
@@ -140,17 +144,20 @@ func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 				}
 				return lost
 			}}
+			// With one worker, so that no other goes on before the write is repeated.
 			var runs atomic.Int32
-			e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: asking(&runs)})
+			e, stop := f.engine(&task.Options{Lease: time.Hour, Workers: 1, Handler: asking(&runs)})
 			created := f.create(e, &task.New{})
-			wait(t, string(tt.want)+" and at rest", func() bool {
+			// Written are the parking, what the client did, and what came of that: the answer's end, or the cleaning up.
+			wait(t, string(tt.want)+" and settled", func() bool {
 				now, err := plain.store.Get(t.Context(), created.ID)
-				return err == nil && now.Status == tt.want && runs.Load() == 2
+				return err == nil && now.Status == tt.want && now.Version >= 3
 			})
 			stop()
 			f.idle(plain.store)
-			if now, err := plain.store.Get(t.Context(), created.ID); err != nil || now.Status != tt.want || now.Round > 1 {
-				t.Errorf("%+v, %v", now, err)
+			now, err := plain.store.Get(t.Context(), created.ID)
+			if err != nil || now.Status != tt.want || now.Round > 1 || now.Version != 3 || runs.Load() != 2 {
+				t.Errorf("%+v, %v after %d runs", now, err, runs.Load())
 			}
 		})
 	}
@@ -216,13 +223,15 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 			now.Status, now.Outcome, now.Round = status, []byte("as it was"), 1
 			return task.Update{}
 		})
-		runner, stop := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		const lease = 50 * time.Millisecond
+		runner, stop := f.engine(&task.Options{Lease: lease, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 			runs.Add(1)
 			return completed("again"), nil
 		}})
 		wait(t, "left alone", f.has(created, func(now *task.Task) bool { return now.Version == 2 }))
 		f.until(runner, f.create(e, &task.New{}), task.Completed)
 		stop()
+		time.Sleep(2 * lease) // after which it is not due either
 		f.idle(f.store)
 		now, err := f.store.Get(t.Context(), created.ID)
 		if err != nil || now.Status != status || string(now.Outcome) != "as it was" || now.Round != 1 || runs.Load() != 1 {
@@ -285,22 +294,22 @@ func TestRecordingAfterTheAttempt(t *testing.T) {
 // What a store does must not end the process, whoever wrote it.
 func TestAStoreThatPanics(t *testing.T) {
 	f := newFixture(t)
-	var left atomic.Int32
-	left.Store(40)
-	panics := func() {
-		if left.Add(-1) >= 0 {
-			panic("a bug in the store")
+	var panicked sync.Map // the methods that did
+	panics := func(method string) {
+		n, _ := panicked.LoadOrStore(method, new(atomic.Int32))
+		if n.(*atomic.Int32).Add(1) <= 2 {
+			panic("a bug in " + method)
 		}
 	}
 	plain := f.store
 	f.store = watching{&meddled{Store: plain,
-		get:     func(string) { panics() },
-		update:  func(*task.Task, task.Update) error { panics(); return nil },
-		append:  func() error { panics(); return nil },
-		claim:   func(context.Context) error { panics(); return nil },
-		renew:   func() error { panics(); return nil },
-		expired: func(ids []string, err error) ([]string, error) { panics(); return ids, err },
-		watch:   func(context.Context, func(), func(string)) error { panic("a bug in the store") },
+		get:     func(string) { panics("Get") },
+		update:  func(*task.Task, task.Update) error { panics("Update"); return nil },
+		append:  func() error { panics("Append"); return nil },
+		claim:   func(context.Context) error { panics("Claim"); return nil },
+		renew:   func() error { panics("Renew"); return nil },
+		expired: func(ids []string, err error) ([]string, error) { panics("Expired"); return ids, err },
+		watch:   func(context.Context, func(), func(string)) error { panic("a bug in Watch") },
 	}}
 	var runs atomic.Int32
 	e, _ := f.engine(&task.Options{Lease: 100 * time.Millisecond, Handler: asking(&runs)})
@@ -312,8 +321,155 @@ func TestAStoreThatPanics(t *testing.T) {
 	f.until(unbroken, created, task.InputRequired)
 	(&fixture{t, plain}).change(created, answer)
 	f.until(unbroken, created, task.Completed)
-	wait(t, "out of panics", func() bool { return left.Load() < 0 })
-	if _, err := e.Get(t.Context(), "", created.ID); err != nil {
-		t.Errorf("Get: %v", err)
+	for range 2 {
+		if _, err := e.Get(t.Context(), "", created.ID); err == nil || !strings.Contains(err.Error(), "the store panicked") {
+			t.Errorf("Get: %v", err)
+		}
+	}
+	for _, method := range []string{"Get", "Update", "Append", "Claim", "Renew", "Expired"} {
+		if _, ok := panicked.Load(method); !ok {
+			t.Errorf("%s never panicked", method)
+		}
+	}
+}
+
+// outage loses the answer to the first report and to all renewals, and the first write after a run does not reach the
+// store: between the two, what a test wants happens.
+func outage(f *fixture, between func(t *task.Task)) (reported chan struct{}) {
+	reported = make(chan struct{})
+	plain := f.store
+	var reports, settled atomic.Bool
+	losing := &losing{Store: plain, update: func(_ *task.Task, u task.Update) bool {
+		if !u.Leased || !u.Keep || !reports.CompareAndSwap(false, true) {
+			return false
+		}
+		close(reported)
+		return true
+	}}
+	f.store = &meddled{Store: losing,
+		renew: func() error { return errLost },
+		update: func(t *task.Task, u task.Update) error {
+			if !u.Leased || u.Keep || !settled.CompareAndSwap(false, true) {
+				return nil
+			}
+			between(t)
+			return errLost
+		}}
+	return reported
+}
+
+// A report that was written without an answer is not taken for the write that follows it.
+func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
+	nothing := func(*task.Task) {}
+	t.Run("going on", func(t *testing.T) {
+		f := newFixture(t)
+		reported := outage(f, nothing)
+		var runs atomic.Int32
+		e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if runs.Add(1) == 1 {
+				w.Report("half way")
+				come(ctx, reported)
+				return task.Verdict{Status: task.Working, Round: 7}, nil
+			}
+			return completed(fmt.Sprint(w.Task.Round)), nil
+		}})
+		if done := f.until(e, f.create(e, &task.New{}), task.Completed); string(done.Outcome) != "7" {
+			t.Errorf("the second run began in round %s", done.Outcome)
+		}
+	})
+	t.Run("shutdown", func(t *testing.T) {
+		f := newFixture(t)
+		plain := f.store
+		reported := outage(f, nothing)
+		e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			w.Report("half way")
+			<-ctx.Done()
+			return task.Verdict{}, ctx.Err()
+		}})
+		f.create(e, &task.New{})
+		<-reported
+		stop()
+		if again, err := plain.Claim(t.Context(), "", time.Hour); again == nil || err != nil {
+			t.Errorf("claimed %v, %v: the lease was not given back", again, err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		f := newFixture(t)
+		plain := &fixture{t, f.store}
+		reported := outage(f, func(t *task.Task) {
+			plain.change(t, func(now *task.Task) task.Update {
+				now.Status, now.Stopped = task.Cancelled, true
+				return task.Update{Keep: true}
+			})
+		})
+		cleaned := make(chan struct{}, 10)
+		e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped {
+				cleaned <- struct{}{}
+				return task.Verdict{}, nil
+			}
+			w.Report("half way")
+			come(ctx, reported)
+			return completed("done"), nil
+		}})
+		f.create(e, &task.New{})
+		come(t.Context(), cleaned)
+	})
+}
+
+// What is not this worker's own doing makes it begin again, so that the handler sees it before the task is parked.
+func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
+	f := newFixture(t)
+	started, changed := make(chan struct{}, 10), make(chan struct{})
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		started <- struct{}{}
+		come(ctx, changed)
+		if len(w.Entries) == 0 {
+			return task.Verdict{Status: task.InputRequired, Pending: []byte("?")}, nil
+		}
+		return completed(string(w.Entries[0])), nil
+	}})
+	created := f.create(e, &task.New{})
+	<-started
+	if _, err := e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) {
+		return &task.Update{Keep: true, Entries: [][]byte{[]byte("signal")}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	close(changed)
+	f.until(e, created, task.Completed)
+}
+
+// An equal entry of the worker that has the task by now is not this one's.
+func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
+	f := newFixture(t)
+	plain := &fixture{t, f.store}
+	var once sync.Once
+	ready := make(chan struct{})
+	var created *task.Task
+	f.store = &meddled{Store: plain.store, append: func() (err error) {
+		once.Do(func() {
+			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
+			other, failed := plain.store.Claim(context.Background(), "", time.Hour)
+			if failed == nil {
+				failed = plain.store.Append(context.Background(), other.ID, other.Fence, []byte("step"))
+			}
+			if failed != nil {
+				t.Error(failed)
+			}
+			err = errLost
+		})
+		return err
+	}}
+	got := make(chan error, 1)
+	e, _ := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Workers: 1, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		come(ctx, ready)
+		got <- w.Record(ctx, []byte("step"))
+		return completed(""), nil
+	}})
+	created = f.create(e, &task.New{})
+	close(ready)
+	if err := <-got; !errors.Is(err, task.ErrLeaseLost) {
+		t.Errorf("Record: %v, want ErrLeaseLost", err)
 	}
 }

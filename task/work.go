@@ -41,6 +41,11 @@ type Work struct {
 	engine   *Engine
 	progress chan struct{}
 
+	// A reported message that was sent to the store, of which the answer was lost. Only keepAlive uses it and, after that
+	// has ended, attempt.
+	unanswered string
+	inDoubt    bool
+
 	mu       sync.Mutex
 	message  string
 	recorded bool // something, so that this attempt did not come to nothing
@@ -59,7 +64,14 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 	err := w.engine.persist(ctx, func() error {
 		if again {
 			_, entries, err := store.Journal(ctx, w.Task.ID)
-			if err != nil || slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
+				t, err := store.Get(ctx, w.Task.ID)
+				if err == nil && t.Fence != w.Task.Fence { // another worker has done the same
+					err = ErrLeaseLost
+				}
 				return err
 			}
 		}
@@ -86,7 +98,7 @@ func (w *Work) Report(message string) {
 func (e *Engine) persist(ctx context.Context, write func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := write()
-		if err == nil || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || ctx.Err() != nil {
+		if err == nil || refused(err) || ctx.Err() != nil {
 			return err
 		}
 		e.log.WarnContext(ctx, "task: a write failed; trying again", "error", err)
@@ -98,6 +110,11 @@ func (e *Engine) persist(ctx context.Context, write func() error) error {
 			return err
 		}
 	}
+}
+
+// refused reports whether a store refused what it was asked to do. Any other error says that its answer was lost.
+func refused(err error) bool {
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound)
 }
 
 // work runs a claimed task and writes what came of it.
@@ -157,10 +174,16 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			}
 		}
 		current, err := e.read(write, t.ID)
-		if err != nil || current.Fence != t.Fence || !current.Stopped {
+		if err != nil || current.Fence != t.Fence {
 			return // the lease ends by itself
 		}
-		t = current
+		if t = current; t.Stopped {
+			continue
+		}
+		if t.Status == Working { // changed by nobody we know: begin again
+			_ = e.settle(write, t, Update{Leased: true, Due: 0})
+		}
+		return
 	}
 }
 
@@ -190,21 +213,17 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	defer cancel()
 	doubt := false // whether the store may have taken the write without telling so
 	err := e.persist(ctx, func() error {
-		for {
-			next := *t
-			err := e.store.Update(ctx, &next, u)
-			if err == nil {
-				*t = next
-				return nil
-			}
-			if !errors.Is(err, ErrConflict) {
-				doubt = true
-				return err
-			}
-			if again, err := e.reconcile(ctx, t, doubt); !again {
-				return err
-			}
+		next := *t
+		err := e.store.Update(ctx, &next, u)
+		switch {
+		case err == nil:
+			*t = next
+		case errors.Is(err, ErrConflict) && doubt:
+			return e.reconcile(ctx, t)
+		default:
+			doubt = true
 		}
+		return err
 	})
 	switch {
 	case err == nil:
@@ -218,29 +237,21 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	return err
 }
 
-// reconcile says what a conflict means to the worker that holds the lease and wants t written. With doubt the write was
-// tried before, and may itself be what is in the way. It relies on who changes a task: while it works, its worker and
-// whoever stops it; after that, nobody but the worker that cleans up.
-//
-// The error is nil if the write was made, [ErrConflict] if the task was stopped from outside or has come further, and
-// [ErrLeaseLost] if another worker has it. Again says to write once more: only a message that this worker reported was in
-// the way, whose answer was lost, and the Version of t is right now.
-func (e *Engine) reconcile(ctx context.Context, t *Task, doubt bool) (again bool, err error) {
+// reconcile says what a conflict means to the worker that holds the lease and has tried before to write t: that write may
+// itself be what is in the way. Nobody else changes a task that works but to stop it, and nobody changes one that was
+// stopped: so if there were two changes, the first was ours. The error is nil if the write was made, [ErrConflict] if it
+// was not, and [ErrLeaseLost] if another worker has the task.
+func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 	now, err := e.store.Get(ctx, t.ID)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case now.Fence != t.Fence:
-		return false, ErrLeaseLost
-	case doubt && now.Version == t.Version+1 && now.Status == t.Status && now.Stopped == t.Stopped:
-		return false, nil
-	case doubt && now.Version > t.Version+1: // a task that was parked may have been answered or stopped since
-		return false, nil
-	case now.Status == Working && !now.Stopped:
-		t.Version = now.Version
-		return true, nil
+		return ErrLeaseLost
+	case now.Version > t.Version+1 || now.Status == t.Status && now.Stopped == t.Stopped:
+		return nil
 	}
-	return false, ErrConflict
+	return ErrConflict
 }
 
 // giveUp ends a task whose attempts all came to nothing.
@@ -274,6 +285,9 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	w.mu.Lock() // what the handler left running may record still
 	recorded := w.recorded
 	w.mu.Unlock()
+	if w.inDoubt {
+		e.learn(context.WithoutCancel(ctx), w, now)
+	}
 	if recorded {
 		now.Attempts = 0
 	}
@@ -281,6 +295,28 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 		return Verdict{}, cause
 	}
 	return verdict, err
+}
+
+// learn finds out whether the message was written whose answer was lost, before anything else is.
+func (e *Engine) learn(ctx context.Context, w *Work, now *Task) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	_ = e.persist(ctx, func() error { // else the next write is a conflict
+		stored, err := e.store.Get(ctx, now.ID)
+		if err == nil {
+			w.adopt(now, stored)
+		}
+		return err
+	})
+}
+
+// adopt makes now what is stored, if that differs by nothing but the message whose answer was lost.
+func (w *Work) adopt(now, stored *Task) {
+	if w.inDoubt && stored.Version == now.Version+1 && stored.Message == w.unanswered && stored.Fence == now.Fence &&
+		stored.Status == now.Status && !stored.Stopped && stored.Expires.Equal(now.Expires) {
+		*now = *stored
+	}
+	w.inDoubt = false
 }
 
 // errGoexit is the error of a handler that called runtime.Goexit, as the FailNow of a test does.
@@ -336,6 +372,9 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 		case <-changed:
 		case <-renew.C:
 		}
+		if ctx.Err() != nil { // which a report ends with as well
+			return
+		}
 		renewing, cancel := context.WithDeadline(ctx, until)
 		version, err := e.store.Renew(renewing, now.ID, now.Fence, e.opts.Lease)
 		cancel()
@@ -359,8 +398,8 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 			case err != nil:
 			case t.Stopped:
 				interrupt(ErrStopped)
-			case t.Fence == now.Fence: // a report of ours was written whose answer was lost
-				*now = *t
+			default:
+				w.adopt(now, t)
 			}
 		}
 		until = time.Now().Add(e.opts.Lease)
@@ -383,9 +422,12 @@ func (e *Engine) report(ctx context.Context, w *Work, now *Task, until time.Time
 	if recorded {
 		next.Attempts = 0
 	}
-	if err := e.store.Update(ctx, &next, Update{Leased: true, Keep: true}); err != nil {
-		return err
+	err := e.store.Update(ctx, &next, Update{Leased: true, Keep: true})
+	switch {
+	case err == nil:
+		*now = next
+	case !refused(err):
+		w.unanswered, w.inDoubt = message, true
 	}
-	*now = next
-	return nil
+	return err
 }

@@ -196,7 +196,8 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 		tell(line("FAIL", failure.Number, failure.Title, failure.Server))
 		// Another server than the transcript is written for is the likeliest cause.
 		if strings.HasPrefix(failure.Part.Title, "Draft") && failure.Server != "" && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
-			return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", p.URLs[failure.Server], t.Name)
+			at, _ := parseTarget(p.URLs[failure.Server]) // as it was when it was given
+			return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", at.shown(), t.Name)
 		}
 		return fmt.Errorf("%w\n\n%s", failure, startServers(t))
 	}
@@ -206,8 +207,8 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 	return failed
 }
 
-// servesDrafts asks a server for a draft that does not exist, which those that serve drafts refuse by name. A server that
-// does not answer, or only that it failed, is taken for one that does.
+// servesDrafts asks a server for a draft that does not exist, which those that serve drafts refuse by name. What is no
+// answer of an endpoint to that, such as a wrong path's, says nothing: the server is taken for one that does.
 func servesDrafts(ctx context.Context, address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -230,5 +231,6 @@ func servesDrafts(ctx context.Context, address string) bool {
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	return err != nil || res.StatusCode >= 500 || bytes.Contains(answer, []byte(drafts.UnknownForm))
+	endpoint := res.StatusCode == http.StatusOK || res.StatusCode == http.StatusBadRequest
+	return err != nil || !endpoint || bytes.Contains(answer, []byte(drafts.UnknownForm))
 }

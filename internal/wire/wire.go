@@ -66,6 +66,7 @@ func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 	var req Request
 	if err := strictjson.Check(body, maxDepth); err != nil {
+		req.ID, _ = Addressee(body)
 		return req, Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
 	}
 	switch strictjson.TypeOf(body) {
@@ -108,6 +109,31 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "params" must be an object`)
 	}
 	return req, nil
+}
+
+// Addressee tells who waits for an answer to a message that is refused: id is that of the client's request or, with
+// response, that of the server's own. It is nil where there is none, or none that can be told, as of a batch.
+func Addressee(message []byte) (id []byte, response bool) {
+	if !json.Valid(message) || strictjson.TypeOf(message) != strictjson.TypeObject {
+		return nil, false
+	}
+	ids, method := 0, false
+	_ = strictjson.Members(message, func(name, value []byte) error {
+		switch string(name) {
+		case "id":
+			ids++
+			id = value
+		case "method":
+			method = true
+		case "result", "error":
+			response = true
+		}
+		return nil
+	})
+	if ids != 1 || strictjson.Check(id, 0) != nil || !ValidID(id) {
+		return nil, false
+	}
+	return id, response && !method
 }
 
 // ValidID reports whether raw JSON is a request id or progress token: a string or an
