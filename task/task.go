@@ -109,9 +109,10 @@ type Update struct {
 // may be stored as nil. A method that takes an id gives ErrNotFound for one that is none.
 //
 // An error that is none of this package's says that the answer was lost, and leaves open
-// whether the write was made: it is made whole or not at all. The engine repeats a write
-// whose answer was lost. Under a Version that is no longer the stored one an Update is
-// refused whole, and so the engine learns that it was made.
+// whether the write was made: it is made whole or not at all. The engine repeats what a
+// worker records, and how a run ended, until there is an answer. Under a Version that is
+// no longer the stored one an Update is refused whole, and so the engine learns that it
+// was made.
 //
 // A task is due when it may be claimed, and by whom does not matter: a new one at once,
 // a claimed one when its lease ends, a parked one not at all.
