@@ -209,8 +209,8 @@ func (f front) identifies(task string) map[string]string {
 		"resources/read ": `"uri":"test:plain"`,
 		// On the SDK's server, under a template of ours.
 		"resources/read  ": `"uri":"shadow:plain"`,
-		"tasks/get":       `"taskId":"` + task + `"`,
-		"tasks/cancel":    `"taskId":"` + task + `"`,
+		"tasks/get":        `"taskId":"` + task + `"`,
+		"tasks/cancel":     `"taskId":"` + task + `"`,
 	}
 	if f.session {
 		requests["tasks/result"] = `"taskId":"` + task + `"`
