@@ -462,3 +462,25 @@ func TestATaskStoreThatPanics(t *testing.T) {
 	log.has(t, "claiming failed")
 	log.has(t, "sweeping failed")
 }
+
+// A middleware of the operator's may call on with a context of its own: the handler's caller is the same.
+func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	m.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			return next(context.Background(), method, req)
+		}
+	})
+	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		return text(call.Principal()), nil, nil
+	})
+	for _, f := range fronts {
+		if got := f.dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"who"`); content(at(got, "result").(map[string]any)) != "alice" {
+			t.Errorf("%s: got %v, want alice", f.name, got)
+		}
+	}
+}
