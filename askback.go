@@ -8,15 +8,15 @@
 //	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil), nil)
 //
 //	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
-//		func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
-//			res, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
+//		func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
+//			res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
 //			if err != nil {
-//				return nil, nil, err // not answered yet, declined or cancelled
+//				return "", err // not answered yet, declined or cancelled
 //			}
-//			_, err = askback.Do(ctx, call, "close", func(ctx context.Context) (int, error) {
-//				return in.ID, tracker.Close(ctx, in.ID, res.Resolution) // runs once
+//			err = call.Do(ctx, "close", func(ctx context.Context) error {
+//				return tracker.Close(ctx, in.ID, res.Resolution) // recorded: never runs again
 //			})
-//			…
+//			return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), err
 //		})
 //
 //	http.ListenAndServe(addr, srv.HTTPHandler(nil)) // or srv.Run(ctx, &mcp.StdioTransport{})
@@ -34,8 +34,8 @@
 // instance goes on after a restart, or days later when an answer comes.
 //
 // Between asks a handler must be deterministic in what it asks: the same answers
-// lead to the same questions. Everything with a side effect belongs into [Do].
-// Package askbacktest checks both in a unit test.
+// lead to the same questions. Everything with a side effect belongs into [Do]
+// or [Call.Do]. Package askbacktest checks both in a unit test.
 package askback
 
 import (
@@ -44,17 +44,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/httpfront"
+	"github.com/askback-mcp/askback/internal/inline"
+	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
-	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/state"
 )
 
 // Options configure a [Server]. The zero value is ready to use by one process.
@@ -79,9 +83,15 @@ type Options struct {
 	// with the calls, and read the tasks, of everybody else.
 	AnonymousTokens bool
 
+	// Authorize decides, if set, whether a caller may make a request: a call of a tool, a
+	// request for a prompt or a resource, and every request about a task, whatever brought it.
+	// An error refuses it, with HTTP status 403 where there is one. A *jsonrpc.Error is sent
+	// as it is; of any other the client is told nothing, and the log everything.
+	Authorize func(ctx context.Context, access Access) error
+
 	// ReplayGuard makes every requestState single use. Nil lets a client whose
 	// response was lost send a round again until the state expires.
-	ReplayGuard ReplayGuard
+	ReplayGuard state.Guard
 
 	// BareFirstRound leaves requestState out of a first round that has nothing to
 	// remember, and takes the answers of a retry that comes without one by their
@@ -94,7 +104,7 @@ type Options struct {
 
 	// States put a store beside requestState, for a migration or for states that are too
 	// large to travel. Nil: there is none.
-	States *States
+	States *state.Options
 
 	// Limits bound calls and requests.
 	Limits Limits
@@ -103,9 +113,20 @@ type Options struct {
 	// Nil means slog.Default().
 	Logger *slog.Logger
 
-	// StateRefused, if set, is called for every requestState that was refused: a
-	// place for a metric. It must not block. The reason is not for the client.
-	StateRefused func(ctx context.Context, method string, reason seal.Reason)
+	// ObserveState, if set, is told what became of each requestState that is worth a metric:
+	// every one that was refused, with the reason, and with States all that happens to them.
+	// It must not block, and is called concurrently. An event is not for the client.
+	ObserveState func(ctx context.Context, e state.Event)
+}
+
+// Access is a request, as [Options.Authorize] sees it.
+type Access struct {
+	Principal string // the caller's, or "" for an anonymous one
+	Method    string // such as "tools/call"
+	Target    string // the tool's or prompt's name, the resource's URI, the task's id, or ""
+	// Extra is what the transport says of the caller: token info, and headers over HTTP. It
+	// is nil where the transport says nothing.
+	Extra *mcp.RequestExtra
 }
 
 // Limits bound calls and requests. A field that is zero has its default.
@@ -148,39 +169,22 @@ type Server struct {
 	mcp       *mcp.Server
 	opts      Options
 	log       *slog.Logger
-	keys      *seal.Ring
-	supported []string     // protocol versions, newest first
-	tasks     *task.Engine // nil without Options.Tasks
-	states    *States      // nil without Options.States
-	runsTasks atomic.Bool
-	warnIdle  sync.Once
-	standIns  func() *standIns // made when the first inline tool is added
-	// meta is the _meta of every result: who answers (basic, "Per-response protocol fields").
-	meta []byte
-
-	mu        sync.RWMutex
-	tools     map[string]*handler
-	prompts   map[string]*handler
-	resources map[string]*handler
-	templates []*handler
+	supported []string // protocol versions, newest first
+	handlers  *call.Registry
+	sdk       *sdkfront.Front
+	inline    func() *inline.Server // made when the first inline tool is called
 }
 
 // New returns a Server on m. What is registered on m itself keeps working: handlers
 // that never ask are untouched, and the requestState of those written in the SDK's
-// manual style is sealed for them. Nil options are the zero Options.
+// manual style is sealed for them. Nil options are the zero Options. There can be one
+// Server on m.
 //
-// Receiving middleware of m sees every request for what is registered on m. It does not
-// see requests for handlers added to the Server that come through [Server.HTTPHandler]
-// from clients of the 2026-07-28 revision, which have a path of their own: authorize
-// such callers in a handler around it, or in [Options.Principal].
+// Receiving middleware of m sees every request, whenever it was added. Where there is any,
+// no request for a handler added to the Server takes the path past the SDK that makes
+// [Server.HTTPHandler] cheap: see [Server.AddReceivingMiddleware].
 func New(m *mcp.Server, opts *Options) (*Server, error) {
-	s := &Server{
-		mcp:       m,
-		tools:     make(map[string]*handler),
-		prompts:   make(map[string]*handler),
-		resources: make(map[string]*handler),
-		standIns:  sync.OnceValue(newStandIns),
-	}
+	s := &Server{mcp: m, handlers: new(call.Registry)}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -190,96 +194,162 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	if s.log = s.opts.Logger; s.log == nil {
 		s.log = slog.Default()
 	}
-	name, err := s.discover()
+	name, info, err := s.discover()
 	if err != nil {
 		return nil, fmt.Errorf("askback: asking the server who it is: %w", err)
 	}
 	setDefault(&s.opts.Audience, name)
-	if s.keys = s.opts.Keys; s.keys == nil {
-		if s.keys, err = seal.NewRing(seal.NewKey(time.Now())); err != nil {
+	keys := s.opts.Keys
+	if keys == nil {
+		if keys, err = seal.NewRing(seal.NewKey(time.Now())); err != nil {
 			return nil, err
 		}
 		s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
 			"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
 	}
+	limits := call.Limits(s.opts.Limits)
+	engine := &call.Engine{Limits: limits, Log: s.log}
+	carrier := &home.Carrier{
+		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
+		Guard: s.opts.ReplayGuard, Observe: s.opts.ObserveState, Log: s.log,
+	}
 	if s.opts.States != nil {
-		if s.states, err = s.newStates(*s.opts.States); err != nil {
+		if err := carrier.UseStates(*s.opts.States, s.opts.Principal != nil); err != nil {
 			return nil, err
 		}
+	}
+	gate := &call.Gate{Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Log: s.log}
+	if authorize := s.opts.Authorize; authorize != nil {
+		gate.Authorize = func(ctx context.Context, a call.Access) error { return authorize(ctx, Access(a)) }
+	}
+	s.inline = sync.OnceValue(func() *inline.Server { return inline.New(engine, exported) })
+	s.sdk = &sdkfront.Front{
+		Server: m, Gate: gate, Calls: engine, Handlers: s.handlers, Carrier: carrier, Info: info, Log: s.log,
 	}
 	if s.opts.Tasks != nil {
-		if s.tasks, err = s.newTasks(s.opts.Tasks); err != nil {
+		if s.sdk.Tasks, err = s.newTasks(engine, info); err != nil {
 			return nil, err
 		}
-		if err := s.addTaskMethods(); err != nil {
-			return nil, err
-		}
+		s.sdk.ListsTasks = s.opts.Tasks.ListAnonymous || s.opts.Principal != nil
+		engine.Tasks, carrier.FindTask = s.sdk.Tasks, s.sdk.Tasks.Find
 	}
-	m.AddReceivingMiddleware(s.middleware)
-	return s, nil
+	return s, s.sdk.Install()
 }
 
-// discover asks the SDK's server for its name and protocol versions, which it tells
-// no other way.
-func (s *Server) discover() (name string, err error) {
+// AddReceivingMiddleware adds middleware that sees each request to the server before its
+// handler does, like that of the SDK's server, and of the same type: the first one is the
+// outermost, and all are outside of those added before. Requests over HTTP still take the
+// path past the SDK, where they have no session: GetSession returns a nil *mcp.ServerSession.
+// A result that needs input has the type that the SDK's MarshalJSON encodes, and no fields.
+func (s *Server) AddReceivingMiddleware(middleware ...mcp.Middleware) {
+	s.sdk.AddReceivingMiddleware(middleware...)
+}
+
+// HTTPHandler serves the MCP endpoint: handlers of the Server to clients of the
+// 2026-07-28 revision on a path of its own, all else through the SDK's handlers, and
+// legacy sessions beside them. Bearer tokens are checked by a handler around it, such
+// as the SDK's auth.RequireBearerToken. It panics on a trusted origin that is none.
+// (basic/transports/streamable-http)
+func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
+	if opts == nil {
+		opts = new(HTTPOptions)
+	}
+	h, err := httpfront.New(s.sdk, &httpfront.Options{
+		TrustedOrigins: opts.TrustedOrigins, Drafts: opts.Drafts, Streamable: opts.Streamable, Supported: s.supported,
+	})
+	if err != nil {
+		panic("askback: " + err.Error())
+	}
+	return h
+}
+
+// HTTPOptions configure [Server.HTTPHandler]. The zero value is ready to use.
+type HTTPOptions struct {
+	// TrustedOrigins are web origins, such as "https://app.example.com", whose pages
+	// may send requests besides those of the server's own origin.
+	TrustedOrigins []string
+
+	// Drafts also serves requests in the forms of the proposals that led to the
+	// 2026-07-28 revision, to peers that were built on them: see docs/drafts.md. Leave it
+	// off where there are none.
+	Drafts bool
+
+	// Streamable configures what the SDK serves behind the same endpoint: lists,
+	// discovery, subscriptions, and the sessions of legacy clients. Stateless,
+	// MaxRequestBodyBytes and PropagateRequestCancellation are set by Askback.
+	// A SessionTimeout of zero means 30 minutes.
+	Streamable mcp.StreamableHTTPOptions
+}
+
+// Run serves one connection of a transport of the SDK, such as mcp.StdioTransport,
+// until the client ends it or ctx is done. Lines on standard input that are no messages
+// are answered with an error, and the connection goes on. (basic/transports/stdio)
+func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
+	return s.mcp.Run(ctx, s.sdk.Transport(t))
+}
+
+// Connect serves a connection in the background: see mcp.Server.Connect.
+func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions) (*mcp.ServerSession, error) {
+	return s.mcp.Connect(ctx, s.sdk.Transport(t), opts)
+}
+
+// discover asks the SDK's server for its protocol versions, its name, and the _meta that
+// says who answers (basic, "Per-response protocol fields"), which it tells no other way.
+func (s *Server) discover() (name string, info []byte, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	here, there := mcp.NewInMemoryTransports()
 	session, err := s.mcp.Connect(ctx, there, nil)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer session.Close()
 	conn, err := here.Connect(ctx)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer conn.Close()
 	id, err := jsonrpc.MakeID("discover")
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	params, err := json.Marshal(map[string]any{"_meta": map[string]any{
 		mcp.MetaKeyProtocolVersion:    wire.Version,
 		mcp.MetaKeyClientCapabilities: struct{}{},
 	}})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if err := conn.Write(ctx, &jsonrpc.Request{ID: id, Method: "server/discover", Params: params}); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	msg, err := conn.Read(ctx)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	res, ok := msg.(*jsonrpc.Response)
 	if !ok {
-		return "", fmt.Errorf("unexpected message of type %T", msg)
+		return "", nil, fmt.Errorf("unexpected message of type %T", msg)
 	}
 	if res.Error != nil {
-		return "", fmt.Errorf("it must support protocol version %s: %w", wire.Version, res.Error)
+		return "", nil, fmt.Errorf("it must support protocol version %s: %w", wire.Version, res.Error)
 	}
 	var found struct {
 		Meta              map[string]json.RawMessage `json:"_meta"`
 		SupportedVersions []string                   `json:"supportedVersions"`
 	}
 	if err := json.Unmarshal(res.Result, &found); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	s.supported = found.SupportedVersions
-	info := found.Meta[mcp.MetaKeyServerInfo]
-	if info == nil {
-		return "", errors.New("the result carries no server info")
+	who := found.Meta[mcp.MetaKeyServerInfo]
+	if who == nil {
+		return "", nil, errors.New("the result carries no server info")
 	}
-	if s.meta, err = json.Marshal(map[string]any{mcp.MetaKeyServerInfo: info}); err != nil {
-		return "", err
+	if info, err = json.Marshal(map[string]any{mcp.MetaKeyServerInfo: who}); err != nil {
+		return "", nil, err
 	}
 	var impl mcp.Implementation
-	err = json.Unmarshal(info, &impl)
-	return impl.Name, err
-}
-
-func (s *Server) journalLimits() journal.Limits {
-	return journal.Limits{Rounds: s.opts.Limits.Rounds, Asks: s.opts.Limits.Questions}
+	err = json.Unmarshal(who, &impl)
+	return impl.Name, info, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/postgres"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -66,8 +67,8 @@ func benchmarkInteraction(b *testing.B, h http.Handler) {
 // BenchmarkStates is an interaction as in BenchmarkInteraction, but with the state of each
 // first request in the second one, without a store and in each phase with each of them.
 func BenchmarkStates(b *testing.B) {
-	memory := func(*testing.B) askback.StateStore { return new(askback.MemoryStateStore) }
-	lite := func(b *testing.B) askback.StateStore {
+	memory := func(*testing.B) state.Store { return new(state.MemoryStore) }
+	lite := func(b *testing.B) state.Store {
 		store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "states.db"))
 		if err != nil {
 			b.Fatal(err)
@@ -75,7 +76,7 @@ func BenchmarkStates(b *testing.B) {
 		b.Cleanup(func() { store.Close() })
 		return store
 	}
-	fleet := func(b *testing.B) askback.StateStore {
+	fleet := func(b *testing.B) state.Store {
 		store, err := postgres.Open(b.Context(), pgtest.DSN(b))
 		if err != nil {
 			b.Fatal(err)
@@ -85,26 +86,26 @@ func BenchmarkStates(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name     string
-		store    func(*testing.B) askback.StateStore
-		mode     askback.StateMode
+		store    func(*testing.B) state.Store
+		mode     state.Mode
 		overflow int
 	}{
 		{name: "none"},
-		{"memory/stateless-only", memory, askback.StatelessOnly, 0},
-		{"memory/stateless-first", memory, askback.StatelessFirst, 0},
-		{"memory/dual", memory, askback.DualMode, 0},
-		{"memory/overflow", memory, askback.StatelessOnly, 1},
-		{"sqlite/stateless-first", lite, askback.StatelessFirst, 0},
-		{"sqlite/dual", lite, askback.DualMode, 0},
-		{"sqlite/overflow", lite, askback.StatelessOnly, 1},
-		{"postgres/stateless-first", fleet, askback.StatelessFirst, 0},
-		{"postgres/dual", fleet, askback.DualMode, 0},
-		{"postgres/overflow", fleet, askback.StatelessOnly, 1},
+		{"memory/stateless-only", memory, state.StatelessOnly, 0},
+		{"memory/stateless-first", memory, state.StatelessFirst, 0},
+		{"memory/dual", memory, state.Dual, 0},
+		{"memory/overflow", memory, state.StatelessOnly, 1},
+		{"sqlite/stateless-first", lite, state.StatelessFirst, 0},
+		{"sqlite/dual", lite, state.Dual, 0},
+		{"sqlite/overflow", lite, state.StatelessOnly, 1},
+		{"postgres/stateless-first", fleet, state.StatelessFirst, 0},
+		{"postgres/dual", fleet, state.Dual, 0},
+		{"postgres/overflow", fleet, state.StatelessOnly, 1},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			opts := &askback.Options{Principal: userHeader}
 			if c.store != nil {
-				opts.States = &askback.States{Store: c.store(b), Mode: c.mode, Overflow: c.overflow}
+				opts.States = &state.Options{Store: c.store(b), Mode: c.mode, Overflow: c.overflow}
 			}
 			h := newServer(b, opts, greet).HTTPHandler(nil)
 			ask := request{target: "greet", arguments: `{"place":"New York"}`, header: alice}

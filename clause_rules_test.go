@@ -3,6 +3,7 @@ package askback_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"path/filepath"
@@ -28,16 +29,16 @@ func TestInputRequiredEndsItsStream(t *testing.T) {
 	late := make(chan error, 1)
 	returned := make(chan struct{})
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			if err := call.Progress(ctx, 1, 2, "looking"); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			go func() {
 				<-returned
 				late <- call.Progress(context.WithoutCancel(ctx), 2, 2, "too late")
 			}()
-			_, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
-			return nil, nil, err
+			_, err := askback.Elicit[login](call, "login", "Who are you?")
+			return nil, err
 		})
 	}).HTTPHandler(nil)
 	w := httptest.NewRecorder()
@@ -99,14 +100,13 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 // logins asks for these logins in one round.
 func logins(keys ...string) func(*askback.Server) {
 	return func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "logins"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "logins"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answers := make([]login, len(keys))
-			asks := make([]askback.Ask, len(keys))
+			errs := make([]error, len(keys))
 			for i, key := range keys {
-				asks[i] = askback.AskForm(key, "Your "+key+"?", &answers[i])
+				answers[i], errs[i] = askback.Elicit[login](call, key, "Your "+key+"?")
 			}
-			err := call.Ask(ctx, asks...)
-			return text(fmt.Sprint(answers)), nil, err
+			return fmt.Sprint(answers), errors.Join(errs...)
 		})
 	}
 }
@@ -134,15 +134,15 @@ func TestAnUpgradeAsksNobodyTwice(t *testing.T) {
 func TestAStateShowsNothingOfItsCall(t *testing.T) {
 	options := &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice-secret", nil }}
 	h := newServer(t, options, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, call *askback.Call, in greeting) (*mcp.CallToolResult, any, error) {
-			if _, err := askback.Elicit[login](ctx, call, "first-secret", "?"); err != nil {
-				return nil, nil, err
+		askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, call *askback.Call, in greeting) (*mcp.CallToolResult, error) {
+			if _, err := askback.Elicit[login](call, "first-secret", "?"); err != nil {
+				return nil, err
 			}
 			if _, err := askback.Do(ctx, call, "step", func(context.Context) (string, error) { return "result-secret", nil }); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			_, err := askback.Elicit[login](ctx, call, "second", "?")
-			return nil, nil, err
+			_, err := askback.Elicit[login](call, "second", "?")
+			return nil, err
 		})
 	}).HTTPHandler(nil)
 	r := request{target: "t", arguments: `{"place":"argument-secret"}`}
@@ -194,18 +194,18 @@ func TestAbandonedRoundsHoldNothing(t *testing.T) {
 func TestInputRequiredIsNeverEmpty(t *testing.T) {
 	register := func(srv *askback.Server) {
 		for name, h := range map[string]askback.ToolHandler[struct{}, any]{
-			"nothing asked": func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-				return nil, nil, askback.ErrInputRequired
+			"nothing asked": func(context.Context, *askback.Call, struct{}) (any, error) {
+				return nil, askback.ErrInputRequired
 			},
-			"no questions of its own": func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil, nil
+			"no questions of its own": func(context.Context, *askback.Call, struct{}) (any, error) {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil
 			},
-			"a checkpoint": func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-				return text("done"), nil, call.Checkpoint(ctx, "c")
+			"a checkpoint": func(ctx context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return "done", call.Checkpoint(ctx, "c")
 			},
-			"a question": func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-				_, err := askback.Elicit[login](ctx, call, "login", "?")
-				return text("done"), nil, err
+			"a question": func(ctx context.Context, call *askback.Call, _ struct{}) (any, error) {
+				_, err := askback.Elicit[login](call, "login", "?")
+				return "done", err
 			},
 		} {
 			askback.AddTool(srv, &mcp.Tool{Name: name}, h)
@@ -336,10 +336,9 @@ func TestToolsAndTasksAskAlike(t *testing.T) {
 // without requestState gets none, in no form.
 func TestWhoGetsRequestsOfTheServer(t *testing.T) {
 	ask := addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		var who login
-		var roots []*mcp.Root
-		err := call.Ask(ctx, askback.AskForm("login", "?", &who), askback.AskRoots("roots", &roots))
-		return who.Name, err
+		who, err1 := askback.Elicit[login](call, "login", "?")
+		_, err2 := askback.Roots(call, "roots")
+		return who.Name, errors.Join(err1, err2)
 	})
 	modern := taskPipe(t, ask)
 	first := modern.call(1, "tools/call", `"name":"t"`, `{"elicitation":{},"roots":{}}`)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback/examples/echo"
 	"github.com/askback-mcp/askback/examples/weather"
 	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
@@ -59,19 +61,20 @@ func addBoth(s *askback.Server) {
 	type name struct {
 		Name string `json:"name"`
 	}
-	askback.AddTool(s, &mcp.Tool{Name: "both"}, func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
-		var first, second name
-		if err := call.Ask(ctx, askback.AskForm("first", "The first?", &first), askback.AskForm("second", "The second?", &second)); err != nil {
-			return nil, nil, err
+	askback.AddTool(s, &mcp.Tool{Name: "both"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
+		first, err1 := askback.Elicit[name](call, "first", "The first?")
+		second, err2 := askback.Elicit[name](call, "second", "The second?")
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
 		}
 		if err := call.Checkpoint(ctx, "over"); err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		third, err := askback.Elicit[name](ctx, call, "third", "The third?")
+		third, err := askback.Elicit[name](call, "third", "The third?")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text(first.Name + second.Name + third.Name), nil, nil
+		return first.Name + second.Name + third.Name, nil
 	})
 }
 
@@ -582,13 +585,10 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 // The state is for the requests of every kind, also where the kind has no parameters.
 func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 	url := newDraftServer(t, newRing(t), t.TempDir(), true, addText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		var (
-			who   login
-			model *mcp.CreateMessageWithToolsResult
-			roots []*mcp.Root
-		)
-		err := call.Ask(ctx, askback.AskForm("login", "?", &who), askback.AskSample("capital", sampling("?"), &model), askback.AskRoots("roots", &roots))
-		if err != nil {
+		who, err1 := askback.Elicit[login](call, "login", "?")
+		model, err2 := askback.Sample(call, "capital", sampling("?"))
+		roots, err3 := askback.Roots(call, "roots")
+		if err := errors.Join(err1, err2, err3); err != nil {
 			return "", err
 		}
 		return fmt.Sprint(who.Name, model.Model, roots[0].URI), nil
@@ -675,15 +675,15 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 // Where a state counts once, one that was used in its session is used.
 func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 	ran := make(chan string, 9)
-	srv := newServer(t, &askback.Options{ReplayGuard: new(askback.MemoryReplayGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
+	srv := newServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
 			who, err := askback.Elicit[struct {
 				Name string `json:"name"`
-			}](ctx, call, "name", "Who?")
+			}](call, "name", "Who?")
 			if err == nil {
 				ran <- who.Name
 			}
-			return text("redeemed"), nil, err
+			return "redeemed", err
 		})
 	})
 	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
@@ -739,11 +739,11 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 		}}}, nil
 	})
 	srv.AddPrompt(&mcp.Prompt{Name: "greeting"}, func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
-		n, err := askback.Elicit[name](ctx, call, "name", "Who?")
+		n, err := askback.Elicit[name](call, "name", "Who?")
 		return &mcp.GetPromptResult{Description: "hello " + n.Name, Messages: []*mcp.PromptMessage{}}, err
 	})
 	srv.AddResource(&mcp.Resource{URI: "file:///greeting", Name: "greeting"}, func(ctx context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
-		n, err := askback.Elicit[name](ctx, call, "name", "Who?")
+		n, err := askback.Elicit[name](call, "name", "Who?")
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "file:///greeting", Text: "hello " + n.Name}}}, err
 	})
 	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
@@ -783,12 +783,12 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 // A handler's progress goes along to the client of a draft.
 func TestDraftsStreamProgress(t *testing.T) {
 	url := newDraftServer(t, newRing(t), t.TempDir(), true, func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
 			if err := call.Progress(ctx, 1, 2, "half"); err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			_, err := askback.Roots(ctx, call, "roots")
-			return text("done"), nil, err
+			_, err := askback.Roots(call, "roots")
+			return "done", err
 		})
 	})
 	res := open(t, url+"?draft=state-1", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`)

@@ -3,18 +3,19 @@ package askback
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // ErrInputRequired is returned by an ask that is not answered yet, by [Do] while a
-// question is open, and by [Call.Checkpoint]. The handler returns it, wrapped or
-// not, which suspends the call.
+// question is open, and by [Call.Checkpoint]. The handler returns it, which suspends the
+// call. It may be wrapped, or joined with the errors of other asks: joined with a
+// [*DeclinedError] it suspends the call all the same, joined with a [*CapabilityError], a
+// [*LimitError] or a *jsonrpc.Error the call ends with that error.
 var ErrInputRequired = journal.ErrInputRequired
 
 // LimitError says that a call reached one of [Limits]. It becomes the JSON-RPC error
@@ -28,16 +29,20 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
 }
 
-// exported makes the engine's error for a bound this package's.
+// exported makes the engine's error of an ask this package's.
 func exported(err error) error {
 	if bound, ok := errors.AsType[*journal.LimitError](err); ok {
 		return &LimitError{bound.Limit, bound.Max}
+	}
+	if unable, ok := errors.AsType[*call.UnableError](err); ok {
+		return &CapabilityError{unable.Key, Capability(unable.Need)}
 	}
 	return err
 }
 
 // DeclinedError says that the user declined or dismissed a question. The handler may
-// catch it and go on without the answer; returned by a tool it becomes a tool error.
+// catch it and go on without the answer; returned by a tool it becomes a tool error. While
+// other questions of the round are open the call goes on: see [ErrInputRequired].
 // (client/elicitation, "Response Actions")
 type DeclinedError struct {
 	Key    string
@@ -57,7 +62,7 @@ func (e *DeclinedError) Error() string {
 // requiredCapabilities. (basic/patterns/mrtr, server requirement 7)
 type CapabilityError struct {
 	Key  string // of the question, or empty for a tool that needs tasks
-	Need Kind
+	Need Capability
 }
 
 func (e *CapabilityError) Error() string {
@@ -67,69 +72,48 @@ func (e *CapabilityError) Error() string {
 	return fmt.Sprintf("the question %q needs the client capability %s, which the client did not declare", e.Key, e.Need)
 }
 
-func (e *CapabilityError) wire() *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code:    mcp.CodeMissingRequiredClientCapabilities,
-		Message: "Missing required client capability: " + e.Need.String(),
-		Data:    []byte(`{"requiredCapabilities":` + e.Need.capabilities() + `}`),
-	}
-}
-
-// Kind is a kind of what a client can do for a call, as its capabilities distinguish them.
-type Kind uint8
+// Capability is a capability that a client declares, or a set of several, combined with |.
+type Capability uint8
 
 const (
-	KindForm          Kind = 1 << iota // elicitation in form mode
-	KindURL                            // elicitation in URL mode
-	KindSampling                       // sampling
-	KindSamplingTools                  // sampling with tools
-	KindRoots                          // roots
-	KindTasks                          // tasks, in either dialect: see [Call.Detach]
+	CapabilityForm          Capability = 1 << iota // elicitation in form mode
+	CapabilityURL                                  // elicitation in URL mode
+	CapabilitySampling                             // sampling
+	CapabilitySamplingTools                        // sampling with tools
+	CapabilityRoots                                // roots
+	CapabilityTasks                                // tasks, in either dialect: see [Call.Detach]
 )
 
-// kinds tells of each kind its name and the capabilities object that declares it.
-var kinds = []struct {
-	kind               Kind
-	name, capabilities string
-}{
-	{KindForm, "elicitation.form", `{"elicitation":{"form":{}}}`},
-	{KindURL, "elicitation.url", `{"elicitation":{"url":{}}}`},
-	{KindSamplingTools, "sampling.tools", `{"sampling":{"tools":{}}}`},
-	{KindSampling, "sampling", `{"sampling":{}}`},
-	{KindRoots, "roots", `{"roots":{}}`},
-	{KindTasks, "io.modelcontextprotocol/tasks", `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-}
-
 // String names the capability, such as "elicitation.form".
-func (k Kind) String() string {
-	var names []string
-	for _, known := range kinds {
-		if k&known.kind != 0 {
-			names = append(names, known.name)
-		}
-	}
-	return strings.Join(names, ", ")
-}
+func (c Capability) String() string { return wire.Capability(c).String() }
 
-func (k Kind) capabilities() string {
-	for _, known := range kinds {
-		if k&known.kind != 0 {
-			return known.capabilities
-		}
-	}
-	return "{}"
-}
+// askError is the error of an ask that neither waits for an answer nor was declined.
+type askError struct{ err error }
 
-// protocolError is what a handler's error becomes where only a JSON-RPC error can be
-// sent.
-func protocolError(err error) *jsonrpc.Error {
-	if capability, ok := errors.AsType[*CapabilityError](err); ok {
-		return capability.wire()
+func (e *askError) Error() string { return e.err.Error() }
+func (e *askError) Unwrap() error { return e.err }
+
+// engineError translates the error of a handler for the engine, which does not know this
+// package's types. Where a handler joins another error with [ErrInputRequired], except
+// those of users who declined, the call ends with it.
+func engineError(err error) error {
+	capability, isCapability := errors.AsType[*CapabilityError](err)
+	fault, isFault := errors.AsType[*jsonrpc.Error](err)
+	limit, isLimit := errors.AsType[*LimitError](err)
+	failed, isFailed := errors.AsType[*askError](err)
+	switch suspended := errors.Is(err, ErrInputRequired); {
+	case isCapability:
+		return wire.MissingCapability(wire.Capability(capability.Need))
+	case isFault && suspended:
+		return fault
+	case isFault:
+		return err
+	case isLimit && suspended:
+		return call.Fault(limit)
+	case isLimit:
+		return call.Fault(err)
+	case isFailed && suspended:
+		return failed
 	}
-	if wireError, ok := errors.AsType[*jsonrpc.Error](err); ok && wireError == nil {
-		return wire.Errorf(jsonrpc.CodeInternalError, "internal error") // a nil *jsonrpc.Error in an error
-	} else if ok {
-		return wireError
-	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	return err
 }

@@ -16,21 +16,22 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/state"
 )
 
 // outcomes counts what became of states. In a service these are a metric's labels.
 type outcomes struct {
 	mu sync.Mutex
-	n  map[askback.StateOutcome]int
+	n  map[state.Outcome]int
 }
 
-func (o *outcomes) observe(_ context.Context, _ string, outcome askback.StateOutcome) {
+func (o *outcomes) observe(_ context.Context, e state.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.n == nil {
-		o.n = make(map[askback.StateOutcome]int)
+		o.n = make(map[state.Outcome]int)
 	}
-	o.n[outcome]++
+	o.n[e.Outcome]++
 }
 
 func (o *outcomes) print() {
@@ -46,16 +47,16 @@ func closeBugOf(report int, opts *askback.Options) http.Handler {
 	if err != nil {
 		log.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
 		_, err := askback.Do(ctx, call, "report", func(context.Context) (string, error) { return strings.Repeat("x", report), nil })
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		res, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
+		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution)}}}, nil, nil
+		return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), nil
 	})
 	return srv.HTTPHandler(nil)
 }
@@ -88,14 +89,15 @@ func callInTurn(instances ...http.Handler) {
 
 // The first phase of a migration finds what would break without the store: here the
 // instances were not given the same keys. No call fails for it.
-func ExampleStates() {
-	store := new(askback.MemoryStateStore) // in a service, over the database that is there
+func ExampleOptions_states() {
+	store := new(state.MemoryStore) // in a service, over the database that is there
 	var seen outcomes
 	instance := func() http.Handler {
 		return closeBugOf(0, &askback.Options{
 			// Keys are missing.
-			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
-			States:    &askback.States{Store: store, Mode: askback.DualMode, Observe: seen.observe},
+			Principal:    func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+			States:       &state.Options{Store: store, Mode: state.Dual},
+			ObserveState: seen.observe,
 		})
 	}
 	callInTurn(instance(), instance())
@@ -103,13 +105,15 @@ func ExampleStates() {
 	// Output:
 	// Bug #7 closed as Fixed.
 	// invalid 1
+	// refused 1
 }
 
 // A state that is too large to travel stays in the store.
-func ExampleStates_overflow() {
+func ExampleOptions_overflow() {
 	var seen outcomes
 	callInTurn(closeBugOf(1<<20, &askback.Options{
-		States: &askback.States{Store: new(askback.MemoryStateStore), Overflow: 32 << 10, Observe: seen.observe},
+		States:       &state.Options{Store: new(state.MemoryStore), Overflow: 32 << 10},
+		ObserveState: seen.observe,
 	}))
 	seen.print()
 	// Output:

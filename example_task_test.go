@@ -27,7 +27,7 @@ type Window struct {
 // A tool whose calls are durable tasks. The client's CallTool waits for the end; with
 // StartTask it would get the id and could go away.
 func ExampleAddTaskTool() {
-	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (*mcp.CallToolResult, any, error) {
+	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
 		call.OnCancel(func(context.Context) error {
 			fmt.Println("taking", in.Service, "down")
 			return nil
@@ -36,15 +36,13 @@ func ExampleAddTaskTool() {
 			return "v2", nil // committed to the store before anything else is done
 		})
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		window, err := askback.Elicit[Window](ctx, call, "window", "When shall "+version+" go out?")
+		window, err := askback.Elicit[Window](call, "window", "When shall "+version+" go out?")
 		if err != nil {
-			return nil, nil, err // the task waits as a row in the store
+			return "", err // the task waits as a row in the store
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{
-			&mcp.TextContent{Text: fmt.Sprintf("%s %s is deployed, at night: %v.", in.Service, version, window.Night)},
-		}}, nil, nil
+		return fmt.Sprintf("%s %s is deployed, at night: %v.", in.Service, version, window.Night), nil
 	})
 	// Output:
 	// asked: When shall v2 go out?
@@ -54,17 +52,15 @@ func ExampleAddTaskTool() {
 // The questions that decide whether there is anything to do are asked in rounds, with
 // nothing stored; only then the call becomes a task.
 func ExampleCall_Detach() {
-	playTask(&askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, in Deployment) (*mcp.CallToolResult, any, error) {
-		window, err := askback.Elicit[Window](ctx, call, "window", "Deploy "+in.Service+" when?")
+	playTask(&askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
+		window, err := askback.Elicit[Window](call, "window", "Deploy "+in.Service+" when?")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		if err := call.Detach(ctx); err != nil {
-			return nil, nil, err // the client gets the task's id
+		if err := call.Detach(); err != nil {
+			return "", err // the client gets the task's id
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{
-			&mcp.TextContent{Text: fmt.Sprintf("Deployed in the background, at night: %v.", window.Night)},
-		}}, nil, nil
+		return fmt.Sprintf("Deployed in the background, at night: %v.", window.Night), nil
 	})
 	// Output:
 	// asked: Deploy shop when?
@@ -72,7 +68,7 @@ func ExampleCall_Detach() {
 }
 
 // playTask serves a tool with tasks in a file, and calls it.
-func playTask(support *askback.TaskSupport, handler askback.ToolHandler[Deployment, any]) {
+func playTask(support *askback.TaskSupport, handler askback.ToolHandler[Deployment, string]) {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)

@@ -24,7 +24,7 @@ type Resolution struct {
 
 // play serves a tool over HTTP, calls it, and answers its forms. It prints what is asked
 // and what the tool says in the end.
-func play[In any](name string, handler askback.ToolHandler[In, any], arguments In, answer func(q *client.Question) *mcp.ElicitResult) {
+func play[In any](name string, handler askback.ToolHandler[In, string], arguments In, answer func(q *client.Question) *mcp.ElicitResult) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -57,14 +57,12 @@ func accept(content map[string]any) *mcp.ElicitResult {
 
 // A tool that asks one question.
 func Example() {
-	closeBug := func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
-		res, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
+	closeBug := func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
+		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
 		if err != nil {
-			return nil, nil, err // not answered yet, declined or cancelled
+			return "", err // not answered yet, declined or cancelled
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{
-			&mcp.TextContent{Text: fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution)},
-		}}, nil, nil
+		return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), nil
 	}
 	play("close_bug", closeBug, Bug{ID: 7}, func(*client.Question) *mcp.ElicitResult {
 		return accept(map[string]any{"resolution": "Fixed"})
@@ -82,21 +80,21 @@ func ExampleDo() {
 	type email struct {
 		Email string `json:"email" format:"email"`
 	}
-	pay := func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
+	pay := func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
 		fmt.Println("round", call.Round())
-		ok, err := askback.Elicit[approval](ctx, call, "approve", "This costs 42.")
+		ok, err := askback.Elicit[approval](call, "approve", "This costs 42.")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
 		receipt, err := askback.Do(ctx, call, "charge", func(ctx context.Context) (string, error) {
 			fmt.Println("charged:", ok.Approve)
 			return "receipt-1", nil // with call.IdempotencyKey("charge") for the bank
 		})
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		to, err := askback.Elicit[email](ctx, call, "email", "Where shall the receipt go?")
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: receipt + " sent to " + to.Email}}}, nil, err
+		to, err := askback.Elicit[email](call, "email", "Where shall the receipt go?")
+		return receipt + " sent to " + to.Email, err
 	}
 	play("pay", pay, struct{}{}, func(q *client.Question) *mcp.ElicitResult {
 		return accept(map[string]any{"approve": true, "email": "octocat@github.com"})
@@ -112,21 +110,17 @@ func ExampleDo() {
 }
 
 // Several questions cost one round trip.
-func ExampleCall_Ask() {
+func ExampleElicit_together() {
 	type name struct {
 		Name string `json:"name"`
 	}
-	introduce := func(ctx context.Context, call *askback.Call, in struct{}) (*mcp.CallToolResult, any, error) {
-		var you, friend name
-		err := call.Ask(ctx,
-			askback.AskForm("you", "Who are you?", &you),
-			askback.AskForm("friend", "Who is your friend?", &friend))
-		if err != nil {
-			return nil, nil, err
+	introduce := func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
+		you, err1 := askback.Elicit[name](call, "you", "Who are you?")
+		friend, err2 := askback.Elicit[name](call, "friend", "Who is your friend?")
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{
-			Text: fmt.Sprintf("%s, meet %s, in round %d", you.Name, friend.Name, call.Round()),
-		}}}, nil, nil
+		return fmt.Sprintf("%s, meet %s, in round %d", you.Name, friend.Name, call.Round()), nil
 	}
 	play("introduce", introduce, struct{}{}, func(q *client.Question) *mcp.ElicitResult {
 		return accept(map[string]any{"name": q.Key})
@@ -139,13 +133,13 @@ func ExampleCall_Ask() {
 
 // A handler may go on without an answer.
 func ExampleDeclinedError() {
-	closeBug := func(ctx context.Context, call *askback.Call, in Bug) (*mcp.CallToolResult, any, error) {
+	closeBug := func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
 		text := "closed"
-		_, err := askback.Elicit[Resolution](ctx, call, "resolution", "How was this bug resolved?")
+		_, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
 		if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
 			text, err = "left open: the user chose to "+declined.Action, nil
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, err
+		return text, err
 	}
 	play("close_bug", closeBug, Bug{ID: 7}, func(*client.Question) *mcp.ElicitResult {
 		return &mcp.ElicitResult{Action: "decline"}

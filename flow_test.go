@@ -24,12 +24,12 @@ type greeting struct {
 
 // greet asks one question.
 func greet(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call, in greeting) (*mcp.CallToolResult, any, error) {
-		l, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+	askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call, in greeting) (string, error) {
+		l, err := askback.Elicit[login](call, "login", "Who are you?")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text("Hello " + l.Name + " in " + in.Place), nil, nil
+		return "Hello " + l.Name + " in " + in.Place, nil
 	})
 }
 
@@ -63,9 +63,9 @@ func TestElicitation(t *testing.T) {
 func TestArgumentsAreComparedByMeaning(t *testing.T) {
 	h := newServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)},
-			func(ctx context.Context, call *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
-				_, err := askback.Elicit[login](ctx, call, "login", "?")
-				return text("done"), nil, err
+			func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
+				_, err := askback.Elicit[login](call, "login", "?")
+				return "done", err
 			})
 	}).HTTPHandler(nil)
 	state := request{target: "t", arguments: `{"a":1,"b":"é","n":9007199254740993}`}.send(t, h).asked(t, "login")
@@ -112,16 +112,16 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 
 func TestDeclinedAndCancelled(t *testing.T) {
 	h := newServer(t, nil, greet, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "lenient"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			_, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+		askback.AddTool(srv, &mcp.Tool{Name: "lenient"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			_, err := askback.Elicit[login](call, "login", "Who are you?")
 			if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
 				// The decision is remembered over further rounds.
-				if _, err := askback.Elicit[login](ctx, call, "again", "And now?"); err != nil {
-					return nil, nil, err
+				if _, err := askback.Elicit[login](call, "again", "And now?"); err != nil {
+					return "", err
 				}
-				return text("went on after " + declined.Action), nil, nil
+				return "went on after " + declined.Action, nil
 			}
-			return nil, nil, err
+			return "", err
 		})
 	}).HTTPHandler(nil)
 	for _, action := range []string{"decline", "cancel"} {
@@ -145,21 +145,15 @@ func TestDeclinedAndCancelled(t *testing.T) {
 
 func TestSeveralKindsInOneRound(t *testing.T) {
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "all"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			var (
-				who   login
-				model *mcp.CreateMessageWithToolsResult
-				roots []*mcp.Root
-			)
-			err := call.Ask(ctx,
-				askback.AskForm("login", "Who are you?", &who),
-				askback.AskSample("capital", sampling("What is the capital of France?"), &model),
-				askback.AskRoots("roots", &roots),
-				askback.AskURL("page", "Please sign in", "https://example.com/in"))
-			if err != nil {
-				return nil, nil, err
+		askback.AddTool(srv, &mcp.Tool{Name: "all"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err1 := askback.Elicit[login](call, "login", "Who are you?")
+			model, err2 := askback.Sample(call, "capital", sampling("What is the capital of France?"))
+			roots, err3 := askback.Roots(call, "roots")
+			err4 := askback.ElicitURL(call, "page", "Please sign in", "https://example.com/in")
+			if err := errors.Join(err1, err2, err3, err4); err != nil {
+				return "", err
 			}
-			return text(fmt.Sprint(who.Name, model.Content[0].(*mcp.TextContent).Text, roots[0].URI)), nil, nil
+			return fmt.Sprint(who.Name, model.Content[0].(*mcp.TextContent).Text, roots[0].URI), nil
 		})
 	}).HTTPHandler(nil)
 	r := request{target: "all"}
@@ -178,10 +172,10 @@ func TestSeveralKindsInOneRound(t *testing.T) {
 // Independent asks made before their errors are looked at share a round.
 func TestAsksThatAreOpenTogetherShareARound(t *testing.T) {
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			_, err1 := askback.Elicit[login](ctx, call, "a", "?")
-			_, err2 := askback.Elicit[login](ctx, call, "b", "?")
-			return text("done"), nil, errors.Join(err1, err2)
+		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			_, err1 := askback.Elicit[login](call, "a", "?")
+			_, err2 := askback.Elicit[login](call, "b", "?")
+			return "done", errors.Join(err1, err2)
 		})
 	}).HTTPHandler(nil)
 	request{target: "two"}.send(t, h).asked(t, "a", "b")
@@ -191,30 +185,30 @@ func TestStepsRunOnce(t *testing.T) {
 	ran := map[string]int{}
 	var keys []string
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "order"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "order"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			id, err := askback.Do(ctx, call, "reserve", func(context.Context) (int64, error) {
 				ran["reserve"]++
 				keys = append(keys, call.IdempotencyKey("pay"))
 				return 9007199254740993, nil
 			})
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			if _, err = askback.Elicit[login](ctx, call, "login", "Who pays?"); err != nil {
-				return nil, nil, err
+			if _, err = askback.Elicit[login](call, "login", "Who pays?"); err != nil {
+				return "", err
 			}
-			_, err = askback.Do(ctx, call, "pay", func(context.Context) (any, error) {
+			err = call.Do(ctx, "pay", func(context.Context) error {
 				ran["pay"]++
 				keys = append(keys, call.IdempotencyKey("pay"))
-				return nil, nil
+				return nil
 			})
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			if _, err = askback.Elicit[login](ctx, call, "receipt", "Who gets the receipt?"); err != nil {
-				return nil, nil, err
+			if _, err = askback.Elicit[login](call, "receipt", "Who gets the receipt?"); err != nil {
+				return "", err
 			}
-			return text(fmt.Sprint(id)), nil, nil
+			return fmt.Sprint(id), nil
 		})
 	}).HTTPHandler(nil)
 	r := request{target: "order"}
@@ -240,15 +234,15 @@ func TestCheckpointHandsOver(t *testing.T) {
 	ring := newRing(t)
 	ran := 0
 	tool := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "index"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "index"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			n, err := askback.Do(ctx, call, "compute", func(context.Context) (int, error) { ran++; return 42, nil })
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
 			if err := call.Checkpoint(ctx, "computed"); err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text(fmt.Sprint(n)), nil, nil
+			return fmt.Sprint(n), nil
 		})
 	}
 	a := newServer(t, &askback.Options{Keys: ring}, tool).HTTPHandler(nil)
@@ -267,14 +261,14 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 	h := newServer(t, nil, func(srv *askback.Server) {
 		srv.AddPrompt(&mcp.Prompt{Name: "p", Arguments: []*mcp.PromptArgument{{Name: "topic", Required: true}}},
 			func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-				l, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+				l, err := askback.Elicit[login](call, "login", "Who are you?")
 				return &mcp.GetPromptResult{Description: args["topic"] + l.Name}, err
 			})
 		read := func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
 			if uri == "doc://missing" {
 				return nil, mcp.ResourceNotFoundError(uri)
 			}
-			l, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+			l, err := askback.Elicit[login](call, "login", "Who are you?")
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: l.Name}}}, err
 		}
 		srv.AddResource(&mcp.Resource{Name: "r", URI: "doc://one", MIMEType: "text/plain"}, read)
@@ -311,13 +305,13 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 
 func TestBareFirstRound(t *testing.T) {
 	twice := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "twice"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			a, err := askback.Elicit[login](ctx, call, "a", "?")
+		askback.AddTool(srv, &mcp.Tool{Name: "twice"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			a, err := askback.Elicit[login](call, "a", "?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			b, err := askback.Elicit[login](ctx, call, "b", "?")
-			return text(a.Name + b.Name), nil, err
+			b, err := askback.Elicit[login](call, "b", "?")
+			return a.Name + b.Name, err
 		})
 	}
 	h := newServer(t, &askback.Options{BareFirstRound: true}, twice).HTTPHandler(nil)
@@ -337,13 +331,13 @@ func TestBareFirstRound(t *testing.T) {
 
 func TestProgressMakesAStream(t *testing.T) {
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for _, p := range []float64{1, 2, 2, 1, 3} {
 				if err := call.Progress(ctx, p, 3, "working\n"); err != nil {
-					return nil, nil, err
+					return "", err
 				}
 			}
-			return text("done"), nil, nil
+			return "done", nil
 		})
 	}).HTTPHandler(nil)
 	if res := (request{target: "slow"}).send(t, h); res.header.Get("Content-Type") != "application/json" || res.text(t) != "done" {
@@ -369,9 +363,9 @@ func TestStructuredOutput(t *testing.T) {
 		N int `json:"n"`
 	}
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "s"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, out, error) {
-			_, err := askback.Elicit[login](ctx, call, "login", "?")
-			return nil, out{7}, err
+		askback.AddTool(srv, &mcp.Tool{Name: "s"}, func(ctx context.Context, call *askback.Call, _ struct{}) (out, error) {
+			_, err := askback.Elicit[login](call, "login", "?")
+			return out{7}, err
 		})
 	}).HTTPHandler(nil)
 	r := request{target: "s"}
@@ -389,8 +383,8 @@ func TestArgumentDefaultsAndExactNumbers(t *testing.T) {
 	}
 	h := newServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "d", InputSchema: json.RawMessage(`{"type":"object","properties":{"big":{"type":"integer"},"mode":{"type":"string","default":"fast"}}}`)},
-			func(ctx context.Context, call *askback.Call, in in) (*mcp.CallToolResult, any, error) {
-				return text(fmt.Sprint(in.Big, in.Mode)), nil, nil
+			func(ctx context.Context, call *askback.Call, in in) (string, error) {
+				return fmt.Sprint(in.Big, in.Mode), nil
 			})
 	}).HTTPHandler(nil)
 	if got := (request{target: "d", arguments: `{"big":9007199254740993}`}).send(t, h).text(t); got != "9007199254740993fast" {

@@ -22,8 +22,8 @@ import (
 // who tells who calls and with what.
 func who(srv *askback.Server) {
 	askback.AddTool(srv, &mcp.Tool{Name: "who", InputSchema: map[string]any{"type": "object"}},
-		func(ctx context.Context, call *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
-			return text(fmt.Sprint(call.Principal(), in)), nil, nil
+		func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
+			return fmt.Sprint(call.Principal(), in), nil
 		})
 }
 
@@ -108,9 +108,9 @@ func (c identifiedConnection) Read(ctx context.Context) (jsonrpc.Message, error)
 func TestRequestReadsExactNames(t *testing.T) {
 	h := newServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "t", InputSchema: map[string]any{"type": "object"}},
-			func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
+			func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 				p := call.Request().(*mcp.CallToolRequest).Params
-				return text(p.Name + string(p.Arguments)), nil, nil
+				return p.Name + string(p.Arguments), nil
 			})
 	}).HTTPHandler(nil)
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"to":"bob"},"Arguments":{"to":"mallory"},"NAME":"other",
@@ -128,8 +128,8 @@ func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
 	}
 	h := newServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "d", InputSchema: json.RawMessage(`{"type":"object","properties":{"o":{"type":"object"},"mode":{"type":"string","default":"fast"}}}`)},
-			func(ctx context.Context, call *askback.Call, in in) (*mcp.CallToolResult, any, error) {
-				return text(fmt.Sprint(in.O.ID)), nil, nil
+			func(ctx context.Context, call *askback.Call, in in) (string, error) {
+				return fmt.Sprint(in.O.ID), nil
 			})
 	}).HTTPHandler(nil)
 	if got := (request{target: "d", arguments: `{"o":{"id":9007199254740993}}`}).send(t, h).text(t); got != "9007199254740993" {
@@ -156,8 +156,8 @@ func TestAnyFieldsAreSchemas(t *testing.T) {
 		M map[string]any `json:"m"`
 	}
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "any"}, func(ctx context.Context, call *askback.Call, in in) (*mcp.CallToolResult, any, error) {
-			return text(fmt.Sprint(in.V)), nil, nil
+		askback.AddTool(srv, &mcp.Tool{Name: "any"}, func(ctx context.Context, call *askback.Call, in in) (string, error) {
+			return fmt.Sprint(in.V), nil
 		})
 	}).HTTPHandler(nil)
 	if got := (request{target: "any", arguments: `{"v":"x","m":{}}`}).send(t, h).text(t); got != "x" {
@@ -167,12 +167,12 @@ func TestAnyFieldsAreSchemas(t *testing.T) {
 
 func TestBareFirstRoundInTheManualStyle(t *testing.T) {
 	h := newServer(t, &askback.Options{BareFirstRound: true}, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "m"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "m"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			p := call.Request().(*mcp.CallToolRequest).Params
 			if r, ok := p.InputResponses["login"].(*mcp.ElicitResult); ok {
-				return text(fmt.Sprint(r.Content["name"])), nil, nil
+				return text(fmt.Sprint(r.Content["name"])), nil
 			}
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil, nil
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil
 		})
 	}).HTTPHandler(nil)
 	if state := (request{target: "m"}).send(t, h).asked(t, "login"); state != "" {
@@ -227,8 +227,8 @@ func TestErrorsThatCannotBeSent(t *testing.T) {
 		for name, fault := range map[string]*jsonrpc.Error{
 			"data": {Code: 7, Message: "x", Data: json.RawMessage("no JSON")}, "nil": nil,
 		} {
-			askback.AddTool(srv, &mcp.Tool{Name: name}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-				return nil, nil, fault
+			askback.AddTool(srv, &mcp.Tool{Name: name}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+				return nil, fault
 			})
 		}
 	}
@@ -284,9 +284,9 @@ func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
 func TestCallsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newServer(t, &askback.Options{Limits: askback.Limits{CallTTL: time.Minute}}, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 				time.Sleep(2 * time.Minute)
-				return nil, nil, call.Checkpoint(ctx, "c")
+				return nil, call.Checkpoint(ctx, "c")
 			})
 		}).HTTPHandler(nil)
 		if message := (request{target: "slow"}).send(t, h).refused(t, 200, -32603); !strings.Contains(message, "60 seconds per call") {
@@ -299,9 +299,9 @@ func TestCallsEndInTime(t *testing.T) {
 func TestNothingIsSentForACancelledRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "gone"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "gone"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 			cancel()
-			return text("too late"), nil, nil
+			return "too late", nil
 		})
 	}).HTTPHandler(nil)
 	res := request{target: "gone", ctx: func(r *http.Request) *http.Request { return r.WithContext(ctx) }}.send(t, h)

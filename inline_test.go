@@ -501,7 +501,7 @@ func TestInlineCallCannotAsk(t *testing.T) {
 			if err := call.Checkpoint(ctx, "c"); err == nil || errors.Is(err, askback.ErrInputRequired) {
 				return nil, nil, fmt.Errorf("a checkpoint returned %v", err)
 			}
-			_, err := askback.Elicit[login](ctx, call, "login", "?")
+			_, err := askback.Elicit[login](call, "login", "?")
 			return nil, nil, err
 		}), &user{}, "tool")
 		if err != nil || !strings.Contains(got, "add it with AddTool") {

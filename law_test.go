@@ -3,6 +3,7 @@ package askback_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -56,10 +57,10 @@ func lawful(ran *int) func(*askback.Server) {
 
 // executes is a handler that executes plans; step is told of each step that runs. In a plan
 // for a task an exclamation mark is a Detach.
-func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, any] {
-	return func(ctx context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
+func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, string] {
+	return func(ctx context.Context, call *askback.Call, in planned) (string, error) {
 		said, err := follow(in.Plan, called{ctx: ctx, call: call, ran: func(name rune) { step(call, name) }})
-		return text(said), nil, err
+		return said, err
 	}
 }
 
@@ -115,21 +116,18 @@ type called struct {
 }
 
 func (w called) ask(letters ...rune) ([]int, error) {
-	counts := make([]count, len(letters))
-	var asks []askback.Ask
+	answers := make([]int, len(letters))
+	errs := make([]error, len(letters))
 	for i, l := range letters {
 		key := string(l)
 		if w.share && l == 'e' {
 			key = "a"
 		}
-		asks = append(asks, askback.AskForm(key, inquiry(l), &counts[i]))
+		var answer count
+		answer, errs[i] = askback.Elicit[count](w.call, key, inquiry(l))
+		answers[i] = answer.N
 	}
-	err := w.call.Ask(w.ctx, asks...)
-	answers := make([]int, len(counts))
-	for i, c := range counts {
-		answers[i] = c.N
-	}
-	return answers, err
+	return answers, errors.Join(errs...)
 }
 
 func (w called) step(name rune) (int, error) {
@@ -138,7 +136,7 @@ func (w called) step(name rune) (int, error) {
 
 func (w called) pause(mark rune, at int) error {
 	if mark == '!' {
-		return w.call.Detach(w.ctx)
+		return w.call.Detach()
 	}
 	return w.call.Checkpoint(w.ctx, fmt.Sprint(at))
 }

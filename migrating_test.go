@@ -158,34 +158,34 @@ type Confirmation struct {
 	Confirm bool `json:"confirm"`
 }
 
-func book(ctx context.Context, call *askback.Call, in Trip) (*mcp.CallToolResult, any, error) {
+func book(ctx context.Context, call *askback.Call, in Trip) (string, error) {
 	seat, err := askback.Do(ctx, call, "hold", func(ctx context.Context) (Seat, error) {
 		return airline.Hold(ctx, in.To, call.IdempotencyKey("hold"))
 	})
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	message := fmt.Sprintf("Seat %s to %s costs %d. Book it?", seat.Number, in.To, seat.Price)
-	answer, err := askback.Elicit[Confirmation](ctx, call, "confirm", message)
+	answer, err := askback.Elicit[Confirmation](call, "confirm", message)
 	if _, declined := errors.AsType[*askback.DeclinedError](err); declined {
 		err = nil // which leaves answer as it is: not confirmed
 	}
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	if !answer.Confirm {
-		_, err := askback.Do(ctx, call, "release", func(ctx context.Context) (bool, error) {
-			return true, airline.Release(ctx, seat, call.IdempotencyKey("release"))
+		err := call.Do(ctx, "release", func(ctx context.Context) error {
+			return airline.Release(ctx, seat, call.IdempotencyKey("release"))
 		})
-		return say("Not booked."), nil, err
+		return "Not booked.", err
 	}
-	_, err = askback.Do(ctx, call, "pay", func(ctx context.Context) (bool, error) {
-		return true, airline.Pay(ctx, seat, call.IdempotencyKey("pay"))
+	err = call.Do(ctx, "pay", func(ctx context.Context) error {
+		return airline.Pay(ctx, seat, call.IdempotencyKey("pay"))
 	})
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
-	return say("Seat %s to %s is yours.", seat.Number, in.To), nil, nil
+	return fmt.Sprintf("Seat %s to %s is yours.", seat.Number, in.To), nil
 }
 
 func register(srv *askback.Server) {

@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -55,8 +55,14 @@ var fronts = []front{
 			hello.Header.Set(name, value)
 		}
 		h.ServeHTTP(w, hello)
-		if session = w.Header().Get("Mcp-Session-Id"); session == "" {
-			t.Fatalf("no session: %d %s", w.Code, w.Body)
+		if session = w.Header().Get("Mcp-Session-Id"); session == "" || strings.Contains(w.Body.String(), `"error"`) {
+			// Whoever is refused a session gets no other answer in it.
+			_, event, _ := strings.Cut(w.Body.String(), "data: ")
+			refusal := map[string]any{}
+			if err := json.Unmarshal([]byte(event), &refusal); err != nil {
+				t.Fatalf("no session: %d %s", w.Code, w.Body)
+			}
+			return func(string, string) map[string]any { return refusal }
 		}
 		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		return func(method, params string) map[string]any {
@@ -244,8 +250,8 @@ func everything(t *testing.T, opts askback.Options) *askback.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "quiet"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-		return text("ours"), nil, nil
+	askback.AddTool(srv, &mcp.Tool{Name: "quiet"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+		return "ours", nil
 	})
 	srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return &mcp.GetPromptResult{}, nil
@@ -351,7 +357,7 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 	bad := panicking{}
 	base := askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Keys: newRing(t), Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }}
 	r := request{target: "greet", arguments: `{"place":"x"}`}
-	state := r.send(t, newServer(t, &base, greet).HTTPHandler(nil)).asked(t, "login")
+	sealed := r.send(t, newServer(t, &base, greet).HTTPHandler(nil)).asked(t, "login")
 	answers := `"name":"greet","arguments":{"place":"x"},"inputResponses":{"login":{"action":"accept","content":{"name":"octocat"}}}`
 	for _, tt := range []struct {
 		name    string
@@ -360,20 +366,21 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 		want    string // of the response
 		log     string
 	}{
-		{"guard", func(o *askback.Options) { o.ReplayGuard = bad }, answers + `,"requestState":"` + state + `"`, "internal error", "no guard"},
-		{"StateRefused", func(o *askback.Options) {
-			o.StateRefused = func(context.Context, string, seal.Reason) { panic("no metric") }
+		{"guard", func(o *askback.Options) { o.ReplayGuard = bad }, answers + `,"requestState":"` + sealed + `"`, "internal error", "no guard"},
+		{"ObserveState", func(o *askback.Options) {
+			o.ObserveState = func(context.Context, state.Event) { panic("no metric") }
 		},
-			answers + `,"requestState":"x"`, "Invalid or expired requestState", "Options.StateRefused"},
-		{"store", func(o *askback.Options) { o.States = &askback.States{Store: bad, Mode: askback.DualMode} },
-			answers + `,"requestState":"` + state + `"`, "octocat", "no store"},
-		{"store, without a state", func(o *askback.Options) { o.States = &askback.States{Store: bad, Mode: askback.StatelessFirst} },
+			answers + `,"requestState":"x"`, "Invalid or expired requestState", "Options.ObserveState"},
+		{"store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.Dual} },
+			answers + `,"requestState":"` + sealed + `"`, "octocat", "no store"},
+		{"store, without a state", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.StatelessFirst} },
 			answers, "input_required", "no store"},
-		{"overflowing store", func(o *askback.Options) { o.States = &askback.States{Store: bad, Overflow: 10} },
+		{"overflowing store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Overflow: 10} },
 			`"name":"greet","arguments":{"place":"x"}`, "internal error", "no store"},
-		{"Observe", func(o *askback.Options) {
-			o.States = &askback.States{Store: new(askback.MemoryStateStore), Mode: askback.DualMode, Observe: func(context.Context, string, askback.StateOutcome) { panic("no metric") }}
-		}, answers + `,"requestState":"` + state + `"`, "octocat", "States.Observe"},
+		{"ObserveState, with a store", func(o *askback.Options) {
+			o.States = &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}
+			o.ObserveState = func(context.Context, state.Event) { panic("no metric") }
+		}, answers + `,"requestState":"` + sealed + `"`, "octocat", "Options.ObserveState"},
 	} {
 		for _, f := range fronts {
 			if f.session {
@@ -475,8 +482,8 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		return text(call.Principal()), nil, nil
+	askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+		return call.Principal(), nil
 	})
 	for _, f := range fronts {
 		if got := f.dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"who"`); content(at(got, "result").(map[string]any)) != "alice" {

@@ -7,6 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -18,16 +19,16 @@ type PromptHandler func(ctx context.Context, call *Call, arguments map[string]st
 // AddPrompt adds a prompt, or replaces the one of the same name. A request without an
 // argument that p says is required is refused before h runs.
 func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
-	hd := &handler{
-		method: wire.GetPrompt,
-		invoke: func(ctx context.Context, call *Call, params *wire.Params) (any, error) {
+	hd := &call.Handler{
+		Method: wire.GetPrompt,
+		Invoke: func(ctx context.Context, c *call.Call, params *wire.Params) (mcp.Result, error) {
 			arguments, err := promptArguments(p, params.Arguments)
 			if err != nil {
 				return nil, err
 			}
-			res, err := h(ctx, call, arguments)
+			res, err := h(ctx, &Call{c}, arguments)
 			if err != nil || res == nil {
-				return nil, err
+				return nil, engineError(err)
 			}
 			final := *res
 			if final.Messages == nil {
@@ -37,27 +38,14 @@ func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
 		},
 	}
 	s.mcp.AddPrompt(p, func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		r, err := s.serveSDK(ctx, hd, req)
-		if err != nil {
-			return nil, err
-		}
-		if !r.inputRequired() {
-			return r.result.(*mcp.GetPromptResult), nil
-		}
-		return &mcp.GetPromptResult{Meta: r.meta(), InputRequests: r.typed(), RequestState: r.state}, nil
+		return serveAs[*mcp.GetPromptResult](ctx, s, hd, req)
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.prompts[p.Name] = hd
+	s.handlers.Add(hd, p.Name)
 }
 
 // RemovePrompts removes the prompts with these names.
 func (s *Server) RemovePrompts(names ...string) {
-	s.mu.Lock()
-	for _, name := range names {
-		delete(s.prompts, name)
-	}
-	s.mu.Unlock()
+	s.handlers.Remove(wire.GetPrompt, names...)
 	s.mcp.RemovePrompts(names...)
 }
 

@@ -3,11 +3,11 @@ package askback
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/yosida95/uritemplate/v3"
 
+	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -20,9 +20,7 @@ type ResourceHandler func(ctx context.Context, call *Call, uri string) (*mcp.Rea
 func (s *Server) AddResource(r *mcp.Resource, h ResourceHandler) {
 	hd, sdk := s.resource(h, r.MIMEType)
 	s.mcp.AddResource(r, sdk)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.resources[r.URI] = hd
+	s.handlers.Add(hd, r.URI)
 }
 
 // AddResourceTemplate adds a template of resources. Over HTTP the resources and
@@ -34,56 +32,42 @@ func (s *Server) AddResourceTemplate(t *mcp.ResourceTemplate, h ResourceHandler)
 		panic(fmt.Sprintf("askback: resource template %q: %v", t.URITemplate, err))
 	}
 	hd, sdk := s.resource(h, t.MIMEType)
-	hd.template = t.URITemplate
-	hd.matches = template.Regexp().MatchString
+	hd.Template = t.URITemplate
+	hd.Matches = template.Regexp().MatchString
 	s.mcp.AddResourceTemplate(t, sdk)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.templates = append(withoutTemplates(s.templates, t.URITemplate), hd)
+	s.handlers.Add(hd, t.URITemplate)
 }
 
 // RemoveResources removes the resources with these URIs.
 func (s *Server) RemoveResources(uris ...string) {
-	s.mu.Lock()
-	for _, uri := range uris {
-		delete(s.resources, uri)
-	}
-	s.mu.Unlock()
+	s.handlers.Remove(wire.ReadResource, uris...)
 	s.mcp.RemoveResources(uris...)
 }
 
 // RemoveResourceTemplates removes these resource templates.
 func (s *Server) RemoveResourceTemplates(templates ...string) {
-	s.mu.Lock()
-	s.templates = withoutTemplates(s.templates, templates...)
-	s.mu.Unlock()
+	s.handlers.RemoveTemplates(templates...)
 	s.mcp.RemoveResourceTemplates(templates...)
 }
 
-func withoutTemplates(handlers []*handler, templates ...string) []*handler {
-	return slices.DeleteFunc(slices.Clone(handlers), func(h *handler) bool {
-		return slices.Contains(templates, h.template)
-	})
-}
-
-func (s *Server) resource(h ResourceHandler, mimeType string) (*handler, mcp.ResourceHandler) {
-	hd := &handler{
-		method: wire.ReadResource,
-		invoke: func(ctx context.Context, call *Call, params *wire.Params) (any, error) {
-			res, err := h(ctx, call, params.Target)
+func (s *Server) resource(h ResourceHandler, mimeType string) (*call.Handler, mcp.ResourceHandler) {
+	hd := &call.Handler{
+		Method: wire.ReadResource,
+		Invoke: func(ctx context.Context, c *call.Call, params *wire.Params) (mcp.Result, error) {
+			res, err := h(ctx, &Call{c}, params.Target)
 			if err != nil || res == nil {
-				return nil, err
+				return nil, engineError(err)
 			}
 			final := *res
 			final.Contents = make([]*mcp.ResourceContents, len(res.Contents))
-			for i, c := range res.Contents {
-				filled := *c
+			for i, content := range res.Contents {
+				filled := *content
 				setDefault(&filled.URI, params.Target)
 				setDefault(&filled.MIMEType, mimeType)
 				final.Contents[i] = &filled
 			}
 			// What depends on who asked or on an answer is for that one only.
-			if call.principal != "" || call.run.Answered() {
+			if c.Principal != "" || c.Answered() {
 				setDefault(&final.CacheScope, "private")
 			}
 			setDefault(&final.CacheScope, "public")
@@ -91,13 +75,6 @@ func (s *Server) resource(h ResourceHandler, mimeType string) (*handler, mcp.Res
 		},
 	}
 	return hd, func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		r, err := s.serveSDK(ctx, hd, req)
-		if err != nil {
-			return nil, err
-		}
-		if !r.inputRequired() {
-			return r.result.(*mcp.ReadResourceResult), nil
-		}
-		return &mcp.ReadResourceResult{Meta: r.meta(), InputRequests: r.typed(), RequestState: r.state}, nil
+		return serveAs[*mcp.ReadResourceResult](ctx, s, hd, req)
 	}
 }

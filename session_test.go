@@ -21,30 +21,28 @@ import (
 
 // rounds asks in three rounds, runs a step between them, and reports progress.
 func rounds(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "rounds"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		var (
-			who   login
-			model *mcp.CreateMessageWithToolsResult
-			roots []*mcp.Root
-		)
-		if err := call.Ask(ctx, askback.AskForm("login", "Who are you?", &who), askback.AskRoots("roots", &roots)); err != nil {
-			return nil, nil, err
+	askback.AddTool(srv, &mcp.Tool{Name: "rounds"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		who, err1 := askback.Elicit[login](call, "login", "Who are you?")
+		roots, err2 := askback.Roots(call, "roots")
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
 		}
 		n, err := askback.Do(ctx, call, "count", func(context.Context) (int64, error) { return counted.Add(1), nil })
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
 		if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		if err := call.Ask(ctx, askback.AskSample("model", sampling("Hi "+who.Name), &model)); err != nil {
-			return nil, nil, err
-		}
-		second, err := askback.Elicit[login](ctx, call, "second", "And who else?")
+		model, err := askback.Sample(call, "model", sampling("Hi "+who.Name))
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text(fmt.Sprint(who.Name, " ", roots[0].URI, " ", model.Content[0].(*mcp.TextContent).Text, " ", second.Name, " ", n)), nil, nil
+		second, err := askback.Elicit[login](call, "second", "And who else?")
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(who.Name, " ", roots[0].URI, " ", model.Content[0].(*mcp.TextContent).Text, " ", second.Name, " ", n), nil
 	})
 }
 
@@ -229,12 +227,12 @@ func TestSDKTransportsAreExact(t *testing.T) {
 		N int64 `json:"n"`
 	}
 	srv := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "n"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "n"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := call.Checkpoint(ctx, "c"); err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			n, err := askback.Elicit[number](ctx, call, "n", "?")
-			return text(fmt.Sprint(n.N)), nil, err
+			n, err := askback.Elicit[number](call, "n", "?")
+			return fmt.Sprint(n.N), err
 		})
 	})
 	send := raw(t, srv)
@@ -337,9 +335,9 @@ func TestManualStyleIsSealed(t *testing.T) {
 			m.AddTool(&mcp.Tool{Name: "manual", InputSchema: schema}, manualTool)
 		},
 		"on Askback's": func(_ *mcp.Server, srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "manual", InputSchema: schema}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: "manual", InputSchema: schema}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, error) {
 				res, err := manualTool(ctx, call.Request().(*mcp.CallToolRequest))
-				return res, nil, err
+				return res, err
 			})
 		},
 	} {
@@ -416,11 +414,11 @@ func TestManualStyleIsSealed(t *testing.T) {
 func TestDisconnectCancelsTheHandler(t *testing.T) {
 	started, cancelled := make(chan struct{}), make(chan struct{})
 	srv := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			close(started)
 			<-ctx.Done()
 			close(cancelled)
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		})
 	})
 	web := httptest.NewServer(srv.HTTPHandler(nil))

@@ -19,59 +19,21 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/postgres"
 	"github.com/askback-mcp/askback/task/sqlite"
 	"github.com/askback-mcp/askback/task/storetest"
 )
 
 var (
-	_ askback.StateStore   = (*sqlite.Store)(nil)
-	_ askback.StateStore   = (*postgres.Store)(nil)
-	_ storetest.StateStore = askback.StateStore(nil)
+	_ state.Store          = (*sqlite.Store)(nil)
+	_ state.Store          = (*postgres.Store)(nil)
+	_ storetest.StateStore = state.Store(nil)
 )
-
-func TestMemoryStateStore(t *testing.T) {
-	storetest.RunStates(t, func(t *testing.T) func(t *testing.T) storetest.StateStore {
-		store := new(askback.MemoryStateStore)
-		return func(t *testing.T) storetest.StateStore { return store }
-	})
-}
-
-func TestMemoryStateStoreForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(askback.MemoryStateStore)
-		for i := range 5000 {
-			if err := store.PutState(t.Context(), fmt.Sprint(i), fmt.Sprint(i%7), nil, time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Second)
-		}
-		if rows, calls := store.Size(); rows > 1024 || calls > rows {
-			t.Errorf("it holds %d states under %d calls, of which 60 have not expired", rows, calls)
-		}
-	})
-}
-
-// Who makes the same call over and over slows nobody down: it took minutes when each state
-// of a call was looked for among all.
-func TestMemoryStateStoreWithManyStatesOfACall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(askback.MemoryStateStore)
-		const many = 1 << 17
-		for i := range 2*many + 1 {
-			if i == many {
-				time.Sleep(time.Hour)
-			}
-			if err := store.PutState(t.Context(), fmt.Sprint(i), "call", nil, time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
 
 // spyStore is a store that tests look into and break.
 type spyStore struct {
-	askback.MemoryStateStore
+	state.MemoryStore
 	mu                         sync.Mutex
 	ids                        []string // of all puts
 	puts, gets, finds, deletes int
@@ -87,14 +49,14 @@ func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, e
 		return err
 	}
 	s.ids = append(s.ids, id)
-	return s.MemoryStateStore.PutState(ctx, id, call, data, expires)
+	return s.MemoryStore.PutState(ctx, id, call, data, expires)
 }
 
 func (s *spyStore) GetState(ctx context.Context, id string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gets++
-	data, err := s.MemoryStateStore.GetState(ctx, id)
+	data, err := s.MemoryStore.GetState(ctx, id)
 	if s.alter != nil && data != nil {
 		data = s.alter(data)
 	}
@@ -105,7 +67,7 @@ func (s *spyStore) FindStates(ctx context.Context, call string, limit int) ([][]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finds++
-	found, err := s.MemoryStateStore.FindStates(ctx, call, limit)
+	found, err := s.MemoryStore.FindStates(ctx, call, limit)
 	if s.alter != nil {
 		for i := range found {
 			found[i] = s.alter(found[i])
@@ -118,13 +80,13 @@ func (s *spyStore) DeleteState(ctx context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deletes++
-	return errors.Join(s.fail, s.MemoryStateStore.DeleteState(ctx, id))
+	return errors.Join(s.fail, s.MemoryStore.DeleteState(ctx, id))
 }
 
 // clear deletes everything.
 func (s *spyStore) clear(t *testing.T) {
 	for _, id := range s.ids {
-		if err := s.MemoryStateStore.DeleteState(t.Context(), id); err != nil {
+		if err := s.MemoryStore.DeleteState(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,19 +116,23 @@ func userHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 }
 
 // instance starts one in this phase.
-func (f *fleet) instance(mode askback.StateMode, keys *seal.Ring, overflow ...int) http.Handler {
+func (f *fleet) instance(mode state.Mode, keys *seal.Ring, overflow ...int) http.Handler {
 	opts := f.opts
 	opts.Keys = keys
-	opts.States = &askback.States{Store: f.store, Mode: mode, Observe: func(_ context.Context, method string, o askback.StateOutcome) {
-		if method != "tools/call" {
-			f.t.Errorf("the method is %q", method)
+	opts.States = &state.Options{Store: f.store, Mode: mode}
+	opts.ObserveState = func(_ context.Context, e state.Event) {
+		if e.Method != "tools/call" {
+			f.t.Errorf("the method is %q", e.Method)
 		}
-		f.outcomes = append(f.outcomes, string(o))
-	}}
+		if e.Outcome == state.Refused {
+			f.reasons = append(f.reasons, string(e.Reason))
+		} else {
+			f.outcomes = append(f.outcomes, string(e.Outcome))
+		}
+	}
 	if len(overflow) > 0 {
 		opts.States.Overflow = overflow[0]
 	}
-	opts.StateRefused = func(_ context.Context, _ string, reason seal.Reason) { f.reasons = append(f.reasons, string(reason)) }
 	return newServer(f.t, &opts, f.trip, f.manual, f.confirm).HTTPHandler(nil)
 }
 
@@ -181,29 +147,29 @@ func (f *fleet) observed(want ...string) {
 
 // trip asks, does, asks.
 func (f *fleet) trip(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "trip"}, func(ctx context.Context, call *askback.Call, in greeting) (*mcp.CallToolResult, any, error) {
-		from, err := askback.Elicit[login](ctx, call, "from", "From where?")
+	askback.AddTool(srv, &mcp.Tool{Name: "trip"}, func(ctx context.Context, call *askback.Call, in greeting) (string, error) {
+		from, err := askback.Elicit[login](call, "from", "From where?")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
 		seat, err := askback.Do(ctx, call, "seat", func(context.Context) (int, error) {
 			f.steps = append(f.steps, call.ID())
 			return len(f.steps), nil
 		})
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		to, err := askback.Elicit[login](ctx, call, "to", "To where?")
+		to, err := askback.Elicit[login](call, "to", "To where?")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text(fmt.Sprintf("%s to %s, seat %d", from.Name, to.Name, seat)), nil, nil
+		return fmt.Sprintf("%s to %s, seat %d", from.Name, to.Name, seat), nil
 	})
 }
 
 // manual asks twice under one key, in the manual style.
 func (f *fleet) manual(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		p := call.Request().(*mcp.CallToolRequest).Params
 		heard := ""
 		if r, ok := p.InputResponses["q"].(*mcp.ElicitResult); ok {
@@ -211,28 +177,28 @@ func (f *fleet) manual(srv *askback.Server) {
 		}
 		n := len(p.RequestState)
 		if heard != "" && n == 2 {
-			return text(p.RequestState + heard), nil, nil
+			return text(p.RequestState + heard), nil
 		}
 		state := p.RequestState
 		if heard != "" || n == 0 {
 			state += string("ab"[min(n, 1)])
 		}
-		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil, nil
+		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
 	})
 }
 
 // confirm asks two questions under one key.
 func (f *fleet) confirm(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "confirm"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "confirm"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 		var heard []string
 		for _, what := range []string{"the copy", "the original"} {
-			ok, err := askback.Elicit[login](ctx, call, "sure", "Delete "+what+"?")
+			ok, err := askback.Elicit[login](call, "sure", "Delete "+what+"?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
 			heard = append(heard, ok.Name)
 		}
-		return text(strings.Join(heard, ", ")), nil, nil
+		return strings.Join(heard, ", "), nil
 	})
 }
 
@@ -246,10 +212,10 @@ var alice = http.Header{"X-User": {"alice"}}
 // call waits for the answer to its second question.
 func TestPhases(t *testing.T) {
 	const done, fresh, refused = "Oslo to Rome, seat 1", "asks from", "refused"
-	dual, primary, only := askback.DualMode, askback.StatelessFirst, askback.StatelessOnly
+	dual, primary, only := state.Dual, state.StatelessFirst, state.StatelessOnly
 	type retry struct {
 		*fleet
-		mode    askback.StateMode
+		mode    state.Mode
 		first   string // the state of the round before
 		request request
 		server  http.Handler
@@ -264,67 +230,67 @@ func TestPhases(t *testing.T) {
 	for _, c := range []struct {
 		says   string
 		change func(r *retry)
-		want   map[askback.StateMode][2]string // how it ends, and what is observed
+		want   map[state.Mode][2]string // how it ends, and what is observed
 	}{
 		{"as it was sent", func(*retry) {},
-			map[askback.StateMode][2]string{dual: {done, "same"}, primary: {done}, only: {done}}},
+			map[state.Mode][2]string{dual: {done, "same"}, primary: {done}, only: {done}}},
 		{"missing", func(r *retry) { r.request.state = "" },
-			map[askback.StateMode][2]string{dual: {done, "missing"}, primary: {done, "missing"}, only: {fresh}}},
+			map[state.Mode][2]string{dual: {done, "missing"}, primary: {done, "missing"}, only: {fresh}}},
 		{"tampered with", func(r *retry) { r.request.state = tamper(r.request.state) },
-			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
 		{"no state at all", func(r *retry) { r.request.state = "nonsense" },
-			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
 		{"at an instance with other keys", func(r *retry) { r.server = r.instance(r.mode, newRing(r.t)) },
-			map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
 		{"at an instance with another name", func(r *retry) { r.opts.Audience = "other"; r.server = r.instance(r.mode, r.ring) },
-			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
+			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
 		{"with other arguments", func(r *retry) { r.request.arguments = `{"place":"y"}` },
-			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
+			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
 		{"of another caller", func(r *retry) { r.request.header = http.Header{"X-User": {"mallory"}} },
-			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
+			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
 		{"missing, from another caller", func(r *retry) { r.request.state, r.request.header = "", http.Header{"X-User": {"mallory"}} },
-			map[askback.StateMode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
+			map[state.Mode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
 		{"missing, from an anonymous caller", func(r *retry) { r.request.state, r.request.header = "", nil },
-			map[askback.StateMode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
+			map[state.Mode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
 		{"missing, with other arguments", func(r *retry) { r.request.state, r.request.arguments = "", `{"place":"y"}` },
-			map[askback.StateMode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
+			map[state.Mode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
 		{"missing, without answers", func(r *retry) { r.request.state, r.request.responses = "", "" },
-			map[askback.StateMode][2]string{dual: {fresh}, primary: {fresh}, only: {fresh}}},
+			map[state.Mode][2]string{dual: {fresh}, primary: {fresh}, only: {fresh}}},
 		{"missing, beside an equal call", func(r *retry) {
 			again := r.request
 			again.state, again.responses = "", ""
 			again.send(r.t, r.server).asked(r.t, "from")
 			r.request.state = ""
-		}, map[askback.StateMode][2]string{dual: {fresh, "ambiguous"}, primary: {fresh, "ambiguous"}, only: {fresh}}},
+		}, map[state.Mode][2]string{dual: {fresh, "ambiguous"}, primary: {fresh, "ambiguous"}, only: {fresh}}},
 		{"tampered with, beside an equal call", func(r *retry) {
 			again := r.request
 			again.state, again.responses = "", ""
 			again.send(r.t, r.server).asked(r.t, "from")
 			r.request.state = tamper(r.request.state)
-		}, map[askback.StateMode][2]string{dual: {refused, "ambiguous"}, primary: {refused, "ambiguous"}, only: {refused}}},
+		}, map[state.Mode][2]string{dual: {refused, "ambiguous"}, primary: {refused, "ambiguous"}, only: {refused}}},
 		{"of the round before", func(r *retry) { r.request.state, r.request.responses = r.first, answer("from", "Oslo") },
-			map[askback.StateMode][2]string{dual: {"asks to", "older"}, primary: {"asks to"}, only: {"asks to"}}},
+			map[state.Mode][2]string{dual: {"asks to", "older"}, primary: {"asks to"}, only: {"asks to"}}},
 		{"expired", func(r *retry) { time.Sleep(time.Hour) },
-			map[askback.StateMode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
+			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
 		{"expired, of the round before", func(r *retry) {
 			r.request.state = r.first
 			time.Sleep(40 * time.Minute)
-		}, map[askback.StateMode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
+		}, map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
 		{"when nothing is stored", func(r *retry) { r.store.clear(r.t) },
-			map[askback.StateMode][2]string{dual: {done, "absent"}, primary: {done}, only: {done}}},
+			map[state.Mode][2]string{dual: {done, "absent"}, primary: {done}, only: {done}}},
 		{"when what is stored cannot be read", func(r *retry) { r.store.alter = func([]byte) []byte { return []byte("\x02newer") } },
-			map[askback.StateMode][2]string{dual: {done, "failed"}, primary: {done}, only: {done}}},
+			map[state.Mode][2]string{dual: {done, "failed"}, primary: {done}, only: {done}}},
 		{"missing, when what is stored cannot be read", func(r *retry) {
 			r.request.state, r.store.alter = "", func([]byte) []byte { return []byte("\x02newer") }
-		}, map[askback.StateMode][2]string{dual: {fresh, "failed"}, primary: {fresh, "failed"}, only: {fresh}}},
+		}, map[state.Mode][2]string{dual: {fresh, "failed"}, primary: {fresh, "failed"}, only: {fresh}}},
 		{"when the store fails", func(r *retry) { r.store.fail = errors.New("no connection") },
-			map[askback.StateMode][2]string{dual: {done, "failed failed"}, primary: {done, "failed"}, only: {done}}},
+			map[state.Mode][2]string{dual: {done, "failed failed"}, primary: {done, "failed"}, only: {done}}},
 		{"missing, when the store fails", func(r *retry) { r.request.state, r.store.fail = "", errors.New("no connection") },
-			map[askback.StateMode][2]string{dual: {fresh, "failed failed"}, primary: {fresh, "failed failed"}, only: {fresh}}},
+			map[state.Mode][2]string{dual: {fresh, "failed failed"}, primary: {fresh, "failed failed"}, only: {fresh}}},
 		{"declined", func(r *retry) { r.request.responses = `{"to":{"action":"decline"}}` },
-			map[askback.StateMode][2]string{dual: {"declined", "same"}, primary: {"declined"}, only: {"declined"}}},
+			map[state.Mode][2]string{dual: {"declined", "same"}, primary: {"declined"}, only: {"declined"}}},
 	} {
-		for _, mode := range []askback.StateMode{dual, primary, only} {
+		for _, mode := range []state.Mode{dual, primary, only} {
 			t.Run(c.says+"/"+string(mode), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFleet(t)
@@ -362,7 +328,7 @@ func TestPhases(t *testing.T) {
 					if mode == only && f.store.used() > 0 {
 						t.Error("the store was used")
 					}
-					if rows, _ := f.store.Size(); (got == done || got == "declined") && f.store.fail == nil && rows > 0 {
+					if rows := f.store.Len(); (got == done || got == "declined") && f.store.fail == nil && rows > 0 {
 						t.Errorf("%d states are left of a call that ended", rows)
 					}
 				})
@@ -374,7 +340,7 @@ func TestPhases(t *testing.T) {
 // Nothing tells one anonymous caller from another: nobody's call goes on without its state.
 func TestAnonymousCallers(t *testing.T) {
 	f := newFleet(t)
-	h := f.instance(askback.DualMode, f.ring)
+	h := f.instance(state.Dual, f.ring)
 	r := request{target: "trip", arguments: `{"place":"x"}`}
 	r.state = r.send(t, h).asked(t, "from")
 	r.responses = answer("from", "Oslo")
@@ -393,7 +359,7 @@ func TestAnonymousCallers(t *testing.T) {
 // A lost write leaves the store behind: the call goes on from what the client brought.
 func TestStoreThatLostAWrite(t *testing.T) {
 	f := newFleet(t)
-	h := f.instance(askback.DualMode, f.ring)
+	h := f.instance(state.Dual, f.ring)
 	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
 	r.state = r.send(t, h).asked(t, "from")
 	f.store.failPut = errors.New("disk full")
@@ -417,21 +383,21 @@ func TestClientThatGoesAway(t *testing.T) {
 	defer store.Close()
 	var hangUp context.CancelFunc
 	paid := 0
-	h := newServer(t, &askback.Options{Principal: userHeader, States: &askback.States{Store: store, Mode: askback.DualMode}}, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	h := newServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for _, what := range []string{"first", "second"} {
-				if _, err := askback.Elicit[login](ctx, call, what+"?", "Who are you?"); err != nil {
-					return nil, nil, err
+				if _, err := askback.Elicit[login](call, what+"?", "Who are you?"); err != nil {
+					return "", err
 				}
-				if _, err := askback.Do(ctx, call, "pay "+what, func(context.Context) (int, error) {
+				if err := call.Do(ctx, "pay "+what, func(context.Context) error {
 					hangUp()
 					paid++
-					return paid, nil
+					return nil
 				}); err != nil {
-					return nil, nil, err
+					return "", err
 				}
 			}
-			return text("done"), nil, nil
+			return "done", nil
 		})
 	}).HTTPHandler(nil)
 	r := request{target: "buy", header: alice, ctx: func(r *http.Request) *http.Request {
@@ -460,7 +426,7 @@ func TestForkedCall(t *testing.T) {
 	f := newFleet(t)
 	logger, logged := logs()
 	f.opts.Logger = logger
-	primary, dual := f.instance(askback.StatelessFirst, f.ring), f.instance(askback.DualMode, f.ring)
+	primary, dual := f.instance(state.StatelessFirst, f.ring), f.instance(state.Dual, f.ring)
 	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
 	r.state = r.send(t, primary).asked(t, "from")
 	one, two := r, r
@@ -481,7 +447,7 @@ func TestForkedCall(t *testing.T) {
 // the state, the responses and what was stored got lost.
 func TestAnswersCountForTheirQuestionOnly(t *testing.T) {
 	f := newFleet(t)
-	h := f.instance(askback.DualMode, f.ring)
+	h := f.instance(state.Dual, f.ring)
 	asked := func(r request) (state, key string) {
 		t.Helper()
 		res := r.send(t, h)
@@ -532,7 +498,7 @@ func TestManualStyleAndTheStore(t *testing.T) {
 	for _, where := range []string{"an Askback tool", "a tool of the SDK's server"} {
 		t.Run(where, func(t *testing.T) {
 			f := newFleet(t)
-			h := f.instance(askback.DualMode, f.ring)
+			h := f.instance(state.Dual, f.ring)
 			if where != "an Askback tool" {
 				h = f.sdkInstance(t)
 			}
@@ -555,7 +521,7 @@ func TestManualStyleAndTheStore(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			f.observed("absent", "same")
-			if rows, _ := f.store.Size(); rows != 0 {
+			if rows := f.store.Len(); rows != 0 {
 				t.Errorf("%d states are left", rows)
 			}
 			// The first round goes on without its state.
@@ -590,9 +556,8 @@ func (f *fleet) sdkInstance(t *testing.T) http.Handler {
 	})
 	opts := f.opts
 	opts.Keys = f.ring
-	opts.States = &askback.States{Store: f.store, Mode: askback.DualMode, Observe: func(_ context.Context, _ string, o askback.StateOutcome) {
-		f.outcomes = append(f.outcomes, string(o))
-	}}
+	opts.States = &state.Options{Store: f.store, Mode: state.Dual}
+	opts.ObserveState = func(_ context.Context, e state.Event) { f.outcomes = append(f.outcomes, string(e.Outcome)) }
 	srv, err := askback.New(m, &opts)
 	if err != nil {
 		t.Fatal(err)
@@ -603,8 +568,8 @@ func (f *fleet) sdkInstance(t *testing.T) http.Handler {
 // Where a state can be used once, what is stored does not make it twice.
 func TestReplayGuardAndTheStore(t *testing.T) {
 	f := newFleet(t)
-	f.opts.ReplayGuard = new(askback.MemoryReplayGuard)
-	h := f.instance(askback.StatelessFirst, f.ring)
+	f.opts.ReplayGuard = new(state.MemoryGuard)
+	h := f.instance(state.StatelessFirst, f.ring)
 	begin := func() request {
 		r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
 		r.state = r.send(t, h).asked(t, "from")
@@ -636,7 +601,7 @@ func TestReplayGuardAndTheStore(t *testing.T) {
 	// While the third phase is rolled out: by the state there, and by what is stored here.
 	f.store.clear(t)
 	r = begin()
-	r.send(t, f.instance(askback.StatelessOnly, f.ring)).asked(t, "to")
+	r.send(t, f.instance(state.StatelessOnly, f.ring)).asked(t, "to")
 	lost = r
 	lost.state = ""
 	lost.send(t, h).asked(t, "from") // a new call
@@ -644,7 +609,7 @@ func TestReplayGuardAndTheStore(t *testing.T) {
 }
 
 // brokenGuard fails.
-type brokenGuard struct{ askback.ReplayGuard }
+type brokenGuard struct{ state.Guard }
 
 func (brokenGuard) Use(context.Context, string, time.Time) (bool, error) {
 	return false, errors.New("no connection")
@@ -654,7 +619,7 @@ func (brokenGuard) Use(context.Context, string, time.Time) (bool, error) {
 func TestReplayGuardFailsAndTheStore(t *testing.T) {
 	f := newFleet(t)
 	f.opts.ReplayGuard = brokenGuard{}
-	h := f.instance(askback.StatelessFirst, f.ring)
+	h := f.instance(state.StatelessFirst, f.ring)
 	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
 	state := r.send(t, h).asked(t, "from")
 	r.responses = answer("from", "Oslo")
@@ -668,7 +633,7 @@ func TestReplayGuardFailsAndTheStore(t *testing.T) {
 func TestBareFirstRoundAndTheStore(t *testing.T) {
 	f := newFleet(t)
 	f.opts.BareFirstRound = true
-	h := f.instance(askback.DualMode, f.ring)
+	h := f.instance(state.Dual, f.ring)
 	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
 	if state := r.send(t, h).asked(t, "from"); state != "" || f.store.used() != 0 {
 		t.Error("the first round is not bare")
@@ -685,28 +650,28 @@ func TestBareFirstRoundAndTheStore(t *testing.T) {
 // When a call becomes a task, its journal is the task's.
 func TestTasksAndTheStore(t *testing.T) {
 	store := new(spyStore)
-	s := newTaskServer(t, t.TempDir(), &askback.Options{States: &askback.States{Store: store, Mode: askback.DualMode}}, func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "later"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			l, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+	s := newTaskServer(t, t.TempDir(), &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "later"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			l, err := askback.Elicit[login](call, "login", "Who are you?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			if err := call.Detach(ctx); err != nil {
-				return nil, nil, err
+			if err := call.Detach(); err != nil {
+				return "", err
 			}
-			return text("later, " + l.Name), nil, nil
+			return "later, " + l.Name, nil
 		})
 	})
 	r := request{target: "later", capabilities: withExtension}
 	r.state = r.send(t, s.handler).asked(t, "login")
-	if rows, _ := store.Size(); rows != 1 {
+	if rows := store.Len(); rows != 1 {
 		t.Fatalf("%d states are stored", rows)
 	}
 	r.responses = octocat
 	if res := r.send(t, s.handler); res.Result == nil || res.Result.Type != "task" {
 		t.Fatalf("no task: %s", res.raw)
 	}
-	if rows, _ := store.Size(); rows != 0 {
+	if rows := store.Len(); rows != 0 {
 		t.Errorf("%d states are left of a call that is a task", rows)
 	}
 }
@@ -715,7 +680,7 @@ func TestTasksAndTheStore(t *testing.T) {
 func TestSessionsAndTheStore(t *testing.T) {
 	store := new(spyStore)
 	here, there := mcp.NewInMemoryTransports()
-	srv := newServer(t, &askback.Options{States: &askback.States{Store: store, Mode: askback.DualMode}}, greet)
+	srv := newServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, greet)
 	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -743,7 +708,7 @@ func TestSessionsWithStates(t *testing.T) {
 	for _, c := range []struct {
 		says   string
 		answer func() (*mcp.ElicitResult, error)
-		states askback.States
+		states state.Options
 		size   int
 		want   string
 		puts   bool
@@ -756,12 +721,12 @@ func TestSessionsWithStates(t *testing.T) {
 		}, want: "rounds per call", puts: true},
 		{says: "large", size: 100_000, want: "100000 for octocat"},
 		{says: "too large to seal", size: 2_000_000, want: "2000000 for octocat"},
-		{says: "with a store that fails", size: 100_000, states: askback.States{Overflow: 1000, Store: &spyStore{fail: errors.New("no connection")}}, want: "100000 for octocat"},
-		{says: "too large to store", size: 20_000_000, states: askback.States{Overflow: 1000}, want: "20000000 for octocat"},
+		{says: "with a store that fails", size: 100_000, states: state.Options{Overflow: 1000, Store: &spyStore{fail: errors.New("no connection")}}, want: "100000 for octocat"},
+		{says: "too large to store", size: 20_000_000, states: state.Options{Overflow: 1000}, want: "20000000 for octocat"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			store := new(spyStore)
-			if c.states.Mode = askback.DualMode; c.states.Store == nil {
+			if c.states.Mode = state.Dual; c.states.Store == nil {
 				c.states.Store = store
 			}
 			web := httptest.NewServer(newServer(t, &askback.Options{States: &c.states}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
@@ -795,7 +760,7 @@ func TestSessionsWithStates(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q in it", got, c.want)
 			}
-			if rows, _ := store.Size(); rows != 0 || (store.puts > 0) != c.puts {
+			if rows := store.Len(); rows != 0 || (store.puts > 0) != c.puts {
 				t.Errorf("%d states are left of %d", rows, store.puts)
 			}
 		})
@@ -804,16 +769,16 @@ func TestSessionsWithStates(t *testing.T) {
 
 // blob records a result of many bytes.
 func blob(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "blob"}, func(ctx context.Context, call *askback.Call, in count) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "blob"}, func(ctx context.Context, call *askback.Call, in count) (string, error) {
 		s, err := askback.Do(ctx, call, "make", func(context.Context) (string, error) { return strings.Repeat("x", in.N), nil })
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		l, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+		l, err := askback.Elicit[login](call, "login", "Who are you?")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text(fmt.Sprint(len(s), " for ", l.Name)), nil, nil
+		return fmt.Sprint(len(s), " for ", l.Name), nil
 	})
 }
 
@@ -853,7 +818,7 @@ func TestOverflow(t *testing.T) {
 		{says: "at an instance without the store", size: mega, between: func(o *overflow) { o.opts.States = nil },
 			code: -32602, message: fixedMessage, observed: "overflowed", reason: "no_store"},
 		{says: "at an instance that overflows no more", size: mega, between: func(o *overflow) {
-			o.opts.States = &askback.States{Store: o.store}
+			o.opts.States = &state.Options{Store: o.store}
 		}, observed: "overflowed"},
 		{says: "a store that fails to keep it", size: mega, before: func(o *overflow) { o.store.failPut = errors.New("disk full") },
 			code: -32603, message: "internal error", observed: "failed"},
@@ -864,13 +829,13 @@ func TestOverflow(t *testing.T) {
 			code: -32603, message: "seal"},
 		{says: "a little more than may travel without an overflow", size: 2000, before: func(o *overflow) { o.opts.States.Overflow = 0 },
 			code: -32603, message: "the limit of 1024 bytes of requestState is reached"},
-		{says: "in the first phase", size: mega, observed: "overflowed same", before: func(o *overflow) { o.opts.States.Mode = askback.DualMode }},
+		{says: "in the first phase", size: mega, observed: "overflowed same", before: func(o *overflow) { o.opts.States.Mode = state.Dual }},
 		{says: "a state that is gone, in the second phase", size: mega, observed: "overflowed invalid", reason: "stored_missing",
-			before: func(o *overflow) { o.opts.States.Mode = askback.StatelessFirst },
+			before: func(o *overflow) { o.opts.States.Mode = state.StatelessFirst },
 			between: func(o *overflow) {
 				for _, id := range o.store.ids {
 					if len(id) == 64 { // content has another form of id
-						if err := o.store.MemoryStateStore.DeleteState(o.Context(), id); err != nil {
+						if err := o.store.MemoryStore.DeleteState(o.Context(), id); err != nil {
 							o.Fatal(err)
 						}
 					}
@@ -885,10 +850,12 @@ func TestOverflow(t *testing.T) {
 			o.opts = &askback.Options{
 				Keys: ring, Principal: userHeader, Logger: logger,
 				Limits: askback.Limits{StateBytes: 1024, StoredBytes: 2_000_000},
-				States: &askback.States{Store: o.store, Overflow: 800, Observe: func(_ context.Context, _ string, outcome askback.StateOutcome) {
-					observed = append(observed, string(outcome))
-				}},
-				StateRefused: func(_ context.Context, _ string, r seal.Reason) { reason += string(r) },
+				States: &state.Options{Store: o.store, Overflow: 800},
+				ObserveState: func(_ context.Context, e state.Event) {
+					if reason += string(e.Reason); e.Outcome != state.Refused {
+						observed = append(observed, string(e.Outcome))
+					}
+				},
 			}
 			if c.before != nil {
 				c.before(o)
@@ -941,25 +908,25 @@ func TestLawWithAStore(t *testing.T) {
 			hangUp()
 		}))
 	}
-	instance := func(mode askback.StateMode, keys *seal.Ring, overflow int) http.Handler {
-		return newServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &askback.States{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
+	instance := func(mode state.Mode, keys *seal.Ring, overflow int) http.Handler {
+		return newServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
 	}
 	fleets := map[string][]http.Handler{
-		"dual":      {instance(askback.DualMode, ring, 0), instance(askback.DualMode, newRing(t), 0)},
-		"primary":   {instance(askback.StatelessFirst, ring, 0), instance(askback.StatelessFirst, newRing(t), 0)},
-		"overflow":  {instance(askback.StatelessOnly, ring, 1), instance(askback.StatelessOnly, ring, 400)},
-		"roll out":  {instance(askback.DualMode, ring, 0), instance(askback.StatelessFirst, ring, 1), newServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &askback.States{Store: store}}, handler).HTTPHandler(nil)},
-		"dual only": {instance(askback.DualMode, ring, 300), instance(askback.DualMode, ring, 0)},
+		"dual":      {instance(state.Dual, ring, 0), instance(state.Dual, newRing(t), 0)},
+		"primary":   {instance(state.StatelessFirst, ring, 0), instance(state.StatelessFirst, newRing(t), 0)},
+		"overflow":  {instance(state.StatelessOnly, ring, 1), instance(state.StatelessOnly, ring, 400)},
+		"roll out":  {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1), newServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
+		"dual only": {instance(state.Dual, ring, 300), instance(state.Dual, ring, 0)},
 	}
 	path := filepath.Join(t.TempDir(), "states.db")
-	for _, mode := range []askback.StateMode{askback.DualMode, askback.StatelessFirst} {
+	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
 		db, err := sqlite.Open(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
 		fleets["sqlite"] = append(fleets["sqlite"], newServer(t, &askback.Options{
-			Keys: ring, Principal: userHeader, States: &askback.States{Store: db, Mode: mode, Overflow: 300},
+			Keys: ring, Principal: userHeader, States: &state.Options{Store: db, Mode: mode, Overflow: 300},
 		}, handler).HTTPHandler(nil))
 	}
 	user := 0
@@ -1074,8 +1041,8 @@ func newReference(t *testing.T) http.Handler {
 // Retries of one round at once: each gets an answer from which its client comes to the same
 // end.
 func TestRetriesAtOnce(t *testing.T) {
-	for _, mode := range []askback.StateMode{askback.DualMode, askback.StatelessFirst} {
-		h := newServer(t, &askback.Options{Principal: userHeader, States: &askback.States{Store: new(askback.MemoryStateStore), Mode: mode, Overflow: 300}},
+	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
+		h := newServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
 			func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
 			}).HTTPHandler(nil)
@@ -1108,19 +1075,19 @@ func TestRetriesAtOnce(t *testing.T) {
 
 func TestStatesAreChecked(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	for want, states := range map[string]askback.States{
+	for want, states := range map[string]state.Options{
 		"needs a Store":  {},
-		`"duel" is none`: {Store: new(askback.MemoryStateStore), Mode: "duel"},
-		"negative":       {Store: new(askback.MemoryStateStore), Overflow: -1},
-		"65536 bytes":    {Store: new(askback.MemoryStateStore), Overflow: 65537},
+		`"duel" is none`: {Store: new(state.MemoryStore), Mode: "duel"},
+		"negative":       {Store: new(state.MemoryStore), Overflow: -1},
+		"65536 bytes":    {Store: new(state.MemoryStore), Overflow: 65537},
 	} {
 		if _, err := askback.New(m, &askback.Options{States: &states}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
 	}
-	for mode, want := range map[askback.StateMode]bool{"": false, askback.StatelessOnly: false, askback.StatelessFirst: true, askback.DualMode: true} {
+	for mode, want := range map[state.Mode]bool{"": false, state.StatelessOnly: false, state.StatelessFirst: true, state.Dual: true} {
 		logger, logged := logs()
-		newServer(t, &askback.Options{Logger: logger, States: &askback.States{Store: new(askback.MemoryStateStore), Mode: mode}})
+		newServer(t, &askback.Options{Logger: logger, States: &state.Options{Store: new(state.MemoryStore), Mode: mode}})
 		if strings.Contains(logged.String(), "anonymous") != want {
 			t.Errorf("%q: the log says %q", mode, logged)
 		}

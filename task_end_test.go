@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
@@ -31,22 +32,22 @@ type site struct {
 
 func (s *site) add(srv *askback.Server) {
 	s.working = make(chan struct{}, 10)
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		if run := s.runs.Add(1); s.before != nil {
 			if err := s.before(run); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		s.register(call)
-		if _, err := askback.Do(ctx, call, "create", func(context.Context) (int, error) { return 1, nil }); err != nil {
-			return nil, nil, err
+		if err := call.Do(ctx, "create", func(context.Context) error { return nil }); err != nil {
+			return nil, err
 		}
-		_, err := askback.Do(ctx, call, "work", func(ctx context.Context) (int, error) {
+		err := call.Do(ctx, "work", func(ctx context.Context) error {
 			s.working <- struct{}{}
 			<-ctx.Done()
-			return 0, ctx.Err()
+			return ctx.Err()
 		})
-		return nil, nil, err
+		return nil, err
 	})
 }
 
@@ -155,8 +156,8 @@ func TestShutdownInterruptsCleaningUp(t *testing.T) {
 
 func TestListAgreesWithGet(t *testing.T) {
 	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "bad"}, nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-			return nil, nil, errors.New("API rate limit exceeded")
+		askback.AddTaskTool(s, &mcp.Tool{Name: "bad"}, nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return nil, errors.New("API rate limit exceeded")
 		})
 	}
 	s := newTaskServer(t, t.TempDir(), &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, add)
@@ -222,7 +223,7 @@ func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 
 func TestReplayedRoundFindsItsTask(t *testing.T) {
 	var first, second atomic.Int32
-	s := newTaskServer(t, t.TempDir(), &askback.Options{ReplayGuard: new(askback.MemoryReplayGuard)}, addPainter(&first, &second))
+	s := newTaskServer(t, t.TempDir(), &askback.Options{ReplayGuard: new(state.MemoryGuard)}, addPainter(&first, &second))
 	asked := s.result(withExtension, "tools/call", "paint", `"name":"paint"`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
 	id := s.result(withExtension, "tools/call", "paint", again)["taskId"]
@@ -249,20 +250,20 @@ func TestStepsEndWithTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			if runs.Add(1) > 1 {
 				<-ctx.Done() // the next worker
-				return nil, nil, ctx.Err()
+				return nil, ctx.Err()
 			}
-			_, first := askback.Do(ctx, call, "one", func(context.Context) (int, error) {
+			first := call.Do(ctx, "one", func(context.Context) error {
 				claimed <- struct{}{}
 				<-claimed
-				return 1, nil
+				return nil
 			})
 			// Though it pays no attention to the error.
-			_, second := askback.Do(ctx, call, "two", func(context.Context) (int, error) { ran <- "two"; return 2, nil })
+			second := call.Do(ctx, "two", func(context.Context) error { ran <- "two"; return nil })
 			ran <- fmt.Sprint(first != nil, second != nil)
-			return nil, nil, second
+			return nil, second
 		})
 	}
 	s := newTaskServerOn(t, store, nil, add)

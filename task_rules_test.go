@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -94,24 +95,24 @@ func content(res map[string]any) any {
 
 func addText(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string, error)) func(*askback.Server) {
 	return func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			said, err := run(ctx, call)
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text(said), nil, nil
+			return said, nil
 		})
 	}
 }
 
 func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 	can := func(_ context.Context, call *askback.Call) (string, error) {
-		return fmt.Sprint(call.Can(askback.KindTasks)), nil
+		return fmt.Sprint(call.Can(askback.CapabilityTasks)), nil
 	}
 	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			said, err := can(ctx, call)
-			return text(said), nil, err
+			return said, err
 		})
 	}
 	detaching := addText("detaching", &askback.TaskSupport{AtDetach: true}, can)
@@ -129,7 +130,7 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 	}
 	// A server without a store has no tasks, whatever the client can take.
 	none := serveTasks(t, newServer(t, nil, addText("detaching", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		return "no task", call.Detach(ctx)
+		return "no task", call.Detach()
 	})))
 	if got := content(none.result(withExtension, "tools/call", "detaching", `"name":"detaching"`)); got != "no task" {
 		t.Errorf("without Options.Tasks: %v", got)
@@ -138,10 +139,10 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 
 func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 	s := newTaskServer(t, t.TempDir(), nil, addText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		if _, err := askback.Elicit[color](ctx, call, "c", "Which?"); err != nil {
+		if _, err := askback.Elicit[color](call, "c", "Which?"); err != nil {
 			return "", err
 		}
-		if err := call.Detach(ctx); err != nil {
+		if err := call.Detach(); err != nil {
 			return "", err
 		}
 		req := call.Request().(*mcp.CallToolRequest)
@@ -158,7 +159,7 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 
 func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
 	var first, second atomic.Int32
-	s := newTaskServer(t, t.TempDir(), &askback.Options{ReplayGuard: new(askback.MemoryReplayGuard)}, addPainter(&first, &second))
+	s := newTaskServer(t, t.TempDir(), &askback.Options{ReplayGuard: new(state.MemoryGuard)}, addPainter(&first, &second))
 	asked := s.result(seedsOnly, "tools/call", "paint", `"name":"paint","task":{}`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
 	s.result(seedsOnly, "tools/call", "paint", again+`,"task":{}`)
@@ -201,8 +202,8 @@ func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	dir := t.TempDir()
 	log := new(safeBuffer)
 	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-			return text("plain"), nil, nil
+		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+			return "plain", nil
 		})
 	}
 	newTaskServer(t, dir, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, plain)
@@ -235,7 +236,7 @@ func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		all := ""
 		for i := range 3 {
-			got, err := askback.Elicit[color](ctx, call, "c", fmt.Sprintf("Which, for the %d. time?", i+1))
+			got, err := askback.Elicit[color](call, "c", fmt.Sprintf("Which, for the %d. time?", i+1))
 			if err != nil {
 				return "", err
 			}
@@ -258,8 +259,9 @@ func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 // A fresh key is not one that another question has.
 func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		var a, b color
-		if err := call.Ask(ctx, askback.AskForm("k", "K?", &a), askback.AskForm("k#2", "K2?", &b)); err != nil {
+		a, err1 := askback.Elicit[color](call, "k", "K?")
+		b, err2 := askback.Elicit[color](call, "k#2", "K2?")
+		if err := errors.Join(err1, err2); err != nil {
 			return "", err
 		}
 		return a.Color + b.Color, nil
@@ -282,8 +284,9 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	var runs atomic.Int32
 	s := newTaskServerOn(t, store, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		runs.Add(1)
-		var a, b color
-		if err := call.Ask(ctx, askback.AskForm("a", "A?", &a), askback.AskForm("b", "B?", &b)); err != nil {
+		a, err1 := askback.Elicit[color](call, "a", "A?")
+		b, err2 := askback.Elicit[color](call, "b", "B?")
+		if err := errors.Join(err1, err2); err != nil {
 			return "", err
 		}
 		return a.Color + b.Color, nil
@@ -318,7 +321,7 @@ func TestTaskThatFailsByItsAnswersCleansUp(t *testing.T) {
 	undone := make(chan struct{}, 10)
 	s := newTaskServer(t, t.TempDir(), &askback.Options{Limits: askback.Limits{Rounds: 1}}, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		call.OnCancel(func(context.Context) error { undone <- struct{}{}; return nil })
-		_, err := askback.Elicit[color](ctx, call, "c", "Which?")
+		_, err := askback.Elicit[color](call, "c", "Which?")
 		return "", err
 	}))
 	id := s.result(withExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
@@ -341,7 +344,7 @@ func TestEveryRoundOfATaskMayBeUsed(t *testing.T) {
 
 func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
 	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		_, err := askback.Elicit[color](ctx, call, "c", "Which?")
+		_, err := askback.Elicit[color](call, "c", "Which?")
 		return "", err
 	}))
 	id := at(s.result(seedsOnly, "tools/call", "t", `"name":"t","task":{"ttl":300}`), "task", "taskId").(string)
@@ -421,8 +424,8 @@ func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
 
 func TestManualStyleIsNoTask(t *testing.T) {
 	s := newTaskServer(t, t.TempDir(), nil, func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "manual"}, nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{RequestState: "mine"}, nil, nil
+		askback.AddTaskTool(s, &mcp.Tool{Name: "manual"}, nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{RequestState: "mine"}, nil
 		})
 	})
 	id := s.result(withExtension, "tools/call", "manual", `"name":"manual"`)["taskId"].(string)
@@ -434,8 +437,8 @@ func TestManualStyleIsNoTask(t *testing.T) {
 func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 	passed := make(chan error, 10)
 	s := newTaskServer(t, t.TempDir(), nil, addText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		_, err := askback.Elicit[color](ctx, call, "c", "Which?") // not looked at before the Detach
-		detached := call.Detach(ctx)
+		_, err := askback.Elicit[color](call, "c", "Which?") // not looked at before the Detach
+		detached := call.Detach()
 		passed <- detached
 		return "", errors.Join(err, detached)
 	}))
@@ -452,7 +455,7 @@ func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 func TestSeedsTaskForAClientWithoutTheExtension(t *testing.T) {
 	gate := make(chan struct{})
 	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		got, err := askback.Elicit[color](ctx, call, "c", "Which?")
+		got, err := askback.Elicit[color](call, "c", "Which?")
 		if err == nil {
 			select {
 			case <-gate:
@@ -551,16 +554,16 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 		var sampled, used *mcp.CreateMessageWithToolsResult
 		var roots []*mcp.Root
 		var err error
-		if err = askback.ElicitURL(ctx, call, "url", "Please pay", "https://example.com/pay"); err != nil {
+		if err = askback.ElicitURL(call, "url", "Please pay", "https://example.com/pay"); err != nil {
 			return "", err
 		}
-		if sampled, err = askback.Sample(ctx, call, "sample", sampling); err != nil {
+		if sampled, err = askback.Sample(call, "sample", sampling); err != nil {
 			return "", err
 		}
-		if used, err = askback.Sample(ctx, call, "use", &tools); err != nil {
+		if used, err = askback.Sample(call, "use", &tools); err != nil {
 			return "", err
 		}
-		if roots, err = askback.Roots(ctx, call, "roots"); err != nil {
+		if roots, err = askback.Roots(call, "roots"); err != nil {
 			return "", err
 		}
 		return fmt.Sprint(len(sampled.Content), len(used.Content), len(roots)), nil
@@ -588,10 +591,10 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 // Each request of the server in a session says of which task it is.
 func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
 	c := taskPipe(t, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		if _, err := askback.Sample(ctx, call, "sample", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}); err != nil {
+		if _, err := askback.Sample(call, "sample", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}); err != nil {
 			return "", err
 		}
-		_, err := askback.Roots(ctx, call, "roots")
+		_, err := askback.Roots(call, "roots")
 		return "done", err
 	}))
 	c.call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}`, "")
@@ -858,8 +861,9 @@ func TestTasksAreKeptAsLongAsARoundCanBeRepeated(t *testing.T) {
 // All open questions of a task go out together, and none is answered by the server itself.
 func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 	c := taskPipe(t, addText("two", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		var a, b color
-		if err := call.Ask(ctx, askback.AskForm("a", "A?", &a), askback.AskForm("b", "B?", &b)); err != nil {
+		a, err1 := askback.Elicit[color](call, "a", "A?")
+		b, err2 := askback.Elicit[color](call, "b", "B?")
+		if err := errors.Join(err1, err2); err != nil {
 			return "", err
 		}
 		return a.Color + b.Color, nil

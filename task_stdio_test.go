@@ -167,8 +167,8 @@ func TestTasksOverStdio(t *testing.T) {
 func TestTasksInASessionBefore20260728(t *testing.T) {
 	required := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "required"}, &askback.TaskSupport{Required: true},
-			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-				return &mcp.CallToolResult{}, nil, nil
+			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{}, nil
 			})
 	}
 	c := taskPipe(t, addEcho, required, greet)
@@ -180,8 +180,8 @@ func TestTasksInASessionBefore20260728(t *testing.T) {
 func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
 	required := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "required"}, &askback.TaskSupport{Required: true},
-			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-				return &mcp.CallToolResult{}, nil, nil
+			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{}, nil
 			})
 	}
 	s := newTaskServer(t, t.TempDir(), nil, addEcho, required, greet)

@@ -189,15 +189,15 @@ func addEcho(s *askback.Server) {
 	askback.AddTaskTool(s, &mcp.Tool{Name: "echo"}, &askback.TaskSupport{PollInterval: 100 * time.Millisecond},
 		func(ctx context.Context, call *askback.Call, in struct {
 			Input string `json:"input,omitempty"`
-		}) (*mcp.CallToolResult, any, error) {
+		}) (string, error) {
 			if in.Input == "" {
-				answer, err := askback.Elicit[echoInput](ctx, call, "echo_input", "Please provide the input string to echo back")
+				answer, err := askback.Elicit[echoInput](call, "echo_input", "Please provide the input string to echo back")
 				if err != nil {
-					return nil, nil, err
+					return "", err
 				}
 				in.Input = answer.Input
 			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Echo: " + in.Input}}}, nil, nil
+			return "Echo: " + in.Input, nil
 		})
 }
 
@@ -359,14 +359,14 @@ func TestTasksListIsPaged(t *testing.T) {
 
 func TestTaskSupportOfATool(t *testing.T) {
 	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{}, nil, nil
+		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{}, nil
 		})
 	}
 	required := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "required"}, &askback.TaskSupport{Required: true},
-			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-				return &mcp.CallToolResult{}, nil, nil
+			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{}, nil
 			})
 	}
 	s := newTaskServer(t, t.TempDir(), nil, addEcho, plain, required)
@@ -415,30 +415,30 @@ type color struct {
 func addPainter(first, second *atomic.Int32) func(s *askback.Server) {
 	return func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "paint"}, &askback.TaskSupport{AtDetach: true},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-				base, err := askback.Elicit[color](ctx, call, "base", "Which base?")
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				base, err := askback.Elicit[color](call, "base", "Which base?")
 				if err != nil {
-					return nil, nil, err
+					return "", err
 				}
 				mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
 					first.Add(1)
 					return base.Color + "+white", nil
 				})
 				if err != nil {
-					return nil, nil, err
+					return "", err
 				}
-				if err := call.Detach(ctx); err != nil {
-					return nil, nil, err
+				if err := call.Detach(); err != nil {
+					return "", err
 				}
-				top, err := askback.Elicit[color](ctx, call, "top", "Which top?")
+				top, err := askback.Elicit[color](call, "top", "Which top?")
 				if err != nil {
-					return nil, nil, err
+					return "", err
 				}
 				done, err := askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
 					second.Add(1)
 					return mixed + "/" + top.Color, nil
 				})
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: done}}}, nil, err
+				return done, err
 			})
 	}
 }
@@ -513,12 +513,13 @@ func TestDetachIsNothingForAClientWithoutTasks(t *testing.T) {
 
 func TestPartialAnswers(t *testing.T) {
 	two := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			var a, b color
-			if err := call.Ask(ctx, askback.AskForm("a", "A?", &a), askback.AskForm("b", "B?", &b)); err != nil {
-				return nil, nil, err
+		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			a, err1 := askback.Elicit[color](call, "a", "A?")
+			b, err2 := askback.Elicit[color](call, "b", "B?")
+			if err := errors.Join(err1, err2); err != nil {
+				return "", err
 			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.Color + b.Color}}}, nil, nil
+			return a.Color + b.Color, nil
 		})
 	}
 	s := newTaskServer(t, t.TempDir(), nil, two)
@@ -558,17 +559,17 @@ func TestTaskOutcomes(t *testing.T) {
 	add := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "end"}, nil, func(ctx context.Context, call *askback.Call, in struct {
 			How string `json:"how"`
-		}) (*mcp.CallToolResult, any, error) {
+		}) (*mcp.CallToolResult, error) {
 			switch in.How {
 			case "error":
-				return nil, nil, errors.New("no luck")
+				return nil, errors.New("no luck")
 			case "panic":
 				panic("with a secret")
 			case "sample":
-				_, err := askback.Sample(ctx, call, "s", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
-				return nil, nil, err
+				_, err := askback.Sample(call, "s", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
+				return nil, err
 			}
-			return &mcp.CallToolResult{Meta: mcp.Meta{"own": 1}}, nil, nil
+			return &mcp.CallToolResult{Meta: mcp.Meta{"own": 1}}, nil
 		})
 	}
 	s := newTaskServer(t, t.TempDir(), nil, add)
@@ -642,23 +643,23 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 	add := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "build"}, nil, func(ctx context.Context, call *askback.Call, in struct {
 			Ask bool `json:"ask"`
-		}) (*mcp.CallToolResult, any, error) {
+		}) (*mcp.CallToolResult, error) {
 			call.OnCancel(func(ctx context.Context) error { return undo(ctx, "ground") })
 			ground, err := askback.Do(ctx, call, "ground", func(context.Context) (string, error) { return "ground floor", nil })
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			call.OnCancel(func(ctx context.Context) error { return undo(ctx, "above "+ground) })
 			if in.Ask {
-				_, err = askback.Elicit[color](ctx, call, "color", "Which?")
-				return nil, nil, err
+				_, err = askback.Elicit[color](call, "color", "Which?")
+				return nil, err
 			}
-			_, err = askback.Do(ctx, call, "roof", func(ctx context.Context) (int, error) {
+			err = call.Do(ctx, "roof", func(ctx context.Context) error {
 				working <- struct{}{}
 				<-ctx.Done()
-				return 0, ctx.Err()
+				return ctx.Err()
 			})
-			return nil, nil, err
+			return nil, err
 		})
 	}
 	s := newTaskServer(t, t.TempDir(), nil, add)
@@ -686,12 +687,12 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 func TestTasksResultWaits(t *testing.T) {
 	gate := make(chan struct{})
 	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "wait"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "wait"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := call.Progress(ctx, 1, 2, "waiting"); err != nil {
-				return nil, nil, err
+				return "", err
 			}
 			<-gate
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "now"}}}, nil, nil
+			return "now", nil
 		})
 	}
 	s := newTaskServer(t, t.TempDir(), nil, add)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
@@ -112,9 +113,9 @@ func followManually(plan string, p *mcp.CallToolParamsRaw) (*mcp.CallToolResult,
 
 // addFollowers adds a handler of every sort and style.
 func addFollowers(srv *askback.Server, ran func(rune)) {
-	tool := func(ctx context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
+	tool := func(ctx context.Context, call *askback.Call, in planned) (string, error) {
 		said, err := follow(in.Plan, called{ctx, call, ran, true})
-		return text(said), nil, err
+		return said, err
 	}
 	askback.AddTool(srv, &mcp.Tool{Name: "tool"}, tool)
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "task"}, &askback.TaskSupport{PollInterval: time.Millisecond}, tool)
@@ -123,9 +124,9 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 		said, err := follow(in.Plan, inlined{called{ctx, askback.CallFrom(ctx), ran, true}, req})
 		return text(said), nil, err
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(_ context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(_ context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, error) {
 		res, err := followManually(in.Plan, call.Request().(*mcp.CallToolRequest).Params)
-		return res, nil, err
+		return res, err
 	})
 	srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(ctx context.Context, call *askback.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
 		said, err := follow(arguments["plan"], called{ctx, call, ran, true})
@@ -159,7 +160,7 @@ func TestLawOfAllTogether(t *testing.T) {
 	defer cancel()
 
 	type options struct {
-		mode     askback.StateMode // "none" is no States
+		mode     state.Mode // "none" is no States
 		overflow int
 		guard    bool
 		bare     bool
@@ -173,10 +174,10 @@ func TestLawOfAllTogether(t *testing.T) {
 		opts := askback.Options{Keys: ring, Principal: userHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
 			Tasks: &askback.Tasks{Store: tasks, PerPrincipal: 1 << 20}}
 		if o.guard {
-			opts.ReplayGuard = new(askback.MemoryReplayGuard)
+			opts.ReplayGuard = new(state.MemoryGuard)
 		}
 		if o.mode != "none" {
-			opts.States = &askback.States{Store: new(askback.MemoryStateStore), Mode: o.mode, Overflow: o.overflow}
+			opts.States = &state.Options{Store: new(state.MemoryStore), Mode: o.mode, Overflow: o.overflow}
 		}
 		for range 2 {
 			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
@@ -221,7 +222,7 @@ func TestLawOfAllTogether(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := plans().Draw(rt, "plan")
 		o := options{
-			mode:     rapid.SampledFrom([]askback.StateMode{"none", askback.DualMode, askback.StatelessFirst, askback.StatelessOnly}).Draw(rt, "mode"),
+			mode:     rapid.SampledFrom([]state.Mode{"none", state.Dual, state.StatelessFirst, state.StatelessOnly}).Draw(rt, "mode"),
 			overflow: rapid.SampledFrom([]int{0, 1, 300}).Draw(rt, "overflow"),
 			guard:    rapid.Bool().Draw(rt, "guard"),
 			bare:     rapid.Bool().Draw(rt, "bare"),

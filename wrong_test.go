@@ -2,6 +2,7 @@ package askback_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
 )
 
 // hostile is a text that must not reach the log as it is, nor split its lines.
@@ -126,22 +128,26 @@ func TestBadArgumentsAreAToolError(t *testing.T) {
 
 func TestCapabilitiesGateQuestions(t *testing.T) {
 	h := newServer(t, nil, func(srv *askback.Server) {
-		for name, ask := range map[string]func() askback.Ask{
-			"form": func() askback.Ask { return askback.AskForm("q", "?", new(login)) },
-			"url":  func() askback.Ask { return askback.AskURL("q", "?", "https://example.com") },
-			"model": func() askback.Ask {
-				return askback.AskSample("q", sampling("?"), new(*mcp.CreateMessageWithToolsResult))
+		for name, ask := range map[string]askback.ToolHandler[struct{}, any]{
+			"form": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return askback.Elicit[login](call, "q", "?")
 			},
-			"tools": func() askback.Ask {
+			"url": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return nil, askback.ElicitURL(call, "q", "?", "https://example.com")
+			},
+			"model": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return askback.Sample(call, "q", sampling("?"))
+			},
+			"tools": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
 				p := sampling("?")
 				p.Tools = []*mcp.Tool{{Name: "x", InputSchema: map[string]any{"type": "object"}}}
-				return askback.AskSample("q", p, new(*mcp.CreateMessageWithToolsResult))
+				return askback.Sample(call, "q", p)
 			},
-			"roots": func() askback.Ask { return askback.AskRoots("q", new([]*mcp.Root)) },
+			"roots": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return askback.Roots(call, "q")
+			},
 		} {
-			askback.AddTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-				return nil, nil, call.Ask(ctx, ask())
-			})
+			askback.AddTool(srv, &mcp.Tool{Name: name}, ask)
 		}
 	}).HTTPHandler(nil)
 	for _, test := range []struct{ tool, enough, lacking string }{
@@ -170,15 +176,15 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("X-User"), nil
 		},
-		StateRefused: func(_ context.Context, method string, reason seal.Reason) { reasons = append(reasons, reason) },
+		ObserveState: func(_ context.Context, e state.Event) { reasons = append(reasons, e.Reason) },
 	}
 	second := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "greet2"}, func(ctx context.Context, call *askback.Call, in greeting) (*mcp.CallToolResult, any, error) {
-			_, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
-			return text("x"), nil, err
+		askback.AddTool(srv, &mcp.Tool{Name: "greet2"}, func(ctx context.Context, call *askback.Call, in greeting) (string, error) {
+			_, err := askback.Elicit[login](call, "login", "Who are you?")
+			return "x", err
 		})
 		srv.AddPrompt(&mcp.Prompt{Name: "greet"}, func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
-			_, err := askback.Elicit[login](ctx, call, "login", "Who are you?")
+			_, err := askback.Elicit[login](call, "login", "Who are you?")
 			return &mcp.GetPromptResult{}, err
 		})
 	}
@@ -275,20 +281,22 @@ func TestLimitsNameThemselves(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		limits askback.Limits
-		tool   askback.ToolHandler[struct{}, any]
+		tool   askback.ToolHandler[struct{}, *mcp.CallToolResult]
 	}{
-		{"rounds per call", askback.Limits{Rounds: 3}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			return nil, nil, call.Checkpoint(ctx, fmt.Sprint(call.Round()))
+		{"rounds per call", askback.Limits{Rounds: 3}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			return nil, call.Checkpoint(ctx, fmt.Sprint(call.Round()))
 		}},
-		{"questions per round", askback.Limits{Questions: 1}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			return nil, nil, call.Ask(ctx, askback.AskForm("a", "?", new(login)), askback.AskForm("b", "?", new(login)))
+		{"questions per round", askback.Limits{Questions: 1}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			_, err1 := askback.Elicit[login](call, "a", "?")
+			_, err2 := askback.Elicit[login](call, "b", "?")
+			return nil, errors.Join(err1, err2)
 		}},
-		{"bytes of requestState", askback.Limits{StateBytes: 1000}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		{"bytes of requestState", askback.Limits{StateBytes: 1000}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			_, err := askback.Do(ctx, call, "big", func(context.Context) (string, error) { return strings.Repeat("x", 2000), nil })
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			return nil, nil, call.Checkpoint(ctx, "c")
+			return nil, call.Checkpoint(ctx, "c")
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -315,7 +323,7 @@ func TestLimitsNameThemselves(t *testing.T) {
 func TestPanicsAreContained(t *testing.T) {
 	logger, logged := logs()
 	h := newServer(t, &askback.Options{Logger: logger}, greet, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "p"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "p"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			panic("boom")
 		})
 	}).HTTPHandler(nil)
@@ -329,7 +337,7 @@ func TestPanicsAreContained(t *testing.T) {
 }
 
 func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
-	h := newServer(t, &askback.Options{ReplayGuard: new(askback.MemoryReplayGuard)}, greet).HTTPHandler(nil)
+	h := newServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)}, greet).HTTPHandler(nil)
 	r := request{target: "greet", arguments: `{"place":"Oslo"}`}
 	r.state = r.send(t, h).asked(t, "login")
 	r.responses = octocat
@@ -339,31 +347,12 @@ func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
 	}
 }
 
-func TestMemoryReplayGuardForgetsWhatExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g askback.MemoryReplayGuard
-		for i := range 10_000 {
-			id := fmt.Sprint(i)
-			if fresh, err := g.Use(t.Context(), id, time.Now().Add(time.Minute)); !fresh || err != nil {
-				t.Fatalf("state %s: fresh %v, %v", id, fresh, err)
-			}
-			if fresh, _ := g.Use(t.Context(), id, time.Now().Add(time.Minute)); fresh {
-				t.Fatalf("state %s was used twice", id)
-			}
-			time.Sleep(time.Second)
-		}
-		if size := g.Size(); size > 2048 {
-			t.Errorf("it holds %d states, of which 60 have not expired", size)
-		}
-	})
-}
-
 func TestPrincipalComesFromTheToken(t *testing.T) {
 	var got []string
 	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			got = append(got, call.Principal())
-			return text(""), nil, nil
+			return "", nil
 		})
 	}).HTTPHandler(nil)
 	verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
@@ -416,8 +405,8 @@ func TestMirroredParameterHeaders(t *testing.T) {
 				"region": map[string]any{"type": "string", "x-mcp-header": "Region"},
 				"opts":   map[string]any{"type": "object", "properties": map[string]any{"limit": map[string]any{"type": "integer", "x-mcp-header": "Limit"}}},
 			},
-		}}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
-			return text("ok"), nil, nil
+		}}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			return "ok", nil
 		})
 	}).HTTPHandler(nil)
 	for _, test := range []struct {

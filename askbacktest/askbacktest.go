@@ -57,9 +57,9 @@ type Call struct {
 	// does not give (askback.AddInlineTool). The test fails when one is missing or not
 	// asked for.
 	Answers map[string]Answer
-	// Cannot are the kinds of questions that the client declares no capability for.
+	// Cannot are the capabilities that the client does not declare, combined with |.
 	// Zero means that it declares all.
-	Cannot askback.Kind
+	Cannot askback.Capability
 	// Principal is the authenticated caller.
 	Principal string
 	// Lossless promises that no response is lost: no request is sent twice, so that
@@ -210,10 +210,10 @@ func (d *driver) prepare() error {
 	return nil
 }
 
-func capabilities(cannot askback.Kind) map[string]any {
+func capabilities(cannot askback.Capability) map[string]any {
 	declared := make(map[string]any)
-	declare := func(kind askback.Kind, name, mode string) {
-		if cannot&kind != 0 {
+	declare := func(capability askback.Capability, name, mode string) {
+		if cannot&capability != 0 {
 			return
 		}
 		if declared[name] == nil {
@@ -223,11 +223,11 @@ func capabilities(cannot askback.Kind) map[string]any {
 			declared[name].(map[string]any)[mode] = map[string]any{}
 		}
 	}
-	declare(askback.KindForm, "elicitation", "form")
-	declare(askback.KindURL, "elicitation", "url")
-	declare(askback.KindSampling, "sampling", "")
-	declare(askback.KindSamplingTools|cannot&askback.KindSampling, "sampling", "tools")
-	declare(askback.KindRoots, "roots", "")
+	declare(askback.CapabilityForm, "elicitation", "form")
+	declare(askback.CapabilityURL, "elicitation", "url")
+	declare(askback.CapabilitySampling, "sampling", "")
+	declare(askback.CapabilitySamplingTools|cannot&askback.CapabilitySampling, "sampling", "tools")
+	declare(askback.CapabilityRoots, "roots", "")
 	return declared
 }
 

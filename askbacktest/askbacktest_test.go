@@ -2,6 +2,7 @@ package askbacktest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,20 +12,17 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/state"
 )
 
 type name struct {
 	Name string `json:"name"`
 }
 
-func tool(handler askback.ToolHandler[map[string]any, any]) func(*askback.Server) {
+func tool(handler askback.ToolHandler[map[string]any, string]) func(*askback.Server) {
 	return func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "tool", InputSchema: map[string]any{"type": "object"}}, handler)
 	}
-}
-
-func text(s string) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
 }
 
 // recorder is a testing.TB that only notes how a test failed.
@@ -56,27 +54,23 @@ func failures(t *testing.T, register func(*askback.Server), c askbacktest.Call) 
 }
 
 func TestEveryKindOfAnswer(t *testing.T) {
-	register := tool(func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
-		var (
-			who   name
-			model *mcp.CreateMessageWithToolsResult
-			roots []*mcp.Root
-		)
-		err := call.Ask(ctx, askback.AskForm("who", "Who?", &who), askback.AskRoots("roots", &roots),
-			askback.AskURL("page", "Sign in", "https://example.com"))
-		if err != nil {
-			return nil, nil, err
+	register := tool(func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+		who, err1 := askback.Elicit[name](call, "who", "Who?")
+		roots, err2 := askback.Roots(call, "roots")
+		err3 := askback.ElicitURL(call, "page", "Sign in", "https://example.com")
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return "", err
 		}
 		if err := call.Checkpoint(ctx, "between"); err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		err = call.Ask(ctx, askback.AskSample("model", &mcp.CreateMessageWithToolsParams{
+		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
 			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: who.Name}}}},
-		}, &model))
+		})
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text(fmt.Sprint(who.Name, roots[0].URI, model.Content[0].(*mcp.TextContent).Text, call.Principal())), nil, nil
+		return fmt.Sprint(who.Name, roots[0].URI, model.Content[0].(*mcp.TextContent).Text, call.Principal()), nil
 	})
 	res := askbacktest.Run(t, register, askbacktest.Call{
 		Tool: "tool", Principal: "alice",
@@ -100,32 +94,32 @@ func TestHandlersThatDependOnMoreThanAnswersFail(t *testing.T) {
 	n := 0
 	for _, test := range []struct {
 		name    string
-		handler askback.ToolHandler[map[string]any, any]
+		handler askback.ToolHandler[map[string]any, string]
 		want    string
 	}{
-		{"a question that changes", func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
+		{"a question that changes", func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 			n++
-			_, err := askback.Elicit[name](ctx, call, "q", fmt.Sprint("attempt ", n))
-			return text("done"), nil, err
+			_, err := askback.Elicit[name](call, "q", fmt.Sprint("attempt ", n))
+			return "done", err
 		}, "its outcome changed"},
-		{"a result that changes", func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
+		{"a result that changes", func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 			n++
-			_, err := askback.Elicit[name](ctx, call, "q", "?")
-			return text(fmt.Sprint(n)), nil, err
+			_, err := askback.Elicit[name](call, "q", "?")
+			return fmt.Sprint(n), err
 		}, "its outcome changed"},
-		{"a step that is not safe to repeat", func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
-			if _, err := askback.Elicit[name](ctx, call, "q", "?"); err != nil {
-				return nil, nil, err
+		{"a step that is not safe to repeat", func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			if _, err := askback.Elicit[name](call, "q", "?"); err != nil {
+				return "", err
 			}
 			v, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) { n++; return n, nil })
-			return text(fmt.Sprint(v)), nil, err
+			return fmt.Sprint(v), err
 		}, "sent a second time"},
-		{"a question nobody answers", func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
-			_, err := askback.Elicit[name](ctx, call, "other", "?")
-			return nil, nil, err
+		{"a question nobody answers", func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			_, err := askback.Elicit[name](call, "other", "?")
+			return "", err
 		}, `no answer for the question "other"`},
-		{"an answer nobody asks for", func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
-			return text("done"), nil, nil
+		{"an answer nobody asks for", func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			return "done", nil
 		}, `"q" was never asked`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -139,13 +133,13 @@ func TestHandlersThatDependOnMoreThanAnswersFail(t *testing.T) {
 
 func TestLosslessSendsNothingTwice(t *testing.T) {
 	n := 0
-	register := tool(func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
+	register := tool(func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 		v, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) { n++; return n, nil })
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		_, err = askback.Elicit[name](ctx, call, "q", "?")
-		return text(fmt.Sprint(v)), nil, err
+		_, err = askback.Elicit[name](call, "q", "?")
+		return fmt.Sprint(v), err
 	})
 	res := askbacktest.Run(t, register, askbacktest.Call{Tool: "tool", Lossless: true,
 		Answers: map[string]askbacktest.Answer{"q": askbacktest.Decline()}})
@@ -156,21 +150,21 @@ func TestLosslessSendsNothingTwice(t *testing.T) {
 
 // With a store beside requestState, a second question under a key is sent under another one.
 func TestQuestionsUnderOneKey(t *testing.T) {
-	register := tool(func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, any, error) {
+	register := tool(func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 		said := ""
 		for _, what := range []string{"First", "Second"} {
-			n, err := askback.Elicit[name](ctx, call, "name", what+" name?")
+			n, err := askback.Elicit[name](call, "name", what+" name?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
 			said += n.Name
 		}
-		return text(said), nil, nil
+		return said, nil
 	})
 	res := askbacktest.Run(t, register, askbacktest.Call{
 		Tool:    "tool",
 		Answers: map[string]askbacktest.Answer{"name": askbacktest.Accept(name{"a"})},
-		Options: askback.Options{States: &askback.States{Store: new(askback.MemoryStateStore), Mode: askback.DualMode}},
+		Options: askback.Options{States: &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}},
 	})
 	if res.Text() != "aa" {
 		t.Errorf("got %q", res.Text())
@@ -180,11 +174,11 @@ func TestQuestionsUnderOneKey(t *testing.T) {
 func TestPromptsResourcesAndErrors(t *testing.T) {
 	register := func(srv *askback.Server) {
 		srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-			who, err := askback.Elicit[name](ctx, call, "q", "?")
+			who, err := askback.Elicit[name](call, "q", "?")
 			return &mcp.GetPromptResult{Description: args["a"] + who.Name}, err
 		})
 		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "r", URITemplate: "doc://{id}"}, func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
-			who, err := askback.Elicit[name](ctx, call, "q", "?")
+			who, err := askback.Elicit[name](call, "q", "?")
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: who.Name}}}, err
 		})
 	}
@@ -197,7 +191,7 @@ func TestPromptsResourcesAndErrors(t *testing.T) {
 	if r.Resource.Contents[0].Text != "x" {
 		t.Errorf("resource: %+v", r.Resource)
 	}
-	none := askbacktest.Run(t, register, askbacktest.Call{Prompt: "p", Cannot: askback.KindForm})
+	none := askbacktest.Run(t, register, askbacktest.Call{Prompt: "p", Cannot: askback.CapabilityForm})
 	if none.Err == nil || none.Err.Code != -32021 {
 		t.Errorf("without capabilities: %+v", none.Err)
 	}

@@ -251,14 +251,12 @@ func askbackServer() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "get_weather"}, func(ctx context.Context, call *askback.Call, in arguments) (*mcp.CallToolResult, any, error) {
-		_, err := askback.Elicit[login](ctx, call, "github_login", "Please provide your GitHub username")
+	askback.AddTool(srv, &mcp.Tool{Name: "get_weather"}, func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
+		_, err := askback.Elicit[login](call, "github_login", "Please provide your GitHub username")
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{
-			Text: "Current weather in " + in.Location + ":\nTemperature: 72°F\nConditions: Partly cloudy",
-		}}}, nil, nil
+		return "Current weather in " + in.Location + ":\nTemperature: 72°F\nConditions: Partly cloudy", nil
 	})
 	return srv.HTTPHandler(nil), nil
 }

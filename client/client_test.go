@@ -29,35 +29,33 @@ type person struct {
 // register adds what the tests call: a tool that asks everything in several rounds, one
 // that only asks, a prompt and a resource.
 func register(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "everything"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		var (
-			who   person
-			roots []*mcp.Root
-		)
-		if err := call.Ask(ctx, askback.AskForm("who", "Who are you?", &who), askback.AskRoots("roots", &roots),
-			askback.AskURL("page", "Sign in", "https://example.com/in")); err != nil {
-			return nil, nil, err
+	askback.AddTool(srv, &mcp.Tool{Name: "everything"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		who, err1 := askback.Elicit[person](call, "who", "Who are you?")
+		roots, err2 := askback.Roots(call, "roots")
+		err3 := askback.ElicitURL(call, "page", "Sign in", "https://example.com/in")
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return "", err
 		}
 		for _, key := range []string{"a", "b"} {
 			if err := call.Checkpoint(ctx, key); err != nil {
-				return nil, nil, err
+				return "", err
 			}
 		}
-		model, err := askback.Sample(ctx, call, "model", &mcp.CreateMessageWithToolsParams{
+		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
 			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
 		})
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text(fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text)), nil, nil
+		return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
 	})
 	ask := func(ctx context.Context, call *askback.Call) (string, error) {
-		who, err := askback.Elicit[person](ctx, call, "who", "Who are you?")
+		who, err := askback.Elicit[person](call, "who", "Who are you?")
 		return who.Name, err
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
 		name, err := ask(ctx, call)
-		return text("Hello " + name), nil, err
+		return "Hello " + name, err
 	})
 	srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
 		name, err := ask(ctx, call)

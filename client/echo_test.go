@@ -53,12 +53,13 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		var a, b struct {
+	askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		type name struct {
 			Name string `json:"name"`
 		}
-		err := call.Ask(ctx, askback.AskForm("a", "A?", &a), askback.AskForm("b", "B?", &b))
-		return text(a.Name + b.Name), nil, err
+		a, err1 := askback.Elicit[name](call, "a", "A?")
+		b, err2 := askback.Elicit[name](call, "b", "B?")
+		return a.Name + b.Name, errors.Join(err1, err2)
 	})
 	// With JSON responses the questions come over the session's own stream.
 	for _, drafts := range []struct{ server, client, json, echoed bool }{
@@ -117,11 +118,11 @@ func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 				_, err := askback.Elicit[struct {
 					Name string `json:"name"`
-				}](ctx, call, "a", "A?")
-				return text("done"), nil, err
+				}](call, "a", "A?")
+				return "done", err
 			})
 			return srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
 		}

@@ -135,9 +135,9 @@ func TestHeadersOfToolNeverListed(t *testing.T) {
 	srv := newServer(t, askback.Options{})
 	askback.AddTool(srv, &mcp.Tool{Name: "regional", InputSchema: json.RawMessage(
 		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
-		func(ctx context.Context, call *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
-			who, err := askback.Elicit[person](ctx, call, "who", "Who are you?")
-			return text(fmt.Sprint(who.Name, " in ", in["region"])), nil, err
+		func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
+			who, err := askback.Elicit[person](call, "who", "Who are you?")
+			return fmt.Sprint(who.Name, " in ", in["region"]), err
 		})
 	opts := answers()
 	opts.Form = park

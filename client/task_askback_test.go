@@ -46,49 +46,49 @@ func newTaskServer(t *testing.T) *askback.Server {
 }
 
 func registerTasks(srv *askback.Server) {
-	ask := func(ctx context.Context, call *askback.Call, detach bool) (*mcp.CallToolResult, any, error) {
-		var who person
-		var roots []*mcp.Root
-		if err := call.Ask(ctx, askback.AskForm("who", "Who are you?", &who), askback.AskRoots("roots", &roots)); err != nil {
-			return nil, nil, err
+	ask := func(ctx context.Context, call *askback.Call, detach bool) (string, error) {
+		who, err1 := askback.Elicit[person](call, "who", "Who are you?")
+		roots, err2 := askback.Roots(call, "roots")
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
 		}
 		if detach {
-			if err := call.Detach(ctx); err != nil {
-				return nil, nil, err
+			if err := call.Detach(); err != nil {
+				return "", err
 			}
 		}
 		if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		model, err := askback.Sample(ctx, call, "model", &mcp.CreateMessageWithToolsParams{
+		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
 			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
 		})
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
-		return text(fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text)), nil, nil
+		return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
 	}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "work"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "work"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 		return ask(ctx, call, false)
 	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "detach"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "detach"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 		return ask(ctx, call, true)
 	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "only"}, &askback.TaskSupport{Required: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "only"}, &askback.TaskSupport{Required: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 		return ask(ctx, call, false)
 	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "fails"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		return nil, nil, errors.New("no luck")
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "fails"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+		return nil, errors.New("no luck")
 	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "greet"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "greet"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 		who, err := askback.Elicit[struct {
 			Name string `json:"name"`
-		}](ctx, call, "name", "What is your name?")
-		return text("Hello " + who.Name), nil, err
+		}](call, "name", "What is your name?")
+		return "Hello " + who.Name, err
 	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "long"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "long"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		<-ctx.Done()
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	})
 }
 

@@ -102,63 +102,63 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 	}
 	prompt := &mcp.CreateMessageWithToolsParams{MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Say hello"}}}}}
 
-	askback.AddTool(srv, &mcp.Tool{Name: "everything"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		var (
-			person who
-			hello  *mcp.CreateMessageWithToolsResult
-			roots  []*mcp.Root
-		)
-		if err := call.Ask(ctx, askback.AskForm("who", "Who are you?", &person), askback.AskSample("hello", prompt, &hello), askback.AskRoots("roots", &roots)); err != nil {
-			return nil, nil, err
+	askback.AddTool(srv, &mcp.Tool{Name: "everything"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		person, err1 := askback.Elicit[who](call, "who", "Who are you?")
+		hello, err2 := askback.Sample(call, "hello", prompt)
+		roots, err3 := askback.Roots(call, "roots")
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return "", err
 		}
-		if err := askback.ElicitURL(ctx, call, "page", "Sign in", "https://example.com/in?a=b"); err != nil {
-			return nil, nil, err
+		if err := askback.ElicitURL(call, "page", "Sign in", "https://example.com/in?a=b"); err != nil {
+			return "", err
 		}
-		return said("%s %s, %d, at %s: %s, %d roots", hello.Content[0].(*mcp.TextContent).Text, person.Name, person.Age, person.Zip, roots[0].URI, len(roots)), nil, nil
+		return fmt.Sprintf("%s %s, %d, at %s: %s, %d roots", hello.Content[0].(*mcp.TextContent).Text, person.Name, person.Age, person.Zip, roots[0].URI, len(roots)), nil
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "page"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		if err := askback.ElicitURL(ctx, call, "page", "Sign in", "https://example.com/in?a=b&c=$(d)"); err != nil {
-			return nil, nil, err
+	askback.AddTool(srv, &mcp.Tool{Name: "page"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		if err := askback.ElicitURL(call, "page", "Sign in", "https://example.com/in?a=b&c=$(d)"); err != nil {
+			return "", err
 		}
-		return said("signed in"), nil, nil
+		return "signed in", nil
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		var first, second struct {
+	askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		type word struct {
 			Word string `json:"word"`
 		}
-		if err := call.Ask(ctx, askback.AskForm("b", "The first word?", &first), askback.AskForm("a", "The second word?", &second)); err != nil {
-			return nil, nil, err
+		first, err1 := askback.Elicit[word](call, "b", "The first word?")
+		second, err2 := askback.Elicit[word](call, "a", "The second word?")
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
 		}
-		return said("%s %s", first.Word, second.Word), nil, nil
+		return fmt.Sprintf("%s %s", first.Word, second.Word), nil
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		for i := range 3 {
 			if err := call.Progress(ctx, float64(i), 3, "step\x1b[2J"); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		<-ctx.Done()
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "stubborn"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "stubborn"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		for i := 0; ; i++ {
-			if _, err := askback.Elicit[who](ctx, call, "who", fmt.Sprintf("Wrong. Who are you? (%d)", i)); err != nil {
-				return nil, nil, err
+			if _, err := askback.Elicit[who](call, "who", fmt.Sprintf("Wrong. Who are you? (%d)", i)); err != nil {
+				return nil, err
 			}
 		}
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "crash"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "crash"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 		fmt.Fprint(os.Stderr, "asker: out of luck")
 		os.Exit(7)
-		return nil, nil, nil
+		return nil, nil
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "media"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "media"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 		size := int64(12)
 		return &mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.ImageContent{Data: []byte("png"), MIMEType: "image/png"}, &mcp.AudioContent{Data: []byte("wav!"), MIMEType: "audio/wav"},
 			&mcp.ResourceLink{URI: "file:///a", Name: "a", Size: &size},
 			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "doc://b", MIMEType: "text/plain", Text: "hello"}},
-		}}, nil, nil
+		}}, nil
 	})
 	m.AddTool(&mcp.Tool{Name: "structured", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{}, StructuredContent: map[string]any{"temperature": 22.5, "text": nasty}}, nil
@@ -167,8 +167,8 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return said("%s", nasty), nil
 		})
-	askback.AddTool(srv, &mcp.Tool{Name: "fails"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-		return nil, nil, errors.New("no luck " + nasty)
+	askback.AddTool(srv, &mcp.Tool{Name: "fails"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+		return nil, errors.New("no luck " + nasty)
 	})
 	// Without end for who follows references.
 	m.AddTool(&mcp.Tool{Name: "circles", InputSchema: json.RawMessage(`{"type":"object","allOf":[{"$ref":"#"}],"$defs":{"a":{"$ref":"#/$defs/a"}},"properties":{"x":{"$ref":"#/$defs/a"}}}`)},
@@ -186,16 +186,16 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 		return said("%s", req.Params.Arguments), nil
 	})
 	askback.AddTool(srv, &mcp.Tool{Name: "region", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
-		func(ctx context.Context, call *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
-			person, err := askback.Elicit[who](ctx, call, "who", "Who are you?")
+		func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
+			person, err := askback.Elicit[who](call, "who", "Who are you?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return said("%s in %v", person.Name, in["region"]), nil, nil
+			return fmt.Sprintf("%s in %v", person.Name, in["region"]), nil
 		})
 	srv.AddPrompt(&mcp.Prompt{Name: "greet", Arguments: []*mcp.PromptArgument{{Name: "tone", Description: "such as warm", Required: true}}},
 		func(ctx context.Context, call *askback.Call, in map[string]string) (*mcp.GetPromptResult, error) {
-			person, err := askback.Elicit[who](ctx, call, "who", "Who are you?")
+			person, err := askback.Elicit[who](call, "who", "Who are you?")
 			if err != nil {
 				return nil, err
 			}
@@ -205,7 +205,7 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 		if uri == "doc://blob" {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, MIMEType: "image/png", Blob: []byte("png")}}}, nil
 		}
-		person, err := askback.Elicit[who](ctx, call, "who", "Who are you?")
+		person, err := askback.Elicit[who](call, "who", "Who are you?")
 		if err != nil {
 			return nil, err
 		}

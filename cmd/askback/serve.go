@@ -219,8 +219,8 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 // registerNoMachines adds a provision_vm that says why it makes no machines.
 func registerNoMachines(srv *askback.Server, reason error) {
 	tool := &mcp.Tool{Name: "provision_vm", Description: "Make a machine: not on this server, which has no place to keep it in"}
-	askback.AddTool(srv, tool, func(context.Context, *askback.Call, map[string]any) (*mcp.CallToolResult, any, error) {
-		return nil, nil, reason
+	askback.AddTool(srv, tool, func(context.Context, *askback.Call, map[string]any) (*mcp.CallToolResult, error) {
+		return nil, reason
 	})
 }
 

@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -39,162 +41,150 @@ type (
 // of the 2026-07-28 ones differ in nothing but what they ask.
 func addAskingTools(s *askback.Server) {
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_elicitation", Description: "Asks the user for a name"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			user, err := askback.Elicit[nameForm](ctx, call, "user_name", "What is your name?")
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("Hello, %s!", user.Name), nil, nil
+			return fmt.Sprintf("Hello, %s!", user.Name), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_sampling", Description: "Asks the client's model a question"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			answer, err := askback.Sample(ctx, call, "capital_question", prompt("What is the capital of France?", 100))
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			answer, err := askback.Sample(call, "capital_question", prompt("What is the capital of France?", 100))
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("%s", said(answer)), nil, nil
+			return said(answer), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_list_roots", Description: "Asks the client for its roots"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			roots, err := askback.Roots(ctx, call, "client_roots")
+		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			roots, err := askback.Roots(call, "client_roots")
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			res := text("%d roots", len(roots))
 			for _, root := range roots {
 				res.Content = append(res.Content, &mcp.TextContent{Text: root.URI})
 			}
-			return res, nil, nil
+			return res, nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_request_state", Description: "Keeps its own state, in the SDK's manual style"},
-		func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			req := call.Request().(*mcp.CallToolRequest)
-			return confirmManually(req.Params.RequestState, req.Params.InputResponses), nil, nil
+			return confirmManually(req.Params.RequestState, req.Params.InputResponses), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_multiple_inputs", Description: "Asks user, model and client at once"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := begin(ctx, call); err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			var (
-				user     nameForm
-				greeting *mcp.CreateMessageWithToolsResult
-				roots    []*mcp.Root
-			)
-			err := call.Ask(ctx,
-				askback.AskForm("user_name", "What is your name?", &user),
-				askback.AskSample("greeting", prompt("Generate a greeting", 50), &greeting),
-				askback.AskRoots("client_roots", &roots))
-			if err != nil {
-				return nil, nil, err
+			user, err1 := askback.Elicit[nameForm](call, "user_name", "What is your name?")
+			greeting, err2 := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
+			roots, err3 := askback.Roots(call, "client_roots")
+			if err := errors.Join(err1, err2, err3); err != nil {
+				return "", err
 			}
-			return text("%s, %s: %d roots", said(greeting), user.Name, len(roots)), nil, nil
+			return fmt.Sprintf("%s, %s: %d roots", said(greeting), user.Name, len(roots)), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_multi_round", Description: "Asks twice, one question after the other"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := begin(ctx, call); err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			user, err := askback.Elicit[nameForm](ctx, call, "step1", "Step 1: What is your name?")
+			user, err := askback.Elicit[nameForm](call, "step1", "Step 1: What is your name?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			favorite, err := askback.Elicit[colorForm](ctx, call, "step2", "Step 2: What is your favorite color?")
+			favorite, err := askback.Elicit[colorForm](call, "step2", "Step 2: What is your favorite color?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("%s likes %s", user.Name, favorite.Color), nil, nil
+			return fmt.Sprintf("%s likes %s", user.Name, favorite.Color), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_capabilities", Description: "Asks only what the client can answer"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			var (
-				user     nameForm
-				greeting *mcp.CreateMessageWithToolsResult
-				roots    []*mcp.Root
-				asks     []askback.Ask
-			)
-			if call.Can(askback.KindForm) {
-				asks = append(asks, askback.AskForm("user_name", "What is your name?", &user))
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			var asked []error
+			if call.Can(askback.CapabilityForm) {
+				_, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
+				asked = append(asked, err)
 			}
-			if call.Can(askback.KindSampling) {
-				asks = append(asks, askback.AskSample("greeting", prompt("Generate a greeting", 50), &greeting))
+			if call.Can(askback.CapabilitySampling) {
+				_, err := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
+				asked = append(asked, err)
 			}
-			if call.Can(askback.KindRoots) {
-				asks = append(asks, askback.AskRoots("client_roots", &roots))
+			if call.Can(askback.CapabilityRoots) {
+				_, err := askback.Roots(call, "client_roots")
+				asked = append(asked, err)
 			}
-			if err := call.Ask(ctx, asks...); err != nil {
-				return nil, nil, err
-			}
-			return text("The client answered %d questions", len(asks)), nil, nil
+			return fmt.Sprintf("The client answered %d questions", len(asked)), errors.Join(asked...)
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_missing_capability", Description: "Asks for sampling whether or not the client can"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			answer, err := askback.Sample(ctx, call, "greeting", prompt("Generate a greeting", 50))
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			answer, err := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("%s", said(answer)), nil, nil
+			return said(answer), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_streaming_elicitation", Description: "Reports progress and then asks the user for a name"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := call.Progress(ctx, float64(call.Round()), 0, "asking"); err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			user, err := askback.Elicit[nameForm](ctx, call, "user_name", "What is your name?")
+			user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("Hello, %s!", user.Name), nil, nil
+			return fmt.Sprintf("Hello, %s!", user.Name), nil
 		})
 
 	type samplingArgs struct {
 		Prompt string `json:"prompt" jsonschema:"the prompt for the client's model"`
 	}
 	askback.AddTool(s, &mcp.Tool{Name: "test_sampling", Description: "Asks the client's model"},
-		func(ctx context.Context, call *askback.Call, in samplingArgs) (*mcp.CallToolResult, any, error) {
-			answer, err := askback.Sample(ctx, call, "answer", prompt(in.Prompt, 100))
+		func(ctx context.Context, call *askback.Call, in samplingArgs) (string, error) {
+			answer, err := askback.Sample(call, "answer", prompt(in.Prompt, 100))
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("LLM response: %s", said(answer)), nil, nil
+			return fmt.Sprintf("LLM response: %s", said(answer)), nil
 		})
 
 	type elicitationArgs struct {
 		Message string `json:"message" jsonschema:"the message for the user"`
 	}
 	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation", Description: "Asks the user"},
-		func(ctx context.Context, call *askback.Call, in elicitationArgs) (*mcp.CallToolResult, any, error) {
-			contact, err := askback.Elicit[contactForm](ctx, call, "contact", in.Message)
+		func(ctx context.Context, call *askback.Call, in elicitationArgs) (string, error) {
+			contact, err := askback.Elicit[contactForm](call, "contact", in.Message)
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("User response: %s, %s", contact.Username, contact.Email), nil, nil
+			return fmt.Sprintf("User response: %s, %s", contact.Username, contact.Email), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1034_defaults", Description: "Asks with a form that has defaults"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			answer, err := askback.Elicit[defaultsForm](ctx, call, "defaults", "Please check these values")
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			answer, err := askback.Elicit[defaultsForm](call, "defaults", "Please check these values")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("Elicitation completed: action=accept, content=%+v", answer), nil, nil
+			return fmt.Sprintf("Elicitation completed: action=accept, content=%+v", answer), nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1330_enums", Description: "Asks with a form that has every kind of choice"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			var answer map[string]any
-			err := call.Ask(ctx, askback.AskFormWith("choices", &mcp.ElicitParams{
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			answer, err := askback.ElicitWith[map[string]any](call, "choices", askback.Question{
 				Message: "Please choose",
 				// By hand, because struct tags do not make the legacy enumNames.
-				RequestedSchema: json.RawMessage(`{"type": "object", "properties": {
+				Schema: json.RawMessage(`{"type": "object", "properties": {
 					"untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
 					"titledSingle": {"type": "string", "oneOf": [
 						{"const": "value1", "title": "First Option"},
@@ -208,19 +198,18 @@ func addAskingTools(s *askback.Server) {
 						{"const": "value2", "title": "Second Choice"},
 						{"const": "value3", "title": "Third Choice"}]}}
 				}}`),
-			}, &answer))
+			})
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("Elicitation completed: action=accept, content=%v", answer), nil, nil
+			return fmt.Sprintf("Elicitation completed: action=accept, content=%v", answer), nil
 		})
 }
 
 // begin records a step, which gives the first round a requestState on /bare too: the
 // suite wants one from this tool.
 func begin(ctx context.Context, call *askback.Call) error {
-	_, err := askback.Do(ctx, call, "begin", func(context.Context) (bool, error) { return true, nil })
-	return err
+	return call.Do(ctx, "begin", func(context.Context) error { return nil })
 }
 
 func prompt(message string, maxTokens int64) *mcp.CreateMessageWithToolsParams {

@@ -40,7 +40,7 @@ func addPrompts(s *askback.Server) {
 
 	s.AddPrompt(&mcp.Prompt{Name: "test_input_required_result_prompt", Description: "Asks the user for context"},
 		func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
-			given, err := askback.Elicit[contextForm](ctx, call, "user_context", "What context should the prompt use?")
+			given, err := askback.Elicit[contextForm](call, "user_context", "What context should the prompt use?")
 			if err != nil {
 				return nil, err
 			}

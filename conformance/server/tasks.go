@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -20,8 +21,8 @@ func addTaskTools(s *askback.Server) {
 		Name string `json:"name"`
 	}
 	askback.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greets; never a task"},
-		func(_ context.Context, _ *askback.Call, in greeted) (*mcp.CallToolResult, any, error) {
-			return text("Hello, %s!", in.Name), nil, nil
+		func(_ context.Context, _ *askback.Call, in greeted) (string, error) {
+			return fmt.Sprintf("Hello, %s!", in.Name), nil
 		})
 
 	type computation struct {
@@ -29,35 +30,35 @@ func addTaskTools(s *askback.Server) {
 		Label   string  `json:"label,omitempty"`
 	}
 	askback.AddTaskTool(s, &mcp.Tool{Name: "slow_compute", Description: "Waits, and says so"}, atOnce,
-		func(ctx context.Context, call *askback.Call, in computation) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, call *askback.Call, in computation) (string, error) {
 			end := time.After(time.Duration(in.Seconds * float64(time.Second)))
 			for i := 1; ; i++ {
 				select {
 				case <-end:
-					return text("Computed %s in %g s", in.Label, in.Seconds), nil, nil
+					return fmt.Sprintf("Computed %s in %g s", in.Label, in.Seconds), nil
 				case <-time.After(500 * time.Millisecond):
 					if err := call.Progress(ctx, float64(i)/2, in.Seconds, "computing"); err != nil {
-						return nil, nil, err
+						return "", err
 					}
 				case <-ctx.Done():
-					return nil, nil, ctx.Err()
+					return "", ctx.Err()
 				}
 			}
 		})
 
 	askback.AddTaskTool(s, &mcp.Tool{Name: "failing_job", Description: "Fails after a second; a task only"}, required,
-		func(ctx context.Context, _ *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, _ *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			select {
 			case <-time.After(time.Second):
-				return nil, nil, errors.New("this job intentionally fails")
+				return nil, errors.New("this job intentionally fails")
 			case <-ctx.Done():
-				return nil, nil, ctx.Err()
+				return nil, ctx.Err()
 			}
 		})
 
 	askback.AddTaskTool(s, &mcp.Tool{Name: "protocol_error_job", Description: "Ends with an error of the protocol"}, atOnce,
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-			return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "this job intentionally breaks"}
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "this job intentionally breaks"}
 		})
 
 	type deletion struct {
@@ -67,25 +68,25 @@ func addTaskTools(s *askback.Server) {
 		Confirm bool `json:"confirm"`
 	}
 	askback.AddTaskTool(s, &mcp.Tool{Name: "confirm_delete", Description: "Asks before it pretends to delete"}, atOnce,
-		func(ctx context.Context, call *askback.Call, in deletion) (*mcp.CallToolResult, any, error) {
-			sure, err := askback.Elicit[confirmation](ctx, call, "confirm", "Delete "+in.Filename+"?")
+		func(ctx context.Context, call *askback.Call, in deletion) (string, error) {
+			sure, err := askback.Elicit[confirmation](call, "confirm", "Delete "+in.Filename+"?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("Deleted %s: %v", in.Filename, sure.Confirm), nil, nil
+			return fmt.Sprintf("Deleted %s: %v", in.Filename, sure.Confirm), nil
 		})
 
 	type named struct {
 		Name string `json:"name,omitempty"`
 	}
 	askback.AddTaskTool(s, &mcp.Tool{Name: "multi_input", Description: "Asks two things at once"}, atOnce,
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			var first, second named
-			err := call.Ask(ctx, askback.AskForm("first", "The first name?", &first), askback.AskForm("second", "The second name?", &second))
-			if err != nil {
-				return nil, nil, err
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			first, err1 := askback.Elicit[named](call, "first", "The first name?")
+			second, err2 := askback.Elicit[named](call, "second", "The second name?")
+			if err := errors.Join(err1, err2); err != nil {
+				return "", err
 			}
-			return text("%s and %s", first.Name, second.Name), nil, nil
+			return fmt.Sprintf("%s and %s", first.Name, second.Name), nil
 		})
 
 	type user struct {
@@ -93,14 +94,14 @@ func addTaskTools(s *askback.Server) {
 	}
 	askback.AddTaskTool(s, &mcp.Tool{Name: "test_tool_with_task", Description: "Asks in a round, then goes on as a task"},
 		&askback.TaskSupport{Required: true, AtDetach: true},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			who, err := askback.Elicit[user](ctx, call, "user_name", "What is your name?")
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err := askback.Elicit[user](call, "user_name", "What is your name?")
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			if err := call.Detach(ctx); err != nil {
-				return nil, nil, err
+			if err := call.Detach(); err != nil {
+				return "", err
 			}
-			return text("Hello, %s", who.Name), nil, nil
+			return fmt.Sprintf("Hello, %s", who.Name), nil
 		})
 }

@@ -29,32 +29,32 @@ func addTools(s *askback.Server) {
 		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`))
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_error_handling", Description: "Always fails"},
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-			return nil, nil, errors.New("this tool intentionally returns an error for testing")
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return nil, errors.New("this tool intentionally returns an error for testing")
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_tool_with_progress", Description: "Reports progress in three steps"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for _, done := range []float64{0, 50, 100} {
 				if err := call.Progress(ctx, done, 100, fmt.Sprintf("%v of 100", done)); err != nil {
-					return nil, nil, err
+					return "", err
 				}
 				if err := pause(ctx); err != nil {
-					return nil, nil, err
+					return "", err
 				}
 			}
-			return text("Three steps done"), nil, nil
+			return "Three steps done", nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_reconnection", Description: "Closes the response's stream before it answers"},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if extra := call.Request().GetExtra(); extra != nil && extra.CloseSSEStream != nil {
 				extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
 			}
 			if err := pause(ctx); err != nil {
-				return nil, nil, err
+				return "", err
 			}
-			return text("Answered on the stream that the client resumed"), nil, nil
+			return "Answered on the stream that the client resumed", nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{
@@ -83,37 +83,37 @@ func addTools(s *askback.Server) {
 			"else": {"required": ["email"]},
 			"additionalProperties": false
 		}`),
-	}, func(_ context.Context, _ *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
-		return text("Called with %d arguments", len(in)), nil, nil
+	}, func(_ context.Context, _ *askback.Call, in map[string]any) (string, error) {
+		return fmt.Sprintf("Called with %d arguments", len(in)), nil
 	})
 
 	askback.AddTool(s, &mcp.Tool{
 		Name:        "test_x_mcp_header",
 		Description: "Has an argument that clients mirror into the header Mcp-Param-Region",
 		InputSchema: json.RawMessage(`{"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}`),
-	}, func(_ context.Context, _ *askback.Call, in map[string]any) (*mcp.CallToolResult, any, error) {
-		return text("Region %q", in["region"]), nil, nil
+	}, func(_ context.Context, _ *askback.Call, in map[string]any) (string, error) {
+		return fmt.Sprintf("Region %q", in["region"]), nil
 	})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Changes the list of tools"},
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+		func(context.Context, *askback.Call, struct{}) (string, error) {
 			addStatic(s, "test_added_tool", "Is there for a moment")
 			s.RemoveTools("test_added_tool")
-			return text("A tool was added and removed"), nil, nil
+			return "A tool was added and removed", nil
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_prompt_change", Description: "Changes the list of prompts"},
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
+		func(context.Context, *askback.Call, struct{}) (string, error) {
 			addStaticPrompt(s, "test_added_prompt", "Is there for a moment")
 			s.RemovePrompts("test_added_prompt")
-			return text("A prompt was added and removed"), nil, nil
+			return "A prompt was added and removed", nil
 		})
 }
 
 func addStatic(s *askback.Server, name, description string, content ...mcp.Content) {
 	askback.AddTool(s, &mcp.Tool{Name: name, Description: description},
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: content}, nil, nil
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: content}, nil
 		})
 }
 

@@ -29,11 +29,12 @@ var (
 )
 
 // ask asks the question in a form of its kind.
-func (q question) ask(answer *login) askback.Ask {
+func (q question) ask(call *askback.Call) (login, error) {
 	if q.email {
-		return askback.AskForm(q.key, q.message, (*address)(answer))
+		answer, err := askback.Elicit[address](call, q.key, q.message)
+		return login(answer), err
 	}
-	return askback.AskForm(q.key, q.message, answer)
+	return askback.Elicit[login](call, q.key, q.message)
 }
 
 // releases are what each release asks, from release 1.
@@ -59,18 +60,18 @@ func Register(s *askback.Server, release int) {
 	var links store
 	tool := &mcp.Tool{Name: "link_accounts", Description: "Link your accounts at other services; those that you decline are left out"}
 
-	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		var logins [len(questions)]login
-		asks := make([]askback.Ask, len(questions))
+		var asked error
 		for i, q := range questions {
-			asks[i] = q.ask(&logins[i])
-		}
-		asked := call.Ask(ctx, asks...)
-		if _, declined := errors.AsType[*askback.DeclinedError](asked); declined {
-			asked = nil // every question is answered, and a login that was declined is empty
+			var err error
+			logins[i], err = q.ask(call)
+			if _, declined := errors.AsType[*askback.DeclinedError](err); !declined { // a login that was declined stays empty
+				asked = errors.Join(asked, err)
+			}
 		}
 		if asked != nil && !errors.Is(asked, askback.ErrInputRequired) {
-			return nil, nil, asked
+			return nil, asked
 		}
 
 		// There is no need to return before the step: none runs while a question is open.
@@ -84,8 +85,8 @@ func Register(s *askback.Server, release int) {
 			return links.link(call.IdempotencyKey("link"), accounts), nil
 		})
 		if err := errors.Join(asked, err); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return &mcp.CallToolResult{Content: linked.text()}, nil, nil
+		return &mcp.CallToolResult{Content: linked.text()}, nil
 	})
 }

@@ -25,22 +25,20 @@ func Register(s *askback.Server) {
 	tool := &mcp.Tool{Name: "echo", Description: "Echoes its input back"}
 	support := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
 
-	askback.AddTaskTool(s, tool, support, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, any, error) {
-		if err := input(ctx, call, &in); err != nil {
-			return nil, nil, err
+	askback.AddTaskTool(s, tool, support, func(ctx context.Context, call *askback.Call, in args) (string, error) {
+		if err := input(call, &in); err != nil {
+			return "", err
 		}
-		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: "Echo: " + in.Input}},
-		}, nil, nil
+		return "Echo: " + in.Input, nil
 	})
 }
 
 // input asks for the input if it is missing. The error says that it is not answered yet, or declined.
-func input(ctx context.Context, call *askback.Call, in *args) error {
+func input(call *askback.Call, in *args) error {
 	if in.Input != "" {
 		return nil
 	}
-	answer, err := askback.Elicit[answer](ctx, call, "echo_input", "Please provide the input string to echo back")
+	answer, err := askback.Elicit[answer](call, "echo_input", "Please provide the input string to echo back")
 	in.Input = answer.Input
 	return err
 }

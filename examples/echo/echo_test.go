@@ -12,7 +12,7 @@ import (
 
 func TestAnInputThatIsGivenIsNotAskedFor(t *testing.T) {
 	res := askbacktest.Run(t, echo.Register, askbacktest.Call{
-		Tool: "echo", Arguments: map[string]string{"input": "Hello World!"}, Cannot: askback.KindForm,
+		Tool: "echo", Arguments: map[string]string{"input": "Hello World!"}, Cannot: askback.CapabilityForm,
 	})
 	if res.Text() != "Echo: Hello World!" || len(res.Asked) > 0 {
 		t.Errorf("got %q after asking %q", res.Text(), res.Asked)

@@ -15,21 +15,15 @@ func RegisterLater(s *askback.Server) {
 	tool := &mcp.Tool{Name: "echo_later", Description: "Echoes its input back, in a task that begins once the input is there"}
 	support := &askback.TaskSupport{AtDetach: true, PollInterval: 100 * time.Millisecond}
 
-	askback.AddTaskTool(s, tool, support, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, any, error) {
-		if err := input(ctx, call, &in); err != nil {
-			return nil, nil, err
+	askback.AddTaskTool(s, tool, support, func(ctx context.Context, call *askback.Call, in args) (string, error) {
+		if err := input(call, &in); err != nil {
+			return "", err
 		}
-		if err := call.Detach(ctx); err != nil {
-			return nil, nil, err // from here on it is a task, if the client can take one
+		if err := call.Detach(); err != nil {
+			return "", err // from here on it is a task, if the client can take one
 		}
-		echo, err := askback.Do(ctx, call, "echo", func(context.Context) (string, error) {
+		return askback.Do(ctx, call, "echo", func(context.Context) (string, error) {
 			return "Echo: " + in.Input, nil
 		})
-		if err != nil {
-			return nil, nil, err
-		}
-		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: echo}},
-		}, nil, nil
 	})
 }

@@ -54,13 +54,24 @@ type Part struct {
 	Server int `json:"server" jsonschema:"which server counted them, numbered from 1 in the order in which they took part"`
 }
 
+func outcomeSchema() *jsonschema.Schema {
+	schema, err := jsonschema.For[Outcome](nil)
+	if err != nil {
+		panic(err) // a fault of the build
+	}
+	return schema
+}
+
 // Register adds the tool count_primes to s. Loaded tells, between two parts, whether another server shall go on; it is
 // called from several goroutines. It may say something else each time, because neither a question nor the count hangs on it.
 func Register(s *askback.Server, loaded func() bool) {
 	server := rand.Text()
-	tool := &mcp.Tool{Name: "count_primes", Description: "Count the primes below a number", InputSchema: argsSchema()}
+	tool := &mcp.Tool{
+		Name: "count_primes", Description: "Count the primes below a number",
+		InputSchema: argsSchema(), OutputSchema: outcomeSchema(),
+	}
 
-	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, Outcome, error) {
+	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, error) {
 		out := Outcome{Below: in.Below}
 		var servers []string
 		var took bool // a part, in this round: who hands a call over has done something for it
@@ -68,7 +79,7 @@ func Register(s *askback.Server, loaded func() bool) {
 			step := fmt.Sprintf("part-%d", i+1)
 			if took && loaded() {
 				if err := call.Checkpoint(ctx, "before-"+step); err != nil {
-					return nil, Outcome{}, err
+					return nil, err
 				}
 			}
 			part := Part{From: boundary(in.Below, i), Below: boundary(in.Below, i+1)}
@@ -77,7 +88,7 @@ func Register(s *askback.Server, loaded func() bool) {
 				return counted{count(part.From, part.Below), server}, nil
 			})
 			if err != nil {
-				return nil, Outcome{}, err
+				return nil, err
 			}
 			if !slices.Contains(servers, got.Server) {
 				servers = append(servers, got.Server)
@@ -88,8 +99,9 @@ func Register(s *askback.Server, loaded func() bool) {
 		}
 		out.Servers = len(servers)
 		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: out.String()}},
-		}, out, nil
+			Content:           []mcp.Content{&mcp.TextContent{Text: out.String()}},
+			StructuredContent: out,
+		}, nil
 	})
 }
 

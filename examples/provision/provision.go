@@ -60,11 +60,11 @@ type network struct {
 	Hostname string `json:"hostname"`
 }
 
-func askNetwork(name string, into *network) askback.Ask {
+func askNetwork(call *askback.Call, name string) (network, error) {
 	longest := 32
-	return askback.AskFormWith("network", &mcp.ElicitParams{
+	return askback.ElicitWith[network](call, "network", askback.Question{
 		Message: fmt.Sprintf("The files of %s are ready. Which network shall it be attached to?", name),
-		RequestedSchema: &jsonschema.Schema{
+		Schema: &jsonschema.Schema{
 			Type: "object",
 			Properties: map[string]*jsonschema.Schema{
 				"network":  {Type: "string", Title: "Network", Enum: []any{"bridge", "nat", "isolated"}, Default: json.RawMessage(`"nat"`)},
@@ -73,7 +73,7 @@ func askNetwork(name string, into *network) askback.Ask {
 			PropertyOrder: []string{"network", "hostname"},
 			Required:      []string{"network"},
 		},
-	}, into)
+	})
 }
 
 // Outcome is the structured result of provision_vm.
@@ -93,18 +93,27 @@ var steps = []string{
 	"create-directories", "write-disk", "write-config", "verify-files", "configure-network", "boot", "write-manifest",
 }
 
+func outcomeSchema() *jsonschema.Schema {
+	schema, err := jsonschema.For[Outcome](nil)
+	if err != nil {
+		panic(err) // a fault of the build
+	}
+	return schema
+}
+
 // Register adds the tool provision_vm to s, which makes machines on host. For a client that can take a task every call
 // is one.
 func Register(s *askback.Server, host *Host) {
 	tool := &mcp.Tool{
-		Name:        "provision_vm",
-		Description: "Make a machine: its disk, configuration and network. Asks for the network on the way",
-		InputSchema: argsSchema(),
+		Name:         "provision_vm",
+		Description:  "Make a machine: its disk, configuration and network. Asks for the network on the way",
+		InputSchema:  argsSchema(),
+		OutputSchema: outcomeSchema(),
 	}
 
-	askback.AddTaskTool(s, tool, nil, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, Outcome, error) {
+	askback.AddTaskTool(s, tool, nil, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, error) {
 		if !filepath.IsLocal(in.Name) {
-			return nil, Outcome{}, fmt.Errorf("%q cannot be a file's name on this system; choose another name", in.Name)
+			return nil, fmt.Errorf("%q cannot be a file's name on this system; choose another name", in.Name)
 		}
 		m := host.machine(call, in)
 
@@ -119,31 +128,31 @@ func Register(s *askback.Server, host *Host) {
 		case declined || failed:
 			return giveUp(ctx, call, m, err, declined)
 		case err != nil: // somebody goes on from here: the next round, or the next worker
-			return nil, Outcome{}, err
+			return nil, err
 		}
-		return text("%s is running: %d CPUs, %d MiB of memory, %d MiB of disk, network %s, host name %s.\nIts files are in %s.",
-			in.Name, in.CPUs, in.MemoryMiB, in.DiskMiB, out.Network, out.Hostname, out.Path), out, nil
+		return result(out, "%s is running: %d CPUs, %d MiB of memory, %d MiB of disk, network %s, host name %s.\nIts files are in %s.",
+			in.Name, in.CPUs, in.MemoryMiB, in.DiskMiB, out.Network, out.Hostname, out.Path), nil
 	})
 }
 
 // giveUp ends a call that cannot or shall not go on, and leaves nothing behind. Once ctx is done it leaves everything:
 // a step that fails then is no failure, and somebody goes on.
-func giveUp(ctx context.Context, call *askback.Call, m *machine, why error, declined bool) (*mcp.CallToolResult, Outcome, error) {
-	_, err := askback.Do(ctx, call, "remove", func(ctx context.Context) (bool, error) { return true, m.remove(ctx) })
-	if err != nil {
-		return nil, Outcome{}, errors.Join(why, err)
+func giveUp(ctx context.Context, call *askback.Call, m *machine, why error, declined bool) (*mcp.CallToolResult, error) {
+	if err := call.Do(ctx, "remove", m.remove); err != nil {
+		return nil, errors.Join(why, err)
 	}
 	if !declined {
-		return nil, Outcome{}, why
+		return nil, why
 	}
-	return text("%s was not provisioned: %v. What had been made of it is removed.", m.name, why), Outcome{Name: m.name, State: "removed"}, nil
+	out := Outcome{Name: m.name, State: "removed"}
+	return result(out, "%s was not provisioned: %v. What had been made of it is removed.", m.name, why), nil
 }
 
 // provision is the work, from top to bottom.
 func provision(ctx context.Context, call *askback.Call, m *machine, in args) (Outcome, error) {
 	begun, err := step(ctx, m, "create-directories", "Creating the directories", func(context.Context) (time.Time, error) {
-		if !call.Can(askback.KindForm) {
-			return time.Time{}, &askback.CapabilityError{Key: "network", Need: askback.KindForm} // now, not after the work
+		if !call.Can(askback.CapabilityForm) {
+			return time.Time{}, &askback.CapabilityError{Key: "network", Need: askback.CapabilityForm} // now, not after the work
 		}
 		if _, err := bootProgram(); err != nil {
 			return time.Time{}, err
@@ -176,15 +185,15 @@ func provision(ctx context.Context, call *askback.Call, m *machine, in args) (Ou
 		return Outcome{}, err
 	}
 
-	var to network
-	if err := call.Ask(ctx, askNetwork(in.Name, &to)); err != nil {
+	to, err := askNetwork(call, in.Name)
+	if err != nil {
 		return Outcome{}, err // in a task, nothing waits here for the answer but a row
 	}
 	to.Hostname = cmp.Or(to.Hostname, in.Name)
 	for n := 1; !label.MatchString(to.Hostname); n++ {
 		again, err := askback.Elicit[struct {
 			Hostname string `json:"hostname" title:"Host name" maxLength:"32"`
-		}](ctx, call, fmt.Sprintf("hostname-%d", n), fmt.Sprintf(
+		}](call, fmt.Sprintf("hostname-%d", n), fmt.Sprintf(
 			"%q cannot be a host name: it takes lower-case letters, digits and hyphens, and begins with a letter. Which one shall %s have?",
 			to.Hostname, in.Name))
 		if err != nil {
@@ -256,6 +265,10 @@ func step[T any](ctx context.Context, m *machine, name, message string, do func(
 	})
 }
 
-func text(format string, args ...any) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
+// result is an outcome for programs, and the same in words.
+func result(out Outcome, format string, args ...any) *mcp.CallToolResult {
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}},
+		StructuredContent: out,
+	}
 }

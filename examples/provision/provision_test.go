@@ -217,7 +217,7 @@ func TestArgumentsOutOfBoundsMakeNothing(t *testing.T) {
 func TestAClientThatCannotBeAskedIsToldBeforeTheWork(t *testing.T) {
 	host := newHost(t)
 	res := askbacktest.Run(t, func(s *askback.Server) { provision.Register(s, host) }, askbacktest.Call{
-		Tool: "provision_vm", Arguments: map[string]any{"name": "web-1"}, Cannot: askback.KindForm,
+		Tool: "provision_vm", Arguments: map[string]any{"name": "web-1"}, Cannot: askback.CapabilityForm,
 	})
 	if res.Err == nil || res.Err.Code != -32021 {
 		t.Errorf("got %+v, want the error -32021", res)

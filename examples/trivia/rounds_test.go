@@ -62,7 +62,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 
 func TestAClientWithoutAModelIsAskedNothing(t *testing.T) {
 	res := askbacktest.Run(t, trivia.Register, askbacktest.Call{
-		Tool: "github_trivia", Cannot: askback.KindSampling,
+		Tool: "github_trivia", Cannot: askback.CapabilitySampling,
 	})
 	if res.Err == nil || res.Err.Code != -32021 || len(res.Asked) > 0 {
 		t.Errorf("got %q after asking %q, want the error for a missing capability", res.Text(), res.Asked)

@@ -39,30 +39,23 @@ var capitalOfFrance = &mcp.CreateMessageWithToolsParams{
 func Register(s *askback.Server) {
 	tool := &mcp.Tool{Name: "github_trivia", Description: "The capital of France, from your model"}
 
-	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-		var (
-			login  githubLogin
-			answer *mcp.CreateMessageWithToolsResult
-		)
-		err := call.Ask(ctx,
-			askback.AskForm("github_login", "Please provide your GitHub username", &login),
-			askback.AskSample("capital_of_france", capitalOfFrance, &answer))
-		if _, declined := errors.AsType[*askback.DeclinedError](err); declined {
-			return nil, nil, errNoLogin
+	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		login, asked := askback.Elicit[githubLogin](call, "github_login", "Please provide your GitHub username")
+		answer, sampled := askback.Sample(call, "capital_of_france", capitalOfFrance)
+		if _, declined := errors.AsType[*askback.DeclinedError](asked); declined && sampled == nil {
+			return "", errNoLogin
 		}
-		if err != nil {
-			return nil, nil, err
+		if err := errors.Join(asked, sampled); err != nil {
+			return "", err
 		}
 		name, said := strings.TrimSpace(login.Name), text(answer)
 		if name == "" {
-			return nil, nil, errNoLogin
+			return "", errNoLogin
 		}
 		if said == "" {
-			return nil, nil, errNoText
+			return "", errNoText
 		}
-		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("%s asked, %s answered: %s", name, answer.Model, said)}},
-		}, nil, nil
+		return fmt.Sprintf("%s asked, %s answered: %s", name, answer.Model, said), nil
 	})
 }
 

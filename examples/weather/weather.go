@@ -27,26 +27,24 @@ func Register(s *askback.Server) {
 	observations := bundled()
 	tool := &mcp.Tool{Name: "get_weather", Description: "Current weather in a city (sample data)"}
 
-	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (string, error) {
 		// First what needs no answer: nobody is to be asked for the sake of a call that fails anyway.
 		observation, err := observations.find(in.Location)
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
 
-		login, err := askback.Elicit[githubLogin](ctx, call, "github_login", "Please provide your GitHub username")
+		login, err := askback.Elicit[githubLogin](call, "github_login", "Please provide your GitHub username")
 		if _, declined := errors.AsType[*askback.DeclinedError](err); declined {
-			return nil, nil, errNoLogin
+			return "", errNoLogin
 		}
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
 		if strings.TrimSpace(login.Name) == "" {
-			return nil, nil, errNoLogin
+			return "", errNoLogin
 		}
 
-		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: observation.String()}},
-		}, nil, nil
+		return observation.String(), nil
 	})
 }

@@ -33,14 +33,14 @@ func Register(s *askback.Server, store *Store) {
 	process := bundledProcess()
 	tool := &mcp.Tool{Name: "update_work_item", Description: "Change fields of a work item"}
 
-	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, any, error) {
+	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (string, error) {
 		// First what needs no answer: nobody is to be asked for the sake of a call that fails anyway.
 		item, err := store.Item(ctx, in.WorkItemID)
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
 		if err := process.check(in.Fields); err != nil {
-			return nil, nil, err
+			return "", err
 		}
 
 		change := maps.Clone(in.Fields)
@@ -51,44 +51,44 @@ func Register(s *askback.Server, store *Store) {
 			}
 			switch rule.Require {
 			case resolutionField:
-				answer, err := askback.Elicit[resolution](ctx, call, rule.Ask.Key, rule.message(item))
+				answer, err := askback.Elicit[resolution](call, rule.Ask.Key, rule.message(item))
 				if err != nil {
-					return nil, nil, unchanged(item, err)
+					return "", unchanged(item, err)
 				}
 				change[resolutionField] = answer.Resolution
 
 			case duplicateOf:
-				answer, err := askback.Elicit[original](ctx, call, rule.Ask.Key, rule.message(item))
+				answer, err := askback.Elicit[original](call, rule.Ask.Key, rule.message(item))
 				if err != nil {
-					return nil, nil, unchanged(item, err)
+					return "", unchanged(item, err)
 				}
 				if duplicated, err = store.original(ctx, item, answer.DuplicateOfID); err != nil {
-					return nil, nil, err
+					return "", err
 				}
 
 			default:
-				return nil, nil, fmt.Errorf("%s must come with %s in this change; call again with both", rule.When.Field, rule.Require)
+				return "", fmt.Errorf("%s must come with %s in this change; call again with both", rule.When.Field, rule.Require)
 			}
 		}
 
-		_, err = askback.Do(ctx, call, "update-fields", func(ctx context.Context) (int, error) {
-			return store.Update(ctx, write(call, "update-fields"), item.ID, change)
+		err = call.Do(ctx, "update-fields", func(ctx context.Context) error {
+			_, err := store.Update(ctx, write(call, "update-fields"), item.ID, change)
+			return err
 		})
 		if err != nil {
-			return nil, nil, err
+			return "", err
 		}
 		if duplicated != nil {
-			_, err = askback.Do(ctx, call, "create-link", func(ctx context.Context) (bool, error) {
-				return store.CreateLink(ctx, write(call, "create-link"), Link{Source: item.ID, Kind: duplicateOf, Target: duplicated.ID})
+			err = call.Do(ctx, "create-link", func(ctx context.Context) error {
+				_, err := store.CreateLink(ctx, write(call, "create-link"), Link{Source: item.ID, Kind: duplicateOf, Target: duplicated.ID})
+				return err
 			})
 			if err != nil {
-				return nil, nil, err
+				return "", err
 			}
 		}
 
-		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: process.summary(item, change, duplicated)}},
-		}, nil, nil
+		return process.summary(item, change, duplicated), nil
 	})
 }
 

@@ -12,19 +12,6 @@ func InvalidState() *jsonrpc.Error {
 	return Errorf(jsonrpc.CodeInvalidParams, "Invalid or expired requestState")
 }
 
-// Kind is a set of input requests that a client declared it can answer.
-type Kind uint8
-
-// The kinds of input requests, as capabilities distinguish them.
-const (
-	Form Kind = 1 << iota
-	URL
-	Sampling
-	SamplingTools
-	Roots
-	Tasks // the extension
-)
-
 // Params are the parameters of a request that may be answered with input required.
 // The byte slices alias the request's body.
 type Params struct {
@@ -41,7 +28,7 @@ type Params struct {
 type Meta struct {
 	Version         string
 	HasCapabilities bool
-	Capabilities    Kind
+	Capabilities    Capability
 	ProgressToken   []byte // raw string or integer; nil when absent
 }
 
@@ -153,42 +140,4 @@ func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
 		return nil
 	})
 	return m, fault
-}
-
-func parseCapabilities(caps []byte) Kind {
-	var kinds Kind
-	_ = strictjson.Members(caps, func(name, value []byte) error {
-		if strictjson.TypeOf(value) != strictjson.TypeObject {
-			return nil
-		}
-		switch string(name) {
-		case "elicitation":
-			form, url := has(value, "form"), has(value, "url")
-			// An empty elicitation capability means form mode (client/elicitation, "Capabilities").
-			if form || !url {
-				kinds |= Form
-			}
-			if url {
-				kinds |= URL
-			}
-		case "sampling":
-			kinds |= Sampling
-			if has(value, "tools") {
-				kinds |= SamplingTools
-			}
-		case "roots":
-			kinds |= Roots
-		case "extensions":
-			if has(value, TasksExtension) {
-				kinds |= Tasks
-			}
-		}
-		return nil
-	})
-	return kinds
-}
-
-func has(obj []byte, name string) bool {
-	v := strictjson.Get(obj, name)
-	return v != nil && strictjson.TypeOf(v) == strictjson.TypeObject
 }

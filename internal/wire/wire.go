@@ -173,6 +173,16 @@ func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
 	return append(result(dst), '}')
 }
 
+// AppendRequest appends a request, or a notification.
+func AppendRequest(dst []byte, req Request) []byte {
+	if req.ID == nil {
+		return AppendNotification(dst, req.Method, req.Params)
+	}
+	dst = append(appendHead(dst, req.ID), `"method":`...)
+	dst = append(appendString(dst, req.Method), `,"params":`...)
+	return append(append(dst, req.Params...), '}')
+}
+
 // AppendNotification appends a notification; params is raw JSON.
 func AppendNotification(dst []byte, method string, params []byte) []byte {
 	dst = append(appendHead(dst, nil), `"method":`...)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestCapabilities(t *testing.T) {
-	for caps, want := range map[string]Kind{
+	for caps, want := range map[string]Capability{
 		`{}`:                                   0,
 		`{"elicitation":{}}`:                   Form,
 		`{"elicitation":{"form":{}}}`:          Form,

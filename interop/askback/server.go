@@ -21,55 +21,45 @@ func newServer() (*askback.Server, error) {
 		return nil, err
 	}
 	tool := func(name string, run func(ctx context.Context, call *askback.Call) (string, error)) {
-		askback.AddTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			text, err := run(ctx, call)
-			if err != nil {
-				return nil, nil, err
-			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+		askback.AddTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return run(ctx, call)
 		})
 	}
 	tool("t_elicit", func(ctx context.Context, call *askback.Call) (string, error) {
-		p, err := askback.Elicit[person](ctx, call, "person", "What is your name?")
+		p, err := askback.Elicit[person](call, "person", "What is your name?")
 		return fmt.Sprintf("Hello, %s.", p.Name), err
 	})
 	tool("t_sample", func(ctx context.Context, call *askback.Call) (string, error) {
-		capital, err := askback.Sample(ctx, call, "capital", prompt("What is the capital of France?"))
+		capital, err := askback.Sample(call, "capital", prompt("What is the capital of France?"))
 		return "The model says: " + said(capital), err
 	})
 	tool("t_roots", func(ctx context.Context, call *askback.Call) (string, error) {
-		roots, err := askback.Roots(ctx, call, "roots")
+		roots, err := askback.Roots(call, "roots")
 		return "Roots: " + first(roots), err
 	})
 	tool("t_three", func(ctx context.Context, call *askback.Call) (string, error) {
-		var (
-			p       person
-			capital *mcp.CreateMessageWithToolsResult
-			roots   []*mcp.Root
-		)
-		err := call.Ask(ctx,
-			askback.AskForm("person", "What is your name?", &p),
-			askback.AskSample("capital", prompt("What is the capital of France?"), &capital),
-			askback.AskRoots("roots", &roots))
-		return fmt.Sprintf("%s, %s, %s", p.Name, said(capital), first(roots)), err
+		p, err1 := askback.Elicit[person](call, "person", "What is your name?")
+		capital, err2 := askback.Sample(call, "capital", prompt("What is the capital of France?"))
+		roots, err3 := askback.Roots(call, "roots")
+		return fmt.Sprintf("%s, %s, %s", p.Name, said(capital), first(roots)), errors.Join(err1, err2, err3)
 	})
 	tool("t_rounds", func(ctx context.Context, call *askback.Call) (string, error) {
-		p, err := askback.Elicit[person](ctx, call, "person", "What is your name?")
+		p, err := askback.Elicit[person](call, "person", "What is your name?")
 		if err != nil {
 			return "", err
 		}
-		city, err := askback.Sample(ctx, call, "city", prompt("Where does "+p.Name+" live?"))
+		city, err := askback.Sample(call, "city", prompt("Where does "+p.Name+" live?"))
 		if err != nil {
 			return "", err
 		}
-		signer, err := askback.Elicit[person](ctx, call, "signer", fmt.Sprintf("%s of %s: who signs?", p.Name, said(city)))
+		signer, err := askback.Elicit[person](call, "signer", fmt.Sprintf("%s of %s: who signs?", p.Name, said(city)))
 		return fmt.Sprintf("%s of %s, signed %s", p.Name, said(city), signer.Name), err
 	})
 	tool("t_state", func(ctx context.Context, call *askback.Call) (string, error) {
 		return "served the second time", call.Checkpoint(ctx, "busy")
 	})
 	tool("t_decline", func(ctx context.Context, call *askback.Call) (string, error) {
-		p, err := askback.Elicit[person](ctx, call, "person", "Delete everything? Sign with your name.")
+		p, err := askback.Elicit[person](call, "person", "Delete everything? Sign with your name.")
 		if declined, ok := errors.AsType[*askback.DeclinedError](err); ok && declined.Action == "decline" {
 			return "Nothing was deleted.", nil
 		}

@@ -62,18 +62,14 @@ func newServer(ctx context.Context) (srv *askback.Server, end func(), err error)
 		return nil, nil, err
 	}
 	tool := func(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string, error)) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, any, error) {
-			text, err := run(ctx, call)
-			if err != nil {
-				return nil, nil, err
-			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+		askback.AddTaskTool(srv, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return run(ctx, call)
 		})
 	}
 	ask := func(ctx context.Context, call *askback.Call) (string, error) {
 		answer, err := askback.Elicit[struct {
 			Input string `json:"input"`
-		}](ctx, call, "input", "What shall be echoed?")
+		}](call, "input", "What shall be echoed?")
 		return "Echo: " + answer.Input, err
 	}
 	tool("k_ask", nil, ask)

@@ -14,7 +14,7 @@ import (
 const purgeStatesEvery = 16
 
 // PutState keeps data under id until it expires, and deletes what has expired now and then.
-// It makes the Store an askback.StateStore. An id or call is text as PostgreSQL keeps it.
+// It makes the Store an state.Store. An id or call is text as PostgreSQL keeps it.
 func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error {
 	const what = "store a state"
 	for _, text := range []struct{ name, value string }{{"id", id}, {"call", call}} {

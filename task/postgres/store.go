@@ -36,7 +36,7 @@
 //
 // # States
 //
-// The Store also keeps states, as an askback.StateStore, in a table of their own: see
+// The Store also keeps states, as an state.Store, in a table of their own: see
 // [Store.PutState]. Writes delete those that have expired.
 //
 // # Text

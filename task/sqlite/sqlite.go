@@ -18,7 +18,7 @@
 // of this machine, as processes share memory through it; a fleet of machines uses
 // task/postgres.
 //
-// The Store also keeps states, as an askback.StateStore, in a table of their own: see
+// The Store also keeps states, as an state.Store, in a table of their own: see
 // PutState. Of those a write deletes some that have expired.
 //
 // Instances are not told of each other's writes (there is no [task.Watcher]): an engine

@@ -22,7 +22,7 @@ const (
 const purgedStates = 2
 
 // PutState keeps data under id until it expires, and deletes some of what has expired. It
-// makes the Store an askback.StateStore.
+// makes the Store an state.Store.
 func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error {
 	err := s.write(ctx, func(ctx context.Context, now int64) error {
 		if _, err := s.w.purgeStates.ExecContext(ctx, now, purgedStates); err != nil {

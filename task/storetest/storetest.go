@@ -14,7 +14,7 @@
 //		})
 //	}
 //
-// [RunStates] is the suite of another interface, askback.StateStore, which a store of tasks
+// [RunStates] is the suite of another interface, state.Store, which a store of tasks
 // may implement as well.
 //
 // It takes no notice of how a store does what it does, and asks nothing of the speed of

@@ -1,4 +1,4 @@
-package askback
+package tasks
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,35 +14,50 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
 
-// The requests about tasks, in two dialects: that of the extension, for clients that declare
-// it, and that of the seeds, for those that sent the member task. Sessions before 2026-07-28
-// speak the seeds' one as their revision has it.
+// The requests about tasks come in two dialects: that of the extension, for clients that
+// declare it, and that of the proposals, for those that sent the member task. Sessions
+// before 2026-07-28 speak the proposals' one as their revision has it.
 
-// taskRequest is a request about tasks, whatever carried it here.
-type taskRequest struct {
-	method    string
-	params    []byte // checked JSON, an object or nil
-	id        string
-	extension bool               // the client declared it
-	session   *mcp.ServerSession // before 2026-07-28, or nil
-	principal string
+// Request is a request about tasks, whatever front brought it.
+type Request struct {
+	Method    string
+	TaskID    string // empty for tasks/list
+	Extension bool   // the client declared it
+	Principal string // set by the front once the request has passed the gate
+
+	params  []byte             // checked JSON, an object or nil
+	session *mcp.ServerSession // before 2026-07-28, or nil
 }
 
-// taskResult is the result of a request about tasks.
-type taskResult struct {
+// result is the result of a request about tasks.
+type result struct {
 	members   []byte              // without braces
 	questions []wire.InputRequest // what makes it an input-required result
 	related   string              // id of the related task, for _meta
 	result    []byte              // the result of the task's call, in place of members
 }
 
-func newTaskRequest(method string, params []byte) (*taskRequest, *jsonrpc.Error) {
-	q := &taskRequest{method: method, params: params}
+// ReadRequest reads a request about tasks. Params is checked JSON, an object or nil; the
+// session is that of a client before 2026-07-28, or nil.
+func ReadRequest(method string, params []byte, session *mcp.ServerSession) (*Request, *jsonrpc.Error) {
+	q := &Request{Method: method, params: params, session: session}
+	if session == nil {
+		meta, fault := wire.ParseMeta(strictjson.Get(params, "_meta"))
+		if fault != nil {
+			return nil, fault
+		}
+		q.Extension = meta.Capabilities&wire.Tasks != 0
+	}
+	if !q.methodExists() {
+		return nil, MethodNotFound(method)
+	}
 	if method == wire.ListTasks {
 		return q, nil
 	}
@@ -52,86 +66,99 @@ func newTaskRequest(method string, params []byte) (*taskRequest, *jsonrpc.Error)
 		id = strictjson.Get(strictjson.Get(strictjson.Get(params, "_meta"), wire.MetaRelatedTask), "taskId")
 	}
 	var ok bool
-	if q.id, ok = strictjson.String(id); !ok {
+	if q.TaskID, ok = strictjson.String(id); !ok {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs the string "taskId"`, method)
 	}
 	return q, nil
 }
 
 // methodExists reports whether the request's dialect has its method.
-func (q *taskRequest) methodExists() bool {
-	switch q.method {
+func (q *Request) methodExists() bool {
+	switch q.Method {
 	case wire.GetTask, wire.CancelTask:
 		return true
 	case wire.UpdateTask: // of the extension: other clients are told that they lack it
 		return q.session == nil
 	case wire.TaskResult, wire.InputResponse, wire.ListTasks:
-		return !q.extension
+		return !q.Extension
 	}
 	return false
 }
 
-func methodNotFound(method string) *jsonrpc.Error {
+// MethodNotFound is the error for a method that there is none of.
+func MethodNotFound(method string) *jsonrpc.Error {
 	return wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %q", method)
 }
 
-func taskNotFound() *jsonrpc.Error {
+func notFound() *jsonrpc.Error {
 	return wire.Errorf(jsonrpc.CodeInvalidParams, "Failed to retrieve task: Task not found")
 }
 
-// serveTask answers a request about tasks.
-func (s *Server) serveTask(ctx context.Context, q *taskRequest) (*taskResult, error) {
-	if q.method == wire.ListTasks {
-		return s.listTasks(ctx, q)
+// Serve answers a request about tasks with the encoded result.
+func (s *Service) Serve(ctx context.Context, q *Request) ([]byte, error) {
+	res, err := s.serve(ctx, q)
+	if err != nil {
+		return nil, err
 	}
-	t, err := s.tasks.Get(ctx, q.principal, q.id)
-	if err == nil && !q.extension && t.Dialect != dialectSeeds {
+	encoded, err := res.encode(s.Info, q.session == nil)
+	if err != nil {
+		return nil, s.storeFailed(ctx, "encoding a result", err)
+	}
+	return encoded, nil
+}
+
+func (s *Service) serve(ctx context.Context, q *Request) (*result, error) {
+	if q.Method == wire.ListTasks {
+		return s.list(ctx, q)
+	}
+	t, err := s.Engine.Get(ctx, q.Principal, q.TaskID)
+	if err == nil && !q.Extension && t.Dialect != call.DialectProposal {
 		err = task.ErrNotFound // nor may it know that there is one
 	}
 	switch {
 	case errors.Is(err, task.ErrNotFound) && q.mustDeclare():
-		return nil, (&CapabilityError{Need: KindTasks}).wire()
+		return nil, wire.MissingCapability(wire.Tasks)
 	case err != nil:
-		return nil, s.taskFailed(ctx, "retrieving a task", err)
+		return nil, s.failed(ctx, "retrieving a task", err)
 	}
-	switch q.method {
+	switch q.Method {
 	case wire.GetTask:
-		return s.describe(t, q.extension)
+		return s.describe(t, q.Extension)
 	case wire.CancelTask:
-		return s.cancelTask(ctx, q)
+		return s.cancel(ctx, q)
 	case wire.TaskResult:
-		return s.awaitTask(ctx, q)
+		return s.await(ctx, q)
 	default:
-		if q.method == wire.UpdateTask && !q.extension {
-			return nil, (&CapabilityError{Need: KindTasks}).wire()
+		if q.Method == wire.UpdateTask && !q.Extension {
+			return nil, wire.MissingCapability(wire.Tasks)
 		}
 		responses, fault := wire.ParseResponses(strictjson.Get(q.params, "inputResponses"))
 		if fault != nil {
 			return nil, fault
 		}
-		if err := s.answerTask(ctx, t, responses); err != nil {
-			return nil, s.taskFailed(ctx, "answering a task", err)
+		if err := s.answer(ctx, t, responses); err != nil {
+			return nil, s.failed(ctx, "answering a task", err)
 		}
-		if q.extension {
-			return new(taskResult), nil
+		if q.Extension {
+			return new(result), nil
 		}
-		return &taskResult{related: t.ID}, nil
+		return &result{related: t.ID}, nil
 	}
 }
 
 // mustDeclare reports whether a client that asks for a task that it did not create in the
 // seeds' dialect is told to declare the extension (SEP-2663, "Protocol Errors").
-func (q *taskRequest) mustDeclare() bool {
-	return q.session == nil && !q.extension && (q.method == wire.GetTask || q.method == wire.CancelTask || q.method == wire.UpdateTask)
+func (q *Request) mustDeclare() bool {
+	return q.session == nil && !q.Extension && (q.Method == wire.GetTask || q.Method == wire.CancelTask || q.Method == wire.UpdateTask)
 }
 
-func (s *Server) taskFailed(ctx context.Context, doing string, err error) error {
+func (s *Service) failed(ctx context.Context, doing string, err error) error {
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return err
 	}
 	switch {
 	case errors.Is(err, task.ErrNotFound):
-		return taskNotFound()
+		return notFound()
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
@@ -139,9 +166,9 @@ func (s *Server) taskFailed(ctx context.Context, doing string, err error) error 
 }
 
 // describe tells how a task stands: for the extension with all that belongs to its status.
-func (s *Server) describe(t *task.Task, extension bool) (*taskResult, error) {
-	row := wireTask(t, extension)
-	res := &taskResult{members: row.Append(nil, extension)}
+func (s *Service) describe(t *task.Task, extension bool) (*result, error) {
+	w := row(t, extension)
+	res := &result{members: w.Append(nil, extension)}
 	if !extension {
 		return res, nil
 	}
@@ -161,7 +188,7 @@ func (s *Server) describe(t *task.Task, extension bool) (*taskResult, error) {
 }
 
 func inputRequests(t *task.Task) ([]wire.InputRequest, error) {
-	open, err := openQuestions(t)
+	open, err := home.OpenQuestions(t)
 	requests := make([]wire.InputRequest, len(open))
 	for i, q := range open {
 		requests[i] = wire.InputRequest{Key: q.Wire, Method: q.Method, Params: q.Params}
@@ -169,7 +196,7 @@ func inputRequests(t *task.Task) ([]wire.InputRequest, error) {
 	return requests, err
 }
 
-func wireTask(t *task.Task, extension bool) *wire.Task {
+func row(t *task.Task, extension bool) *wire.Task {
 	row := &wire.Task{
 		ID: t.ID, Status: string(t.Status), Message: t.Message, Created: t.Created, Updated: t.Updated,
 		TTL: t.Expires.Sub(t.Created), Poll: t.PollInterval,
@@ -183,7 +210,7 @@ func wireTask(t *task.Task, extension bool) *wire.Task {
 		row.Message = firstText(t.Outcome)
 	}
 	if row.Message == "" {
-		row.Message = seedsMessage(t, row.Status)
+		row.Message = proposalMessage(t, row.Status)
 	}
 	return row
 }
@@ -199,8 +226,8 @@ func firstText(result []byte) string {
 	return string(text[:min(len(text), most)])
 }
 
-// seedsMessage is what the seeds say of a status.
-func seedsMessage(t *task.Task, status string) string {
+// proposalMessage is what the seeds say of a status.
+func proposalMessage(t *task.Task, status string) string {
 	switch task.Status(status) {
 	case task.Working:
 		if t.Version == 0 {
@@ -217,40 +244,40 @@ func seedsMessage(t *task.Task, status string) string {
 	return ""
 }
 
-func (s *Server) cancelTask(ctx context.Context, q *taskRequest) (*taskResult, error) {
-	t, err := s.tasks.Cancel(ctx, q.principal, q.id)
+func (s *Service) cancel(ctx context.Context, q *Request) (*result, error) {
+	t, err := s.Engine.Cancel(ctx, q.Principal, q.TaskID)
 	ended := errors.Is(err, task.ErrEnded)
 	switch {
 	case err != nil && !ended:
-		return nil, s.taskFailed(ctx, "cancelling a task", err)
-	case q.extension:
-		return new(taskResult), nil
+		return nil, s.failed(ctx, "cancelling a task", err)
+	case q.Extension:
+		return new(result), nil
 	case ended:
-		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "Cannot cancel task: already in terminal status '%s'", wireTask(t, false).Status)
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "Cannot cancel task: already in terminal status '%s'", row(t, false).Status)
 	}
 	return s.describe(t, false)
 }
 
-// awaitTask answers tasks/result: once the task has ended or, outside of sessions, waits for
+// await answers tasks/result: once the task has ended or, outside of sessions, waits for
 // input. Inside a session the questions go out as requests of the server.
-func (s *Server) awaitTask(ctx context.Context, q *taskRequest) (*taskResult, error) {
+func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
 	version := int64(-1)
 	for {
-		t, err := s.tasks.Wait(ctx, q.principal, q.id, version)
+		t, err := s.Engine.Wait(ctx, q.Principal, q.TaskID, version)
 		if err != nil {
-			return nil, s.taskFailed(ctx, "waiting for a task", err)
+			return nil, s.failed(ctx, "waiting for a task", err)
 		}
 		version = t.Version
 		switch {
 		case t.Status == task.InputRequired && q.session != nil:
-			if err := s.askForTask(ctx, q.session, t); err != nil {
-				return nil, s.taskFailed(ctx, "asking for a task", err)
+			if err := s.ask(ctx, q.session, t); err != nil {
+				return nil, s.failed(ctx, "asking for a task", err)
 			}
 		case t.Status == task.InputRequired:
 			requests, err := inputRequests(t)
-			return &taskResult{questions: requests, related: t.ID}, err
+			return &result{questions: requests, related: t.ID}, err
 		case t.Status == task.Completed:
-			return &taskResult{result: t.Outcome, related: t.ID}, nil
+			return &result{result: t.Outcome, related: t.ID}, nil
 		case t.Status == task.Failed:
 			return nil, outcomeError(t)
 		case t.Status == task.Cancelled:
@@ -267,8 +294,8 @@ func outcomeError(t *task.Task) *jsonrpc.Error {
 	return fault
 }
 
-// askForTask asks the client of a session what a task waits for.
-func (s *Server) askForTask(ctx context.Context, session *mcp.ServerSession, t *task.Task) error {
+// ask asks the client of a session what a task waits for.
+func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.Task) error {
 	requests, err := inputRequests(t)
 	if err != nil {
 		return err
@@ -293,9 +320,9 @@ func (s *Server) askForTask(ctx context.Context, session *mcp.ServerSession, t *
 	defer withdraw()
 	go func() {
 		defer withdraw()
-		_, _ = s.tasks.Wait(asking, t.Principal, t.ID, t.Version)
+		_, _ = s.Engine.Wait(asking, t.Principal, t.ID, t.Version)
 	}()
-	responses, err := askInline(asking, session, t.ID, typed)
+	responses, err := home.Ask(asking, session, t.ID, typed)
 	switch {
 	case asking.Err() != nil:
 		return ctx.Err()
@@ -307,27 +334,27 @@ func (s *Server) askForTask(ctx context.Context, session *mcp.ServerSession, t *
 			responses[r.Key] = []byte("{}") // what came does not fit: it is asked again
 		}
 	}
-	return s.answerTask(ctx, t, responses)
+	return s.answer(ctx, t, responses)
 }
 
-// tasksPerPage bounds a page of tasks/list.
-const tasksPerPage = 50
+// perPage bounds a page of tasks/list.
+const perPage = 50
 
-func (s *Server) listTasks(ctx context.Context, q *taskRequest) (*taskResult, error) {
-	if q.principal == "" && !s.opts.Tasks.ListAnonymous {
+func (s *Service) list(ctx context.Context, q *Request) (*result, error) {
+	if q.Principal == "" && !s.ListAnonymous {
 		return nil, wire.Errorf(jsonrpc.CodeMethodNotFound, "tasks/list: this server cannot tell callers apart, and does not list tasks")
 	}
 	after, fault := parseCursor(strictjson.Get(q.params, "cursor"))
 	if fault != nil {
 		return nil, fault
 	}
-	tasks, err := s.tasks.List(ctx, q.principal, dialectSeeds, after, tasksPerPage+1)
+	tasks, err := s.Engine.List(ctx, q.Principal, call.DialectProposal, after, perPage+1)
 	if err != nil {
-		return nil, s.taskFailed(ctx, "listing tasks", err)
+		return nil, s.failed(ctx, "listing tasks", err)
 	}
-	more := len(tasks) > tasksPerPage
+	more := len(tasks) > perPage
 	if more {
-		tasks = tasks[:tasksPerPage]
+		tasks = tasks[:perPage]
 	}
 	members := []byte(`"tasks":[`)
 	for i, t := range tasks {
@@ -335,13 +362,13 @@ func (s *Server) listTasks(ctx context.Context, q *taskRequest) (*taskResult, er
 			members = append(members, ',')
 		}
 		if t.Status == task.Completed { // whether it failed in this dialect, its outcome says
-			if t, err = s.tasks.Get(ctx, q.principal, t.ID); errors.Is(err, task.ErrNotFound) {
+			if t, err = s.Engine.Get(ctx, q.Principal, t.ID); errors.Is(err, task.ErrNotFound) {
 				t = tasks[i]
 			} else if err != nil {
-				return nil, s.taskFailed(ctx, "listing tasks", err)
+				return nil, s.failed(ctx, "listing tasks", err)
 			}
 		}
-		members = append(wireTask(t, false).Append(append(members, '{'), false), '}')
+		members = append(row(t, false).Append(append(members, '{'), false), '}')
 	}
 	members = append(members, ']')
 	if more {
@@ -349,7 +376,7 @@ func (s *Server) listTasks(ctx context.Context, q *taskRequest) (*taskResult, er
 		cursor := base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.Created.UnixMilli(), 10) + "." + last.ID))
 		members = append(members, `,"nextCursor":"`+cursor+`"`...)
 	}
-	return &taskResult{members: members}, nil
+	return &result{members: members}, nil
 }
 
 func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
@@ -374,14 +401,14 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 }
 
 // encode makes the result object: a modern one says its type and who answers.
-func (r *taskResult) encode(s *Server, modern bool) ([]byte, error) {
+func (r *result) encode(info []byte, modern bool) ([]byte, error) {
 	if modern && r.related == "" { // as most are
 		members := slices.Concat([]byte("{"), r.members, []byte("}"))
-		return wire.Complete(make([]byte, 0, len(members)+len(s.meta)+64), members, s.meta, ""), nil
+		return wire.Complete(make([]byte, 0, len(members)+len(info)+64), members, info, ""), nil
 	}
 	meta := map[string]json.RawMessage{}
 	if modern {
-		if err := json.Unmarshal(s.meta, &meta); err != nil {
+		if err := json.Unmarshal(info, &meta); err != nil {
 			return nil, err
 		}
 	}
@@ -430,72 +457,4 @@ func comma(members []byte) []byte {
 		return nil
 	}
 	return []byte(",")
-}
-
-// encodeCreated makes the result of a call that became a task.
-func (s *Server) encodeCreated(r *reply, modern bool) []byte {
-	t, extension := r.task, r.dialect == dialectExtension
-	var meta []byte
-	if modern {
-		meta = s.meta
-	}
-	row := wireTask(t, extension)
-	if extension && row.Message == "" && t.Status == task.Working {
-		row.Message = "The operation is now in progress."
-	}
-	return wire.CreateTaskResult(nil, row, extension, meta)
-}
-
-// Over HTTP, for the 2026-07-28 revision.
-
-func (h *httpHandler) serveTasks(w http.ResponseWriter, r *http.Request, req wire.Request) {
-	principal, err := h.principal(r.Context(), requestExtra(r))
-	if err != nil {
-		writeError(w, http.StatusForbidden, req.ID, protocolError(err))
-		return
-	}
-	result, fault := h.taskResponse(r, req, principal)
-	if fault != nil {
-		code := status(fault)
-		if fault.Code == jsonrpc.CodeMethodNotFound {
-			code = http.StatusNotFound
-		}
-		writeError(w, code, req.ID, fault)
-		return
-	}
-	if r.Context().Err() != nil {
-		return // the client went away
-	}
-	writeJSON(w, http.StatusOK, wire.AppendResult(nil, req.ID, func(dst []byte) []byte { return append(dst, result...) }))
-}
-
-func (h *httpHandler) taskResponse(r *http.Request, req wire.Request, principal string) ([]byte, *jsonrpc.Error) {
-	meta, fault := wire.ParseMeta(strictjson.Get(req.Params, "_meta"))
-	if fault != nil {
-		return nil, fault
-	}
-	extension := Kind(meta.Capabilities)&KindTasks != 0
-	if probe := (&taskRequest{method: req.Method, extension: extension}); !probe.methodExists() {
-		return nil, methodNotFound(req.Method)
-	}
-	q, fault := newTaskRequest(req.Method, req.Params)
-	if fault != nil {
-		return nil, fault
-	}
-	q.extension, q.principal = extension, principal
-	// Routing headers are the extension's; the seeds' dialect may have them.
-	if req.Method != wire.ListTasks && (extension || len(r.Header[wire.HeaderName]) > 0) {
-		if fault := wire.CheckHeader(r.Header, wire.HeaderName, q.id, true); fault != nil {
-			return nil, fault
-		}
-	}
-	res, err := h.serveTask(r.Context(), q)
-	if err != nil {
-		return nil, protocolError(err)
-	}
-	encoded, err := res.encode(h.Server, true)
-	if err != nil {
-		return nil, protocolError(h.storeFailed(r.Context(), "encoding a result", err))
-	}
-	return encoded, nil
 }

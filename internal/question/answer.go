@@ -1,4 +1,4 @@
-package askback
+package question
 
 import (
 	"encoding/json"
@@ -11,29 +11,28 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// accept checks a client's raw answer to a question and returns what to record of it.
-type accept func(raw []byte) ([]byte, error)
+// Accept checks a client's raw answer to a question and returns what to record of it.
+type Accept func(raw []byte) ([]byte, error)
 
-// acceptFor is what accepts the answer to a question as it was sent.
-func acceptFor(method string, params []byte) (accept, error) {
+// AcceptFor returns the check of answers to a question as it was sent.
+func AcceptFor(method string, params []byte) (Accept, error) {
 	switch method {
-	case methodElicit:
+	case MethodElicit:
 		if mode, _ := strictjson.String(strictjson.Get(params, "mode")); mode == "url" {
 			return acceptURL, nil
 		}
 		schema, err := form.Parse(strictjson.Get(params, "requestedSchema"))
 		return acceptForm(schema), err
-	case methodCreateMessage:
+	case MethodCreateMessage:
 		return acceptSample(strictjson.Get(params, "tools") != nil || strictjson.Get(params, "toolChoice") != nil), nil
-	case methodListRoots:
+	case MethodListRoots:
 		return acceptRoots, nil
 	}
 	return nil, errors.New("a question of unknown method: " + method)
 }
-
-func acceptForm(schema *form.Schema) accept {
+func acceptForm(schema *form.Schema) Accept {
 	return func(raw []byte) ([]byte, error) {
-		action, err := actionOf(raw)
+		action, err := Action(raw)
 		if err != nil || action != "accept" {
 			return recordAction(action), err
 		}
@@ -47,11 +46,11 @@ func acceptForm(schema *form.Schema) accept {
 }
 
 func acceptURL(raw []byte) ([]byte, error) {
-	action, err := actionOf(raw)
+	action, err := Action(raw)
 	return recordAction(action), err
 }
 
-func acceptSample(tools bool) accept {
+func acceptSample(tools bool) Accept {
 	return func(raw []byte) ([]byte, error) {
 		var res mcp.CreateMessageWithToolsResult
 		if err := json.Unmarshal(raw, &res); err != nil {
@@ -88,7 +87,8 @@ func acceptRoots(raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-func actionOf(result []byte) (string, error) {
+// Action returns the action of an elicitation result: "accept", "decline" or "cancel".
+func Action(result []byte) (string, error) {
 	action, _ := strictjson.String(strictjson.Get(result, "action"))
 	switch action {
 	case "accept", "decline", "cancel":

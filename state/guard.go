@@ -1,4 +1,4 @@
-package askback
+package state
 
 import (
 	"context"
@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// ReplayGuard remembers which requestStates were used. All instances behind one
+// Guard remembers which requestStates were used. All instances behind one
 // endpoint need to share what it remembers. (basic/patterns/mrtr, server requirement 5)
-type ReplayGuard interface {
+type Guard interface {
 	// Use marks the state id as used and reports whether it had not been used
 	// before. It may forget the id after expires. An error refuses the request
 	// with an internal error. It is called concurrently.
 	Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error)
 }
 
-// MemoryReplayGuard is a [ReplayGuard] for a service of one process. The zero value is
+// MemoryGuard is a [Guard] for a service of one process. The zero value is
 // ready to use. It holds about 100 bytes for every state that was used and has not
 // expired.
-type MemoryReplayGuard struct {
+type MemoryGuard struct {
 	mu    sync.Mutex
 	used  map[string]time.Time // when each expires
 	purge int                  // the size at which the expired are looked for
 }
 
-// Use implements [ReplayGuard].
-func (g *MemoryReplayGuard) Use(_ context.Context, id string, expires time.Time) (bool, error) {
+// Use implements [Guard].
+func (g *MemoryGuard) Use(_ context.Context, id string, expires time.Time) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, used := g.used[id]; used {

@@ -1,4 +1,4 @@
-package askback
+package sdkfront
 
 import (
 	"bufio"

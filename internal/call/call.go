@@ -1,0 +1,212 @@
+// Package call runs the handlers of tools, prompts and resources. A request passes the
+// [Gate], the [Engine] opens the call's journal in its [Home], runs the handler once against
+// it, and hands the [Outcome] to the home to be kept, or back to the front that brought the
+// request. The package knows no transport, and nothing of where journals are.
+package call
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Limits bound calls and requests. They are set.
+type Limits struct {
+	Rounds      int
+	Questions   int
+	StateBytes  int
+	StoredBytes int
+	BodyBytes   int64
+	Depth       int
+	RoundTTL    time.Duration
+	CallTTL     time.Duration
+}
+
+// TaskSupport says how the calls of a tool become tasks.
+type TaskSupport struct {
+	Required     bool
+	AtDetach     bool
+	PollInterval time.Duration
+}
+
+// Handler is a registered tool, prompt or resource.
+type Handler struct {
+	Method  string
+	Headers []wire.ParamHeader
+	Tasks   *TaskSupport // of a tool whose calls may be tasks, or nil
+	// Template is that of a resource template, which Matches reads.
+	Template string
+	Matches  func(uri string) bool
+	// Invoke decodes the request's arguments and runs the author's function. Its errors are
+	// those of the handler, or a *jsonrpc.Error.
+	Invoke func(ctx context.Context, c *Call, params *wire.Params) (mcp.Result, error)
+	// Fail turns the handler's error into a result, for tools.
+	Fail func(error) mcp.Result
+}
+
+// ProgressFunc tells the client how far a call is.
+type ProgressFunc func(ctx context.Context, progress, total float64, message string) error
+
+// Request is a request for a handler that has passed the gate, whatever front brought it.
+type Request struct {
+	Handler   *Handler
+	Params    *wire.Params
+	Raw       []byte // the parameters as they came
+	Can       wire.Capability
+	Task      TaskRequest
+	Principal string
+	InSession bool // the request is the whole call, in a session before 2026-07-28
+	Bare      bool // the answers came without a state, and are taken by their keys alone
+	Progress  ProgressFunc
+	// View makes the SDK's view of the request.
+	View func(Manual) mcp.Request
+}
+
+// Call is one call as its handler sees it in one round. It is safe for concurrent use until
+// the handler returns.
+type Call struct {
+	Round     int
+	Principal string
+	Can       wire.Capability
+	Request   func() mcp.Request
+	InSession bool
+	Inline    bool // its handler asks through a session: it has no asks and no checkpoints
+
+	ctx      context.Context // of the round
+	id       string          // the journal's: a secret
+	run      *journal.Run
+	progress ProgressFunc
+	support  *TaskSupport
+	task     bool // it is one by now
+
+	mu   sync.Mutex
+	undo []func(context.Context) error
+	last float64 // the last progress that was sent
+	sent bool
+}
+
+// ID returns the call's public id, from which neither a requestState nor a task's id can be had.
+func (c *Call) ID() string { return journal.Derived("call", c.id) }
+
+// IdempotencyKey returns a key for every attempt at the named step of this call, and no other.
+func (c *Call) IdempotencyKey(step string) string {
+	sum := sha256.Sum256([]byte("askback step\x00" + c.id + "\x00" + step))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Progress tells the client how far the call is, if it asked to be told. Progress that does
+// not grow is left out.
+func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
+	if c.progress == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sent && progress <= c.last {
+		return nil
+	}
+	c.sent, c.last = true, progress
+	return c.progress(ctx, progress, total, message)
+}
+
+// errInline is for a handler that asks through its session.
+var errInline = errors.New("a handler added with AddInlineTool asks through its session: to ask through its Call, add it with AddTool")
+
+// UnableError says that a question was not sent, because the client did not declare the
+// capability that it needs.
+type UnableError struct {
+	Key  string
+	Need wire.Capability
+}
+
+func (e *UnableError) Error() string {
+	return fmt.Sprintf("the question %q needs the client capability %s, which the client did not declare", e.Key, e.Need)
+}
+
+// Ask returns the recorded answer to a question, as its Accept returned it. The error is
+// [journal.ErrInputRequired] until there is one.
+func (c *Call) Ask(key string, q *question.Question) ([]byte, error) {
+	if c.Inline {
+		return nil, errInline
+	}
+	return c.AskInline(c.ctx, key, q)
+}
+
+// AskInline is [Call.Ask] for what stands in for the session of an inline handler.
+func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) ([]byte, error) {
+	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Request: q}
+	if err := ctx.Err(); err != nil {
+		ask.Unable = err // what was answered before is found all the same: see OnCancel
+	} else if c.Can&q.Need != q.Need {
+		ask.Unable = &UnableError{key, q.Need}
+	}
+	return c.run.Ask(ask)
+}
+
+// Step returns the recorded result of a step, or runs it and records what it returns.
+func (c *Call) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+	return c.run.Step(ctx, name, step)
+}
+
+// Checkpoint suspends the call when it is reached for the first time.
+func (c *Call) Checkpoint(ctx context.Context, key string) error {
+	if c.Inline {
+		return errInline
+	}
+	return c.run.Checkpoint(ctx, key)
+}
+
+// Detach suspends the call to go on as a task, if it is not one and its client can take one.
+func (c *Call) Detach() error {
+	switch {
+	case c.support == nil:
+		return errors.New("Detach: the tool must be added with AddTaskTool")
+	case c.run.Suspended():
+		return journal.ErrInputRequired
+	case c.task || c.Can&wire.Tasks == 0:
+		return nil
+	}
+	return c.run.Detach()
+}
+
+// Suspended reports whether a question is open or a checkpoint was reached.
+func (c *Call) Suspended() bool { return c.run.Suspended() }
+
+// Answered reports whether the outcome depends on who answered.
+func (c *Call) Answered() bool { return c.run.Answered() }
+
+// Answers returns how many answers the call has been given so far.
+func (c *Call) Answers() int { return c.run.Answers() }
+
+// OnCancel registers what cleans up if the call is a task that is ended from outside.
+func (c *Call) OnCancel(cleanup func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.undo = append(c.undo, cleanup)
+}
+
+// cleanUp runs what the handler registered to undo what it began, once it has returned err.
+// The error says that the handler has to run once more for it.
+func (c *Call) cleanUp(ctx context.Context, err error) error {
+	c.mu.Lock()
+	undo := c.undo
+	c.mu.Unlock()
+	if errors.Is(err, context.Canceled) {
+		err = nil // it came as far as ever
+	}
+	for _, f := range slices.Backward(undo) {
+		err = errors.Join(err, Safely(func() error { return f(ctx) }))
+	}
+	return err
+}

@@ -1,0 +1,272 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Home is where the journal of a call lives between its rounds: carried by the client, held
+// in memory for as long as a request, or stored with a task. Each request has a Home of its own.
+type Home interface {
+	// Open returns the journal that the request goes on from. An outcome in its place is
+	// that of a request whose call has ended or become a task before.
+	Open(ctx context.Context) (*journal.Journal, *Outcome, error)
+	// Begin starts a run on the journal, with the client's answers.
+	Begin(j *journal.Journal, limits journal.Limits) *journal.Run
+	// Suspend keeps the journal of a round that ended with out, which needs input, and may
+	// complete out. If it has the answers already, the call goes on at once with them.
+	Suspend(ctx context.Context, j *journal.Journal, out *Outcome) (again bool, err error)
+	// End is told how the call ended.
+	End(ctx context.Context, j *journal.Journal, err error)
+}
+
+// Tasks make durable tasks of calls.
+type Tasks interface {
+	// Create makes a task of a call that has come as far as j.
+	Create(ctx context.Context, r *Request, j *journal.Journal) (*Outcome, error)
+}
+
+// Engine runs handlers in rounds. It is safe for concurrent use; its fields must not be
+// changed while it is used.
+type Engine struct {
+	Limits Limits
+	Log    *slog.Logger
+	Tasks  Tasks // nil: no call becomes one
+}
+
+// Serve runs the call of a request as far as it comes: to its end, or to a question whose
+// answer its home has to wait for.
+func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, error) {
+	if !r.Task.Running {
+		if err := e.readTaskRequest(r); err != nil {
+			return nil, err
+		}
+	}
+	j, out, err := home.Open(ctx)
+	if out != nil || err != nil {
+		return out, err
+	}
+	for again := true; again; {
+		if r.Task.AtOnce {
+			home.Begin(j, e.journalLimits()) // takes the answers
+			out, err = &Outcome{detached: true}, nil
+		} else {
+			out, err = e.Round(ctx, r, j, home)
+		}
+		if err == nil && out.detached {
+			out, err = e.Tasks.Create(ctx, r, j)
+		}
+		if err != nil || !out.InputRequired() {
+			home.End(ctx, j, err)
+			return out, err
+		}
+		if again, err = home.Suspend(ctx, j, out); err != nil {
+			home.End(ctx, j, err)
+			if out, err = e.failed(r.Handler, err); err != nil {
+				err = Fault(err) // the home's, and not the handler's
+			}
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func (e *Engine) journalLimits() journal.Limits {
+	return journal.Limits{Rounds: e.Limits.Rounds, Asks: e.Limits.Questions}
+}
+
+// Round runs the handler once against j and extends j.
+func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
+	manual := takeManual(j, r)
+	run := home.Begin(j, e.journalLimits())
+	c := newCall(ctx, r, j, run, manual)
+	result, err := e.invoke(ctx, r, c)
+	asks, suspended, err := run.Finish(err)
+	if err != nil {
+		return e.failed(r.Handler, err)
+	}
+	requests, state, isManual := ManualOutcome(result)
+	switch {
+	case isManual && r.Task.Running:
+		return e.failed(r.Handler, errors.New("a handler in the manual style cannot run as a task: it has to ask through its Call"))
+	case suspended && isManual:
+		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
+	case suspended:
+		out := &Outcome{Questions: make([]Question, len(asks)), detached: run.Detached()}
+		for i, a := range asks {
+			out.Questions[i] = Question{j.Pending[i].Wire, a.Request.(*question.Question)}
+		}
+		return out, nil
+	case isManual:
+		return e.suspendManual(r.Can, j, requests, state, result.GetMeta())
+	case result == nil:
+		return nil, errors.New("the handler returned no result")
+	}
+	return &Outcome{Result: result}, nil
+}
+
+// CleanUp runs the handler of a task that was ended from outside as far as j goes, and then
+// what it registered to undo what it began.
+func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
+	run := journal.Begin(j, nil, e.journalLimits())
+	run.Halt = errTaskEnded
+	c := newCall(ctx, r, j, run, Manual{})
+	_, err := e.invoke(ctx, r, c)
+	return c.cleanUp(ctx, err)
+}
+
+// errTaskEnded is what a handler gets that runs again to clean up, for all that it had not
+// done before.
+var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
+
+func newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
+	return &Call{
+		Round:     j.Round + 1,
+		Principal: r.Principal,
+		Can:       r.Can,
+		Request:   func() mcp.Request { return r.View(manual) },
+		InSession: r.InSession,
+		ctx:       ctx,
+		id:        j.ID,
+		run:       run,
+		progress:  r.Progress,
+		support:   r.Handler.Tasks,
+		task:      r.Task.Running,
+	}
+}
+
+// failed makes a handler's error its tool's result, except where the protocol has an error
+// for it.
+func (e *Engine) failed(h *Handler, err error) (*Outcome, error) {
+	_, unable := errors.AsType[*UnableError](err)
+	_, limit := errors.AsType[*journal.LimitError](err)
+	_, protocol := errors.AsType[*jsonrpc.Error](err)
+	if h.Fail == nil || unable || limit || protocol {
+		return nil, err
+	}
+	return &Outcome{Result: h.Fail(err)}, nil
+}
+
+func (e *Engine) invoke(ctx context.Context, r *Request, c *Call) (result mcp.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = e.Panicked(ctx, r.Handler.Method, c, v)
+		}
+	}()
+	return r.Handler.Invoke(ctx, c, r.Params)
+}
+
+// Panicked logs what was recovered from a handler, with the stack of this goroutine, and
+// returns what the client is told.
+func (e *Engine) Panicked(ctx context.Context, method string, c *Call, v any) error {
+	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", method,
+		"call", c.ID(), "panic", v, "stack", string(debug.Stack()))
+	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+}
+
+// Safely runs a function of the operator's or of a handler's author. Its panic is an error,
+// because it must not end the process: the SDK and the task engine call from goroutines of
+// their own.
+func Safely(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// Fault is the JSON-RPC error for an error where only a JSON-RPC error can be sent.
+func Fault(err error) *jsonrpc.Error {
+	if unable, ok := errors.AsType[*UnableError](err); ok {
+		return wire.MissingCapability(unable.Need)
+	}
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault == nil {
+		return wire.Errorf(jsonrpc.CodeInternalError, "internal error") // a nil *jsonrpc.Error in an error
+	} else if ok {
+		return fault
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+}
+
+// A handler in the SDK's manual style returns InputRequests and RequestState itself, and
+// finds InputResponses and RequestState in its next request. Its state is kept as
+// journal.Manual, and the keys of its questions as pending ones with no digest.
+
+// Manual is what such a handler gets back.
+type Manual struct {
+	State     string
+	Responses map[string][]byte
+}
+
+// takeManual takes the manual part out of j: answers count only for what j has pending, or
+// where the client answers without a state.
+func takeManual(j *journal.Journal, r *Request) Manual {
+	m := Manual{State: j.Manual}
+	if r.Bare {
+		m.Responses = r.Params.Responses
+	}
+	j.Manual = ""
+	j.Pending = slices.DeleteFunc(j.Pending, func(q journal.Question) bool {
+		if q.Digest != (journal.Digest{}) {
+			return false
+		}
+		if raw, ok := r.Params.Responses[q.Wire]; ok {
+			if m.Responses == nil {
+				m.Responses = make(map[string][]byte)
+			}
+			m.Responses[q.Wire] = raw
+		}
+		return true
+	})
+	return m
+}
+
+// ManualOutcome returns the questions and the state of a result in the manual style.
+func ManualOutcome(result mcp.Result) (requests mcp.InputRequestMap, state string, manual bool) {
+	switch r := result.(type) {
+	case *mcp.CallToolResult:
+		requests, state = r.InputRequests, r.RequestState
+	case *mcp.GetPromptResult:
+		requests, state = r.InputRequests, r.RequestState
+	case *mcp.ReadResourceResult:
+		requests, state = r.InputRequests, r.RequestState
+	}
+	return requests, state, requests != nil || state != ""
+}
+
+// suspendManual records a manual outcome in j, which starts a new round.
+func (e *Engine) suspendManual(can wire.Capability, j *journal.Journal, requests mcp.InputRequestMap, state string, meta mcp.Meta) (*Outcome, error) {
+	if len(requests) > e.Limits.Questions {
+		return nil, &journal.LimitError{Limit: "questions per round", Max: e.Limits.Questions}
+	}
+	if j.Round++; j.Round > e.Limits.Rounds {
+		return nil, &journal.LimitError{Limit: "rounds per call", Max: e.Limits.Rounds}
+	}
+	j.Manual = state
+	out := &Outcome{Meta: meta}
+	for _, key := range slices.Sorted(maps.Keys(requests)) {
+		q, err := question.Manual(requests[key])
+		if err != nil {
+			return nil, fmt.Errorf("input request %q: %w", key, err)
+		}
+		if can&q.Need != q.Need {
+			return nil, &UnableError{key, q.Need}
+		}
+		j.Pending = append(j.Pending, journal.Question{Key: key, Wire: key})
+		out.Questions = append(out.Questions, Question{key, q})
+	}
+	return out, nil
+}

@@ -1,0 +1,155 @@
+package call
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Outcome is how a request for a handler ended: with a complete result, or the task that the
+// call became, or what is needed to go on: questions, a state, or both.
+type Outcome struct {
+	Result    mcp.Result
+	Task      *Task
+	Questions []Question
+	State     string
+	Expires   time.Time // of the state
+	Meta      mcp.Meta  // of a handler in the manual style, beside its questions
+	Encoded   []byte    // the whole result object, in place of all else
+
+	detached bool // the handler wants the call to go on as a task
+}
+
+// Question is a question of an outcome, with its key on the wire.
+type Question struct {
+	Key string
+	*question.Question
+}
+
+// Task is the task that a call became, as its creation is told.
+type Task struct {
+	wire.Task
+	Extension bool // in the names of the extension
+}
+
+// InputRequired reports whether the call needs input, or only to come back.
+func (o *Outcome) InputRequired() bool {
+	return o.Result == nil && o.Task == nil && o.Encoded == nil && !o.detached
+}
+
+// Typed are the questions as the SDK's types.
+func (o *Outcome) Typed() mcp.InputRequestMap {
+	requests := make(mcp.InputRequestMap, len(o.Questions))
+	for _, q := range o.Questions {
+		requests[q.Key] = q.Typed
+	}
+	return requests
+}
+
+// AppendResult appends the result object. A modern one says its type and, in info, the
+// _meta of every result, who answers; info is nil for a session.
+func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
+	switch {
+	case o.Encoded != nil:
+		return append(dst, o.Encoded...), nil
+	case o.Task != nil:
+		return wire.CreateTaskResult(dst, &o.Task.Task, o.Task.Extension, info), nil
+	case o.InputRequired():
+		meta, err := o.meta(info)
+		if err != nil {
+			return nil, err
+		}
+		requests := make([]wire.InputRequest, len(o.Questions))
+		size := 256 + len(o.State) + len(meta)
+		for i, q := range o.Questions {
+			requests[i] = wire.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params}
+			size += len(q.Key) + len(q.Params) + 64
+		}
+		return wire.InputRequired(slices.Grow(dst, size), requests, o.State, meta), nil
+	}
+	result := o.Result
+	if own := result.GetMeta(); len(own) > 0 && info != nil {
+		// What the handler set goes before who answers.
+		all, err := merge(info, own)
+		if err != nil {
+			return nil, err
+		}
+		result, info = withMeta(result, all), nil
+	}
+	encoded, members, err := EncodeResult(result)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Complete(slices.Grow(dst, 128+len(encoded)+len(info)), encoded, info, members), nil
+}
+
+// meta is the _meta of a result that needs input, or nil.
+func (o *Outcome) meta(info []byte) ([]byte, error) {
+	if len(o.Meta) > 0 {
+		all, err := merge(info, o.Meta)
+		if err != nil {
+			return nil, err
+		}
+		if info, err = json.Marshal(all); err != nil {
+			return nil, err
+		}
+	}
+	if o.State == "" {
+		return info, nil
+	}
+	meta := append(make([]byte, 0, len(info)+64), '{')
+	if len(info) > 2 { // more than {}
+		meta = append(append(meta, info[1:len(info)-1]...), ',')
+	}
+	meta = append(meta, `"`+wire.MetaExpires+`":"`...)
+	return append(o.Expires.UTC().AppendFormat(meta, time.RFC3339), `"}`...), nil
+}
+
+func merge(info []byte, own mcp.Meta) (mcp.Meta, error) {
+	all := mcp.Meta{}
+	if info != nil {
+		if err := json.Unmarshal(info, &all); err != nil {
+			return nil, err
+		}
+	}
+	maps.Copy(all, own)
+	return all, nil
+}
+
+// withMeta is a copy of a result with this _meta: the handler may return one result to many.
+func withMeta(result mcp.Result, meta mcp.Meta) mcp.Result {
+	switch r := result.(type) {
+	case *mcp.CallToolResult:
+		own := *r
+		result = &own
+	case *mcp.GetPromptResult:
+		own := *r
+		result = &own
+	case *mcp.ReadResourceResult:
+		own := *r
+		result = &own
+	}
+	result.SetMeta(meta)
+	return result
+}
+
+// EncodeResult encodes a handler's result. The further members, each ending in a comma, are
+// what its type leaves out, though the specification's examples have it.
+func EncodeResult(result mcp.Result) (encoded []byte, members string, err error) {
+	if res, ok := result.(*mcp.CallToolResult); ok && !res.IsError {
+		members = `"isError":false,`
+	}
+	if m, ok := result.(json.Marshaler); ok {
+		// The SDK's results encode themselves; json.Marshal would scan what they made once more.
+		encoded, err = m.MarshalJSON()
+	} else {
+		encoded, err = json.Marshal(result)
+	}
+	return encoded, members, err
+}

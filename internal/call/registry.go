@@ -1,0 +1,77 @@
+package call
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Registry finds the handler for a request. The zero value is empty. It is safe for
+// concurrent use.
+type Registry struct {
+	mu        sync.RWMutex
+	named     map[string]map[string]*Handler // by method and target
+	templates []*Handler
+}
+
+// Add adds a handler under its target, or replaces the one that is there.
+func (g *Registry) Add(h *Handler, target string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if h.Matches != nil {
+		g.templates = append(without(g.templates, h.Template), h)
+		return
+	}
+	if g.named == nil {
+		g.named = make(map[string]map[string]*Handler)
+	}
+	if g.named[h.Method] == nil {
+		g.named[h.Method] = make(map[string]*Handler)
+	}
+	g.named[h.Method][target] = h
+}
+
+// Remove removes the handlers for these targets.
+func (g *Registry) Remove(method string, targets ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, target := range targets {
+		delete(g.named[method], target)
+	}
+}
+
+// RemoveTemplates removes these resource templates.
+func (g *Registry) RemoveTemplates(templates ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.templates = without(g.templates, templates...)
+}
+
+func without(handlers []*Handler, templates ...string) []*Handler {
+	return slices.DeleteFunc(slices.Clone(handlers), func(h *Handler) bool {
+		return slices.Contains(templates, h.Template)
+	})
+}
+
+// Lookup finds the handler for a request, or nil: an exact resource goes before templates,
+// templates in the order they were added.
+func (g *Registry) Lookup(method, target string) *Handler {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if h := g.named[method][target]; h != nil || method != wire.ReadResource {
+		return h
+	}
+	if i := slices.IndexFunc(g.templates, func(h *Handler) bool { return h.Matches(target) }); i >= 0 {
+		return g.templates[i]
+	}
+	return nil
+}
+
+// Serves reports whether a request is for a handler of the registry; params is a checked
+// object, or nil.
+func (g *Registry) Serves(method string, params []byte) bool {
+	target, _ := strictjson.String(strictjson.Get(params, wire.TargetMember(method)))
+	return g.Lookup(method, target) != nil
+}

@@ -1,0 +1,70 @@
+package drafts
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/journal"
+)
+
+// echoed is the home of a call in a session whose questions carry a state: held, and sealed
+// as if it were carried, so that another process can go on.
+type echoed struct {
+	*home.Held
+	carried *home.Carried
+	states  bool // there is a store beside requestState
+	call    *Call
+}
+
+// Echo returns what makes the home of a call in a session whose questions carry a state.
+func Echo(carrier *home.Carrier) func(r *call.Request, held *home.Held, id []byte) (call.Home, error) {
+	return func(r *call.Request, held *home.Held, id []byte) (call.Home, error) {
+		e := &echoed{Held: held, carried: carrier.Home(r), states: carrier.States != nil}
+		e.call = &Call{Session: held.Session.ID(), ID: id, Method: r.Handler.Method, Params: r.Raw}
+		var err error
+		if init := held.Session.InitializeParams(); init != nil {
+			e.call.Capabilities, err = json.Marshal(init.Capabilities)
+		}
+		return e, err
+	}
+}
+
+// Begin implements [call.Home].
+func (e *echoed) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
+	run := e.Held.Begin(j, limits)
+	run.Distinct = e.states
+	return run
+}
+
+// Suspend implements [call.Home]. Where there can be no state, because it is too large or
+// the store fails, the call goes on all the same.
+func (e *echoed) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
+	sealed, _, err := e.carried.Seal(ctx, j)
+	if err != nil {
+		return e.Held.Suspend(ctx, j, out)
+	}
+	for i, q := range out.Questions {
+		state, err := e.call.Encode(sealed, q.Key)
+		if err != nil {
+			return false, err
+		}
+		stateful := *q.Question
+		stateful.Typed = home.WithMeta(q.Typed, mcp.Meta{MetaState: state})
+		out.Questions[i].Question = &stateful
+	}
+	if again, err = e.Held.Suspend(ctx, j, out); err != nil {
+		return again, err
+	}
+	return again, e.carried.Spend(ctx, j, sealed)
+}
+
+// End implements [call.Home].
+func (e *echoed) End(ctx context.Context, j *journal.Journal, _ error) {
+	if j.Round > 0 {
+		e.carried.Drop(ctx, j)
+	}
+}

@@ -1,0 +1,272 @@
+// Package home keeps the journals of calls: carried by the client in a sealed requestState,
+// or held in memory inside the one request of a session. The journals of tasks are stored,
+// which is package tasks' part.
+package home
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
+)
+
+// Carrier makes the homes of calls whose journal the client carries. It is safe for
+// concurrent use; its fields must not be changed while it is used.
+type Carrier struct {
+	Keys     *seal.Ring
+	Audience string
+	Limits   call.Limits
+	// Bare leaves requestState out of a first round that has nothing to remember.
+	Bare   bool
+	Guard  state.Guard    // nil: a state may be used again
+	States *state.Options // nil: there is no store beside requestState
+	// Observe is told what became of each state. Nil tells nobody.
+	Observe func(ctx context.Context, e state.Event)
+	// FindTask returns the outcome of a request whose call became a task before, or nil.
+	FindTask func(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error)
+	Log      *slog.Logger
+}
+
+// Home returns the home of one request's call.
+func (c *Carrier) Home(r *call.Request) *Carried { return &Carried{Carrier: c, request: r} }
+
+// Carried is the home of a journal that travels in requestState. It implements [call.Home].
+type Carried struct {
+	*Carrier
+	request *call.Request
+
+	// As the journal was opened:
+	resumed bool // in a round after the first
+	manual  bool // with a handler in the SDK's manual style
+	entries int
+}
+
+// Open implements [call.Home].
+func (c *Carried) Open(ctx context.Context) (*journal.Journal, *call.Outcome, error) {
+	j, out, err := c.open(ctx, time.Now())
+	if j != nil {
+		c.resumed, c.manual, c.entries = j.Round > 0, manualStyle(j), len(j.Entries)
+	}
+	return j, out, err
+}
+
+// open returns the journal of the request's state, or a new call's. Where it goes on from
+// another one than the state's, it takes those answers out of the request that are to other
+// questions.
+func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *call.Outcome, error) {
+	params := c.request.Params
+	if !params.HasState {
+		c.request.Bare = c.Bare
+		// Without Bare an answer to nothing is one whose state got lost.
+		if len(params.Responses) > 0 && !c.Bare {
+			if j, err := c.recall(ctx, state.Missing); j != nil || err != nil {
+				return j, nil, err
+			}
+		}
+		return &journal.Journal{ID: rand.Text(), Started: now}, nil, nil
+	}
+	opened, err := c.Keys.Open(params.State, c.binding(), now)
+	if err != nil {
+		reason := seal.Reason("unknown")
+		if refused, ok := errors.AsType[*seal.OpenError](err); ok {
+			reason = refused.Reason
+		}
+		return c.recallOrRefuse(ctx, reason, err)
+	}
+	payload := opened.Payload
+	if sum, ok := journal.DecodeReference(payload); ok {
+		var reason seal.Reason
+		payload, reason, err = c.load(ctx, sum)
+		switch {
+		case reason != "":
+			return c.recallOrRefuse(ctx, reason, err)
+		case err != nil:
+			c.failed(ctx, "reading a stored state", err)
+			return nil, nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+	}
+	j, err := journal.Decode(payload)
+	if err != nil {
+		return c.recallOrRefuse(ctx, "payload", err)
+	}
+	fresh, err := c.useState(ctx, opened, j)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !fresh {
+		if c.FindTask != nil {
+			// The round was repeated, because its response was lost.
+			if out, err := c.FindTask(ctx, c.request, j.ID); out != nil || err != nil {
+				return nil, out, err
+			}
+		}
+		return nil, nil, c.refuse(ctx, "replayed", errors.New("it was used before, and the replay guard allows one use"))
+	}
+	if c.States != nil && c.States.Mode == state.Dual {
+		j = c.reconcile(ctx, j, payload)
+	}
+	return j, nil, nil
+}
+
+// recallOrRefuse is for a state that does not open: its call goes on if it is stored.
+func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err error) (*journal.Journal, *call.Outcome, error) {
+	refusal := c.refuse(ctx, reason, err)
+	if j, err := c.recall(ctx, state.Invalid); j != nil || err != nil {
+		return j, nil, err
+	}
+	return nil, nil, refusal
+}
+
+// refuse tells the operator why a state was refused, and the client only that it was.
+func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
+	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method, "reason", string(reason), "error", err)
+	c.observe(ctx, state.Event{Outcome: state.Refused, Reason: reason})
+	return wire.InvalidState()
+}
+
+// observe tells the operator what became of a state. What becomes of the request does not
+// depend on it.
+func (c *Carried) observe(ctx context.Context, e state.Event) {
+	if c.Observe == nil {
+		return
+	}
+	e.Method = c.request.Handler.Method
+	err := call.Safely(func() error { c.Observe(ctx, e); return nil })
+	if err != nil {
+		c.Log.ErrorContext(ctx, "askback: an observer panicked", "observer", "Options.ObserveState", "error", err)
+	}
+}
+
+// Begin implements [call.Home].
+func (c *Carried) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
+	begin := journal.Begin
+	if c.request.Bare {
+		begin = journal.BeginBare
+	}
+	run := begin(j, c.request.Params.Responses, limits)
+	run.Distinct = c.States != nil // in every phase: one may be rolled out
+	return run
+}
+
+// Suspend implements [call.Home]: it seals the journal.
+func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
+	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 {
+		return false, nil
+	}
+	out.State, out.Expires, err = c.Seal(ctx, j)
+	return false, err
+}
+
+// Seal makes the requestState of j, and stores what the phase wants stored.
+func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, expires time.Time, err error) {
+	now := time.Now()
+	if expires = c.expiry(j, now); !expires.After(now) {
+		return "", expires, &journal.LimitError{Limit: "seconds per call", Max: int(c.Limits.CallTTL.Seconds())}
+	}
+	if c.States != nil {
+		sealed, err = c.sealBesideStore(ctx, j, now, expires)
+	} else {
+		sealed, err = c.Keys.Seal(c.binding(), j.Append(make([]byte, 0, 512)), now, expires)
+	}
+	switch {
+	case err != nil:
+		_, limit := errors.AsType[*journal.LimitError](err)
+		if !limit {
+			err = call.Fault(err)
+		}
+	case len(sealed) > c.Limits.StateBytes:
+		err = &journal.LimitError{Limit: "bytes of requestState", Max: c.Limits.StateBytes}
+	}
+	return sealed, expires, err
+}
+
+// expiry is when the state of a round that ends now expires.
+func (c *Carried) expiry(j *journal.Journal, now time.Time) time.Time {
+	round, whole := now.Add(c.Limits.RoundTTL), j.Started.Add(c.Limits.CallTTL)
+	if whole.Before(round) {
+		return whole
+	}
+	return round
+}
+
+// End implements [call.Home].
+func (c *Carried) End(ctx context.Context, j *journal.Journal, err error) {
+	switch {
+	case !c.resumed:
+	case ctx.Err() != nil && len(j.Entries) > c.entries && !c.manual:
+		c.keepUndelivered(ctx, j)
+	case err == nil:
+		c.Drop(ctx, j)
+	}
+}
+
+// Spend lets no call go on from a state that was answered elsewhere, where a state may be
+// used once.
+func (c *Carried) Spend(ctx context.Context, j *journal.Journal, sealed string) error {
+	if c.Guard == nil {
+		return nil
+	}
+	opened, err := c.Keys.Open(sealed, c.binding(), time.Now())
+	if err != nil {
+		return nil // it has expired, and is of no use to anybody
+	}
+	fresh, err := c.useState(ctx, opened, j)
+	if err == nil && !fresh {
+		err = c.refuse(ctx, "replayed", errors.New("the call went on from it elsewhere, and the replay guard allows one use"))
+	}
+	return err
+}
+
+// useState reports whether the replay guard lets a state be used.
+func (c *Carried) useState(ctx context.Context, opened *seal.State, j *journal.Journal) (fresh bool, err error) {
+	if c.States == nil {
+		return c.use(ctx, opened.Expires, opened.ID)
+	}
+	return c.use(ctx, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
+}
+
+// use reports whether the replay guard lets all of ids be used; without a guard, any.
+func (c *Carried) use(ctx context.Context, expires time.Time, ids ...string) (fresh bool, err error) {
+	if c.Guard == nil {
+		return true, nil
+	}
+	for _, id := range ids {
+		err = call.Safely(func() (err error) {
+			fresh, err = c.Guard.Use(ctx, id, expires)
+			return err
+		})
+		if err != nil {
+			c.Log.ErrorContext(ctx, "askback: the replay guard failed", "method", c.request.Handler.Method, "error", err)
+			return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+		if !fresh {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (c *Carried) binding() seal.Binding {
+	r := c.request
+	arguments := r.Params.Arguments
+	if arguments == nil {
+		arguments = []byte("{}") // absent and empty are the same call
+	}
+	return seal.Binding{
+		Audience:  c.Audience,
+		Method:    r.Handler.Method,
+		Target:    r.Params.Target,
+		Arguments: strictjson.Digest(arguments),
+		Principal: r.Principal,
+	}
+}

@@ -1,0 +1,136 @@
+package home
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Held is the home of a journal that stays in memory inside one request of a session, whose
+// client is asked there and then. It implements [call.Home].
+type Held struct {
+	Session *mcp.ServerSession
+	Request *call.Request
+}
+
+// Open implements [call.Home].
+func (h *Held) Open(context.Context) (*journal.Journal, *call.Outcome, error) {
+	return &journal.Journal{ID: rand.Text(), Started: time.Now()}, nil, nil
+}
+
+// Begin implements [call.Home].
+func (h *Held) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
+	return journal.Begin(j, h.Request.Params.Responses, limits)
+}
+
+// Suspend implements [call.Home]: it asks the client, and the call goes on.
+func (h *Held) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	params := *h.Request.Params
+	params.Responses, err = Ask(ctx, h.Session, journal.Derived("call", j.ID), out.Typed())
+	h.Request.Params = &params
+	return true, err
+}
+
+// End implements [call.Home].
+func (h *Held) End(context.Context, *journal.Journal, error) {}
+
+// Ask sends questions as requests of the server and waits for all results. One that does
+// not fit its question is left out, and so asked again.
+func Ask(ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap) (map[string][]byte, error) {
+	var mu sync.Mutex
+	responses := make(map[string][]byte, len(requests))
+	group, ctx := errgroup.WithContext(ctx)
+	for key, request := range requests {
+		group.Go(func() error {
+			result, err := send(ctx, session, callID, key, request)
+			if err != nil {
+				if unfit(err) {
+					return nil
+				}
+				if limit, ok := errors.AsType[*journal.LimitError](err); ok {
+					return limit
+				}
+				// Not wrapped: the client's error is not this server's answer to it.
+				return fmt.Errorf("asking the client %q: %v", key, err)
+			}
+			data, err := json.Marshal(result)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			responses[key] = data
+			return nil
+		})
+	}
+	return responses, group.Wait()
+}
+
+func send(ctx context.Context, session *mcp.ServerSession, callID, key string, request mcp.InputRequest) (any, error) {
+	switch q := WithMeta(request, mcp.Meta{wire.MetaKey: key}).(type) {
+	case *mcp.ElicitParams:
+		if q.Mode == "url" && q.ElicitationID == "" {
+			q.ElicitationID = callID + "/" + key // required before 2026-07-28
+		}
+		return session.Elicit(ctx, q)
+	case *mcp.CreateMessageWithToolsParams:
+		return session.CreateMessageWithTools(ctx, q)
+	case *mcp.CreateMessageParams:
+		return session.CreateMessage(ctx, q)
+	case *mcp.ListRootsParams:
+		return session.ListRoots(ctx, q)
+	}
+	return nil, fmt.Errorf("unknown input request %T", request)
+}
+
+// WithMeta is a copy of a request with more in its _meta; what it has itself stays.
+func WithMeta(request mcp.InputRequest, more mcp.Meta) mcp.InputRequest {
+	meta := maps.Clone(more)
+	switch p := request.(type) {
+	case *mcp.ElicitParams:
+		q := *p
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
+	case *mcp.CreateMessageWithToolsParams:
+		q := *p
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
+	case *mcp.CreateMessageParams:
+		q := *p
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
+	case *mcp.ListRootsParams:
+		q := *p
+		maps.Copy(meta, p.Meta)
+		q.Meta = meta
+		return &q
+	}
+	return request
+}
+
+// unfit reports whether the SDK refused a form's answer because it does not fit the schema.
+// It has no type for that error.
+func unfit(err error) bool {
+	_, fromClient := errors.AsType[*jsonrpc.Error](err)
+	return !fromClient && strings.Contains(err.Error(), "does not match requested schema")
+}

@@ -1,0 +1,278 @@
+package home
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
+)
+
+// UseStates puts a store beside requestState, once its configuration is checked. Named says
+// that the operator names callers who have no token.
+func (c *Carrier) UseStates(o state.Options, named bool) error {
+	if o.Mode == "" {
+		o.Mode = state.StatelessOnly
+	}
+	travels := min(c.Limits.StateBytes, seal.MaxTokenSize)
+	switch {
+	case o.Store == nil:
+		return errors.New("askback: Options.States needs a Store")
+	case !slices.Contains([]state.Mode{state.Dual, state.StatelessFirst, state.StatelessOnly}, o.Mode):
+		return fmt.Errorf("askback: States.Mode %q is none: choose %q, %q or %q", o.Mode, state.Dual, state.StatelessFirst, state.StatelessOnly)
+	case o.Overflow < 0:
+		return errors.New("askback: States.Overflow is negative; zero means never")
+	case o.Overflow > travels:
+		return fmt.Errorf("askback: States.Overflow is %d, but no more than %d bytes travel: choose less, or raise Limits.StateBytes", o.Overflow, travels)
+	}
+	if o.Mode != state.StatelessOnly && !named {
+		c.Log.Warn("askback: no Options.Principal: calls of callers without a bearer token cannot go on from the store; " +
+			"nothing would keep one anonymous caller from another's state")
+	}
+	o.Store = safeStore{o.Store}
+	c.States = &o
+	return nil
+}
+
+// safeStore is a store whose panics are errors.
+type safeStore struct{ store state.Store }
+
+func (s safeStore) PutState(ctx context.Context, id, equal string, data []byte, expires time.Time) error {
+	return call.Safely(func() error { return s.store.PutState(ctx, id, equal, data, expires) })
+}
+
+func (s safeStore) GetState(ctx context.Context, id string) (data []byte, err error) {
+	err = call.Safely(func() error { data, err = s.store.GetState(ctx, id); return err })
+	return data, err
+}
+
+func (s safeStore) FindStates(ctx context.Context, equal string, limit int) (data [][]byte, err error) {
+	err = call.Safely(func() error { data, err = s.store.FindStates(ctx, equal, limit); return err })
+	return data, err
+}
+
+func (s safeStore) DeleteState(ctx context.Context, id string) error {
+	return call.Safely(func() error { return s.store.DeleteState(ctx, id) })
+}
+
+// keepsStates reports whether every state is stored.
+func (c *Carried) keepsStates() bool { return c.States != nil && c.States.Mode != state.StatelessOnly }
+
+// failed tells the operator of a store that failed.
+func (c *Carried) failed(ctx context.Context, doing string, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // the client went away, and the store was told so
+	}
+	c.Log.ErrorContext(ctx, "askback: "+doing+" failed", "method", c.request.Handler.Method, "error", err)
+	c.observe(ctx, state.Event{Outcome: state.Failed})
+}
+
+// stateID is the key of a call's state in the store.
+func stateID(j *journal.Journal) string { return journal.Derived("state", j.ID) }
+
+// stateCall is the key under which the states of equal calls are found. It is empty for
+// anonymous callers, who must not get each other's.
+func stateCall(b *seal.Binding) string {
+	if b.Principal == "" {
+		return ""
+	}
+	key := []byte("askback stored call")
+	for _, field := range []string{b.Audience, b.Method, b.Target, string(b.Arguments[:]), b.Principal} {
+		key = binary.AppendUvarint(key, uint64(len(field)))
+		key = append(key, field...)
+	}
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:])
+}
+
+// sealBesideStore makes the requestState of j, and stores what the phase wants stored.
+func (c *Carried) sealBesideStore(ctx context.Context, j *journal.Journal, now, expires time.Time) (string, error) {
+	b, payload := c.binding(), j.Append(make([]byte, 0, 512))
+	sealed, err := c.sealOrRefer(ctx, &b, payload, now, expires)
+	if err == nil && len(sealed) <= c.Limits.StateBytes && c.keepsStates() {
+		c.keep(ctx, j, &b, payload, expires)
+	}
+	return sealed, err
+}
+
+// Drop deletes the state of a call that has ended.
+func (c *Carried) Drop(ctx context.Context, j *journal.Journal) {
+	if !c.keepsStates() || ctx.Err() != nil { // nobody gets to know that it has ended
+		return
+	}
+	if err := c.States.Store.DeleteState(ctx, stateID(j)); err != nil {
+		c.failed(ctx, "deleting a stored state", err)
+	}
+}
+
+// keepUndelivered stores the journal of a round whose client has gone away. No response
+// tells of it, so the client may repeat the round.
+func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
+	if !c.keepsStates() {
+		return
+	}
+	j.Round++ // whoever repeats the round is a round behind
+	now, b, payload := time.Now(), c.binding(), j.Append(nil)
+	if expires := c.expiry(j, now); expires.After(now) && len(payload) <= c.Limits.StoredBytes {
+		c.keep(ctx, j, &b, payload, expires)
+	}
+}
+
+// keep stores the encoding of j. What was done is as true when the client has gone away:
+// no step is to run twice.
+func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
+	defer cancel()
+	if err := c.States.Store.PutState(ctx, stateID(j), stateCall(b), payload, expires); err != nil {
+		c.failed(ctx, "storing a state", err)
+	}
+}
+
+// keepTimeout is how long that may take.
+const keepTimeout = 10 * time.Second
+
+// reconcile returns the journal that a call goes on from in [state.Dual]: j, whose encoding is
+// payload, came with the request.
+func (c *Carried) reconcile(ctx context.Context, j *journal.Journal, payload []byte) *journal.Journal {
+	data, err := c.States.Store.GetState(ctx, stateID(j))
+	var stored *journal.Journal
+	if err == nil && data != nil {
+		stored, err = journal.Decode(data)
+	}
+	switch {
+	case err != nil:
+		c.failed(ctx, "reading a stored state", err)
+		return j
+	case stored == nil:
+		c.observe(ctx, state.Event{Outcome: state.Absent})
+		return j
+	case bytes.Equal(data, payload):
+		c.observe(ctx, state.Event{Outcome: state.Same})
+		return j
+	case stored.Round < j.Round:
+		c.observe(ctx, state.Event{Outcome: state.Behind})
+		return j
+	case stored.Round > j.Round:
+		c.observe(ctx, state.Event{Outcome: state.Older})
+	default:
+		c.observe(ctx, state.Event{Outcome: state.Different})
+		c.Log.WarnContext(ctx, "askback: a requestState is not what is stored; the call goes on from what is stored",
+			"method", c.request.Handler.Method, "call", journal.Derived("call", j.ID), "round", j.Round)
+	}
+	if manualStyle(j) {
+		return j // nothing would tell for which round's question an answer is
+	}
+	// The answers are to the questions that came with the state.
+	for key := range c.request.Params.Responses {
+		both := func(q journal.Question) bool { return q.Wire == key && slices.Contains(j.Pending, q) }
+		if !slices.ContainsFunc(stored.Pending, both) {
+			delete(c.request.Params.Responses, key)
+		}
+	}
+	return stored
+}
+
+// recall returns the stored journal of a call whose request brought no state that opens,
+// or nil. An error is the replay guard's.
+func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.Journal, error) {
+	if !c.keepsStates() {
+		return nil, nil
+	}
+	b := c.binding()
+	var found [][]byte
+	var err error
+	if equal := stateCall(&b); equal != "" {
+		found, err = c.States.Store.FindStates(ctx, equal, 2)
+	}
+	var j *journal.Journal
+	if err == nil && len(found) == 1 {
+		j, err = journal.Decode(found[0])
+	}
+	// The answers may be to questions of any round. Their keys tell of which (see
+	// [journal.Run.Distinct]), but for those that a handler chooses itself.
+	fits := err == nil && j != nil && (j.Round == 1 || !manualStyle(j))
+	if fits {
+		var fault error
+		if fits, fault = c.use(ctx, time.Now().Add(c.Limits.RoundTTL), roundID(j)); fault != nil {
+			return nil, fault
+		}
+	}
+	switch {
+	case err != nil:
+		c.failed(ctx, "looking up a stored state", err)
+		return nil, nil
+	case len(found) > 1:
+		c.observe(ctx, state.Event{Outcome: state.Ambiguous})
+		return nil, nil
+	case !fits:
+		c.observe(ctx, state.Event{Outcome: state.Unknown})
+		return nil, nil
+	}
+	c.observe(ctx, state.Event{Outcome: outcome})
+	return j, nil
+}
+
+// manualStyle reports whether j is of a handler that keeps its own state, whose questions
+// have no digests.
+func manualStyle(j *journal.Journal) bool {
+	return j.Manual != "" || slices.ContainsFunc(j.Pending, func(q journal.Question) bool { return q.Digest == journal.Digest{} })
+}
+
+// roundID is what a [state.Guard] knows a round by, whichever way its journal came.
+func roundID(j *journal.Journal) string {
+	return journal.Derived("round "+strconv.Itoa(j.Round), j.ID)
+}
+
+// sealOrRefer makes the requestState of a journal's encoding, or of a reference to it.
+func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []byte, now, expires time.Time) (string, error) {
+	overflow := c.States.Overflow
+	if overflow == 0 || len(payload) <= overflow { // else there is no need to try
+		sealed, err := c.Keys.Seal(*b, payload, now, expires)
+		if err != nil || overflow == 0 || len(sealed) <= overflow {
+			return sealed, err
+		}
+	}
+	if most := c.Limits.StoredBytes; len(payload) > most {
+		return "", &journal.LimitError{Limit: "bytes of a stored state", Max: most}
+	}
+	sum := sha256.Sum256(payload)
+	// The clocks of instances and stores differ.
+	err := c.States.Store.PutState(ctx, hex.EncodeToString(sum[:]), "", payload, expires.Add(seal.MaxClockSkew))
+	if err != nil {
+		c.failed(ctx, "storing a state that is too large to travel", err)
+		return "", wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+	}
+	c.observe(ctx, state.Event{Outcome: state.Overflowed})
+	return c.Keys.Seal(*b, journal.AppendReference(nil, sum), now, expires)
+}
+
+// load returns the encoding that a reference is to. A reason says why there is none; an
+// error alone is the store's.
+func (c *Carried) load(ctx context.Context, sum [sha256.Size]byte) (payload []byte, reason seal.Reason, err error) {
+	if c.States == nil {
+		return nil, "no_store", errors.New("the state is in a store, and this instance has none: set Options.States on every instance")
+	}
+	payload, err = c.States.Store.GetState(ctx, hex.EncodeToString(sum[:]))
+	switch {
+	case err != nil:
+		return nil, "", err
+	case payload == nil:
+		return nil, "stored_missing", errors.New("the store does not have what the state refers to: it was deleted, or instances do not share the store")
+	case sha256.Sum256(payload) != sum:
+		return nil, "stored_altered", errors.New("the store does not have what was stored: it was altered")
+	}
+	return payload, "", nil
+}

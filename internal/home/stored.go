@@ -1,0 +1,153 @@
+package home
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Stored is the home of a journal in the store of tasks, for one run of its task. It
+// implements [call.Home].
+type Stored struct {
+	Work *task.Work
+
+	journal *journal.Journal
+
+	mu   sync.Mutex
+	lost error // why an entry was not recorded: then the run counts for nothing
+}
+
+// StoredCall is what a task begins with.
+type StoredCall struct {
+	Call   string          `json:"call"` // the call's secret id
+	Can    wire.Capability `json:"can"`
+	Params json.RawMessage `json:"params"` // name, arguments and _meta of the request
+}
+
+// Open implements [call.Home].
+func (s *Stored) Open(context.Context) (*journal.Journal, *call.Outcome, error) {
+	var began StoredCall
+	err := json.Unmarshal(s.Work.Call, &began)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the stored call: %w", err)
+	}
+	s.journal, err = DecodeJournal(began.Call, s.Work.Task.Round, s.Work.Entries)
+	return s.journal, nil, err
+}
+
+// Begin implements [call.Home].
+func (s *Stored) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
+	run := journal.Begin(j, nil, limits)
+	run.Commit = s.record
+	return run
+}
+
+func (s *Stored) record(ctx context.Context, e *journal.Entry) error {
+	err := s.Work.Record(ctx, e.Append(nil))
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lost = err
+	}
+	return err
+}
+
+// Suspend implements [call.Home]: the task is parked with the verdict.
+func (s *Stored) Suspend(context.Context, *journal.Journal, *call.Outcome) (again bool, err error) {
+	return false, nil
+}
+
+// End implements [call.Home]: the task ends with the verdict.
+func (s *Stored) End(context.Context, *journal.Journal, error) {}
+
+// Verdict is what the run means for its task. The error says that it counts for nothing.
+func (s *Stored) Verdict(out *call.Outcome, err error) (task.Verdict, error) {
+	if s.journal == nil {
+		return task.Verdict{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost != nil {
+		return task.Verdict{}, s.lost
+	}
+	v := task.Verdict{Round: s.journal.Round}
+	var encoded []byte
+	if err == nil && out.Result != nil {
+		var members string
+		if encoded, members, err = call.EncodeResult(out.Result); err == nil {
+			encoded = slices.Concat([]byte("{"+members), encoded[1:])
+		}
+	}
+	switch {
+	case err != nil:
+		fault := call.Fault(err)
+		v.Status, v.Message, v.Outcome = task.Failed, fault.Message, EncodeFault(fault)
+		return v, nil
+	case encoded != nil:
+		v.Status, v.Outcome = task.Completed, encoded
+	case len(out.Questions) == 0: // a checkpoint
+		v.Status = task.Working
+	default:
+		open := make([]OpenQuestion, len(out.Questions))
+		for i, q := range out.Questions {
+			open[i] = OpenQuestion{q.Key, s.journal.Pending[i].Key, q.Digest[:], q.Method, q.Params}
+		}
+		v.Status = task.InputRequired
+		v.Pending, err = json.Marshal(open)
+	}
+	return v, err
+}
+
+// EncodeFault makes the outcome of a task that failed.
+func EncodeFault(fault *jsonrpc.Error) []byte {
+	return strictjson.Get(wire.AppendError(nil, nil, fault), "error")
+}
+
+// DecodeJournal makes the journal of a task from its entries.
+func DecodeJournal(callID string, round int, entries [][]byte) (*journal.Journal, error) {
+	j := &journal.Journal{ID: callID, Round: round}
+	for i, data := range entries {
+		e, err := journal.DecodeEntry(data)
+		if err != nil {
+			return nil, fmt.Errorf("entry %d of the journal: %w", i, err)
+		}
+		j.Entries = append(j.Entries, e)
+	}
+	return j, nil
+}
+
+// OpenQuestion is a question that a parked task waits for, as it is stored.
+type OpenQuestion struct {
+	Wire   string          `json:"wire"`
+	Key    string          `json:"key"` // the author's
+	Digest []byte          `json:"digest"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// OpenQuestions are those that a task waits for.
+func OpenQuestions(t *task.Task) ([]OpenQuestion, error) {
+	if len(t.Pending) == 0 {
+		return nil, nil
+	}
+	var open []OpenQuestion
+	if err := json.Unmarshal(t.Pending, &open); err != nil {
+		return nil, fmt.Errorf("the stored questions: %w", err)
+	}
+	for _, q := range open {
+		if len(q.Digest) != len(journal.Digest{}) {
+			return nil, fmt.Errorf("the stored question %q has no digest", q.Wire)
+		}
+	}
+	return open, nil
+}

@@ -1,0 +1,391 @@
+// Package httpfront serves the MCP endpoint over HTTP: requests of the 2026-07-28 revision
+// for handlers and tasks itself, and everything else through the SDK's handlers. Drafts of
+// the protocol are translated at its edge.
+package httpfront
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/drafts"
+	"github.com/askback-mcp/askback/internal/sdkfront"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Options configure a handler.
+type Options struct {
+	TrustedOrigins []string
+	Drafts         bool
+	Streamable     mcp.StreamableHTTPOptions
+	Supported      []string // protocol versions, newest first
+}
+
+// New returns a handler of the MCP endpoint. What it does not serve itself goes through sdk.
+func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
+	h := &handler{SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, checkHost: !opts.Streamable.DisableLocalhostProtection}
+	for _, origin := range opts.TrustedOrigins {
+		if err := h.origins.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("trusted origin: %w", err)
+		}
+	}
+	streamable := opts.Streamable
+	streamable.MaxRequestBodyBytes = h.limits.BodyBytes
+	if streamable.SessionTimeout == 0 {
+		streamable.SessionTimeout = 30 * time.Minute
+	}
+	getServer := func(*http.Request) *mcp.Server { return sdk.Server }
+	streamable.Stateless = false
+	h.sessions = mcp.NewStreamableHTTPHandler(getServer, &streamable)
+	streamable.Stateless, streamable.PropagateRequestCancellation = true, true
+	h.stateless = mcp.NewStreamableHTTPHandler(getServer, &streamable)
+	if opts.Drafts {
+		h.drafts = &drafts.Edge{Ratified: h.serveTranslated, HasSession: h.hasSession, Depth: h.limits.Depth}
+		echo := sdkfront.EchoFunc(drafts.Echo(sdk.Carrier))
+		sdk.Echo.Store(&echo)
+	}
+	return h, nil
+}
+
+type handler struct {
+	SDK       *sdkfront.Front
+	supported []string
+	limits    call.Limits
+	log       *slog.Logger
+	checkHost bool
+	origins   http.CrossOriginProtection
+	stateless http.Handler // the SDK's, for the 2026-07-28 revision
+	sessions  http.Handler // the SDK's, for those before
+	drafts    *drafts.Edge // nil unless they are served
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.checkHost && rebound(r) {
+		failAs(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this local server"))
+		return
+	}
+	probe := *r
+	probe.Method = http.MethodPost // Check lets GET pass unseen
+	if err := h.origins.Check(&probe); err != nil {
+		failAs(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from another origin, which is not trusted"))
+		return
+	}
+	if r.Method != http.MethodPost {
+		h.serveSession(w, r)
+		return
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		failAs(w, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
+		return
+	}
+	body, err := readBody(w, r, h.limits.BodyBytes)
+	if err != nil {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			failAs(w, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
+			return
+		}
+		// The client went away or broke the transfer: nobody reads an answer.
+		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
+		return
+	}
+	setBody(r, body)
+	switch {
+	case h.drafts != nil && h.drafts.Serve(w, r, body):
+	case h.legacy(r, body):
+		h.serveLegacy(w, r, body)
+	default:
+		h.serveModern(w, r, body, true)
+	}
+}
+
+func setBody(r *http.Request, body []byte) {
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+}
+
+// legacy reports whether a request belongs to a revision with sessions: by its version
+// header or, where it has none (initialize, and all before 2025-06-18), because its
+// body does not claim to be modern.
+func (h *handler) legacy(r *http.Request, body []byte) bool {
+	version := r.Header.Get(wire.HeaderVersion)
+	if version == wire.Version || version != "" && !slices.Contains(h.supported, version) {
+		return false
+	}
+	if !bytes.Contains(body, []byte(mcp.MetaKeyProtocolVersion)) {
+		return true
+	}
+	req, err := wire.ParseRequest(body, h.limits.Depth)
+	if err != nil {
+		return false
+	}
+	return strictjson.Get(strictjson.Get(req.Params, "_meta"), mcp.MetaKeyProtocolVersion) == nil
+}
+
+func (h *handler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byte) {
+	depth, kind := h.limits.Depth, strictjson.TypeOf(body)
+	if kind == strictjson.TypeArray {
+		depth++ // around the messages of a batch
+	}
+	if err := strictjson.Check(body, depth); err != nil {
+		fault := wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
+		id, response := wire.Addressee(body)
+		if !response {
+			failAs(w, http.StatusBadRequest, id, fault)
+			return
+		}
+		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
+		kind = strictjson.TypeObject
+	}
+	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
+		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
+		return
+	}
+	setBody(r, h.carry(r, body))
+	h.serveSession(w, r)
+}
+
+// carry lets what the SDK's types do not keep of a call in a session reach its handler: the
+// member task and, for questions that carry a state, the call's id.
+func (h *handler) carry(r *http.Request, body []byte) []byte {
+	if h.SDK.Tasks == nil && h.drafts == nil {
+		return body
+	}
+	req, fault := wire.ParseRequest(body, h.limits.Depth)
+	if fault != nil || req.ID == nil || !wire.MayAsk(req.Method) || !h.SDK.Handlers.Serves(req.Method, req.Params) {
+		return body
+	}
+	var id []byte
+	if h.drafts != nil && drafts.Stateful(r) {
+		id = req.ID
+	}
+	req.Params = sdkfront.Carry(req.Params, id)
+	return wire.AppendRequest(nil, req)
+}
+
+// serveSession serves what belongs to a session, if it comes from the caller who opened it.
+func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
+	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+		if err := h.SDK.Gate.CheckOwner(r.Context(), id, requestExtra(r)); err != nil {
+			fail(w, nil, err)
+			return
+		}
+	}
+	if h.drafts != nil {
+		h.drafts.InSession(w, r, h.sessions)
+		return
+	}
+	h.sessions.ServeHTTP(w, r)
+}
+
+// hasSession reports whether this process holds a session.
+func (h *handler) hasSession(id string) bool {
+	for session := range h.SDK.Server.Sessions() {
+		if session.ID() == id {
+			return true
+		}
+	}
+	return false
+}
+
+// serveTranslated serves a request that the edge has translated from a draft. The drafts
+// have no headers that mirror a tool's parameters.
+func (h *handler) serveTranslated(w http.ResponseWriter, r *http.Request, body []byte) {
+	setBody(r, body)
+	h.serveModern(w, r, body, false)
+}
+
+// serveModern serves a request of the 2026-07-28 revision. If mirrored, it has the headers
+// that a tool's parameters are to be mirrored in.
+func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
+	req, fault := wire.ParseRequest(body, h.limits.Depth)
+	if fault == nil && req.ID != nil {
+		fault = h.checkMetadata(r, req)
+	}
+	switch {
+	case fault != nil:
+		fail(w, req.ID, fault)
+	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):
+		h.serveTask(w, r, req)
+	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
+		h.listen(w, r, req)
+	case req.ID != nil && wire.MayAsk(req.Method):
+		h.serveCall(w, r, req, mirrored)
+	default:
+		h.stateless.ServeHTTP(w, r)
+	}
+}
+
+// checkMetadata verifies what every modern request must say of itself, in headers and
+// body alike.
+func (h *handler) checkMetadata(r *http.Request, req wire.Request) *jsonrpc.Error {
+	version, fault := wire.Header(r.Header, wire.HeaderVersion)
+	if fault != nil {
+		return fault
+	}
+	var meta wire.Meta
+	if raw := strictjson.Get(req.Params, "_meta"); raw != nil && strictjson.TypeOf(raw) == strictjson.TypeObject {
+		if meta, fault = wire.ParseMeta(raw); fault != nil {
+			return fault
+		}
+	}
+	if meta.Version != "" && meta.Version != version {
+		return wire.Mismatch("the %s header does not match the value in the body", wire.HeaderVersion)
+	}
+	if version != wire.Version {
+		return wire.UnsupportedVersion(version, h.supported)
+	}
+	if meta.Version == "" {
+		return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyProtocolVersion)
+	}
+	if fault := wire.CheckHeader(r.Header, wire.HeaderMethod, req.Method, false); fault != nil {
+		return fault
+	}
+	if !meta.HasCapabilities {
+		return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyClientCapabilities)
+	}
+	return nil
+}
+
+// requestExtra is what the transport says of a request's caller.
+func requestExtra(r *http.Request) *mcp.RequestExtra {
+	return &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
+}
+
+// serveCall serves a request that may ask.
+func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Request, mirrored bool) {
+	params, fault := wire.ParseParams(req.Method, req.Params)
+	if fault == nil {
+		fault = wire.CheckHeader(r.Header, wire.HeaderName, params.Target, true)
+	}
+	if fault != nil {
+		fail(w, req.ID, fault)
+		return
+	}
+	handler := h.SDK.Handlers.Lookup(req.Method, params.Target)
+	if handler == nil {
+		if params.HasState && params.State == "" { // which the SDK's types take for none
+			fail(w, req.ID, wire.InvalidState())
+			return
+		}
+		h.throughSDK(w, r, params.Target)
+		return
+	}
+	if mirrored {
+		for _, header := range handler.Headers {
+			if fault := header.Check(r.Header, params.Arguments); fault != nil {
+				fail(w, req.ID, fault)
+				return
+			}
+		}
+	}
+	if !h.SDK.Direct() {
+		req.Params = sdkfront.Carry(req.Params, nil)
+		setBody(r, wire.AppendRequest(nil, req))
+		h.throughSDK(w, r, params.Target)
+		return
+	}
+	stream := &eventStream{w: w, token: params.Meta.ProgressToken}
+	var progress call.ProgressFunc
+	if params.Meta.ProgressToken != nil && acceptsEvents(r) {
+		progress = stream.progress
+	}
+	var out *call.Outcome
+	var err error
+	if h.SDK.Chained() {
+		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, requestExtra(r), progress)
+	} else {
+		out, err = h.serve(r.Context(), handler, req, params, requestExtra(r), progress)
+	}
+	h.respond(r.Context(), stream, req, out, err)
+}
+
+// throughSDK serves a request for this target through the SDK, which compares the header as
+// it stands.
+func (h *handler) throughSDK(w http.ResponseWriter, r *http.Request, target string) {
+	r.Header = maps.Clone(r.Header)
+	r.Header[wire.HeaderName] = []string{target}
+	h.stateless.ServeHTTP(w, r)
+}
+
+// serve serves a request for one of our handlers.
+func (h *handler) serve(ctx context.Context, handler *call.Handler, req wire.Request, params *wire.Params, extra *mcp.RequestExtra, progress call.ProgressFunc) (out *call.Outcome, err error) {
+	a := call.Access{Method: req.Method, Target: params.Target, Extra: extra}
+	err = h.SDK.Gate.Pass(ctx, a, nil, func(ctx context.Context, p *call.Passage) (err error) {
+		q := &call.Request{
+			Handler:   handler,
+			Params:    params,
+			Raw:       req.Params,
+			Can:       params.Meta.Capabilities,
+			Principal: p.Principal,
+			Progress:  progress,
+			View:      func(m call.Manual) mcp.Request { return call.View(req.Method, req.Params, nil, extra, m) },
+		}
+		out, err = h.SDK.Calls.Serve(ctx, q, h.SDK.Carrier.Home(q))
+		return err
+	})
+	return out, err
+}
+
+// respond sends the outcome of a request.
+func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Request, out *call.Outcome, err error) {
+	if ctx.Err() != nil {
+		return // the client went away, which cancels the request: nothing more is sent for it
+	}
+	if err != nil {
+		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
+		return
+	}
+	response := wire.AppendResult(nil, req.ID, func(dst []byte) []byte {
+		dst, err = out.AppendResult(dst, h.SDK.Info)
+		return dst
+	})
+	if err != nil {
+		h.log.ErrorContext(ctx, "askback: a result cannot be encoded", "method", req.Method, "error", err)
+		response = wire.AppendError(nil, req.ID, wire.Errorf(jsonrpc.CodeInternalError, "internal error"))
+	}
+	stream.finish(http.StatusOK, response)
+}
+
+// serveTask serves a request about tasks.
+func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Request) {
+	q, fault := tasks.ReadRequest(req.Method, req.Params, nil)
+	// Routing headers are the extension's; the proposals' dialect may have them.
+	if fault == nil && req.Method != wire.ListTasks && (q.Extension || len(r.Header[wire.HeaderName]) > 0) {
+		fault = wire.CheckHeader(r.Header, wire.HeaderName, q.TaskID, true)
+	}
+	switch {
+	case fault != nil:
+		failTask(w, req.ID, fault)
+		return
+	case !h.SDK.Direct():
+		h.stateless.ServeHTTP(w, r)
+		return
+	}
+	out, err := h.SDK.Receive(r.Context(), req.Method, req.Params, requestExtra(r), nil)
+	if err != nil {
+		failTask(w, req.ID, err)
+		return
+	}
+	h.respond(r.Context(), &eventStream{w: w}, req, out, nil)
+}
+
+func failTask(w http.ResponseWriter, id []byte, err error) {
+	code := status(err)
+	if call.Fault(err).Code == jsonrpc.CodeMethodNotFound {
+		code = http.StatusNotFound
+	}
+	failAs(w, code, id, err)
+}

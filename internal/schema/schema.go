@@ -1,0 +1,187 @@
+// Package schema validates and decodes the arguments of tools, and makes the structured
+// content of their results, as the SDK's mcp.AddTool does it.
+package schema
+
+import (
+	"encoding/json"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	casejson "github.com/segmentio/encoding/json"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Arguments validates and decodes a tool's arguments.
+type Arguments struct {
+	resolved *jsonschema.Resolved
+	defaults bool
+}
+
+// ForArguments returns what decodes a tool's arguments into the type in. It sets the tool's
+// InputSchema if there is none.
+func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
+	if t.InputSchema == nil && in == reflect.TypeFor[any]() {
+		t.InputSchema = &jsonschema.Schema{Type: "object"}
+	}
+	schema, err := infer(&t.InputSchema, in)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil, err
+	}
+	return &Arguments{resolved, hasDefaults(schema)}, nil
+}
+
+// infer returns the schema that field holds, after inferring it from t if it holds none.
+func infer(field *any, t reflect.Type) (*jsonschema.Schema, error) {
+	if *field == nil {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{})
+		*field = schema
+		return schema, err
+	}
+	if schema, ok := (*field).(*jsonschema.Schema); ok {
+		return schema, nil
+	}
+	data, err := json.Marshal(*field)
+	if err != nil {
+		return nil, err
+	}
+	schema := new(jsonschema.Schema)
+	return schema, json.Unmarshal(data, schema)
+}
+
+func hasDefaults(s *jsonschema.Schema) bool {
+	for _, p := range s.Properties {
+		if p.Default != nil || hasDefaults(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decode validates arguments, an object or nil, and decodes them.
+func (a *Arguments) Decode(arguments []byte, into any) error {
+	if arguments == nil {
+		arguments = []byte("{}")
+	}
+	instance := make(map[string]any)
+	if err := json.Unmarshal(arguments, &instance); err != nil {
+		return err
+	}
+	if a.defaults {
+		if err := a.resolved.ApplyDefaults(&instance); err != nil {
+			return err
+		}
+	}
+	if err := a.resolved.Validate(instance); err != nil {
+		return err
+	}
+	if a.defaults {
+		var err error
+		if arguments, err = withDefaults(arguments, instance); err != nil {
+			return err
+		}
+	}
+	// Names are matched exactly: encoding/json would let "Name" reach a field whose
+	// schema was only applied to "name".
+	_, err := casejson.Parse(arguments, into, casejson.DontMatchCaseInsensitiveStructFields)
+	return err
+}
+
+// withDefaults adds to the arguments the members that only the instance has. What the
+// client sent stays as it was spelled, so that no number loses digits.
+func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
+	merged := make(map[string]json.RawMessage, len(instance))
+	_ = strictjson.Members(arguments, func(name, value []byte) error {
+		merged[string(name)] = value
+		return nil
+	})
+	for name, value := range instance {
+		var err error
+		if sent, ok := merged[name]; !ok {
+			merged[name], err = json.Marshal(value)
+		} else if nested, ok := value.(map[string]any); ok {
+			merged[name], err = withDefaults(sent, nested)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(merged)
+}
+
+// Result makes structured content. The zero value knows no schema.
+type Result struct {
+	resolved *jsonschema.Resolved
+	defaults bool
+	zero     any // in place of a nil pointer
+}
+
+// ForResult returns what makes structured content of values of type out. It sets the tool's
+// OutputSchema if there is none, unless out is any.
+func ForResult(t *mcp.Tool, out reflect.Type) (*Result, error) {
+	if t.OutputSchema == nil && out == reflect.TypeFor[any]() {
+		return new(Result), nil
+	}
+	r := new(Result)
+	if t.OutputSchema == nil && out.Kind() == reflect.Pointer {
+		r.zero = reflect.Zero(out.Elem()).Interface()
+	}
+	schema, err := infer(&t.OutputSchema, out)
+	if err != nil {
+		return nil, err
+	}
+	r.defaults = hasDefaults(schema)
+	r.resolved, err = schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	return r, err
+}
+
+// Structure puts out into the result's structured content, and its JSON into a text
+// block for clients that know no other (server/tools, "Structured Content"). The content
+// of a whole result stays as it is.
+func (r *Result) Structure(res *mcp.CallToolResult, out any, whole bool) error {
+	if r.zero != nil && reflect.ValueOf(out).IsNil() {
+		out = r.zero
+	}
+	if out == nil {
+		return nil
+	}
+	data, err := json.Marshal(out)
+	if err != nil {
+		return wire.Errorf(jsonrpc.CodeInternalError, "the tool's output cannot be encoded: %v", err)
+	}
+	if r.resolved != nil {
+		var instance any
+		if err := json.Unmarshal(data, &instance); err != nil {
+			return err
+		}
+		if instance == nil && r.resolved.Schema().Type == "object" {
+			instance, data = make(map[string]any), []byte("{}") // of a nil map
+		}
+		if object, ok := instance.(map[string]any); ok && r.defaults {
+			if err := r.resolved.ApplyDefaults(&instance); err != nil {
+				return err
+			}
+			if data, err = withDefaults(data, object); err != nil {
+				return err
+			}
+		}
+		if err := r.resolved.Validate(instance); err != nil {
+			return wire.Errorf(jsonrpc.CodeInternalError, "the tool's output does not fit its schema: %v", err)
+		}
+	}
+	res.StructuredContent = json.RawMessage(data)
+	if res.Content == nil || !whole && strictjson.TypeOf(data) != strictjson.TypeObject {
+		res.Content = append(res.Content, &mcp.TextContent{Text: string(data)})
+	}
+	return nil
+}

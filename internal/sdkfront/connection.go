@@ -1,0 +1,101 @@
+package sdkfront
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Transport returns t with what the protocol and our handlers need beyond the SDK's: lines
+// that are no messages are answered, parameters are exact, tasks are subscribed to.
+func (f *Front) Transport(t mcp.Transport) mcp.Transport {
+	return &transport{lines(t, f.Calls.Limits.BodyBytes, f.Calls.Limits.Depth), f}
+}
+
+type transport struct {
+	mcp.Transport
+	front *Front
+}
+
+func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Connection: conn, front: t.front, open: make(map[jsonrpc.ID]*subscription)}
+	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	return c, nil
+}
+
+type connection struct {
+	mcp.Connection
+	front *Front
+
+	life context.Context // until the connection is closed
+	end  context.CancelFunc
+	all  sync.WaitGroup // goroutines that send notifications
+
+	announced atomic.Int32
+
+	mu   sync.Mutex
+	open map[jsonrpc.ID]*subscription // the subscriptions that name tasks
+}
+
+func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		msg, err := c.Connection.Read(ctx)
+		if err != nil {
+			return msg, err
+		}
+		switch m := msg.(type) {
+		case *jsonrpc.Response:
+			if fault := c.front.strict(m.Result); fault != nil {
+				return &jsonrpc.Response{ID: m.ID, Error: fault}, nil // what was asked fails
+			}
+		case *jsonrpc.Request:
+			if fault := c.front.strict(m.Params); fault != nil {
+				if m.IsCall() {
+					c.refuse(ctx, m.ID, fault)
+				}
+				continue
+			}
+			switch m.Method {
+			case tasks.MethodListen:
+				if !c.listen(ctx, m) {
+					continue
+				}
+			case "notifications/cancelled":
+				c.cancelled(m.Params)
+			}
+			return c.carryParams(m), nil
+		}
+		return msg, nil
+	}
+}
+
+// strict checks the params or the result of a message like the body of an HTTP request, of
+// which they would be a member.
+func (f *Front) strict(member []byte) *jsonrpc.Error {
+	if len(member) == 0 {
+		return nil
+	}
+	if err := strictjson.Check(member, f.Calls.Limits.Depth-1); err != nil {
+		return wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
+	}
+	return nil
+}
+
+// carryParams lets the exact parameters of a request for one of our handlers travel with it.
+func (c *connection) carryParams(req *jsonrpc.Request) *jsonrpc.Request {
+	if wire.MayAsk(req.Method) && c.front.Handlers.Serves(req.Method, req.Params) {
+		req.Params = Carry(req.Params, nil)
+	}
+	return req
+}

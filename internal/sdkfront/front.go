@@ -1,0 +1,331 @@
+// Package sdkfront serves what comes through the SDK's server: connections of whole
+// messages, sessions before 2026-07-28, and requests that receiving middleware has to see.
+// Its middleware stands around the SDK's handlers and brings each request for a handler or
+// a task to the gate.
+package sdkfront
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Front serves requests that come through an SDK's server. It is safe for concurrent use;
+// its exported fields must not be changed while it is used.
+type Front struct {
+	Server   *mcp.Server
+	Gate     *call.Gate
+	Calls    *call.Engine
+	Handlers *call.Registry
+	Carrier  *home.Carrier
+	Tasks    *tasks.Service // nil: there are none
+	// ListsTasks says that callers can be told apart, so that clients may list their tasks.
+	ListsTasks bool
+	// Echo, if set, makes the home of a call in a session whose questions carry a state.
+	Echo atomic.Pointer[EchoFunc]
+	Info []byte // the _meta of every result, which says who answers
+	Log  *slog.Logger
+
+	receiving reflect.Value // the SDK's handler of received requests; invalid where it cannot be read
+	own       uintptr       // the code of our middleware, as receiving has it
+	before    bool          // there was middleware when ours was added
+	warn      sync.Once
+
+	next    mcp.MethodHandler // the SDK's handlers, and the middleware that was there before ours
+	mu      sync.Mutex
+	handler atomic.Pointer[mcp.MethodHandler] // handle in the middleware of AddReceivingMiddleware
+	chained atomic.Bool                       // there is such middleware
+}
+
+// EchoFunc makes the home of a call in a session, given the id of its request.
+type EchoFunc func(r *call.Request, held *home.Held, id []byte) (call.Home, error)
+
+// Install adds the front's middleware to the SDK's server.
+func (f *Front) Install() error {
+	f.receiving = receivingHandler(f.Server)
+	pristine := receivingHandler(mcp.NewServer(&mcp.Implementation{Name: "askback"}, nil))
+	f.before = !f.receiving.IsValid() || !pristine.IsValid() || f.receiving.Pointer() != pristine.Pointer()
+	handle := mcp.MethodHandler(f.handle)
+	f.handler.Store(&handle)
+	f.own = reflect.ValueOf(f.middleware(nil)).Pointer()
+	if f.receiving.IsValid() && f.receiving.Pointer() == f.own {
+		return errors.New("askback: there is a Server on this mcp.Server already")
+	}
+	f.Server.AddSendingMiddleware(f.sending)
+	f.Server.AddReceivingMiddleware(f.middleware)
+	if f.Tasks == nil {
+		return nil
+	}
+	// So that the SDK passes the requests about tasks to the middleware.
+	for _, method := range wire.TaskMethods {
+		err := mcp.AddReceivingCustomMethod(f.Server, method, func(context.Context, *mcp.ServerSession, *rawParams) (*rawResult, error) {
+			return nil, tasks.MethodNotFound(method)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receivingHandler is the field of an SDK's server that holds its handler of received
+// requests, around which middleware is. The SDK has no other way to tell whether there is any.
+func receivingHandler(m *mcp.Server) reflect.Value {
+	field := reflect.ValueOf(m).Elem().FieldByName("receivingMethodHandler_")
+	if field.IsValid() && field.Kind() != reflect.Func {
+		return reflect.Value{}
+	}
+	return field
+}
+
+// Direct reports whether a request may be served without the SDK: nothing but our own
+// middleware would see it there.
+func (f *Front) Direct() bool {
+	if !f.before && f.receiving.Pointer() == f.own {
+		return true
+	}
+	f.warn.Do(func() {
+		f.Log.Info("askback: the mcp.Server has receiving middleware, so that every request takes the SDK's path, which costs several times more; " +
+			"middleware added with Server.AddReceivingMiddleware does not need that")
+	})
+	return false
+}
+
+// AddReceivingMiddleware adds middleware that sees every request, through the SDK or past
+// it, outside of what was added before. The first one is the outermost.
+func (f *Front) AddReceivingMiddleware(middleware ...mcp.Middleware) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	handler := *f.handler.Load()
+	for _, m := range slices.Backward(middleware) {
+		handler = m(handler)
+	}
+	f.handler.Store(&handler)
+	f.chained.Store(len(middleware) > 0 || f.chained.Load())
+}
+
+// Chained reports whether there is middleware of AddReceivingMiddleware.
+func (f *Front) Chained() bool { return f.chained.Load() }
+
+// middleware stands around the SDK's handlers. Inlined, its function would be another one
+// wherever it is called.
+//
+//go:noinline
+func (f *Front) middleware(next mcp.MethodHandler) mcp.MethodHandler {
+	f.next = next
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		return (*f.handler.Load())(ctx, method, req)
+	}
+}
+
+// Receive serves a request for one of our handlers or about tasks past the SDK, through the
+// middleware of AddReceivingMiddleware. The request has no session. Progress tells the client
+// how far the call is, or is nil.
+func (f *Front) Receive(ctx context.Context, method string, params []byte, extra *mcp.RequestExtra, progress call.ProgressFunc) (*call.Outcome, error) {
+	var req mcp.Request
+	if wire.IsTask(method) {
+		p := new(rawParams)
+		if params != nil {
+			if err := p.UnmarshalJSON(params); err != nil {
+				return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
+			}
+		}
+		req = &mcp.ServerRequest[*rawParams]{Params: p, Extra: extra}
+	} else {
+		req = call.View(method, Carry(params, nil), nil, extra, call.Manual{})
+	}
+	ctx = context.WithValue(ctx, progressKey{}, progress)
+	var result mcp.Result
+	err := call.Safely(func() (err error) {
+		result, err = (*f.handler.Load())(ctx, method, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if raw, ok := result.(*rawResult); ok {
+		return &call.Outcome{Encoded: raw.encoded}, nil
+	}
+	return &call.Outcome{Result: result}, nil
+}
+
+type progressKey struct{}
+
+// handle brings a request to the gate, and all others to the SDK's handlers.
+func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	switch {
+	case wire.MayAsk(method) && target(req) != "":
+		return f.call(ctx, method, req)
+	case f.Tasks != nil && wire.IsTask(method):
+		return f.aboutTask(ctx, method, req)
+	case method == "initialize":
+		if err := f.Gate.Opened(ctx, sessionOf(req), req.GetExtra()); err != nil {
+			return nil, call.Fault(err)
+		}
+	}
+	result, err := f.next(ctx, method, req)
+	if err != nil || f.Tasks == nil {
+		return result, err
+	}
+	return f.advertise(req, result)
+}
+
+// passageKey is the key of a request's [call.Passage] in its context.
+type passageKey struct{ *Front }
+
+// pass brings a request through the gate. What serve returns is encoded where the SDK's types
+// cannot express it.
+func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p *call.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
+	a := call.Access{Method: method, Target: target, Extra: req.GetExtra()}
+	err = f.Gate.Pass(ctx, a, legacySession(req), func(ctx context.Context, p *call.Passage) (err error) {
+		result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
+		return err
+	})
+	_, refused := errors.AsType[*call.RefusedError](err)
+	_, limit := errors.AsType[*journal.LimitError](err)
+	switch {
+	case refused && sessionOf(req) == nil:
+		return nil, err // for the HTTP front, which gives it a status of its own
+	case refused, limit:
+		return nil, call.Fault(err)
+	}
+	return result, err
+}
+
+// call serves a request that may ask.
+func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	return f.pass(ctx, method, target(req), req, func(ctx context.Context, p *call.Passage) (mcp.Result, error) {
+		h := f.Handlers.Lookup(method, target(req))
+		if h == nil {
+			return f.serveForeign(ctx, p, method, req)
+		}
+		var result mcp.Result
+		var err error
+		if sessionOf(req) == nil { // it came past the SDK
+			result, err = f.ServeHandler(ctx, h, req)
+		} else {
+			result, err = f.next(ctx, method, req)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if out := takeOutcome(result); out != nil {
+			return f.encode(out, p.InSession)
+		}
+		if _, _, manual := call.ManualOutcome(result); manual && !p.InSession {
+			// A resource of the SDK's server that one of our templates also matches.
+			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
+		return result, nil
+	})
+}
+
+// encode makes the result of an outcome that the SDK's types do not express.
+func (f *Front) encode(out *call.Outcome, inSession bool) (mcp.Result, error) {
+	info := f.Info
+	if inSession {
+		info = nil
+	}
+	encoded, err := out.AppendResult(nil, info)
+	return &rawResult{encoded: encoded}, err
+}
+
+// serveForeign serves a request for a handler that is registered on the SDK's server. If it
+// is in the manual style, the state is sealed for it and, in a session, its further rounds
+// are asked there, too.
+func (f *Front) serveForeign(ctx context.Context, p *call.Passage, method string, req mcp.Request) (mcp.Result, error) {
+	m := newManualRequest(req)
+	r, err := f.foreignRequest(p, method, req, m)
+	if err != nil {
+		return nil, err
+	}
+	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
+		return f.next(ctx, method, c.Request())
+	}}
+	r.View = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
+	var at call.Home = f.Carrier.Home(r)
+	if r.InSession {
+		at = &home.Held{Session: sessionOf(req), Request: r}
+	}
+	out, err := f.Calls.Serve(ctx, r, at)
+	switch {
+	case err != nil:
+		return nil, foreignError(err)
+	case out.Result != nil:
+		return out.Result, nil
+	}
+	return f.encode(out, r.InSession)
+}
+
+// ServeHandler serves a request for one of our handlers at the end of the SDK's path. A
+// result that the SDK's types do not express is one that they do, and carries the outcome
+// past the middleware that stands between.
+func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Request) (mcp.Result, error) {
+	p, _ := ctx.Value(passageKey{f}).(*call.Passage)
+	if p == nil { // another middleware made a context of its own
+		return f.pass(ctx, h.Method, target(req), req, func(ctx context.Context, _ *call.Passage) (mcp.Result, error) {
+			return f.ServeHandler(ctx, h, req)
+		})
+	}
+	out, err := f.serveOwn(ctx, p, h, req)
+	if err != nil {
+		return nil, call.Fault(err)
+	}
+	if out.Result != nil {
+		return out.Result, nil
+	}
+	return carryOutcome(h.Method, out), nil
+}
+
+func (f *Front) serveOwn(ctx context.Context, p *call.Passage, h *call.Handler, req mcp.Request) (*call.Outcome, error) {
+	raw, id, err := exactParams(req, f.Calls.Limits.Depth)
+	if err != nil {
+		return nil, err
+	}
+	if err := strictjson.Check(raw, f.Calls.Limits.Depth); err != nil {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
+	}
+	params, fault := wire.ParseParams(h.Method, raw)
+	if fault != nil {
+		return nil, fault
+	}
+	session := sessionOf(req)
+	r := &call.Request{
+		Handler:   h,
+		Params:    params,
+		Raw:       raw,
+		Can:       params.Meta.Capabilities,
+		Principal: p.Principal,
+		InSession: p.InSession,
+		Progress:  progressTo(ctx, session, req),
+		View:      func(m call.Manual) mcp.Request { return call.View(h.Method, raw, session, req.GetExtra(), m) },
+	}
+	if !p.InSession {
+		return f.Calls.Serve(ctx, r, f.Carrier.Home(r))
+	}
+	r.Can = sessionCapabilities(session)
+	held := &home.Held{Session: session, Request: r}
+	echo := f.Echo.Load()
+	if echo == nil || id == nil {
+		return f.Calls.Serve(ctx, r, held)
+	}
+	at, err := (*echo)(r, held, id)
+	if err != nil {
+		return nil, err
+	}
+	return f.Calls.Serve(ctx, r, at)
+}

@@ -1,0 +1,214 @@
+package sdkfront
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+const (
+	listensPerConn   = 16 // that name tasks, on a connection of whole messages
+	announcedPerConn = 64 // tasks that one session is told of unasked
+)
+
+// subscription is a subscription to tasks on a connection of whole messages.
+type subscription struct {
+	*tasks.Listening
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	ended    bool            // all its tasks have
+	response jsonrpc.Message // of the SDK, which waits for that
+}
+
+// Listen begins a subscription that names tasks, if the gate lets its caller through.
+func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
+	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, nil, func(ctx context.Context, p *call.Passage) (err error) {
+		l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
+		return err
+	})
+	if err == nil && f.watched() {
+		l.Others = true // which the SDK answers: its middleware sees the request
+	}
+	return l, err
+}
+
+// watched reports whether there is middleware besides our own.
+func (f *Front) watched() bool { return f.Chained() || !f.Direct() }
+
+// listen takes over a subscription that names tasks. It reports whether the SDK is to see
+// the request, too.
+func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass bool) {
+	if c.front.Tasks == nil || !tasks.NamesTasks(req.Params) {
+		return true
+	}
+	id, err := json.Marshal(req.ID.Raw())
+	if err != nil {
+		return true
+	}
+	own := new(subscription)
+	own.ctx, own.cancel = context.WithCancel(c.life)
+	c.mu.Lock()
+	full := len(c.open) >= listensPerConn || c.open[req.ID] != nil
+	if !full {
+		c.open[req.ID] = own
+	}
+	c.mu.Unlock()
+	if full {
+		own.cancel()
+		c.refuse(ctx, req.ID, wire.Errorf(jsonrpc.CodeInvalidRequest, "too many subscriptions to tasks: one connection may have %d, each for up to %d tasks", listensPerConn, tasks.PerListen))
+		return false
+	}
+	extra, _ := req.Extra.(*mcp.RequestExtra)
+	prepare := func() bool {
+		l, err := c.front.Listen(own.ctx, id, req.Params, extra)
+		if err != nil {
+			c.unlisten(req.ID)
+			c.refuse(c.life, req.ID, call.Fault(err))
+			return false
+		}
+		c.mu.Lock() // which answers look at, whatever they answer
+		defer c.mu.Unlock()
+		own.Listening = l
+		return true
+	}
+	if tasks.OnlyTasks(req.Params) && !c.front.watched() {
+		c.all.Go(func() { // looking the tasks up must not hold up other requests
+			defer c.unlisten(req.ID)
+			if prepare() && c.notify(own.ctx, tasks.MethodAcknowledged, own.Acknowledge(nil)) == nil && c.follow(own) == nil {
+				_ = c.Connection.Write(own.ctx, &jsonrpc.Response{ID: req.ID, Result: c.front.Tasks.Result(own.Listening)})
+			}
+		})
+		return false
+	}
+	return prepare() // it goes on when the SDK acknowledges
+}
+
+func (c *connection) refuse(ctx context.Context, id jsonrpc.ID, fault *jsonrpc.Error) {
+	_ = c.Connection.Write(ctx, &jsonrpc.Response{ID: id, Error: fault}) // the connection's end is noticed reading
+}
+
+func (c *connection) follow(l *subscription) error {
+	return c.front.Tasks.Follow(l.ctx, l.Listening, func(params []byte) error { return c.notify(l.ctx, tasks.MethodTasks, params) })
+}
+
+func (c *connection) notify(ctx context.Context, method string, params []byte) error {
+	return c.Connection.Write(ctx, &jsonrpc.Request{Method: method, Params: params})
+}
+
+// unlisten ends a subscription's part that is about tasks.
+func (c *connection) unlisten(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.open[id]; l != nil {
+		l.cancel()
+		delete(c.open, id)
+	}
+}
+
+// cancelled ends the subscription that a notification of that name is about.
+func (c *connection) cancelled(params []byte) {
+	var raw any
+	if json.Unmarshal(strictjson.Get(params, "requestId"), &raw) != nil {
+		return
+	}
+	if id, err := jsonrpc.MakeID(raw); err == nil {
+		c.unlisten(id)
+	}
+}
+
+// Write adds the tasks to the SDK's acknowledgment of a subscription, and ends them with it.
+func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	switch m := msg.(type) {
+	case *jsonrpc.Response:
+		if c.keep(m) {
+			return nil
+		}
+		c.unlisten(m.ID)
+		if err := c.Connection.Write(ctx, msg); err != nil {
+			return err
+		}
+		c.announce(ctx, m)
+		return nil
+	case *jsonrpc.Request:
+		if m.Method != tasks.MethodAcknowledged {
+			break
+		}
+		var params struct {
+			Notifications json.RawMessage `json:"notifications"`
+			Meta          map[string]any  `json:"_meta"`
+		}
+		if json.Unmarshal(m.Params, &params) != nil {
+			break
+		}
+		id, err := jsonrpc.MakeID(params.Meta[mcp.MetaKeySubscriptionID])
+		c.mu.Lock()
+		l := c.open[id]
+		ours := err == nil && l != nil && l.Listening != nil
+		c.mu.Unlock()
+		if !ours {
+			break
+		}
+		if err := c.notify(ctx, tasks.MethodAcknowledged, l.Acknowledge(params.Notifications)); err != nil {
+			return err
+		}
+		c.all.Go(func() {
+			if c.follow(l) != nil {
+				return
+			}
+			c.mu.Lock()
+			l.ended = true
+			c.mu.Unlock()
+			if l.response != nil {
+				_ = c.Write(l.ctx, l.response)
+			}
+		})
+		return nil
+	}
+	return c.Connection.Write(ctx, msg)
+}
+
+// keep holds back the SDK's answer to a subscription whose tasks have not ended, as when it
+// agreed to nothing else.
+func (c *connection) keep(res *jsonrpc.Response) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.open[res.ID]
+	if l == nil || l.Listening == nil || !l.Others || l.ended || res.Error != nil {
+		return false
+	}
+	l.response = res
+	return true
+}
+
+// announce tells the client of a session before 2026-07-28, unasked, how the task stands
+// that its call became (2025-11-25, "Task Status Notification").
+func (c *connection) announce(ctx context.Context, res *jsonrpc.Response) {
+	created := strictjson.Get(res.Result, "task")
+	id, ok := strictjson.String(strictjson.Get(created, "taskId"))
+	if !ok || c.front.Tasks == nil || strictjson.Get(res.Result, "_meta") != nil { // a modern result says who answers
+		return
+	}
+	if c.announced.Add(1) > announcedPerConn { // nobody may rely on being told
+		c.announced.Add(-1)
+		return
+	}
+	c.all.Go(func() {
+		defer c.announced.Add(-1)
+		_ = c.front.Tasks.Announce(c.life, id, func(params []byte) error { return c.notify(c.life, tasks.MethodStatus, params) })
+	})
+}
+
+func (c *connection) Close() error {
+	c.end()
+	err := c.Connection.Close()
+	c.all.Wait()
+	return err
+}

@@ -1,0 +1,79 @@
+package sdkfront
+
+import (
+	"context"
+	"errors"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// sending stands around what the SDK's server sends: a question in a session, whoever asks
+// it, has a time to live.
+func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch method {
+		case question.MethodElicit, question.MethodCreateMessage, question.MethodListRoots:
+		default:
+			return next(ctx, method, req)
+		}
+		if p, _ := ctx.Value(passageKey{f}).(*call.Passage); p == nil { // not asked by a call
+			return next(ctx, method, req)
+		}
+		ctx, cancel := f.Gate.Asking(ctx)
+		defer cancel()
+		result, err := next(ctx, method, req)
+		if limit, ok := errors.AsType[*journal.LimitError](context.Cause(ctx)); ok && err != nil {
+			err = limit
+		}
+		return result, err
+	}
+}
+
+func sessionCapabilities(session *mcp.ServerSession) wire.Capability {
+	var can wire.Capability
+	init := session.InitializeParams()
+	if init == nil || init.Capabilities == nil {
+		return 0
+	}
+	if e := init.Capabilities.Elicitation; e != nil {
+		if e.Form != nil || e.URL == nil {
+			can |= wire.Form
+		}
+		if e.URL != nil {
+			can |= wire.URL
+		}
+	}
+	if sampling := init.Capabilities.Sampling; sampling != nil {
+		can |= wire.Sampling
+		if sampling.Tools != nil {
+			can |= wire.SamplingTools
+		}
+	}
+	if init.Capabilities.RootsV2 != nil {
+		can |= wire.Roots
+	}
+	return can
+}
+
+// progressTo tells the client of a request how far the call is, if it asked to be told.
+func progressTo(ctx context.Context, session *mcp.ServerSession, req mcp.Request) call.ProgressFunc {
+	if session == nil {
+		progress, _ := ctx.Value(progressKey{}).(call.ProgressFunc)
+		return progress
+	}
+	params, ok := req.GetParams().(mcp.RequestParams)
+	if !ok || params.GetProgressToken() == nil {
+		return nil
+	}
+	token := params.GetProgressToken()
+	return func(ctx context.Context, progress, total float64, message string) error {
+		return session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: token, Progress: progress, Total: total, Message: message,
+		})
+	}
+}

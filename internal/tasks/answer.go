@@ -1,0 +1,94 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/task"
+)
+
+// answer gives a parked task the answers to its open questions. It goes on when none
+// is left. What answers no open question is ignored; an answer that does not fit its
+// question uses up the question's key, and the question is asked again under another.
+func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string][]byte) error {
+	_, err := s.Engine.Change(ctx, t.Principal, t.ID, func(t *task.Task) (*task.Update, error) {
+		open, err := home.OpenQuestions(t)
+		if err != nil {
+			return nil, err
+		}
+		u := &task.Update{Keep: true}
+		var left, refused []home.OpenQuestion
+		for _, q := range open {
+			raw, ok := responses[q.Wire]
+			if !ok {
+				left = append(left, q)
+				continue
+			}
+			check, err := question.AcceptFor(q.Method, q.Params)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := check(raw); err != nil {
+				refused = append(refused, q)
+			} else {
+				answer := journal.Entry{Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw}
+				u.Entries = append(u.Entries, answer.Append(nil))
+			}
+			delivered := journal.Entry{Kind: journal.Delivered, Key: q.Wire}
+			u.Entries = append(u.Entries, delivered.Append(nil))
+		}
+		if len(left) == len(open) {
+			return nil, nil
+		}
+		if len(refused) > 0 {
+			// Each costs a round, so that nobody can make a journal grow without end.
+			if t.Round++; t.Round > s.Calls.Limits.Rounds {
+				return s.fail(t, &journal.LimitError{Limit: "rounds per call", Max: s.Calls.Limits.Rounds}), nil
+			}
+			if refused, err = s.askAgain(ctx, t, left, refused, u.Entries); err != nil {
+				return nil, err
+			}
+		}
+		if left = append(left, refused...); len(left) > 0 {
+			t.Pending, err = json.Marshal(left)
+			return u, err
+		}
+		t.Status, t.Pending = task.Working, nil
+		u.Keep, u.Due = false, 0
+		return u, nil
+	})
+	return err
+}
+
+// fail fails a parked task, whose handler then cleans up.
+func (s *Service) fail(t *task.Task, err error) *task.Update {
+	fault := call.Fault(err)
+	t.Status, t.Message, t.Pending, t.Outcome = task.Failed, fault.Message, nil, home.EncodeFault(fault)
+	t.Stopped, t.Attempts = true, 0
+	return &task.Update{}
+}
+
+// askAgain gives refused questions keys that were never used in their task.
+func (s *Service) askAgain(ctx context.Context, t *task.Task, left, refused []home.OpenQuestion, more [][]byte) ([]home.OpenQuestion, error) {
+	_, entries, err := s.Engine.Journal(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	j, err := home.DecodeJournal("", t.Round, slices.Concat(entries, more))
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range left {
+		j.Pending = append(j.Pending, journal.Question{Wire: q.Wire})
+	}
+	for i := range refused {
+		refused[i].Wire = j.WireKey(refused[i].Key)
+		j.Pending = append(j.Pending, journal.Question{Wire: refused[i].Wire})
+	}
+	return refused, nil
+}

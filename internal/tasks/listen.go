@@ -1,0 +1,145 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Subscriptions to tasks (SEP-2663, "Task Status Notifications"). What else a subscription
+// asks for is the SDK's, which serves it on the same stream.
+
+// The methods of subscriptions.
+const (
+	MethodListen       = "subscriptions/listen"
+	MethodAcknowledged = "notifications/subscriptions/acknowledged"
+	MethodTasks        = "notifications/tasks"
+	MethodStatus       = "notifications/tasks/status" // of sessions before 2026-07-28
+)
+
+// PerListen bounds the tasks of one subscription.
+const PerListen = 64
+
+// Listening is a subscription to tasks.
+type Listening struct {
+	Others bool // the request asks for more than tasks
+
+	id    []byte // of the request, raw
+	tasks []*task.Task
+}
+
+// NamesTasks reports whether the parameters of a subscription name tasks.
+func NamesTasks(params []byte) bool {
+	return strictjson.Get(strictjson.Get(params, "notifications"), "taskIds") != nil
+}
+
+// Listen begins a subscription that names tasks. It agrees to those that are the principal's.
+func (s *Service) Listen(ctx context.Context, principal string, id, params []byte) (*Listening, error) {
+	meta, fault := wire.ParseMeta(strictjson.Get(params, "_meta"))
+	if fault != nil {
+		return nil, fault
+	}
+	if meta.Capabilities&wire.Tasks == 0 {
+		return nil, wire.MissingCapability(wire.Tasks)
+	}
+	var ids []string
+	if err := json.Unmarshal(strictjson.Get(strictjson.Get(params, "notifications"), "taskIds"), &ids); err != nil {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "taskIds" must be an array of strings`)
+	}
+	if len(ids) > PerListen {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: one subscription takes at most %d tasks", PerListen)
+	}
+	l := &Listening{Others: !OnlyTasks(params), id: id}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		t, err := s.Engine.Get(ctx, principal, id)
+		switch {
+		case errors.Is(err, task.ErrNotFound):
+		case err != nil:
+			return nil, s.failed(ctx, "retrieving a task", err)
+		default:
+			l.tasks = append(l.tasks, t)
+		}
+	}
+	return l, nil
+}
+
+// OnlyTasks reports whether a subscription asks for nothing but tasks.
+func OnlyTasks(params []byte) bool {
+	only := true
+	_ = strictjson.Members(strictjson.Get(params, "notifications"), func(name, _ []byte) error {
+		only = only && string(name) == "taskIds"
+		return nil
+	})
+	return only
+}
+
+// Acknowledge makes the parameters of the first notification; others is what else was
+// agreed to, an object or nil.
+func (l *Listening) Acknowledge(others []byte) []byte {
+	agreed := map[string]json.RawMessage{}
+	_ = json.Unmarshal(others, &agreed) // nil is nothing
+	ids := make([]string, len(l.tasks))
+	for i, t := range l.tasks {
+		ids[i] = t.ID
+	}
+	agreed["taskIds"], _ = json.Marshal(ids)                          // strings
+	params, _ := json.Marshal(map[string]any{"notifications": agreed, // checked JSON
+		"_meta": map[string]any{mcp.MetaKeySubscriptionID: json.RawMessage(l.id)}})
+	return params
+}
+
+// Result makes the result that ends a subscription.
+func (s *Service) Result(l *Listening) []byte {
+	meta := slices.Concat(s.Info[:len(s.Info)-1], []byte(`,"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
+	return wire.Complete(nil, []byte("{}"), meta, "")
+}
+
+// Follow sends how each task stands, now and whenever that changes, until all have ended or
+// ctx is done.
+func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
+	return s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
+		params, err := s.notification(l, t)
+		if err != nil {
+			return err
+		}
+		return send(params)
+	})
+}
+
+func (s *Service) notification(l *Listening, t *task.Task) ([]byte, error) {
+	res, err := s.describe(t, true)
+	if err != nil {
+		return nil, err
+	}
+	meta := slices.Concat([]byte(`,"_meta":{"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
+	return slices.Concat([]byte("{"), res.members, meta, []byte("}")), nil
+}
+
+// Announce follows a task for the client of a session before 2026-07-28, whose call became
+// it: the task is reported to send after each change (2025-11-25, "Task Status Notification").
+func (s *Service) Announce(ctx context.Context, id string, send func(params []byte) error) error {
+	var t *task.Task
+	err := call.Safely(func() (err error) {
+		t, err = s.Store.Get(ctx, id) // whose it is does not matter: the client's own call became it
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.Engine.Follow(ctx, []*task.Task{t}, func(t *task.Task) error {
+		if t.Version == 0 {
+			return nil // as it was created
+		}
+		return send(append(row(t, false).Append([]byte("{"), false), '}'))
+	})
+}

@@ -1,0 +1,178 @@
+// Package tasks is about calls that are durable tasks: it makes them, runs their handlers,
+// and answers the requests about them in both dialects. The engine and the stores are those
+// of package task.
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Service serves tasks. It is safe for concurrent use; its fields must not be changed while
+// it is used.
+type Service struct {
+	Engine   *task.Engine
+	Store    task.Store
+	Calls    *call.Engine
+	Handlers *call.Registry
+	Info     []byte // the _meta of every result, which says who answers
+
+	PerPrincipal  int  // unfinished tasks of one principal, as an error tells it
+	ListAnonymous bool // anonymous callers may list the tasks of all of them
+
+	Log *slog.Logger
+
+	runs     atomic.Bool
+	warnIdle sync.Once
+}
+
+// Run runs tasks until ctx is done.
+func (s *Service) Run(ctx context.Context) error {
+	s.runs.Store(true)
+	return s.Engine.Run(ctx)
+}
+
+// Create makes a task of a call that has come as far as j.
+func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journal) (*call.Outcome, error) {
+	if !s.runs.Load() {
+		s.warnIdle.Do(func() {
+			s.Log.WarnContext(ctx, "askback: a task was created by a process that runs none; unless another instance does, it will never begin: call Server.RunTasks")
+		})
+	}
+	params := map[string]json.RawMessage{}
+	for _, name := range []string{"name", "arguments", "_meta"} {
+		if member := strictjson.Get(r.Raw, name); member != nil {
+			params[name] = member
+		}
+	}
+	encoded, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	began, err := json.Marshal(&home.StoredCall{Call: j.ID, Can: r.Can, Params: encoded})
+	if err != nil {
+		return nil, err
+	}
+	n := &task.New{
+		ID:        taskID(j.ID),
+		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: r.Task.Dialect,
+		TTL: r.Task.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round, Call: began,
+	}
+	for i := range j.Entries {
+		n.Entries = append(n.Entries, j.Entries[i].Append(nil))
+	}
+	t, err := s.Engine.Create(ctx, n)
+	switch {
+	case errors.Is(err, task.ErrQuota):
+		return nil, wire.Errorf(jsonrpc.CodeInternalError, "too many unfinished tasks: at most %d may be under way for one caller; wait for some to end, or cancel them", s.PerPrincipal)
+	case err != nil:
+		return nil, s.storeFailed(ctx, "creating a task", err)
+	}
+	return outcome(r, t)
+}
+
+// taskID is the id of the task that a call becomes: a repeated round must not make a second.
+func taskID(callID string) string { return journal.Derived("task", callID) }
+
+// Find returns the outcome of a request whose call became a task before, or nil.
+func (s *Service) Find(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error) {
+	if r.Task.Dialect == "" {
+		return nil, nil
+	}
+	t, err := s.Engine.Get(ctx, r.Principal, taskID(callID))
+	if err != nil {
+		return nil, nil
+	}
+	return outcome(r, t)
+}
+
+// outcome answers a call with its task. One that was created in the extension's dialect is
+// not for a client that does not declare it now.
+func outcome(r *call.Request, t *task.Task) (*call.Outcome, error) {
+	extension := r.Task.Dialect == call.DialectExtension
+	if t.Dialect == call.DialectExtension && !extension {
+		return nil, wire.MissingCapability(wire.Tasks)
+	}
+	w := row(t, extension)
+	if extension && w.Message == "" && t.Status == task.Working {
+		w.Message = "The operation is now in progress."
+	}
+	return &call.Outcome{Task: &call.Task{Task: *w, Extension: extension}}, nil
+}
+
+// EncodeFailure makes the outcome of a task that fails without its handler.
+func EncodeFailure(message string) []byte {
+	return home.EncodeFault(wire.Errorf(jsonrpc.CodeInternalError, "%s", message))
+}
+
+// storeFailed tells the operator what is wrong with the store, and the client only that
+// something is.
+func (s *Service) storeFailed(ctx context.Context, doing string, err error) error {
+	s.Log.ErrorContext(ctx, "askback: "+doing+" failed", "error", err)
+	return wire.Errorf(jsonrpc.CodeInternalError, "internal error: %s failed", doing)
+}
+
+// Handle runs the handler of a task from its journal. It is the engine's [task.Handler].
+func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	h := s.Handlers.Lookup(w.Task.Method, w.Task.Target)
+	if h == nil || h.Tasks == nil {
+		return task.Verdict{}, fmt.Errorf("%w: it has no task tool %q", task.ErrElsewhere, w.Task.Target)
+	}
+	var began home.StoredCall
+	if err := json.Unmarshal(w.Call, &began); err != nil {
+		return task.Verdict{}, fmt.Errorf("the stored call: %w", err)
+	}
+	params, fault := wire.ParseParams(w.Task.Method, began.Params)
+	if fault != nil {
+		return task.Verdict{}, fmt.Errorf("the stored call: %w", fault)
+	}
+	r := &call.Request{
+		Handler:   h,
+		Params:    params,
+		Raw:       began.Params,
+		Can:       began.Can,
+		Task:      call.TaskRequest{Running: true},
+		Principal: w.Task.Principal,
+		Progress: func(_ context.Context, progress, total float64, message string) error {
+			w.Report(progressMessage(progress, total, message))
+			return nil
+		},
+		View: func(m call.Manual) mcp.Request { return call.View(w.Task.Method, began.Params, nil, nil, m) },
+	}
+	stored := &home.Stored{Work: w}
+	if w.Stopped {
+		j, _, err := stored.Open(ctx)
+		if err != nil {
+			return task.Verdict{}, err
+		}
+		return task.Verdict{}, s.Calls.CleanUp(ctx, r, j)
+	}
+	return stored.Verdict(s.Calls.Serve(ctx, r, stored))
+}
+
+func progressMessage(progress, total float64, message string) string {
+	switch {
+	case message == "" && total > 0:
+		return fmt.Sprintf("%.4g of %.4g", progress, total)
+	case message == "":
+		return fmt.Sprintf("%.4g", progress)
+	case total > 0:
+		return fmt.Sprintf("%s (%.4g of %.4g)", message, progress, total)
+	}
+	return message
+}

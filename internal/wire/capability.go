@@ -1,0 +1,102 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// Capability is a set of what a client declared that it can do for a call.
+type Capability uint8
+
+// The capabilities that matter to a call.
+const (
+	Form Capability = 1 << iota
+	URL
+	Sampling
+	SamplingTools
+	Roots
+	Tasks // the extension
+)
+
+// capabilities tells of each its name and the capabilities object that declares it.
+var capabilities = []struct {
+	capability   Capability
+	name, object string
+}{
+	{Form, "elicitation.form", `{"elicitation":{"form":{}}}`},
+	{URL, "elicitation.url", `{"elicitation":{"url":{}}}`},
+	{SamplingTools, "sampling.tools", `{"sampling":{"tools":{}}}`},
+	{Sampling, "sampling", `{"sampling":{}}`},
+	{Roots, "roots", `{"roots":{}}`},
+	{Tasks, TasksExtension, `{"extensions":{"` + TasksExtension + `":{}}}`},
+}
+
+// String names the capabilities, such as "elicitation.form".
+func (c Capability) String() string {
+	var names []string
+	for _, known := range capabilities {
+		if c&known.capability != 0 {
+			names = append(names, known.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// MissingCapability is the error for a client that did not declare need
+// (basic, "Per-request protocol fields").
+func MissingCapability(need Capability) *jsonrpc.Error {
+	object := "{}"
+	for _, known := range capabilities {
+		if need&known.capability != 0 {
+			object = known.object
+			break
+		}
+	}
+	return &jsonrpc.Error{
+		Code:    mcp.CodeMissingRequiredClientCapabilities,
+		Message: "Missing required client capability: " + need.String(),
+		Data:    []byte(`{"requiredCapabilities":` + object + `}`),
+	}
+}
+
+func parseCapabilities(caps []byte) Capability {
+	var can Capability
+	_ = strictjson.Members(caps, func(name, value []byte) error {
+		if strictjson.TypeOf(value) != strictjson.TypeObject {
+			return nil
+		}
+		switch string(name) {
+		case "elicitation":
+			form, url := has(value, "form"), has(value, "url")
+			// An empty elicitation capability means form mode (client/elicitation, "Capabilities").
+			if form || !url {
+				can |= Form
+			}
+			if url {
+				can |= URL
+			}
+		case "sampling":
+			can |= Sampling
+			if has(value, "tools") {
+				can |= SamplingTools
+			}
+		case "roots":
+			can |= Roots
+		case "extensions":
+			if has(value, TasksExtension) {
+				can |= Tasks
+			}
+		}
+		return nil
+	})
+	return can
+}
+
+func has(obj []byte, name string) bool {
+	v := strictjson.Get(obj, name)
+	return v != nil && strictjson.TypeOf(v) == strictjson.TypeObject
+}

@@ -1,0 +1,29 @@
+package state_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/state"
+)
+
+func TestMemoryGuardForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g state.MemoryGuard
+		for i := range 10_000 {
+			id := fmt.Sprint(i)
+			if fresh, err := g.Use(t.Context(), id, time.Now().Add(time.Minute)); !fresh || err != nil {
+				t.Fatalf("state %s: fresh %v, %v", id, fresh, err)
+			}
+			if fresh, _ := g.Use(t.Context(), id, time.Now().Add(time.Minute)); fresh {
+				t.Fatalf("state %s was used twice", id)
+			}
+			time.Sleep(time.Second)
+		}
+		if size := g.Size(); size > 2048 {
+			t.Errorf("it holds %d states, of which 60 have not expired", size)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package askback
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Tasks let calls of tools go on as durable tasks: see [Options.Tasks], [AddTaskTool]
+// and [Server.RunTasks]. A field that is zero has its default.
+type Tasks struct {
+	// Store keeps the tasks, and is shared by all instances behind one endpoint. It is
+	// required, and stays open when the Server is gone.
+	Store task.Store
+
+	// TTL is a task's time to live where the client asks for none; default 24 hours.
+	// MaxTTL caps what it asks for; default 7 days, or TTL if that is more. A task that
+	// has not ended by then fails, and is deleted a little later.
+	TTL, MaxTTL time.Duration
+
+	// PollInterval is what clients are told to wait between two looks; default 1 second.
+	PollInterval time.Duration
+
+	// PerPrincipal bounds the unfinished tasks of one principal; default 1000.
+	PerPrincipal int
+
+	// Workers is how many tasks this process runs at once; default 16.
+	Workers int
+
+	// Lease is how long a worker that says nothing more keeps a task; default 10 seconds.
+	Lease time.Duration
+
+	// Attempts is how often a task may be begun again without having recorded anything
+	// since, as after a crash, before it fails; default 25.
+	Attempts int
+
+	// ListAnonymous lets callers without a principal list all tasks without one. Leave it
+	// off where they are not all the same user.
+	ListAnonymous bool
+}
+
+// newTasks makes the service of a Server's tasks.
+func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, error) {
+	o := s.opts.Tasks
+	if o.Store == nil {
+		return nil, errors.New("askback: Options.Tasks needs a Store")
+	}
+	service := &tasks.Service{
+		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous, Log: s.log,
+		PerPrincipal: o.PerPrincipal,
+	}
+	setDefault(&service.PerPrincipal, 1000)
+	var err error
+	service.Engine, err = task.NewEngine(o.Store, &task.Options{
+		Handler: service.Handle,
+		Failure: tasks.EncodeFailure,
+		// A round that detached can be repeated for as long as its state lives, and must find
+		// its task.
+		Grace: max(10*time.Minute, s.opts.Limits.RoundTTL),
+		TTL:   o.TTL, MaxTTL: o.MaxTTL, PollInterval: o.PollInterval, PerPrincipal: o.PerPrincipal,
+		Workers: o.Workers, Lease: o.Lease, Attempts: o.Attempts, Logger: s.log,
+	})
+	return service, err
+}
+
+// RunTasks runs tasks in this process until ctx is done; then it gives what it has not
+// finished to other instances and returns. Every deployment needs at least one process
+// that does; those that only serve need not. The error is for a Server without
+// [Options.Tasks].
+func (s *Server) RunTasks(ctx context.Context) error {
+	if s.opts.Tasks == nil {
+		return errors.New("askback: RunTasks needs Options.Tasks")
+	}
+	return s.sdk.Tasks.Run(ctx)
+}
+
+// TaskSupport says how the calls of a tool become tasks. Nil or zero: a call of a client
+// that can take a task is one from its beginning, any other client waits for the result.
+type TaskSupport struct {
+	// Required refuses clients that cannot take a task, with the protocol's error for a
+	// missing capability.
+	Required bool
+
+	// AtDetach makes a call a task only when its handler reaches [Call.Detach]. Until
+	// then it is a call like any other: it may ask, and nothing is stored.
+	AtDetach bool
+
+	// PollInterval is that of [Tasks] if it is zero.
+	PollInterval time.Duration
+}
+
+// AddTaskTool is [AddTool] for a tool whose calls may go on as tasks. Without
+// [Options.Tasks] no client can take one.
+func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[In, Out]) {
+	if support == nil {
+		support = new(TaskSupport)
+	}
+	if s.opts.Tasks == nil && support.Required {
+		s.log.Error("askback: a tool that runs as a task only needs Options.Tasks; every call of it will be refused", "tool", t.Name)
+	}
+	own := *support
+	addHandler(s, t, &own, h)
+}
+
+// Detach makes the call a task from here on. For a client that can take a task it ends the
+// request, with [ErrInputRequired] like a question: the client gets the task's id, and the
+// handler runs again in the background, where Detach returns nil and nothing that was
+// answered or done before is asked or done again. For any other client, and in a task,
+// Detach returns nil. While a question is open the error is [ErrInputRequired] too, and the
+// question is asked first. The tool must have been added with [AddTaskTool].
+func (c *Call) Detach() error { return c.c.Detach() }
+
+// OnCancel registers a function that cleans up if the call is a task that is cancelled, or
+// that does not end within its time to live. Register it outside of [Do], and before the
+// step that leaves something behind. Once the handler of such a task has returned,
+//
+//  1. the handler runs again as far as it came, so that it registers its functions again:
+//     what is recorded is found, and everything else returns an error that is
+//     context.Canceled;
+//  2. the functions run, the last one first, with a context that ends when this process
+//     stops running tasks;
+//  3. if the handler failed otherwise, or a function did, all of it runs again later, here
+//     or on another instance: each function should be repeatable.
+//
+// Outside of tasks the functions never run.
+func (c *Call) OnCancel(cleanup func(context.Context) error) { c.c.OnCancel(cleanup) }

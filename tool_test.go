@@ -1,0 +1,192 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// What a handler returns decides what the client gets, and which schema its tool has.
+func TestWhatAHandlerReturns(t *testing.T) {
+	type point struct {
+		X int `json:"x"`
+	}
+	schema := json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer","maximum":9},"y":{"type":"integer","default":2}},"required":["x"]}`)
+	words := []mcp.Content{&mcp.TextContent{Text: "in words"}}
+	const (
+		object = `{"type":"object","required":["x"],"properties":{"x":{"type":"integer"}},"additionalProperties":false}`
+		text   = `"content":[{"type":"text","text":%q}]`
+	)
+	returns := map[string]struct {
+		add    func(srv *askback.Server, t *mcp.Tool)
+		schema string // the tool's output schema; empty means none
+		own    any    // the author's output schema
+		want   string // members of the result
+	}{
+		"a struct":            {add: returning(point{1}), schema: object, want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
+		"a pointer":           {add: returning(&point{1}), schema: object, want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
+		"a nil pointer":       {add: returning[*point](nil), schema: object, want: fmt.Sprintf(text, `{"x":0}`) + `,"structuredContent":{"x":0}`},
+		"a map":               {add: returning(map[string]bool{"a": true}), schema: `{"type":"object","additionalProperties":{"type":"boolean"}}`, want: fmt.Sprintf(text, `{"a":true}`) + `,"structuredContent":{"a":true}`},
+		"a slice":             {add: returning([]int{1, 2}), schema: `{"type":["null","array"],"items":{"type":"integer"}}`, want: fmt.Sprintf(text, `[1,2]`) + `,"structuredContent":[1,2]`},
+		"a string":            {add: returning("hello"), want: fmt.Sprintf(text, "hello")},
+		"an empty string":     {add: returning(""), want: fmt.Sprintf(text, "")},
+		"a whole result":      {add: returning(&mcp.CallToolResult{Content: words, IsError: true}), want: fmt.Sprintf(text, "in words") + `,"isError":true`},
+		"no whole result":     {add: returning[*mcp.CallToolResult](nil), want: `"content":[]`},
+		"any string":          {add: returning[any]("hello"), want: fmt.Sprintf(text, "hello")},
+		"any struct":          {add: returning[any](point{1}), want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
+		"any number":          {add: returning[any](7), want: fmt.Sprintf(text, `7`) + `,"structuredContent":7`},
+		"any whole result":    {add: returning[any](&mcp.CallToolResult{Content: words}), want: fmt.Sprintf(text, "in words")},
+		"any nil":             {add: returning[any](nil), want: `"content":[]`},
+		"any nil result":      {add: returning[any]((*mcp.CallToolResult)(nil)), want: `"content":[]`},
+		"any, with a schema":  {add: returning[any](point{1}), own: schema, schema: string(schema), want: fmt.Sprintf(text, `{"x":1,"y":2}`) + `,"structuredContent":{"x":1,"y":2}`},
+		"unlike the schema":   {add: returning[any](point{10}), own: schema, schema: string(schema)},
+		"a struct, unlike it": {add: returning(point{10}), own: schema, schema: string(schema)},
+		"whole, with structured content": {
+			add:  returning(&mcp.CallToolResult{Content: words, StructuredContent: []int{1}}),
+			want: fmt.Sprintf(text, "in words") + `,"structuredContent":[1]`,
+		},
+		"whole, with structured content alone": {
+			add:  returning(&mcp.CallToolResult{StructuredContent: point{1}}),
+			want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`,
+		},
+		"whole, like the schema": {
+			add: returning(&mcp.CallToolResult{Content: words, StructuredContent: point{1}}), own: schema, schema: string(schema),
+			want: fmt.Sprintf(text, "in words") + `,"structuredContent":{"x":1,"y":2}`,
+		},
+		"whole, unlike the schema": {
+			add: returning(&mcp.CallToolResult{Content: words, StructuredContent: point{10}}), own: schema, schema: string(schema),
+		},
+		"a whole error, unlike the schema": {
+			add: returning(&mcp.CallToolResult{Content: words, StructuredContent: point{10}, IsError: true}), own: schema, schema: string(schema),
+			want: fmt.Sprintf(text, "in words") + `,"isError":true,"structuredContent":{"x":10}`,
+		},
+	}
+	h := newServer(t, nil, func(srv *askback.Server) {
+		for name, test := range returns {
+			test.add(srv, &mcp.Tool{Name: name, OutputSchema: test.own})
+		}
+	}).HTTPHandler(nil)
+
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	var listed struct {
+		Result struct {
+			Tools []struct {
+				Name         string `json:"name"`
+				OutputSchema any    `json:"outputSchema"`
+			} `json:"tools"`
+		} `json:"result"`
+	}
+	list := request{method: "tools/list", body: body}.send(t, h)
+	_, data, _ := strings.Cut(list.raw, "data: ") // the SDK answers with an event
+	if err := json.Unmarshal([]byte(data), &listed); err != nil || len(listed.Result.Tools) != len(returns) {
+		t.Fatalf("tools/list: %v, %s", err, list.raw)
+	}
+	for _, tool := range listed.Result.Tools {
+		wanted := returns[tool.Name].schema
+		if wanted == "" {
+			wanted = "null"
+		}
+		if diff := cmp.Diff(decoded(t, wanted), tool.OutputSchema); diff != "" {
+			t.Errorf("output schema of %s (-want +got):\n%s", tool.Name, diff)
+		}
+	}
+
+	for name, test := range returns {
+		res := request{target: name}.send(t, h)
+		if test.want == "" {
+			if message := res.refused(t, 200, -32603); !strings.Contains(message, "does not fit its schema") {
+				t.Errorf("%s: %s", name, message)
+			}
+			continue
+		}
+		got, _ := decoded(t, res.raw).(map[string]any)["result"].(map[string]any)
+		delete(got, "_meta")
+		want, _ := decoded(t, `{"resultType":"complete","isError":false,`+test.want+`}`).(map[string]any)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// returning adds a tool that returns this value.
+func returning[Out any](out Out) func(*askback.Server, *mcp.Tool) {
+	return func(srv *askback.Server, tool *mcp.Tool) {
+		askback.AddTool(srv, tool, func(context.Context, *askback.Call, struct{}) (Out, error) { return out, nil })
+	}
+}
+
+func decoded(t *testing.T, doc string) (value any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(doc), &value); err != nil {
+		t.Fatalf("%v in %s", err, doc)
+	}
+	return value
+}
+
+// A result that is shared by all calls stays as the author made it.
+func TestAWholeResultIsNotModified(t *testing.T) {
+	shared := &mcp.CallToolResult{StructuredContent: map[string]int{"n": 1}}
+	h := newServer(t, nil, func(srv *askback.Server) { returning(shared)(srv, &mcp.Tool{Name: "t"}) }).HTTPHandler(nil)
+	for range 2 {
+		if got := (request{target: "t"}).send(t, h).text(t); got != `{"n":1}` {
+			t.Errorf("got %q", got)
+		}
+	}
+	if !reflect.DeepEqual(shared, &mcp.CallToolResult{StructuredContent: map[string]int{"n": 1}}) {
+		t.Errorf("the shared result is now %+v", shared)
+	}
+}
+
+// A text cannot fit an output schema: the author is told when the tool is added.
+func TestAStringHasNoOutputSchema(t *testing.T) {
+	defer func() {
+		if v := fmt.Sprint(recover()); !strings.Contains(v, `AddTool "t": output schema: a handler that returns a string`) {
+			t.Errorf("panic: %s", v)
+		}
+	}()
+	newServer(t, nil, func(srv *askback.Server) {
+		returning("hello")(srv, &mcp.Tool{Name: "t", OutputSchema: map[string]any{"type": "object"}})
+	})
+}
+
+// A handler that was written for the SDK keeps what its three results mean there.
+func TestWhatAnInlineHandlerReturns(t *testing.T) {
+	type point struct {
+		X int `json:"x"`
+	}
+	words := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "in words"}}}
+	own := &mcp.CallToolResult{Content: words.Content, StructuredContent: point{10}}
+	register := func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "a string"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, string, error) {
+			return nil, "hello", nil
+		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "both"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, point, error) {
+			return words, point{1}, nil
+		})
+		schema := json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer","maximum":9}}}`)
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "whole", OutputSchema: schema}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return own, nil, nil
+		})
+	}
+	h := newServer(t, nil, register).HTTPHandler(nil)
+	for tool, want := range map[string]string{
+		"a string": `"content":[{"type":"text","text":"\"hello\""}],"structuredContent":"hello"`,
+		"both":     `"content":[{"type":"text","text":"in words"}],"structuredContent":{"x":1}`,
+		"whole":    `"content":[{"type":"text","text":"in words"}],"structuredContent":{"x":10}`, // the SDK leaves it alone
+	} {
+		got, _ := decoded(t, request{target: tool}.send(t, h).raw).(map[string]any)["result"].(map[string]any)
+		delete(got, "_meta")
+		wanted, _ := decoded(t, `{"resultType":"complete","isError":false,`+want+`}`).(map[string]any)
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tool, diff)
+		}
+	}
+}
