@@ -8,22 +8,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/pgtest"
-	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task/postgres"
-	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // BenchmarkInteraction is a call that asks and its retry with the answer, through the
 // HTTP handler without a network. What it costs a server beside a bare net/http handler
-// the program in bench/ measures.
+// the program in internal/bench measures.
 func BenchmarkInteraction(b *testing.B) {
 	benchmarkInteraction(b, newServer(b, nil, greet).HTTPHandler(nil))
 }
@@ -64,85 +59,10 @@ func benchmarkInteraction(b *testing.B, h http.Handler) {
 	}
 }
 
-// BenchmarkStates is an interaction as in BenchmarkInteraction, but with the state of each
-// first request in the second one, without a store and in each phase with each of them.
-func BenchmarkStates(b *testing.B) {
-	memory := func(*testing.B) state.Store { return new(state.MemoryStore) }
-	lite := func(b *testing.B) state.Store {
-		store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "states.db"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { store.Close() })
-		return store
-	}
-	fleet := func(b *testing.B) state.Store {
-		store, err := postgres.Open(b.Context(), pgtest.DSN(b))
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { store.Close() })
-		return store
-	}
-	for _, c := range []struct {
-		name     string
-		store    func(*testing.B) state.Store
-		mode     state.Mode
-		overflow int
-	}{
-		{name: "none"},
-		{"memory/stateless-only", memory, state.StatelessOnly, 0},
-		{"memory/stateless-first", memory, state.StatelessFirst, 0},
-		{"memory/dual", memory, state.Dual, 0},
-		{"memory/overflow", memory, state.StatelessOnly, 1},
-		{"sqlite/stateless-first", lite, state.StatelessFirst, 0},
-		{"sqlite/dual", lite, state.Dual, 0},
-		{"sqlite/overflow", lite, state.StatelessOnly, 1},
-		{"postgres/stateless-first", fleet, state.StatelessFirst, 0},
-		{"postgres/dual", fleet, state.Dual, 0},
-		{"postgres/overflow", fleet, state.StatelessOnly, 1},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			opts := &askback.Options{Principal: userHeader}
-			if c.store != nil {
-				opts.States = &state.Options{Store: c.store(b), Mode: c.mode, Overflow: c.overflow}
-			}
-			h := newServer(b, opts, greet).HTTPHandler(nil)
-			ask := request{target: "greet", arguments: `{"place":"New York"}`, header: alice}
-			template := ask.http(b)
-			first, err := io.ReadAll(template.Body)
-			if err != nil {
-				b.Fatal(err)
-			}
-			ask.state, ask.responses = "STATE", octocat
-			second, err := io.ReadAll(ask.http(b).Body)
-			if err != nil {
-				b.Fatal(err)
-			}
-			before, after, _ := strings.Cut(string(second), "STATE")
-			serve := func(body string) string {
-				r := template.WithContext(b.Context())
-				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, r)
-				return w.Body.String()
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				_, rest, _ := strings.Cut(serve(string(first)), `"requestState":"`)
-				state, _, ok := strings.Cut(rest, `"`)
-				if res := serve(before + state + after); !ok || !strings.Contains(res, "Hello octocat") {
-					b.Fatal(res)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkTaskGet is a request of the extension for how a parked task stands, whose
 // question it inlines.
 func BenchmarkTaskGet(b *testing.B) {
-	s := newTaskServer(b, b.TempDir(), nil, addEcho)
+	s := newTaskServer(b, nil, addEcho)
 	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.get(withExtension, id, "input_required")
 	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","_meta":{` +

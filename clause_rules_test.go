@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/task"
-	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // Clauses of the specification and of the proposals before it that other tests show in
@@ -63,7 +61,7 @@ func TestInputRequiredEndsItsStream(t *testing.T) {
 // Answers and state are for a retried request: others ignore them, and none but four is
 // ever answered with input required.
 func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, addEcho, greet)
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, addEcho, greet)
 	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
 	s.get(seedsOnly, id, "input_required")
 	const more = `,"inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}},"login":{"action":"accept","content":{"name":"x"}}},"requestState":"forged"`
@@ -239,7 +237,7 @@ func TestInputRequiredIsNeverEmpty(t *testing.T) {
 // A task that waits for input says so in every answer to tasks/result, under the id of that
 // request, until the answer is there. A state that comes with the answer is none of ours.
 func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
 	s.get(seedsOnly, id, "input_required")
 	var first map[string]any
@@ -264,7 +262,7 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 
 // Answers that are none are a protocol error in both dialects, and leave the task as it was.
 func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	for capabilities, method := range map[string]string{seedsOnly: "tasks/input_response", withExtension: "tasks/update"} {
 		id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
 		before := s.get(seedsOnly, id, "input_required")
@@ -292,11 +290,7 @@ func (s *journalReads) Journal(ctx context.Context, id string) ([]byte, [][]byte
 
 // To look at a task costs the same whatever it has done: its journal is not read for it.
 func TestLookingAtATaskReadsNoJournal(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := &journalReads{Store: store}
+	counted := &journalReads{Store: new(task.MemoryStore)}
 	s := newTaskServerOn(t, counted, nil, addEcho)
 	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
 	look := func(status string) {
@@ -317,7 +311,7 @@ func TestLookingAtATaskReadsNoJournal(t *testing.T) {
 
 // A tool asks in the same form in a call and in a task.
 func TestToolsAndTasksAskAlike(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	inCall := s.result(seedsOnly, "tools/call", "echo", `"name":"echo"`)
 	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
 	s.get(seedsOnly, id, "input_required")

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,22 +20,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/examples/echo"
-	"github.com/askback-mcp/askback/examples/weather"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 // newDraftServer starts a server with tasks and the tools that the proposals call.
-func newDraftServer(t testing.TB, ring *seal.Ring, dir string, drafts bool, register ...func(*askback.Server)) string {
+func newDraftServer(t testing.TB, ring *seal.Ring, drafts bool, register ...func(*askback.Server)) string {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := newServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)},
-		append(register, weather.Register, echo.Register, addBoth)...)
+	srv := newServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Logger: slog.New(slog.DiscardHandler)},
+		append(register, addWeather, addEcho, addBoth)...)
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -50,9 +43,19 @@ func newDraftServer(t testing.TB, ring *seal.Ring, dir string, drafts bool, regi
 		ts.Close()
 		cancel()
 		working.Wait()
-		_ = store.Close()
 	})
 	return ts.URL
+}
+
+// addWeather adds the tool of the proposals that asks one question.
+func addWeather(s *askback.Server) {
+	type where struct {
+		Location string `json:"location"`
+	}
+	askback.AddTool(s, &mcp.Tool{Name: "get_weather"}, func(ctx context.Context, call *askback.Call, in where) (string, error) {
+		_, err := askback.Elicit[login](call, "github_login", "Please provide your GitHub username")
+		return "Current weather in " + in.Location + ":\nTemperature: 72°F\nConditions: Partly cloudy", err
+	})
 }
 
 // addBoth adds a tool that asks for two things in one round, one more after a checkpoint,
@@ -152,7 +155,7 @@ const (
 // Every shape in which the drafts answer a request that needs input, and every one in which
 // their clients come back.
 func TestDraftsOfACall(t *testing.T) {
-	url := newDraftServer(t, newRing(t), t.TempDir(), true)
+	url := newDraftServer(t, newRing(t), true)
 	const head = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}`
 	incomplete := `{"jsonrpc":"2.0","id":2,"result":{"inputRequests":{"github_login":` + loginRequest + `},"requestState":STATE}}`
 	content := `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"elicitation",` +
@@ -201,7 +204,7 @@ func TestDraftsOfACall(t *testing.T) {
 
 // With several questions in a round, a checkpoint without any, and answers that do not come.
 func TestDraftsOfAState(t *testing.T) {
-	url := newDraftServer(t, newRing(t), t.TempDir(), true)
+	url := newDraftServer(t, newRing(t), true)
 	call := func(t *testing.T, form, dependent string) map[string]any {
 		t.Helper()
 		if dependent != "" {
@@ -280,7 +283,7 @@ func TestDraftsOfAState(t *testing.T) {
 
 // A task in the forms of the proposals that have one.
 func TestDraftsOfATask(t *testing.T) {
-	url := newDraftServer(t, newRing(t), t.TempDir(), true)
+	url := newDraftServer(t, newRing(t), true)
 	for _, test := range []struct{ form, working, waiting, completed string }{
 		{"mrtr-1", "Working", "input_required", "Completed"},
 		{"mrtr-2", "working", "input_required", "completed"},
@@ -359,7 +362,7 @@ func TestDraftsOfATask(t *testing.T) {
 // What a draft request does not say is not guessed where it matters, and what it says twice
 // is refused.
 func TestDraftsAreRecognisedPerRequest(t *testing.T) {
-	url := newDraftServer(t, newRing(t), t.TempDir(), true)
+	url := newDraftServer(t, newRing(t), true)
 	ratified := func(params string) string {
 		return `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}` + params +
 			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
@@ -426,8 +429,8 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 
 // Nothing of this is there unless it is asked for.
 func TestDraftsAreOffUnlessEnabled(t *testing.T) {
-	ring, dir := newRing(t), t.TempDir()
-	off, on := newDraftServer(t, ring, dir, false), newDraftServer(t, ring, dir, true)
+	ring := newRing(t)
+	off, on := newDraftServer(t, ring, false), newDraftServer(t, ring, true)
 	_, asked := post(t, on, callWeather)
 	state := quote(member(asked, "result", "requestState").(string))
 	_, dependent := post(t, on+"?draft=state-1", callWeather)
@@ -550,7 +553,7 @@ func named(name string) string { return `{"action":"accept","content":{"name":"`
 // In a session here, a call goes on with an echo and without one; a wrong one is refused,
 // and the question stays open.
 func TestAStateIsEchoedInASession(t *testing.T) {
-	url := newDraftServer(t, newRing(t), t.TempDir(), true)
+	url := newDraftServer(t, newRing(t), true)
 	for name, echo := range map[string]bool{"echoed": true, "not known": false} {
 		t.Run(name, func(t *testing.T) {
 			c := newSession(t, url+"?draft=state", url)
@@ -584,7 +587,7 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 
 // The state is for the requests of every kind, also where the kind has no parameters.
 func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
-	url := newDraftServer(t, newRing(t), t.TempDir(), true, addText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	url := newDraftServer(t, newRing(t), true, addText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		who, err1 := askback.Elicit[login](call, "login", "?")
 		model, err2 := askback.Sample(call, "capital", sampling("?"))
 		roots, err3 := askback.Roots(call, "roots")
@@ -620,7 +623,7 @@ func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 // server has to say next.
 func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	ring := newRing(t)
-	here, there := newDraftServer(t, ring, t.TempDir(), true), newDraftServer(t, ring, t.TempDir(), true)
+	here, there := newDraftServer(t, ring, true), newDraftServer(t, ring, true)
 	c := newSession(t, here+"?draft=state", there)
 	c.call("both", "{}")
 	q := c.event()
@@ -782,7 +785,7 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 
 // A handler's progress goes along to the client of a draft.
 func TestDraftsStreamProgress(t *testing.T) {
-	url := newDraftServer(t, newRing(t), t.TempDir(), true, func(s *askback.Server) {
+	url := newDraftServer(t, newRing(t), true, func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
 			if err := call.Progress(ctx, 1, 2, "half"); err != nil {
 				return "", err
@@ -805,12 +808,7 @@ func TestDraftsStreamProgress(t *testing.T) {
 
 // Whatever comes, the answer is JSON or nothing.
 func FuzzDrafts(f *testing.F) {
-	store, err := sqlite.Open(f.Context(), filepath.Join(f.TempDir(), "tasks.db"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = store.Close() })
-	srv := newServer(f, &askback.Options{Tasks: &askback.Tasks{Store: store}}, weather.Register, echo.Register, addBoth)
+	srv := newServer(f, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, addWeather, addEcho, addBoth)
 	handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
 	for _, query := range []string{"", "mrtr-1", "tasks-1", "tasks-2", "state-1", "state-2"} {
 		f.Add(query, callWeather)
@@ -854,7 +852,7 @@ func altered(t *testing.T, state, from, to string) string {
 func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 	ring := newRing(t)
 	serve := func(caller string) string {
-		srv := newServer(t, &askback.Options{Keys: ring, Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return caller, nil }}, weather.Register)
+		srv := newServer(t, &askback.Options{Keys: ring, Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return caller, nil }}, addWeather)
 		ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 		t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
 		return ts.URL

@@ -6,14 +6,12 @@ import (
 	"log"
 	"log/slog"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 type Deployment struct {
@@ -67,22 +65,12 @@ func ExampleCall_Detach() {
 	// Deployed in the background, at night: true.
 }
 
-// playTask serves a tool with tasks in a file, and calls it.
+// playTask serves a tool with tasks in memory, and calls it.
 func playTask(support *askback.TaskSupport, handler askback.ToolHandler[Deployment, string]) {
-	dir, err := os.MkdirTemp("", "example")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(context.Background())
-	store, err := sqlite.Open(ctx, filepath.Join(dir, "tasks.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer store.Close()
 	m := mcp.NewServer(&mcp.Implementation{Name: "deployer", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{
-		Tasks:  &askback.Tasks{Store: store},
+		Tasks:  &askback.Tasks{Store: new(task.MemoryStore)},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

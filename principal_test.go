@@ -231,9 +231,7 @@ func (f front) identifies(task string) map[string]string {
 // everything is a server with one of everything.
 func everything(t *testing.T, opts askback.Options) *askback.Server {
 	t.Helper()
-	store := openStore(t)
-	t.Cleanup(func() { _ = store.Close() })
-	opts.Tasks = &askback.Tasks{Store: store}
+	opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -421,9 +419,7 @@ func (forgetful) Get(context.Context, string) (*task.Task, error) { panic("no da
 
 // A session is told of its tasks unasked, for which they are read.
 func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
-	store := openStore(t)
-	t.Cleanup(func() { _ = store.Close() })
-	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{store}}}, addEcho)
+	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{new(task.MemoryStore)}}}, addEcho)
 	for _, f := range fronts {
 		if !f.session {
 			continue

@@ -20,16 +20,11 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task/postgres"
 	"github.com/askback-mcp/askback/task/sqlite"
 	"github.com/askback-mcp/askback/task/storetest"
 )
 
-var (
-	_ state.Store          = (*sqlite.Store)(nil)
-	_ state.Store          = (*postgres.Store)(nil)
-	_ storetest.StateStore = state.Store(nil)
-)
+var _ storetest.StateStore = state.Store(nil)
 
 // spyStore is a store that tests look into and break.
 type spyStore struct {
@@ -60,7 +55,7 @@ func (s *spyStore) GetState(ctx context.Context, id string) ([]byte, error) {
 	if s.alter != nil && data != nil {
 		data = s.alter(data)
 	}
-	return data, errors.Join(err, s.fail)
+	return data, errors.Join(err, ctx.Err(), s.fail)
 }
 
 func (s *spyStore) FindStates(ctx context.Context, call string, limit int) ([][]byte, error) {
@@ -73,13 +68,16 @@ func (s *spyStore) FindStates(ctx context.Context, call string, limit int) ([][]
 			found[i] = s.alter(found[i])
 		}
 	}
-	return found, errors.Join(err, s.fail)
+	return found, errors.Join(err, ctx.Err(), s.fail)
 }
 
 func (s *spyStore) DeleteState(ctx context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deletes++
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	return errors.Join(s.fail, s.MemoryStore.DeleteState(ctx, id))
 }
 
@@ -376,11 +374,7 @@ func TestStoreThatLostAWrite(t *testing.T) {
 
 // The client goes away while a step runs, and repeats the round: the step does not run again.
 func TestClientThatGoesAway(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "states.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := new(spyStore)
 	var hangUp context.CancelFunc
 	paid := 0
 	h := newServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
@@ -650,7 +644,7 @@ func TestBareFirstRoundAndTheStore(t *testing.T) {
 // When a call becomes a task, its journal is the task's.
 func TestTasksAndTheStore(t *testing.T) {
 	store := new(spyStore)
-	s := newTaskServer(t, t.TempDir(), &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
+	s := newTaskServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
 		askback.AddTaskTool(srv, &mcp.Tool{Name: "later"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			l, err := askback.Elicit[login](call, "login", "Who are you?")
 			if err != nil {

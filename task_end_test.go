@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 // site is a tool that builds something, works until it is interrupted, and takes down what
@@ -54,15 +53,11 @@ func (s *site) add(srv *askback.Server) {
 // cancelled starts the tool on a server of its own and cancels it in the middle.
 func (s *site) cancelled(t *testing.T) (stop context.CancelFunc, stopped chan struct{}) {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, s.add)
+	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, s.add)
 	ctx, stop := context.WithCancel(context.Background())
 	stopped = make(chan struct{})
 	go func() { _ = srv.RunTasks(ctx); close(stopped) }()
-	t.Cleanup(func() { stop(); <-stopped; _ = store.Close() })
+	t.Cleanup(func() { stop(); <-stopped })
 	web := serveTasks(t, srv)
 	id := web.result(withExtension, "tools/call", "build", `"name":"build"`)["taskId"].(string)
 	<-s.working
@@ -160,7 +155,7 @@ func TestListAgreesWithGet(t *testing.T) {
 			return nil, errors.New("API rate limit exceeded")
 		})
 	}
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, add)
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, add)
 	id := at(s.result(seedsOnly, "tools/call", "bad", `"name":"bad","task":{}`), "task", "taskId").(string)
 	get := s.get(seedsOnly, id, "failed")
 	listed := s.result(seedsOnly, "tasks/list", "", "")["tasks"].([]any)[0]
@@ -175,7 +170,7 @@ func TestOtherRequestsIgnoreTheMemberTask(t *testing.T) {
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{}}, nil
 		})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, add)
+	s := newTaskServer(t, nil, add)
 	if got := s.result(seedsOnly, "prompts/get", "p", `"name":"p","task":{"ttl":"no number"}`); got["resultType"] != "complete" {
 		t.Errorf("%v", got)
 	}
@@ -223,7 +218,7 @@ func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 
 func TestReplayedRoundFindsItsTask(t *testing.T) {
 	var first, second atomic.Int32
-	s := newTaskServer(t, t.TempDir(), &askback.Options{ReplayGuard: new(state.MemoryGuard)}, addPainter(&first, &second))
+	s := newTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)}, addPainter(&first, &second))
 	asked := s.result(withExtension, "tools/call", "paint", `"name":"paint"`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
 	id := s.result(withExtension, "tools/call", "paint", again)["taskId"]
@@ -245,10 +240,7 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	claimed := make(chan struct{})
 	ran := make(chan string, 10)
 	var runs atomic.Int32
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := struct{ task.Store }{new(task.MemoryStore)} // which does not tell the worker
 	add := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			if runs.Add(1) > 1 {
@@ -288,6 +280,33 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	}
 }
 
+// brokenStore fails from some time on to read and to write tasks.
+type brokenStore struct {
+	task.Store
+	broken atomic.Bool
+}
+
+func (s *brokenStore) err() error {
+	if s.broken.Load() {
+		return errors.New("the disk is on fire")
+	}
+	return nil
+}
+
+func (s *brokenStore) Get(ctx context.Context, id string) (*task.Task, error) {
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *brokenStore) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	return s.Store.Update(ctx, t, u)
+}
+
 func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 	var mu sync.Mutex
 	var log strings.Builder
@@ -296,21 +315,18 @@ func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 		defer mu.Unlock()
 		return log.Write(p)
 	}), nil))
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := &brokenStore{Store: new(task.MemoryStore)}
 	s := serveTasks(t, newServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: store}}, addEcho))
 	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
-	_ = store.Close()
+	store.broken.Store(true)
 	for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
-		if code, message := s.fault(withExtension, method, id, `"taskId":"`+id+`","inputResponses":{}`); code != -32603 || strings.Contains(message, "sqlite") {
+		if code, message := s.fault(withExtension, method, id, `"taskId":"`+id+`","inputResponses":{}`); code != -32603 || strings.Contains(message, "disk") {
 			t.Errorf("%s: %d %s", method, code, message)
 		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if strings.Contains(log.String(), id) || !strings.Contains(log.String(), "sqlite") {
+	if strings.Contains(log.String(), id) || !strings.Contains(log.String(), "disk") {
 		t.Errorf("the log has %s", log.String())
 	}
 	if !strings.Contains(log.String(), "RunTasks") {
@@ -319,7 +335,7 @@ func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 }
 
 func TestMaxTTLAlone(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Tasks: &askback.Tasks{MaxTTL: time.Hour}}, addEcho)
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{MaxTTL: time.Hour}}, addEcho)
 	if got := s.result(withExtension, "tools/call", "echo", `"name":"echo"`); got["ttlMs"] != 3600000.0 {
 		t.Errorf("%v", got)
 	}

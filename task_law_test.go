@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/task"
-	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // stealing is a store in which now and then another worker takes a task over at the moment
@@ -78,7 +76,7 @@ func TestLawInTheStore(t *testing.T) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "plan"}, nil, handler)
 		askback.AddTaskTool(s, &mcp.Tool{Name: "detaching"}, &askback.TaskSupport{AtDetach: true}, handler)
 	}
-	path := filepath.Join(t.TempDir(), "tasks.db")
+	store := new(task.MemoryStore)
 	ring := newRing(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -86,11 +84,6 @@ func TestLawInTheStore(t *testing.T) {
 	var stores []*stealing
 	told := new(news)
 	for range 2 {
-		store, err := sqlite.Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer store.Close()
 		stores = append(stores, &stealing{Store: store, often: &often, news: told})
 		srv := newServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: stores[len(stores)-1], PerPrincipal: 1 << 20}}, register)
 		all.Go(func() { _ = srv.RunTasks(ctx) })
@@ -219,7 +212,7 @@ func planAnswers(requests map[string]any, how func() int) string {
 
 // FuzzTasks sends whatever parameters to the methods about tasks.
 func FuzzTasks(f *testing.F) {
-	s := newTaskServer(f, f.TempDir(), nil, addEcho)
+	s := newTaskServer(f, nil, addEcho)
 	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/input_response", "tasks/list", "subscriptions/listen", "tools/call"} {
 		f.Add(method, "x", `"taskId":"x","inputResponses":{"echo_input":{"action":"accept"}}`)

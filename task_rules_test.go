@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,18 +19,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
-	"github.com/askback-mcp/askback/task/sqlite"
 )
-
-// openStore opens a store that a test looks into.
-func openStore(t *testing.T) task.Store {
-	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
 
 // pipeOn is taskPipe for a server of its own making, which runs no tasks by itself.
 func pipeOn(t *testing.T, srv *askback.Server) *conversation {
@@ -116,7 +104,7 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 		})
 	}
 	detaching := addText("detaching", &askback.TaskSupport{AtDetach: true}, can)
-	s := newTaskServer(t, t.TempDir(), nil, plain, detaching)
+	s := newTaskServer(t, nil, plain, detaching)
 	for _, c := range []struct{ capabilities, params, want string }{
 		{withExtension, `"name":"plain"`, "false"},
 		{withExtension, `"name":"detaching"`, "true"},
@@ -138,7 +126,7 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 }
 
 func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServer(t, nil, addText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
 		if _, err := askback.Elicit[color](call, "c", "Which?"); err != nil {
 			return "", err
 		}
@@ -159,7 +147,7 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 
 func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
 	var first, second atomic.Int32
-	s := newTaskServer(t, t.TempDir(), &askback.Options{ReplayGuard: new(state.MemoryGuard)}, addPainter(&first, &second))
+	s := newTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)}, addPainter(&first, &second))
 	asked := s.result(seedsOnly, "tools/call", "paint", `"name":"paint","task":{}`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
 	s.result(seedsOnly, "tools/call", "paint", again+`,"task":{}`)
@@ -182,7 +170,7 @@ func (a *appendFails) Append(ctx context.Context, id string, fence int64, entry 
 }
 
 func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
-	store := &appendFails{Store: openStore(t)}
+	store := &appendFails{Store: new(task.MemoryStore)}
 	store.failing.Store(true)
 	s := newTaskServerOn(t, store, &askback.Options{Tasks: &askback.Tasks{Lease: 300 * time.Millisecond}}, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		n, err := askback.Do(ctx, call, "step", func(context.Context) (int, error) { return 7, nil })
@@ -199,21 +187,16 @@ func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 }
 
 func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
-	dir := t.TempDir()
+	store := struct{ task.Store }{new(task.MemoryStore)} // each instance looks when it likes, and not both when either writes
 	log := new(safeBuffer)
 	plain := func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 			return "plain", nil
 		})
 	}
-	newTaskServer(t, dir, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, plain)
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	newTaskServerOn(t, store, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, plain)
 	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, addText("t", nil, func(context.Context, *askback.Call) (string, error) { return "a task", nil }))
 	s := serveTasks(t, srv)
-	t.Cleanup(func() { _ = store.Close() })
 	id := s.result(withExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	log.has(t, "leaving its like to other processes")
 	eventually(t, "update", func() bool { // without the pause
@@ -233,7 +216,7 @@ func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 // A key that was answered is not used for another question of the same name, and such a
 // question's answer is found.
 func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServer(t, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		all := ""
 		for i := range 3 {
 			got, err := askback.Elicit[color](call, "c", fmt.Sprintf("Which, for the %d. time?", i+1))
@@ -258,7 +241,7 @@ func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 
 // A fresh key is not one that another question has.
 func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServer(t, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		a, err1 := askback.Elicit[color](call, "k", "K?")
 		b, err2 := askback.Elicit[color](call, "k#2", "K2?")
 		if err := errors.Join(err1, err2); err != nil {
@@ -280,7 +263,7 @@ func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 }
 
 func TestAnswersThatChangeNothing(t *testing.T) {
-	store := openStore(t)
+	store := new(task.MemoryStore)
 	var runs atomic.Int32
 	s := newTaskServerOn(t, store, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		runs.Add(1)
@@ -319,7 +302,7 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 
 func TestTaskThatFailsByItsAnswersCleansUp(t *testing.T) {
 	undone := make(chan struct{}, 10)
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Limits: askback.Limits{Rounds: 1}}, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 1}}, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		call.OnCancel(func(context.Context) error { undone <- struct{}{}; return nil })
 		_, err := askback.Elicit[color](call, "c", "Which?")
 		return "", err
@@ -333,7 +316,7 @@ func TestTaskThatFailsByItsAnswersCleansUp(t *testing.T) {
 
 // The last refused answer that a call's rounds pay for is asked again.
 func TestEveryRoundOfATaskMayBeUsed(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Limits: askback.Limits{Rounds: 2}}, addEcho)
+	s := newTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 2}}, addEcho)
 	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.get(withExtension, id, "input_required")
 	s.result(withExtension, "tasks/update", id, answered(id, `"echo_input":{"action":"accept","content":{}}`))
@@ -343,7 +326,7 @@ func TestEveryRoundOfATaskMayBeUsed(t *testing.T) {
 }
 
 func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServer(t, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		_, err := askback.Elicit[color](call, "c", "Which?")
 		return "", err
 	}))
@@ -359,7 +342,7 @@ func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
 
 func TestOptionsReachTheWorkers(t *testing.T) {
 	var running, most atomic.Int32
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Tasks: &askback.Tasks{Workers: 1}}, addText("t", nil, func(context.Context, *askback.Call) (string, error) {
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Workers: 1}}, addText("t", nil, func(context.Context, *askback.Call) (string, error) {
 		n := running.Add(1)
 		most.Store(max(most.Load(), n))
 		time.Sleep(10 * time.Millisecond) // work
@@ -380,7 +363,7 @@ func TestOptionsReachTheWorkers(t *testing.T) {
 
 func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 	log := new(safeBuffer)
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, addText("t", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
+	s := newTaskServer(t, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, addText("t", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
 	// It runs them once one is completed.
 	for range 2 {
 		s.get(withExtension, s.result(withExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string), "completed")
@@ -396,7 +379,7 @@ func TestProgressOfATask(t *testing.T) {
 		message, want string
 	}{{0, "", "1"}, {3, "", "1 of 3"}, {0, "laying bricks", "laying bricks"}, {3, "laying bricks", "laying bricks (1 of 3)"}} {
 		gate := make(chan struct{})
-		s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		s := newTaskServer(t, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 			err := call.Progress(ctx, 1, c.total, c.message)
 			select {
 			case <-gate:
@@ -414,7 +397,7 @@ func TestProgressOfATask(t *testing.T) {
 
 // A round that becomes a task at once takes the answers that it brings.
 func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	asked := s.result(seedsOnly, "tools/call", "echo", `"name":"echo"`)
 	created := s.result(withExtension, "tools/call", "echo", `"name":"echo","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}},"requestState":"`+asked["requestState"].(string)+`"`)
 	if done := s.get(withExtension, created["taskId"].(string), "completed"); content(at(done, "result").(map[string]any)) != "Echo: x" {
@@ -423,7 +406,7 @@ func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
 }
 
 func TestManualStyleIsNoTask(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, func(s *askback.Server) {
+	s := newTaskServer(t, nil, func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "manual"}, nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{RequestState: "mine"}, nil
 		})
@@ -436,7 +419,7 @@ func TestManualStyleIsNoTask(t *testing.T) {
 
 func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 	passed := make(chan error, 10)
-	s := newTaskServer(t, t.TempDir(), nil, addText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServer(t, nil, addText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
 		_, err := askback.Elicit[color](call, "c", "Which?") // not looked at before the Detach
 		detached := call.Detach()
 		passed <- detached
@@ -454,7 +437,7 @@ func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 
 func TestSeedsTaskForAClientWithoutTheExtension(t *testing.T) {
 	gate := make(chan struct{})
-	s := newTaskServer(t, t.TempDir(), nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServer(t, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		got, err := askback.Elicit[color](call, "c", "Which?")
 		if err == nil {
 			select {
@@ -488,7 +471,7 @@ func TestSeedsTaskForAClientWithoutTheExtension(t *testing.T) {
 
 func TestRoundThatIsRepeatedLaterTellsHowItsTaskStands(t *testing.T) {
 	var first, second atomic.Int32
-	s := newTaskServer(t, t.TempDir(), nil, addPainter(&first, &second))
+	s := newTaskServer(t, nil, addPainter(&first, &second))
 	asked := s.result(withExtension, "tools/call", "paint", `"name":"paint"`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
 	id := s.result(withExtension, "tools/call", "paint", again)["taskId"].(string)
@@ -510,7 +493,7 @@ func (c *counting) Get(ctx context.Context, id string) (*task.Task, error) {
 }
 
 func TestWaitingForAResultCostsNothing(t *testing.T) {
-	store := &counting{Store: openStore(t)}
+	store := &counting{Store: new(task.MemoryStore)}
 	gate := make(chan struct{})
 	log := new(safeBuffer)
 	s := newTaskServerOn(t, store, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, addText("t", nil, func(context.Context, *askback.Call) (string, error) {
@@ -569,7 +552,7 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 		return fmt.Sprint(len(sampled.Content), len(used.Content), len(roots)), nil
 	})
 	const can = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	s := newTaskServer(t, t.TempDir(), nil, add)
+	s := newTaskServer(t, nil, add)
 	id := s.result(can, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	const plain, use = `{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`, `{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"1","name":"hammer","input":{}}]}`
 	for _, step := range [][2]string{
@@ -625,14 +608,13 @@ func quoteID(id any) string {
 
 // Through the SDK, too, a task is its principal's, and parameters are checked.
 func TestPrincipalsOverStdio(t *testing.T) {
-	store := openStore(t)
+	store := new(task.MemoryStore)
 	var who atomic.Value
 	who.Store("alice")
 	srv := newServer(t, &askback.Options{
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return who.Load().(string), nil },
 		Tasks:     &askback.Tasks{Store: store},
 	}, addEcho)
-	t.Cleanup(func() { _ = store.Close() })
 	c := pipeOn(t, srv)
 	id, _ := at(c.call(1, "tools/call", `"name":"echo"`, withExtension), "result", "taskId").(string)
 	listen := func(request int) any {
@@ -670,7 +652,7 @@ func TestSubscriptionToAForeignTask(t *testing.T) {
 	principal := func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 		return extra.Header.Get("X-User"), nil
 	}
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Principal: principal}, addEcho)
+	s := newTaskServer(t, &askback.Options{Principal: principal}, addEcho)
 	_, response := s.send(withExtension, "tools/call", "echo", `"name":"echo"`, "X-User: alice")
 	id := at(response, "result", "taskId").(string)
 	// Of nothing it ends at once, with no word of the task.
@@ -687,7 +669,7 @@ func TestSubscriptionToAForeignTask(t *testing.T) {
 }
 
 func TestSubscriptionToTooManyTasks(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	ids := strings.TrimSuffix(strings.Repeat(`"x",`, 65), ",")
 	if code, _ := s.fault(withExtension, "subscriptions/listen", "", `"notifications":{"taskIds":[`+ids+`]}`); code != -32602 {
 		t.Errorf("%d", code)
@@ -698,7 +680,7 @@ func TestSubscriptionToTooManyTasks(t *testing.T) {
 func TestRestOfASubscriptionGoesOn(t *testing.T) {
 	for _, transport := range []string{"stdio", "http"} {
 		t.Run(transport, func(t *testing.T) {
-			store := openStore(t)
+			store := new(task.MemoryStore)
 			var server *askback.Server
 			quick := addText("quick", nil, func(context.Context, *askback.Call) (string, error) { return "", nil })
 			s := newTaskServerOn(t, store, nil, quick, func(s *askback.Server) { server = s })
@@ -756,7 +738,7 @@ func TestSubscriptionThatTheSDKRefuses(t *testing.T) {
 			return &mcp.ReadResourceResult{}, nil
 		})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, add)
+	s := newTaskServer(t, nil, add)
 	status, response := s.send(withExtension, "subscriptions/listen", "", `"notifications":{"taskIds":["x"],"toolsListChanged":"no boolean"}`)
 	if status != http.StatusBadRequest || at(response, "error", "code") == nil {
 		t.Errorf("%d %v", status, response)
@@ -850,7 +832,7 @@ func (p *purging) Purge(ctx context.Context, grace time.Duration, limit int) (in
 // A round that detached can be repeated for as long as its state lives.
 func TestTasksAreKeptAsLongAsARoundCanBeRepeated(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: 10 * time.Minute, 3 * time.Hour: 3 * time.Hour} {
-		store := &purging{openStore(t), make(chan time.Duration, 1)}
+		store := &purging{new(task.MemoryStore), make(chan time.Duration, 1)}
 		newTaskServerOn(t, store, &askback.Options{Limits: askback.Limits{RoundTTL: ttl}}, addEcho)
 		if got := <-store.grace; got != want {
 			t.Errorf("RoundTTL %v: kept for %v, want %v", ttl, got, want)
@@ -893,7 +875,7 @@ func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 		for _, more := range []string{`"toolsListChanged":false`, `"promptsListChanged":true`} {
 			t.Run(transport+" "+more, func(t *testing.T) {
 				var server *askback.Server
-				s := newTaskServer(t, t.TempDir(), nil, addEcho, func(s *askback.Server) { server = s })
+				s := newTaskServer(t, nil, addEcho, func(s *askback.Server) { server = s })
 				var c *conversation
 				if transport == "stdio" {
 					c = pipeOn(t, server)
@@ -926,7 +908,7 @@ func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 // Who cannot be identified gets 403 from every method.
 func TestStatusOfARefusedPrincipal(t *testing.T) {
 	refuse := false
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
+	s := newTaskServer(t, &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
 		if refuse {
 			return "", fmt.Errorf("unknown")
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 // conversation is one in messages, one a line or an event.
@@ -31,10 +30,7 @@ type conversation struct {
 // taskPipe serves a server with tasks over standard input and output.
 func taskPipe(t *testing.T, register ...func(*askback.Server)) *conversation {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := new(task.MemoryStore)
 	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, register...)
 	in, client := io.Pipe()
 	answers, out := io.Pipe()
@@ -49,7 +45,6 @@ func taskPipe(t *testing.T, register ...func(*askback.Server)) *conversation {
 		client.Close()
 		cancel()
 		all.Wait()
-		_ = store.Close()
 	})
 	return c
 }
@@ -184,7 +179,7 @@ func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
 				return &mcp.CallToolResult{}, nil
 			})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, addEcho, required, greet)
+	s := newTaskServer(t, nil, addEcho, required, greet)
 	c := &conversation{t: t, read: make(chan map[string]any, 100)}
 	var session string
 	var all sync.WaitGroup
@@ -389,7 +384,7 @@ func TestSubscriptionToTasks(t *testing.T) {
 // listenOverHTTP returns a conversation for calls, and one for a subscription's stream.
 func listenOverHTTP(t *testing.T) (calls, stream *conversation, end func()) {
 	t.Helper()
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)

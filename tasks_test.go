@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/task"
-	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // taskServer is a server with tasks, over HTTP.
@@ -34,20 +32,16 @@ type taskServer struct {
 	stop    func() // running tasks, and waits
 }
 
-// newTaskServer starts an instance on the store in dir.
-func newTaskServer(t testing.TB, dir string, opts *askback.Options, register ...func(*askback.Server)) *taskServer {
+// newTaskServer starts an instance on a store of its own.
+func newTaskServer(t testing.TB, opts *askback.Options, register ...func(*askback.Server)) *taskServer {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newTaskServerOn(t, store, opts, register...)
+	return newTaskServerOn(t, new(task.MemoryStore), opts, register...)
 }
 
 // taskUpdateDue makes a claimed task due, as if its lease had ended.
 var taskUpdateDue = task.Update{}
 
-// newTaskServerOn starts an instance on a store, which it closes in the end.
+// newTaskServerOn starts an instance on a store.
 func newTaskServerOn(t testing.TB, store task.Store, opts *askback.Options, register ...func(*askback.Server)) *taskServer {
 	t.Helper()
 	all := askback.Options{}
@@ -71,7 +65,6 @@ func newTaskServerOn(t testing.TB, store task.Store, opts *askback.Options, regi
 	stop := func() { cancel(); working.Wait() }
 	t.Cleanup(func() {
 		stop()
-		_ = store.Close()
 	})
 	s := serveTasks(t, srv)
 	s.stop = stop
@@ -202,7 +195,7 @@ func addEcho(s *askback.Server) {
 }
 
 func TestEchoInTheSeedsDialect(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	created := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task").(map[string]any)
 	id := created["taskId"].(string)
 	if created["status"] != "working" || created["ttl"] != 60000.0 || created["pollInterval"] != 100.0 ||
@@ -248,7 +241,7 @@ func TestEchoInTheSeedsDialect(t *testing.T) {
 }
 
 func TestEchoInTheExtensionsDialect(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	created := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)
 	id := created["taskId"].(string)
 	if created["resultType"] != "task" || created["status"] != "working" || created["ttlMs"] != 86400000.0 || created["pollIntervalMs"] != 100.0 || created["task"] != nil {
@@ -280,7 +273,7 @@ func TestEchoInTheExtensionsDialect(t *testing.T) {
 }
 
 func TestRoutingHeadersOfTasks(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), nil, addEcho)
+	s := newTaskServer(t, nil, addEcho)
 	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 		for _, name := range []string{"", "another"} {
@@ -295,7 +288,7 @@ func TestForeignTasksAreNone(t *testing.T) {
 	principal := func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 		return extra.Header.Get("X-User"), nil
 	}
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Principal: principal}, addEcho)
+	s := newTaskServer(t, &askback.Options{Principal: principal}, addEcho)
 	_, response := s.send(withExtension, "tools/call", "echo", `"name":"echo"`, "X-User: alice")
 	id := at(response, "result", "taskId").(string)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
@@ -327,7 +320,7 @@ func TestForeignTasksAreNone(t *testing.T) {
 }
 
 func TestTasksListIsPaged(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, addEcho)
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, addEcho)
 	created := map[string]bool{}
 	for range 120 {
 		created[at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task", "taskId").(string)] = true
@@ -369,7 +362,7 @@ func TestTaskSupportOfATool(t *testing.T) {
 				return &mcp.CallToolResult{}, nil
 			})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, addEcho, plain, required)
+	s := newTaskServer(t, nil, addEcho, plain, required)
 	if got := s.result(withExtension, "tools/call", "plain", `"name":"plain","task":{"ttl":"bad"}`); got["resultType"] != "complete" {
 		t.Errorf("a tool without tasks: %v", got)
 	}
@@ -397,7 +390,7 @@ func TestTaskSupportOfATool(t *testing.T) {
 }
 
 func TestQuotaOfAPrincipal(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Tasks: &askback.Tasks{PerPrincipal: 2}}, addEcho)
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{PerPrincipal: 2}}, addEcho)
 	for range 2 {
 		s.result(withExtension, "tools/call", "echo", `"name":"echo"`)
 	}
@@ -447,7 +440,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 	for name, capabilities := range map[string]string{"extension": withExtension, "seeds": seedsOnly} {
 		t.Run(name, func(t *testing.T) {
 			var first, second atomic.Int32
-			s := newTaskServer(t, t.TempDir(), nil, addPainter(&first, &second))
+			s := newTaskServer(t, nil, addPainter(&first, &second))
 			params := `"name":"paint"`
 			if capabilities == seedsOnly {
 				params += `,"task":{"ttl":60000}`
@@ -495,7 +488,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 
 func TestDetachIsNothingForAClientWithoutTasks(t *testing.T) {
 	var first, second atomic.Int32
-	s := newTaskServer(t, t.TempDir(), nil, addPainter(&first, &second))
+	s := newTaskServer(t, nil, addPainter(&first, &second))
 	state, answer := "", ""
 	for _, key := range []string{"base", "top"} {
 		asked := s.result(seedsOnly, "tools/call", "paint", `"name":"paint"`+answer+state)
@@ -522,7 +515,7 @@ func TestPartialAnswers(t *testing.T) {
 			return a.Color + b.Color, nil
 		})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, two)
+	s := newTaskServer(t, nil, two)
 	id := s.result(withExtension, "tools/call", "two", `"name":"two"`)["taskId"].(string)
 	if parked := s.get(withExtension, id, "input_required"); at(parked, "inputRequests", "a") == nil || at(parked, "inputRequests", "b") == nil {
 		t.Errorf("both are asked at once, but got %v", parked)
@@ -572,7 +565,7 @@ func TestTaskOutcomes(t *testing.T) {
 			return &mcp.CallToolResult{Meta: mcp.Meta{"own": 1}}, nil
 		})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, add)
+	s := newTaskServer(t, nil, add)
 	end := func(how, status string) map[string]any {
 		t.Helper()
 		id := s.result(withExtension, "tools/call", "end", `"name":"end","arguments":{"how":"`+how+`"}`)["taskId"].(string)
@@ -609,7 +602,7 @@ func TestTaskOutcomes(t *testing.T) {
 }
 
 func TestAnswersThatNeverFitEndATask(t *testing.T) {
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Limits: askback.Limits{Rounds: 3}}, addEcho)
+	s := newTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 3}}, addEcho)
 	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	used := map[string]bool{}
 	for range 3 {
@@ -662,7 +655,7 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 			return nil, err
 		})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, add)
+	s := newTaskServer(t, nil, add)
 	for _, ask := range []bool{false, true} {
 		id := s.result(withExtension, "tools/call", "build", fmt.Sprintf(`"name":"build","arguments":{"ask":%v}`, ask))["taskId"].(string)
 		if ask {
@@ -695,7 +688,7 @@ func TestTasksResultWaits(t *testing.T) {
 			return "now", nil
 		})
 	}
-	s := newTaskServer(t, t.TempDir(), nil, add)
+	s := newTaskServer(t, nil, add)
 	id := at(s.result(seedsOnly, "tools/call", "wait", `"name":"wait","task":{}`), "task", "taskId").(string)
 	for {
 		if now := s.get(seedsOnly, id, "working"); now["statusMessage"] == "waiting (1 of 2)" {
@@ -716,11 +709,11 @@ func TestTasksResultWaits(t *testing.T) {
 }
 
 func TestAnotherInstanceGoesOn(t *testing.T) {
-	dir := t.TempDir()
+	store := new(task.MemoryStore)
 	var first, second atomic.Int32
 	ring := newRing(t)
-	a := newTaskServer(t, dir, &askback.Options{Keys: ring}, addPainter(&first, &second))
-	b := newTaskServer(t, dir, &askback.Options{Keys: ring}, addPainter(&first, &second))
+	a := newTaskServerOn(t, store, &askback.Options{Keys: ring}, addPainter(&first, &second))
+	b := newTaskServerOn(t, store, &askback.Options{Keys: ring}, addPainter(&first, &second))
 	asked := a.result(withExtension, "tools/call", "paint", `"name":"paint"`)
 	created := b.result(withExtension, "tools/call", "paint", `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"`+asked["requestState"].(string)+`"`)
 	id := created["taskId"].(string)
@@ -742,7 +735,7 @@ func TestSecretsOfTasksAreNotLogged(t *testing.T) {
 		defer mu.Unlock()
 		return log.Write(p)
 	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s := newTaskServer(t, t.TempDir(), &askback.Options{Logger: logger}, addEcho)
+	s := newTaskServer(t, &askback.Options{Logger: logger}, addEcho)
 	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.get(withExtension, id, "input_required")
 	s.result(withExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"the secret"}}}`)

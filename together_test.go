@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -23,7 +22,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 // answerTo answers an inquiry, as howMany does.
@@ -149,11 +148,7 @@ func TestLawOfAllTogether(t *testing.T) {
 	var mu sync.Mutex
 	ran := 0
 	count := func(rune) { mu.Lock(); defer mu.Unlock(); ran++ }
-	tasks, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tasks.Close()
+	tasks := new(task.MemoryStore)
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	defer working.Wait()

@@ -7,30 +7,20 @@ import (
 	"log"
 	"log/slog"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 // exampleTasks serves the tools of this package's tests that become tasks.
 func exampleTasks() (url string, stop func()) {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	store, err := sqlite.Open(context.Background(), filepath.Join(dir, "tasks.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "example", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{
-		Tasks:  &askback.Tasks{Store: store, PollInterval: 100 * time.Millisecond},
+		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), PollInterval: 100 * time.Millisecond},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -45,8 +35,6 @@ func exampleTasks() (url string, stop func()) {
 		web.Close()
 		cancel()
 		<-done
-		store.Close()
-		os.RemoveAll(dir)
 	}
 }
 

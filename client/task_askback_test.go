@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,18 +15,14 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 // newTaskServer is a server of Askback's with tasks.
 func newTaskServer(t *testing.T) *askback.Server {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks:  &askback.Tasks{Store: store, PollInterval: 20 * time.Millisecond, ListAnonymous: true},
+		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), PollInterval: 20 * time.Millisecond, ListAnonymous: true},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -40,7 +35,6 @@ func newTaskServer(t *testing.T) *askback.Server {
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		store.Close()
 	})
 	return srv
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/task"
-	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // fixture is a store and the engines of one or more instances on it.
@@ -22,14 +20,12 @@ type fixture struct {
 	store task.Store
 }
 
+// silent is a store that tells nobody of changes.
+type silent struct{ task.Store }
+
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	return &fixture{t, store}
+	return &fixture{t, silent{new(task.MemoryStore)}}
 }
 
 // engine starts an instance. Stop ends it and waits.

@@ -3,8 +3,9 @@
 //
 // A [Task] is one small row: whose it is, how it stands, what it waits for. What its
 // work has recorded, the journal, lies apart from it, so that asking how a task stands
-// costs the same whatever it has done. A [Store] keeps both; task/sqlite and
-// task/postgres are stores, and task/storetest is the suite that every store must pass.
+// costs the same whatever it has done. A [Store] keeps both: task/sqlite and task/postgres
+// durably, [MemoryStore] for as long as the process lives. task/storetest is the suite
+// that every store must pass.
 //
 // An [Engine] lets tasks run: it claims those that are due under a lease, runs a
 // [Handler] with the journal, and writes what comes of it:

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/cmd/askback/examples/workitem"
 	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
-	"github.com/askback-mcp/askback/examples/workitem"
 	"github.com/askback-mcp/askback/seal"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/examples/workitem"
+	"github.com/askback-mcp/askback/cmd/askback/examples/workitem"
 )
 
 // story tells a person what the demo does, in 80 columns: in colours on a terminal, and plainly elsewhere, where the
@@ -222,7 +222,7 @@ func (s *story) next(command string, automatic bool) {
 		{command + " demo", "answer the questions yourself"},
 		{command + " serve", "serve these tools to your own MCP client"},
 		{command + " call --help", "call and answer tools of any server"},
-		{"examples/workitem/workitem.go", "read the tool: one Go function"},
+		{"cmd/askback/examples/workitem", "read the tool: one Go function"},
 	}
 	if !automatic {
 		lines = lines[1:]

@@ -17,13 +17,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/examples/accounts"
-	"github.com/askback-mcp/askback/examples/echo"
-	"github.com/askback-mcp/askback/examples/primes"
-	"github.com/askback-mcp/askback/examples/provision"
-	"github.com/askback-mcp/askback/examples/trivia"
-	"github.com/askback-mcp/askback/examples/weather"
-	"github.com/askback-mcp/askback/examples/workitem"
+	"github.com/askback-mcp/askback/cmd/askback/examples/accounts"
+	"github.com/askback-mcp/askback/cmd/askback/examples/echo"
+	"github.com/askback-mcp/askback/cmd/askback/examples/primes"
+	"github.com/askback-mcp/askback/cmd/askback/examples/provision"
+	"github.com/askback-mcp/askback/cmd/askback/examples/trivia"
+	"github.com/askback-mcp/askback/cmd/askback/examples/weather"
+	"github.com/askback-mcp/askback/cmd/askback/examples/workitem"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/examples/echo"
+	"github.com/askback-mcp/askback/cmd/askback/examples/echo"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 

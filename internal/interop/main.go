@@ -1,0 +1,378 @@
+// Interop runs the interoperation matrices: every client against every server, in every
+// scenario, over every transport.
+//
+//	cd internal/interop && go run .
+//
+// It builds the Go peers, installs the TypeScript SDK, prints the tables and writes
+// them into README.md. It fails if a cell in Askback's row or column fails for a reason
+// that is not listed in known.go as the peer's, and if such a listing no longer applies.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 3 && os.Args[1] == "tap" {
+		if err := tapCommand(os.Args[2], os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, "interop tap:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	only := flag.String("only", "", "run only cells with this in CLIENT/SERVER/TOOL/TRANSPORT, and write no README")
+	keep := flag.String("o", "", "keep the messages of every cell in this directory")
+	timeout := flag.Duration("timeout", 30*time.Second, "for one cell")
+	parallel := flag.Int("parallel", 2, "cells at a time")
+	flag.Parse()
+	if err := run(*only, *keep, *timeout, *parallel); err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only, keep string, timeout time.Duration, parallel int) error {
+	if _, err := os.Stat("known.go"); err != nil {
+		return errors.New("not in the directory internal/interop: run it as \"cd internal/interop && go run .\"")
+	}
+	work, err := os.MkdirTemp("", "interop")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if keep != "" {
+		if err := os.MkdirAll(keep, 0o755); err != nil {
+			return err
+		}
+		if work, err = filepath.Abs(keep); err != nil {
+			return err
+		}
+	}
+	m := &matrix{work: work, timeout: timeout, programs: make(map[string]programs), urls: make(map[string][2]string)}
+	defer m.stop()
+	if err := m.prepare(); err != nil {
+		return err
+	}
+	cells := allCells(only)
+	m.runAll(cells, parallel)
+	versions, err := versions()
+	if err != nil {
+		return err
+	}
+	report := &report{cells, known, versions}
+	fmt.Print(report.tables())
+	if only == "" {
+		if err := report.writeREADME("README.md"); err != nil {
+			return err
+		}
+	}
+	return report.verdict()
+}
+
+// programs are the command lines of a peer, before their arguments.
+type programs struct{ server, client []string }
+
+type matrix struct {
+	work     string // directory for programs and records
+	timeout  time.Duration
+	programs map[string]programs
+	urls     map[string][2]string // of HTTP servers: modern, legacy
+	servers  []*exec.Cmd
+}
+
+// prepare builds and installs the peers, and starts their HTTP servers.
+func (m *matrix) prepare() error {
+	for name, dir := range map[string]string{"askback": "askback", "gosdk": "gosdk", "mcpgo": "mcpgo", "tasks-askback": "tasks"} {
+		binary := filepath.Join(m.work, "bin", name)
+		if err := command("go", "build", "-o", binary, "./"+dir); err != nil {
+			return err
+		}
+		m.programs[name] = programs{server: []string{binary, "server"}, client: []string{binary, "client"}}
+	}
+	dir, err := filepath.Abs("typescript")
+	if err != nil {
+		return err
+	}
+	if err := installTypeScript(dir); err != nil {
+		return err
+	}
+	node := filepath.Join(dir, "node_modules", ".bin", "node")
+	for name, prefix := range map[string]string{"typescript": "", "tasks-typescript1": "tasks-"} {
+		m.programs[name] = programs{
+			server: []string{node, filepath.Join(dir, prefix+"server.ts")},
+			client: []string{node, filepath.Join(dir, prefix+"client.ts")},
+		}
+	}
+	for _, peer := range peers {
+		cmd, urls, err := m.startHTTP(peer.name)
+		if cmd != nil {
+			m.servers = append(m.servers, cmd)
+		}
+		if err != nil {
+			return err
+		}
+		m.urls[peer.name] = urls
+	}
+	return nil
+}
+
+// installTypeScript installs what the lock file pins, unless that is there already.
+func installTypeScript(dir string) error {
+	lock, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(lock)
+	mark := filepath.Join(dir, "node_modules", ".interop-lock")
+	if installed, err := os.ReadFile(mark); err == nil && string(installed) == hex.EncodeToString(sum[:]) {
+		return nil
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "Installing the TypeScript SDK")
+	if err := command("npm", "ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"); err != nil {
+		return err
+	}
+	return os.WriteFile(mark, []byte(hex.EncodeToString(sum[:])), 0o644)
+}
+
+// versions says what the peers are.
+func versions() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "github.com/modelcontextprotocol/go-sdk", "github.com/mark3labs/mcp-go").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m: %w", err)
+	}
+	modules := strings.Fields(string(out))
+	file, err := os.ReadFile(filepath.Join("typescript", "package.json"))
+	if err != nil {
+		return "", err
+	}
+	var manifest struct {
+		Dependencies map[string]string `json:"dependencies"`
+	}
+	if err := json.Unmarshal(file, &manifest); err != nil {
+		return "", fmt.Errorf("package.json: %w", err)
+	}
+	if len(modules) != 4 {
+		return "", fmt.Errorf("go list -m: unexpected output %q", out)
+	}
+	const scope = "@modelcontextprotocol/"
+	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; mcp-go %s.",
+		modules[1], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"],
+		manifest.Dependencies[scope+"sdk"], modules[3]), nil
+}
+
+func command(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return nil
+}
+
+// startHTTP starts a server, and returns it also with an error if it runs.
+func (m *matrix) startHTTP(program string) (*exec.Cmd, [2]string, error) {
+	var none [2]string
+	args := append(m.programs[program].server[1:len(m.programs[program].server):len(m.programs[program].server)], "http")
+	cmd := exec.Command(m.programs[program].server[0], args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+m.work) // it is killed, and leaves what it has there
+	log, err := os.OpenFile(filepath.Join(m.work, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, none, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, none, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, none, err
+	}
+	line := make(chan string, 1)
+	go func() {
+		first, _ := bufio.NewReader(out).ReadString('\n')
+		line <- first
+	}()
+	select {
+	case first := <-line:
+		urls := strings.Fields(first)
+		if len(urls) != 2 {
+			text, _ := os.ReadFile(log.Name())
+			return cmd, none, fmt.Errorf("the server of %s did not start: %s", program, text)
+		}
+		return cmd, [2]string(urls), nil
+	case <-time.After(m.timeout):
+		return cmd, none, fmt.Errorf("the server of %s did not start in %v", program, m.timeout)
+	}
+}
+
+func (m *matrix) stop() {
+	for _, cmd := range m.servers {
+		kill(cmd)
+	}
+}
+
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill() // it may have died by itself
+	_ = cmd.Wait()
+}
+
+// cell is one run of one scenario.
+type cell struct {
+	section        *section
+	client, server string
+	scenario       scenario
+	transport      string
+	fault          string // why it failed, or empty
+}
+
+func (c *cell) String() string {
+	return fmt.Sprintf("%s/%s/%s/%s", c.client, c.server, c.scenario.tool, c.transport)
+}
+
+func (c *cell) askbacks() bool { return c.client == "askback" || c.server == "askback" }
+
+func allCells(only string) []*cell {
+	var cells []*cell
+	for _, section := range sections {
+		for _, t := range section.transports {
+			for _, client := range section.peers {
+				for _, server := range section.peers {
+					for _, s := range section.scenarios {
+						c := &cell{section: section, client: client.name, server: server.name, scenario: s, transport: t.name}
+						if strings.Contains(c.String(), only) {
+							cells = append(cells, c)
+						}
+					}
+				}
+			}
+		}
+	}
+	return cells
+}
+
+func (m *matrix) runAll(cells []*cell, parallel int) {
+	queue := make(chan *cell)
+	var wg sync.WaitGroup
+	for range parallel {
+		wg.Go(func() {
+			for c := range queue {
+				c.fault = m.runCell(c)
+			}
+		})
+	}
+	for i, c := range cells {
+		if i%100 == 0 {
+			fmt.Fprintf(os.Stderr, "Running cell %d of %d\n", i+1, len(cells))
+		}
+		queue <- c
+	}
+	close(queue)
+	wg.Wait()
+}
+
+// runCell runs a client against a server and says what went wrong, or nothing.
+func (m *matrix) runCell(c *cell) string {
+	tap := new(wiretap)
+	record := filepath.Join(m.work, strings.ReplaceAll(c.String(), "/", "-"))
+	var (
+		target string
+		end    func() error // ends the record
+	)
+	switch program := c.section.prefix + c.server; strings.TrimPrefix(c.transport, c.section.prefix) {
+	case "stdio":
+		self, err := os.Executable()
+		if err != nil {
+			return err.Error()
+		}
+		command, err := json.Marshal(append(append([]string{self, "tap", record + ".tap"}, m.programs[program].server...), "stdio"))
+		if err != nil {
+			return err.Error()
+		}
+		target = string(command)
+		_ = os.Remove(record + ".tap") // of an earlier run
+		end = func() error { return tap.load(record + ".tap") }
+	default:
+		urls := m.urls[c.server]
+		if c.section.private {
+			cmd, own, err := m.startHTTP(program)
+			if cmd != nil {
+				defer kill(cmd)
+			}
+			if err != nil {
+				return err.Error()
+			}
+			urls = own
+		}
+		url := urls[0]
+		if c.transport == "legacy" {
+			url = urls[1]
+		}
+		proxy, via, err := tap.proxy(url)
+		if err != nil {
+			return err.Error()
+		}
+		target = via
+		end = func() error {
+			proxy.CloseClientConnections()
+			proxy.Close() // waits until all responses are recorded
+			return nil
+		}
+	}
+	stdout, fault := m.call(c, target)
+	if err := end(); err != nil && fault == "" {
+		return err.Error()
+	}
+	if fault == "" {
+		fault = judgeResult(c.scenario, stdout)
+	}
+	if wrong := c.section.judge(c.scenario, c.transport, tap.messages); fault == "" && wrong != "" {
+		fault = "on the wire: " + wrong
+	}
+	var messages bytes.Buffer
+	for _, message := range tap.messages {
+		fmt.Fprintf(&messages, "%s %s\n", message.From, message.Data)
+	}
+	fmt.Fprintf(&messages, "\nclient printed %s\nfault %s\n", stdout, fault)
+	if err := os.WriteFile(record+".txt", messages.Bytes(), 0o644); err != nil && fault == "" {
+		fault = err.Error()
+	}
+	return fault
+}
+
+// call runs the client's program.
+func (m *matrix) call(c *cell, target string) (stdout []byte, fault string) {
+	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
+	defer cancel()
+	program := m.programs[c.section.prefix+c.client].client
+	transport := strings.TrimPrefix(c.transport, c.section.prefix)
+	cmd := exec.CommandContext(ctx, program[0], append(program[1:len(program):len(program)], transport, target, c.scenario.tool)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = time.Second // for children that hold its output open
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return out.Bytes(), fmt.Sprintf("the client did not end in %v", m.timeout)
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		return out.Bytes(), "the client failed: " + strings.TrimSpace(errs.String())
+	}
+	return out.Bytes(), ""
+}

@@ -1,0 +1,426 @@
+package task
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+)
+
+// MemoryStore is a [Store] for a service of one process, and for tests: nothing survives
+// the process. The zero value is ready to use; it must not be copied.
+//
+// Any number of engines in the process may share one, as instances share a database. It is
+// a [Watcher], so they learn of each other's writes at once. It holds a task with its
+// journal until Purge deletes it, which an [Engine] does when the time is over.
+type MemoryStore struct {
+	mu    sync.Mutex
+	tasks map[string]*memoryTask
+	seq   int64 // of the newest task
+
+	unfinished map[string]int // tasks of a principal that have not ended
+
+	// The indexes: each task is in list; in due if it is due now or later; in expiry if it
+	// has not ended, and in purge if it has and is due neither now nor later.
+	list, due, expiry, purge memoryIndex
+
+	watches map[*memoryWatch]struct{}
+}
+
+// memoryTask is a task as the store has it. The store shares none of its bytes.
+type memoryTask struct {
+	Task
+	seq int64 // rises with each task that is created
+
+	scheduled bool  // it is due now or later
+	dueAt     int64 // since when, or from when on; in milliseconds since 1970
+
+	call    []byte
+	entries [][]byte
+}
+
+var (
+	_ Store   = (*MemoryStore)(nil)
+	_ Watcher = (*MemoryStore)(nil)
+)
+
+// lock begins what a method does, and returns the time at which it does it.
+func (s *MemoryStore) lock(ctx context.Context) (now int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	if s.tasks == nil {
+		s.tasks, s.unfinished = make(map[string]*memoryTask), make(map[string]int)
+		s.watches = make(map[*memoryWatch]struct{})
+	}
+	return time.Now().UnixMilli(), nil
+}
+
+// Create adds a task with its journal. See [Store].
+func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
+	now, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.tasks[t.ID] != nil {
+		return ErrExists
+	}
+	if quota > 0 && s.unfinished[t.Principal] >= quota {
+		return ErrQuota
+	}
+	t.Created, t.Updated, t.Expires = timeAt(now), timeAt(now), timeAt(now+ttl.Milliseconds())
+	t.Version, t.Fence = 0, 0
+	s.seq++
+	m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now, call: bytes.Clone(call)}
+	m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
+	m.add(entries...)
+	s.tasks[m.ID] = m
+	s.list.insert(m, newestFirst)
+	s.index(m)
+	s.changed(m.ID)
+	return nil
+}
+
+// Get reads the row of a task. See [Store].
+func (s *MemoryStore) Get(ctx context.Context, id string) (*Task, error) {
+	if _, err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	m := s.tasks[id]
+	if m == nil {
+		return nil, ErrNotFound
+	}
+	return m.clone(), nil
+}
+
+// List reads tasks of a principal. See [Store].
+func (s *MemoryStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error) {
+	if _, err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	place := &memoryTask{Task: Task{ID: id, Principal: principal, Dialect: dialect, Created: created}}
+	start := sort.Search(len(s.list), func(i int) bool {
+		m := s.list[i]
+		if created.IsZero() && m.Principal == principal && m.Dialect == dialect {
+			return true
+		}
+		return newestFirst(m, place) > 0
+	})
+	var tasks []*Task
+	for _, m := range s.list[start:] {
+		if len(tasks) >= limit || m.Principal != principal || m.Dialect != dialect {
+			break
+		}
+		tasks = append(tasks, m.clone())
+	}
+	return tasks, nil
+}
+
+// Claim takes a task that is due, or nil. See [Store].
+func (s *MemoryStore) Claim(ctx context.Context, after string, lease time.Duration) (*Task, error) {
+	now, err := s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	next := s.due.principalAfter(after)
+	m := s.due[next:].firstDue(now)
+	if m == nil {
+		m = s.due[:next].firstDue(now)
+	}
+	if m == nil {
+		return nil, nil
+	}
+	s.change(m, func() {
+		m.dueAt = now + roundUp(lease)
+		m.Fence++
+		m.Attempts++
+	})
+	return m.clone(), nil
+}
+
+// Journal reads the call and the entries of a task. See [Store].
+func (s *MemoryStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+	if _, err := s.lock(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer s.mu.Unlock()
+	m := s.tasks[id]
+	if m == nil {
+		return nil, nil, ErrNotFound
+	}
+	for _, entry := range m.entries {
+		entries = append(entries, bytes.Clone(entry))
+	}
+	return bytes.Clone(m.call), entries, nil
+}
+
+// Append adds an entry to the journal under a lease. See [Store].
+func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	if _, err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	m, err := s.leased(id, fence)
+	if err != nil {
+		return err
+	}
+	m.Attempts = 0
+	m.add(entry)
+	return nil
+}
+
+// Renew lets a lease end later. See [Store].
+func (s *MemoryStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
+	now, err := s.lock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	m, err := s.leased(id, fence)
+	if err != nil {
+		return 0, err
+	}
+	if m.scheduled {
+		s.change(m, func() { m.dueAt = now + roundUp(lease) })
+	}
+	return m.Version, nil
+}
+
+// leased finds a task that is under the lease with this fence.
+func (s *MemoryStore) leased(id string, fence int64) (*memoryTask, error) {
+	m := s.tasks[id]
+	switch {
+	case m == nil:
+		return nil, ErrNotFound
+	case m.Fence != fence:
+		return nil, ErrLeaseLost
+	}
+	return m, nil
+}
+
+// Update writes what may change in the row of a task, and entries. See [Store].
+func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
+	now, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	m := s.tasks[t.ID]
+	switch {
+	case m == nil:
+		return ErrNotFound
+	case u.Leased && m.Fence != t.Fence:
+		return ErrLeaseLost
+	case m.Version != t.Version:
+		return ErrConflict
+	}
+	t.Updated = timeAt(now)
+	t.Version++
+	s.change(m, func() {
+		m.Status, m.Message, m.Round = t.Status, t.Message, t.Round
+		m.Pending, m.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
+		m.Expires, m.Stopped, m.Attempts = timeAt(t.Expires.UnixMilli()), t.Stopped, t.Attempts
+		m.Updated, m.Version = t.Updated, t.Version
+		if !u.Keep {
+			m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
+		}
+		m.add(u.Entries...)
+	})
+	s.changed(m.ID)
+	return nil
+}
+
+// Expired finds tasks whose time to live has ended. See [Store].
+func (s *MemoryStore) Expired(ctx context.Context, limit int) (ids []string, err error) {
+	now, err := s.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	for _, m := range s.expiry {
+		if len(ids) >= limit || m.Expires.UnixMilli() > now {
+			break
+		}
+		ids = append(ids, m.ID)
+	}
+	return ids, nil
+}
+
+// Purge deletes tasks that nobody needs any more. See [Store].
+func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
+	now, err := s.lock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	before := now - roundUp(grace)
+	for len(s.purge) > 0 && n < limit && s.purge[0].Expires.UnixMilli() <= before {
+		m := s.purge[0]
+		s.unindex(m)
+		s.list.remove(m, newestFirst)
+		delete(s.tasks, m.ID)
+		n++
+	}
+	return n, nil
+}
+
+// Close does nothing: engines that share the store may close it each for itself, and what
+// it holds goes when nobody refers to it any more.
+func (s *MemoryStore) Close() error { return nil }
+
+// Watch tells of tasks that are created and updated. See [Watcher].
+func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+	w := &memoryWatch{ids: make(map[string]struct{}), told: make(chan struct{}, 1)}
+	if _, err := s.lock(ctx); err != nil {
+		return err
+	}
+	s.watches[w] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watches, w)
+	}()
+	if ready != nil {
+		ready()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.told:
+		}
+		s.mu.Lock()
+		ids := w.ids
+		w.ids = make(map[string]struct{})
+		s.mu.Unlock()
+		for id := range ids {
+			changed(id)
+		}
+	}
+}
+
+// memoryWatch is a call of Watch, with the ids that it has yet to tell of: each once,
+// however slowly it tells.
+type memoryWatch struct {
+	ids  map[string]struct{}
+	told chan struct{}
+}
+
+func (s *MemoryStore) changed(id string) {
+	for w := range s.watches {
+		w.ids[id] = struct{}{}
+		signal(w.told)
+	}
+}
+
+// change changes a task that is in the indexes.
+func (s *MemoryStore) change(m *memoryTask, do func()) {
+	s.unindex(m)
+	do()
+	s.index(m)
+}
+
+// index puts a task where it belongs, except for list: its place in that never changes.
+func (s *MemoryStore) index(m *memoryTask) {
+	if m.scheduled {
+		s.due.insert(m, longestDue)
+	}
+	switch {
+	case !m.Status.Terminal():
+		s.expiry.insert(m, firstExpired)
+		s.unfinished[m.Principal]++
+	case !m.scheduled:
+		s.purge.insert(m, firstExpired)
+	}
+}
+
+func (s *MemoryStore) unindex(m *memoryTask) {
+	if m.scheduled {
+		s.due.remove(m, longestDue)
+	}
+	switch {
+	case !m.Status.Terminal():
+		s.expiry.remove(m, firstExpired)
+		if s.unfinished[m.Principal]--; s.unfinished[m.Principal] == 0 {
+			delete(s.unfinished, m.Principal)
+		}
+	case !m.scheduled:
+		s.purge.remove(m, firstExpired)
+	}
+}
+
+// memoryIndex holds tasks in an order.
+type memoryIndex []*memoryTask
+
+func (x *memoryIndex) insert(m *memoryTask, order func(a, b *memoryTask) int) {
+	i, _ := slices.BinarySearchFunc(*x, m, order)
+	*x = slices.Insert(*x, i, m)
+}
+
+func (x *memoryIndex) remove(m *memoryTask, order func(a, b *memoryTask) int) {
+	i, _ := slices.BinarySearchFunc(*x, m, order)
+	*x = slices.Delete(*x, i, i+1)
+}
+
+// principalAfter returns where the tasks of the principals after this one begin, in the
+// order longestDue.
+func (x memoryIndex) principalAfter(principal string) int {
+	return sort.Search(len(x), func(i int) bool { return x[i].Principal > principal })
+}
+
+// firstDue finds, in the order longestDue, the first task of the first principal that has
+// one that is due.
+func (x memoryIndex) firstDue(now int64) *memoryTask {
+	for len(x) > 0 {
+		if x[0].dueAt <= now {
+			return x[0]
+		}
+		x = x[x.principalAfter(x[0].Principal):]
+	}
+	return nil
+}
+
+// newestFirst is the order of list.
+func newestFirst(a, b *memoryTask) int {
+	return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Dialect, b.Dialect),
+		b.Created.Compare(a.Created), cmp.Compare(b.ID, a.ID))
+}
+
+// longestDue is the order of due.
+func longestDue(a, b *memoryTask) int {
+	return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.dueAt, b.dueAt), cmp.Compare(a.seq, b.seq))
+}
+
+// firstExpired is the order of expiry and of purge.
+func firstExpired(a, b *memoryTask) int {
+	return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.seq, b.seq))
+}
+
+// clone returns a task that shares no bytes with t.
+func (t *Task) clone() *Task {
+	c := *t
+	c.Pending, c.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
+	return &c
+}
+
+func (m *memoryTask) add(entries ...[]byte) {
+	for _, entry := range entries {
+		m.entries = append(m.entries, bytes.Clone(entry))
+	}
+}
+
+func timeAt(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
+
+// roundUp returns a duration in milliseconds that is not shorter.
+func roundUp(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}

@@ -1,0 +1,72 @@
+package task_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/storetest"
+)
+
+// Instances in one process share a MemoryStore, and each of them may close it.
+func TestMemoryStore(t *testing.T) {
+	storetest.Run(t, func(*testing.T) func(*testing.T) task.Store {
+		store := new(task.MemoryStore)
+		return func(*testing.T) task.Store { return store }
+	})
+}
+
+// Engines that share a MemoryStore need not look for what another has written.
+func TestMemoryStoreTellsOtherEngines(t *testing.T) {
+	f := &fixture{t, new(task.MemoryStore)}
+	f.engine(&task.Options{Look: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Task.Round == 0 {
+			return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
+		}
+		return completed("answered"), nil
+	}})
+	other, err := task.NewEngine(f.store, &task.Options{Look: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := f.create(other, &task.New{})
+	f.until(other, created, task.InputRequired)
+	if _, err := other.Change(t.Context(), "", created.ID, func(t *task.Task) (*task.Update, error) {
+		t.Status, t.Pending = task.Working, nil
+		return &task.Update{}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.until(other, created, task.Completed)
+}
+
+func ExampleMemoryStore() {
+	store := new(task.MemoryStore)
+	engine, err := task.NewEngine(store, &task.Options{
+		Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			return task.Verdict{Status: task.Completed, Outcome: append([]byte("deployed "), w.Call...)}, nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = engine.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	t, err := engine.Create(ctx, &task.New{Principal: "alice", Target: "deploy", Call: []byte("shop")})
+	for err == nil && !t.Status.Terminal() {
+		t, err = engine.Wait(ctx, "alice", t.ID, t.Version)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(t.Status, string(t.Outcome))
+	// Output: completed deployed shop
+}
