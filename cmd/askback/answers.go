@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,12 +16,12 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// answers are those that were given with the command. Each is used once, those of one key in their order: a server that
-// does not take an answer must not get it again and again.
+// answers are the answers of --answer and --answers by the key of their question. Each is used once, and those of one
+// key in their order: a server that rejects an answer must not get it again.
 type answers struct {
 	mu     sync.Mutex
 	byKey  map[string][]answer
-	unused []string // keys of --answer
+	unused []string // the keys of --answer that no question had yet
 }
 
 type answer struct {
@@ -30,7 +29,7 @@ type answer struct {
 	from string // "--answer" or "--answers"
 }
 
-// parseAnswers reads --answer KEY=JSON and the object of --answers, of which the former take precedence.
+// parseAnswers reads the values of --answer and the object of --answers. Where both have a key, --answer counts.
 func parseAnswers(flags []string, file []byte) (*answers, error) {
 	a := &answers{byKey: make(map[string][]answer)}
 	for _, flag := range flags {
@@ -48,7 +47,7 @@ func parseAnswers(flags []string, file []byte) (*answers, error) {
 	}
 	err := strictjson.Check(file, 64)
 	if err == nil && strictjson.TypeOf(file) != strictjson.TypeObject {
-		err = errors.New("it is no object")
+		err = errors.New("it is not an object")
 	}
 	if err != nil {
 		return nil, usagef("--answers: want a JSON object with an answer for each key: %w", err)
@@ -67,8 +66,8 @@ func (a *answers) has(key string) bool {
 	return len(a.byKey[a.given(key)]) > 0
 }
 
-// given is the key whose answers are for a question: where an author asks again under a key, Askback's servers may
-// send the key with a suffix.
+// given returns the key under which the answers to a question are stored. Askback's servers add a suffix to the key of a
+// question that is asked again.
 func (a *answers) given(key string) string {
 	if at := strings.LastIndexByte(key, '#'); at > 0 && len(a.byKey[key]) == 0 {
 		return key[:at]
@@ -89,14 +88,14 @@ func (a *answers) take(key string) (answer, bool) {
 	return left[0], true
 }
 
-// neverAsked are the keys of --answer that no question had.
+// neverAsked returns the keys of --answer that no question had.
 func (a *answers) neverAsked() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.unused)
 }
 
-// unfitError says that an answer that was given does not answer its question.
+// unfitError says that an answer of the flags does not fit its question.
 type unfitError struct {
 	question *client.Question
 	from     string
@@ -113,11 +112,11 @@ func (e *unfitError) Error() string {
 
 func (e *unfitError) Unwrap() error { return e.problem }
 
-// elicit reads the answer to a form or a page: its content, a whole result, or only an action.
+// elicit reads the answer to a form or a page: its content, a whole result, or an action alone.
 func (a answer) elicit(q *client.Question) (*mcp.ElicitResult, error) {
 	res, err := a.parseElicit(q)
 	if err == nil && res.Action == "accept" && q.URL == "" {
-		err = fits(q, res)
+		err = checkContent(q, res)
 	}
 	if err != nil {
 		return nil, &unfitError{q, a.from, err}
@@ -147,7 +146,7 @@ func (a answer) parseElicit(q *client.Question) (*mcp.ElicitResult, error) {
 		return res, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.UseNumber() // so that no number loses digits
+	decoder.UseNumber() // a float64 would lose digits
 	if err := decoder.Decode(&res.Content); err != nil {
 		return nil, errors.New("the content is not a JSON object")
 	}
@@ -156,7 +155,7 @@ func (a answer) parseElicit(q *client.Question) (*mcp.ElicitResult, error) {
 
 func isAction(s string) bool { return s == "accept" || s == "decline" || s == "cancel" }
 
-// asksFor reports whether a form has this field: then an answer with it is the form's content.
+// asksFor reports whether a form has the field. An answer with that member is then the form's content.
 func asksFor(q *client.Question, field string) bool {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -168,11 +167,11 @@ func asksFor(q *client.Question, field string) bool {
 	return ok
 }
 
-// fits checks an answer before package client does, which has no schema in its error.
-func fits(q *client.Question, res *mcp.ElicitResult) error {
+// checkContent checks an answer against the form. Package client checks it too, but its error does not show the form.
+func checkContent(q *client.Question, res *mcp.ElicitResult) error {
 	schema, err := form.Parse(q.Schema)
 	if err != nil {
-		return nil // a form beyond the specification is left to the server
+		return nil // the server judges a form that the specification does not allow
 	}
 	content, err := json.Marshal(res.Content)
 	if err == nil {
@@ -181,7 +180,7 @@ func fits(q *client.Question, res *mcp.ElicitResult) error {
 	return err
 }
 
-// sample reads the answer to sampling: a text, as it is or as JSON, or a whole result.
+// sample reads the answer to a sampling request: a text, plain or as JSON, or a whole result.
 func (a answer) sample(q *client.Question) (*mcp.CreateMessageWithToolsResult, error) {
 	res, err := parseSample(a.text, "askback")
 	if err != nil {
@@ -214,11 +213,11 @@ func parseSample(text, model string) (*mcp.CreateMessageWithToolsResult, error) 
 	return res, nil
 }
 
-// missingError says which answers were not given. It exits with exitWaits.
+// missingError names the questions without an answer. The command exits with exitWaits.
 type missingError struct {
 	target    string // the tool, prompt or resource
 	questions []*client.Question
-	session   string // the protocol's revision, if questions of a session are missing
+	session   string // the revision of the session that asked; empty from 2026-07-28 on
 }
 
 func (e *missingError) Error() string {
@@ -237,101 +236,4 @@ func (e *missingError) Error() string {
 	}
 	b.WriteString("\nGive --answer as above, or --park FILE to go on later with 'askback resume FILE'.")
 	return b.String()
-}
-
-// describe shows a question, and how it is answered.
-func describe(q *client.Question) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "  %s\n", harmlessLine(q.Key, 200))
-	example := "'the text'"
-	switch {
-	case q.URL != "":
-		b.WriteString(wrap(harmless(q.Message), "    "))
-		fmt.Fprintf(&b, "    The page: %s\n", harmlessLine(q.URL, 2000))
-		example = "accept"
-	case q.Schema != nil:
-		b.WriteString(wrap(harmless(q.Message), "    "))
-		b.WriteString("\n" + indented(q.Schema, "    ") + "\n")
-		example = shellQuote(sampleContent(q.Schema))
-	default:
-		fmt.Fprintf(&b, "    The text of a model is asked for, to go on from:\n\n%s\n", indented(q.Params, "    "))
-	}
-	fmt.Fprintf(&b, "\n    --answer %s=%s\n", harmless(foreignQuote(q.Key)), harmless(example))
-	return b.String()
-}
-
-// indented is JSON of a server that can be shown.
-func indented(raw json.RawMessage, indent string) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, indent, "  "); err != nil {
-		return indent + harmlessLine(string(raw), 2000)
-	}
-	return indent + inert(b.Bytes())
-}
-
-// sampleContent is a content of the form that shows what one looks like.
-func sampleContent(schema json.RawMessage) string {
-	type option struct {
-		Const string `json:"const"`
-	}
-	type property struct {
-		Type    string          `json:"type"`
-		Enum    []string        `json:"enum"`
-		OneOf   []option        `json:"oneOf"`
-		Default json.RawMessage `json:"default"`
-		Items   struct {
-			Enum  []string `json:"enum"`
-			AnyOf []option `json:"anyOf"`
-		} `json:"items"`
-	}
-	var top struct {
-		Properties map[string]property `json:"properties"`
-		Required   []string            `json:"required"`
-	}
-	if json.Unmarshal(schema, &top) != nil {
-		return "{…}"
-	}
-	first := func(enum []string, options []option) string {
-		if len(enum) > 0 {
-			return enum[0]
-		}
-		if len(options) > 0 {
-			return options[0].Const
-		}
-		return "…"
-	}
-	names := top.Required
-	if len(names) == 0 {
-		names = slices.Sorted(maps.Keys(top.Properties))
-	}
-	var members []string
-	for _, name := range names {
-		p := top.Properties[name]
-		var value any
-		switch {
-		case p.Default != nil:
-			value = p.Default
-		case p.Type == "integer" || p.Type == "number":
-			value = 1
-		case p.Type == "boolean":
-			value = true
-		case p.Type == "array":
-			value = []string{first(p.Items.Enum, p.Items.AnyOf)}
-		default:
-			value = first(p.Enum, p.OneOf)
-		}
-		members = append(members, compact(name)+":"+compact(value))
-	}
-	return "{" + strings.Join(members, ",") + "}"
-}
-
-// compact is JSON in one line, with every character as itself.
-func compact(v any) string {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(v) != nil {
-		return "…"
-	}
-	return strings.TrimSpace(b.String())
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// pair is key=value or, if raw, key:=JSON.
+// pair is an argument of the command line: key=value or, if raw, key:=JSON.
 type pair struct {
 	key, value string
 	raw        bool
@@ -50,7 +50,7 @@ func parsePairs(args []string) ([]pair, error) {
 	return pairs, nil
 }
 
-// inputSchema is what the command reads of a tool's schema, which may have anything.
+// inputSchema holds the keywords of a tool's schema that the command uses. The schema may have any others.
 type inputSchema struct {
 	Ref                  string                 `json:"$ref"`
 	Defs                 map[string]inputSchema `json:"$defs"`
@@ -73,13 +73,13 @@ type inputSchema struct {
 
 func (s *inputSchema) UnmarshalJSON(data []byte) error {
 	type plain inputSchema
-	if data[0] != '{' { // true and false are schemas as well
+	if data[0] != '{' { // true and false are schemas too
 		return nil
 	}
 	return json.Unmarshal(data, (*plain)(s))
 }
 
-// typeNames is one name or a list.
+// typeNames is the keyword type: one name or a list.
 type typeNames []string
 
 func (t *typeNames) UnmarshalJSON(data []byte) error {
@@ -90,8 +90,8 @@ func (t *typeNames) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// parseSchema reads a tool's schema. Of one that is not understood nothing is known: every argument is a string then,
-// and the server judges.
+// parseSchema reads a tool's schema. A schema that cannot be read counts as empty: every argument is then a string, and
+// the server judges it.
 func parseSchema(schema any) *inputSchema {
 	whole, err := json.Marshal(schema)
 	s := &inputSchema{}
@@ -102,7 +102,7 @@ func parseSchema(schema any) *inputSchema {
 	return s
 }
 
-// property is the schema of an argument, with references to definitions of the whole followed.
+// property returns the schema of an argument. It follows references to the definitions of the whole schema.
 func (s *inputSchema) property(key string) inputSchema {
 	p := s.Properties[key]
 	for range 8 {
@@ -115,7 +115,7 @@ func (s *inputSchema) property(key string) inputSchema {
 	return p
 }
 
-// types are the types that a value may have, or none if it may have any.
+// types returns the types that a value may have, or nil if it may have any.
 func (s inputSchema) types() []string {
 	if len(s.Type) > 0 {
 		return s.Type
@@ -128,7 +128,7 @@ func (s inputSchema) types() []string {
 		of := one.types()
 		if one.Const != nil && of == nil {
 			var value any
-			_ = json.Unmarshal(one.Const, &value) // it was decoded before
+			_ = json.Unmarshal(one.Const, &value) // it is part of a valid document
 			of = []string{typeOf(value)}
 		}
 		if of == nil {
@@ -156,7 +156,8 @@ func typeOf(value any) string {
 	return "string"
 }
 
-// argumentsError is a mistake in the arguments. It exits with exitUsage and shows what the tool or prompt takes.
+// argumentsError is a mistake in the arguments. Its text lists what the tool or prompt takes; the command exits with
+// exitUsage.
 type argumentsError struct {
 	target  string
 	problem error
@@ -169,7 +170,8 @@ func (e *argumentsError) Error() string {
 
 func (e *argumentsError) Unwrap() error { return e.problem }
 
-// toolArguments makes the arguments object of a call: the pairs, over those of whole, which may be nil.
+// toolArguments makes the arguments of a call: the members of whole, which may be nil, replaced and completed by the
+// pairs.
 func toolArguments(tool *mcp.Tool, pairs []pair, whole []byte) (json.RawMessage, error) {
 	schema := parseSchema(tool.InputSchema)
 	object, err := schema.object(pairs, whole)
@@ -205,7 +207,7 @@ func (s *inputSchema) object(pairs []pair, whole []byte) (json.RawMessage, error
 	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
 }
 
-// value is the JSON of one pair.
+// value returns the JSON of one pair.
 func (s *inputSchema) value(p pair) (string, error) {
 	if _, known := s.Properties[p.key]; !known && len(s.Properties) > 0 && !s.open() {
 		names := slices.Sorted(maps.Keys(s.Properties))
@@ -225,12 +227,12 @@ func (s *inputSchema) value(p pair) (string, error) {
 	return p.value, nil
 }
 
-// open reports whether arguments are welcome that the schema does not name.
+// open reports whether the schema allows arguments that it does not name.
 func (s *inputSchema) open() bool {
 	return s.PatternProperties != nil || s.AdditionalProperties != nil && string(bytes.TrimSpace(s.AdditionalProperties)) != "false"
 }
 
-// check finds what the server would refuse. A schema that cannot be used is left to the server.
+// check finds mistakes before the server does. Where the schema cannot be used, the server is the only judge.
 func (s *inputSchema) check(object json.RawMessage) error {
 	var missing []string
 	for _, name := range s.Required {
@@ -242,7 +244,7 @@ func (s *inputSchema) check(object json.RawMessage) error {
 		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
 	}
 	var schema jsonschema.Schema
-	// References are not followed: a server's may go round in circles, which the validator does without end.
+	// A schema with references is not used: they may form a circle, in which the validator would not end.
 	if bytes.Contains(s.whole, []byte(`"$ref"`)) || bytes.Contains(s.whole, []byte(`"$dynamicRef"`)) || json.Unmarshal(s.whole, &schema) != nil {
 		return nil
 	}
@@ -260,7 +262,7 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	return nil
 }
 
-// kind is a type for people.
+// kind describes the type to people.
 func (s inputSchema) kind() string {
 	if len(s.Enum) > 0 {
 		var values []string
@@ -285,7 +287,7 @@ func (s inputSchema) kind() string {
 	return strings.Join(kinds, " or ")
 }
 
-// list shows the arguments: required ones first.
+// list describes the arguments, the required ones first.
 func (s *inputSchema) list() string {
 	names := slices.Sorted(maps.Keys(s.Properties))
 	rank := func(name string) int {
@@ -341,7 +343,7 @@ func listArguments(arguments []argument) string {
 	return b.String()
 }
 
-// didYouMean names what was perhaps meant, or what there is.
+// didYouMean suggests a similar name. It is empty if there is none.
 func didYouMean(name string, among []string) string {
 	fold := func(s string) string { return strings.Map(letters, strings.ToLower(s)) }
 	for _, one := range among {
@@ -359,7 +361,7 @@ func letters(r rune) rune {
 	return r
 }
 
-// near reports whether the words differ by one letter, or by two that changed places.
+// near reports whether two words differ by one letter, or by the order of two neighbouring letters.
 func near(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -380,38 +382,16 @@ func near(a, b string) bool {
 	return i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
 }
 
-// promptArguments are the pairs as a prompt takes them: all strings.
-func promptArguments(prompt *mcp.Prompt, pairs []pair) (map[string]string, error) {
-	arguments := make(map[string]string)
-	for _, p := range pairs {
-		arguments[p.key] = p.value
+// thereAre lists the names that the server does have.
+func thereAre(what string, names []string) string {
+	if len(names) == 0 {
+		return fmt.Sprintf("; the server has no %s", what)
 	}
-	var list []argument
-	var names []string
-	for _, a := range prompt.Arguments {
-		if a == nil {
-			continue
-		}
-		names = append(names, a.Name)
-		list = append(list, argument{name: a.Name, about: cmp.Or(a.Description, a.Title), required: a.Required})
+	slices.Sort(names)
+	const most = 20
+	more := ""
+	if len(names) > most {
+		names, more = names[:most], ", …"
 	}
-	var problem error
-	for _, p := range pairs {
-		if !slices.Contains(names, p.key) {
-			problem = fmt.Errorf("there is no argument %q%s", p.key, didYouMean(p.key, names))
-		}
-	}
-	var missing []string
-	for _, a := range list {
-		if _, given := arguments[a.name]; a.required && !given {
-			missing = append(missing, a.name)
-		}
-	}
-	if problem == nil && len(missing) > 0 {
-		problem = fmt.Errorf("missing: %s", strings.Join(missing, ", "))
-	}
-	if problem != nil {
-		return nil, &argumentsError{harmlessLine(prompt.Name, 200), problem, listArguments(list)}
-	}
-	return arguments, nil
+	return fmt.Sprintf("; the %s are %s%s", what, keys(names), more)
 }

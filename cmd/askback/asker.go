@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,51 +18,51 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
 )
 
-// asker answers what a server asks: with the answers that were given, with the sampler, or by asking the person at the
-// terminal. Where none of them has an answer, the call is parked or fails.
+// asker answers a server's questions: from the flags, with the sampler, or by asking the person at the terminal. A
+// question that none of them answers parks the call, or makes it fail.
 type asker struct {
 	given   *answers
-	sampler []string
+	sampler sampler
 	park    bool
-	person  person // nil without a terminal
+	person  person      // nil without a terminal
+	hasTask func() bool // reports whether the call is a task, which can be parked in a session too
 	console *console
 	trace   *trace
 
 	target  target
 	called  string                  // the tool, prompt or resource
-	ready   chan struct{}           // closed when it is known how the server asks
-	session string                  // the revision, if questions come inside a session
+	ready   chan struct{}           // closed once the revision is known
+	session string                  // the revision of a session; empty from 2026-07-28 on
 	fail    context.CancelCauseFunc // ends the call
 
 	turns []*turn // of the round
 
-	result json.RawMessage // the final one, as it came
+	result json.RawMessage // the final result as the server sent it
 }
 
-// person is asked at a terminal.
+// person is the user in front of a terminal.
 type person interface {
 	Form(ctx context.Context, server, message string, schema json.RawMessage) (*mcp.ElicitResult, error)
 	URL(ctx context.Context, server, message, url string, open func(url string) error) (*mcp.ElicitResult, error)
 	Sample(ctx context.Context, server string, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error)
 }
 
-// turn lets questions of one round, which are answered concurrently, reach the person in the server's order.
+// turn is the place of a question in its round. The client answers the questions of a round concurrently; turns bring
+// them to the person in the server's order.
 type turn struct {
 	key        string
 	once       sync.Once
 	here, done chan struct{} // closed when the question reaches the person's queue, and when it leaves it
 }
 
-// patience is how long a question waits for those before it to come. Package client hands on all questions of a round
-// at once, but one may end before it comes here.
+// patience is how long a question waits until those before it join the queue. Package client starts all questions of a
+// round at once, but one of them may end before it joins.
 const patience = 250 * time.Millisecond
 
-const sampling, elicitation = "sampling/createMessage", "elicitation/create"
-
-// begin prepares for the questions of a round. The error is a *missingError if they cannot all be answered.
+// begin prepares for the questions of a round. It returns a *missingError if some of them have no answer.
 func (a *asker) begin(questions []*client.Question) error {
 	if len(questions) == 0 {
-		return nil // a session may still be asking
+		return nil // the turns of a session that still asks stay
 	}
 	a.turns = nil
 	missing := &missingError{target: a.called}
@@ -85,7 +81,7 @@ func (a *asker) begin(questions []*client.Question) error {
 	return nil
 }
 
-// options are those of the client that a answers for.
+// options returns the options of the client whose questions the asker answers.
 func (a *asker) options(roots []*mcp.Root) *client.Options {
 	opts := &client.Options{Form: a.form, URL: a.page, Sample: a.sample, SampleTools: a.sampler != nil}
 	if roots != nil {
@@ -102,23 +98,12 @@ func (a *asker) options(roots []*mcp.Root) *client.Options {
 	return opts
 }
 
-// connected is told which revision the server speaks.
+// connected sets the revision that the server speaks.
 func (a *asker) connected(revision string) {
 	if revision < "2026-07-28" {
 		a.session = revision
 	}
 	close(a.ready)
-}
-
-// asks begins with a question.
-func (a *asker) asks(ctx context.Context, q *client.Question) error {
-	select {
-	case <-a.ready:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	a.trace.inSession(a.session, q)
-	return nil
 }
 
 func (a *asker) form(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
@@ -134,62 +119,66 @@ func (a *asker) page(ctx context.Context, q *client.Question) (*mcp.ElicitResult
 }
 
 func (a *asker) elicit(ctx context.Context, q *client.Question, ask func(context.Context) (*mcp.ElicitResult, error)) (*mcp.ElicitResult, error) {
-	if err := a.asks(ctx, q); err != nil {
+	res, from, err := takeAnswer(ctx, a, q, answer.elicit)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	from := "the terminal"
-	res, err := (*mcp.ElicitResult)(nil), error(nil)
-	if given, ok := a.given.take(q.Key); ok {
-		from = given.from
-		if res, err = given.elicit(q); err != nil {
-			return nil, a.end(err)
+	case from == "":
+		from = "the terminal"
+		if res, err = askPerson(ctx, a, q, ask); err != nil {
+			return nil, err
 		}
-		if q.URL != "" && res.Action == "accept" {
-			a.console.line("askback: the server asks to open this page, which was not done here: %s", harmlessLine(q.URL, 2000))
-		}
-	} else if res, err = asked(ctx, a, q, ask); err != nil {
-		return nil, err
+	case q.URL != "" && res.Action == "accept":
+		a.console.line("askback: the server asks to open this page, which this command does not open: %s", harmlessLine(q.URL, 2000))
 	}
 	a.trace.answered(q.Key, res.Action, from)
 	return res, nil
 }
 
 func (a *asker) sample(ctx context.Context, q *client.Question, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
-	if err := a.asks(ctx, q); err != nil {
-		return nil, err
-	}
-	from := "the terminal"
-	res, err := (*mcp.CreateMessageWithToolsResult)(nil), error(nil)
-	if given, ok := a.given.take(q.Key); ok {
-		from = given.from
-		if res, err = given.sample(q); err != nil {
-			return nil, a.end(err)
-		}
-	} else if a.sampler != nil {
+	res, from, err := takeAnswer(ctx, a, q, answer.sample)
+	switch {
+	case err != nil || from != "":
+	case a.sampler != nil:
 		from = "--sampler"
-		if res, err = a.runSampler(ctx, q); err != nil {
-			return nil, a.end(err)
-		}
-	} else {
-		res, err = asked(ctx, a, q, func(ctx context.Context) (*mcp.CreateMessageWithToolsResult, error) {
+		res, err = a.sampler.sample(ctx, q, a.console)
+		err = a.end(err)
+	default:
+		from = "the terminal"
+		res, err = askPerson(ctx, a, q, func(ctx context.Context) (*mcp.CreateMessageWithToolsResult, error) {
 			return a.person.Sample(ctx, a.server(q), params)
 		})
 		if errors.Is(err, terminal.ErrDeclined) || errors.Is(err, terminal.ErrCanceled) {
-			return nil, a.end(fmt.Errorf("%s asked for the text of a model (%q), and %w", a.called, q.Key, err))
+			err = a.end(fmt.Errorf("%s asked for a model's completion (%q), and %w", a.called, q.Key, err))
 		}
-		if err != nil {
-			return nil, err
-		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	a.trace.answered(q.Key, "", from)
 	return res, nil
 }
 
-// asked puts a question to the person when it is its turn.
-func asked[R any](ctx context.Context, a *asker, q *client.Question, ask func(context.Context) (R, error)) (R, error) {
+// takeAnswer takes the answer to a question from the flags. From names the flag; it is empty if there is no answer.
+func takeAnswer[R any](ctx context.Context, a *asker, q *client.Question, read func(answer, *client.Question) (R, error)) (res R, from string, err error) {
+	select {
+	case <-a.ready:
+	case <-ctx.Done():
+		return res, "", context.Cause(ctx)
+	}
+	a.trace.inSession(a.session, q)
+	if answer, ok := a.given.take(q.Key); ok {
+		res, err = read(answer, q)
+		return res, answer.from, a.end(err)
+	}
+	return res, "", nil
+}
+
+// askPerson puts a question to the person when it is its turn.
+func askPerson[R any](ctx context.Context, a *asker, q *client.Question, ask func(context.Context) (R, error)) (R, error) {
 	var none R
 	switch {
-	case a.park && a.session == "":
+	case a.park && (a.session == "" || a.hasTask()):
 		return none, client.ErrPark
 	case a.park || a.person == nil:
 		return none, a.end(&missingError{a.called, []*client.Question{q}, a.session})
@@ -210,14 +199,15 @@ func asked[R any](ctx context.Context, a *asker, q *client.Question, ask func(co
 	return res, err
 }
 
-// queue waits until the questions of the round that stand before this one are answered. It must be left.
+// queue waits until the earlier questions of the round are answered. The caller leaves the queue with the function that
+// it returns.
 func (a *asker) queue(ctx context.Context, key string) (leave func(), err error) {
 	at := slices.IndexFunc(a.turns, func(t *turn) bool { return t.key == key })
 	first := false
 	if at >= 0 {
 		a.turns[at].once.Do(func() { first = true })
 	}
-	if !first { // a question of a session
+	if !first { // a question of a session has no turn
 		return func() {}, nil
 	}
 	own := a.turns[at]
@@ -240,7 +230,7 @@ func (a *asker) queue(ctx context.Context, key string) (leave func(), err error)
 			case <-before.done:
 			case <-ctx.Done():
 			}
-		default: // it does not come
+		default: // it never joined
 		}
 		if ctx.Err() != nil {
 			close(own.done)
@@ -250,63 +240,20 @@ func (a *asker) queue(ctx context.Context, key string) (leave func(), err error)
 	return func() { close(own.done) }, nil
 }
 
-// end makes the call end with this error. Inside a session it would otherwise only be the server's to know.
+// end ends the call with an error. In a session the error alone would only be reported to the server.
 func (a *asker) end(err error) error {
-	if a.session != "" {
+	if err != nil && a.session != "" {
 		a.fail(err)
 	}
 	return err
 }
 
-// server says who asks: the name that the server gives itself, and where it is.
+// server names the server for the person: the name that it gives itself, and its address.
 func (a *asker) server(q *client.Question) string {
 	if q.Server == nil || q.Server.Name == "" {
 		return a.target.where()
 	}
 	return fmt.Sprintf("%s (%s)", harmlessLine(q.Server.Name, 40), a.target.where())
-}
-
-const maxSample = 4 << 20 // bytes
-
-// runSampler has a program complete a message: it reads the parameters of the request and prints a text or a result.
-func (a *asker) runSampler(ctx context.Context, q *client.Question) (*mcp.CreateMessageWithToolsResult, error) {
-	cmd := exec.CommandContext(ctx, a.sampler[0], a.sampler[1:]...)
-	cmd.Stdin = bytes.NewReader(q.Params)
-	complaints := &lineWriter{each: func(line string) { a.console.line("%s", line) }}
-	cmd.Stderr = complaints
-	cmd.WaitDelay = time.Second
-	out := &limitedBuffer{most: maxSample}
-	cmd.Stdout = out
-	err := cmd.Run()
-	complaints.flush()
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case out.full:
-		return nil, fmt.Errorf("the sampler %s printed more than %d bytes", a.sampler[0], maxSample)
-	case err != nil:
-		return nil, fmt.Errorf("the sampler %s failed for %q: %w", a.sampler[0], q.Key, err)
-	}
-	res, err := parseSample(strings.TrimRight(out.String(), "\r\n"), filepath.Base(a.sampler[0]))
-	if err != nil {
-		return nil, fmt.Errorf("the sampler %s, for %q: %w", a.sampler[0], q.Key, err)
-	}
-	return res, nil
-}
-
-// limitedBuffer fails when it would hold more than most bytes.
-type limitedBuffer struct {
-	bytes.Buffer
-	most int
-	full bool
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.most {
-		b.full = true
-		return 0, errors.New("too much output")
-	}
-	return b.Buffer.Write(p)
 }
 
 // openPage opens a page in the user's browser.
@@ -326,32 +273,5 @@ func openPage(address string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("opening the page: %w", err)
 	}
-	return cmd.Process.Release() // it may run for as long as the browser does
-}
-
-// parseRoots makes roots of paths and file URIs; nil for none.
-func parseRoots(flags []string) ([]*mcp.Root, error) {
-	var roots []*mcp.Root
-	for _, flag := range flags {
-		if scheme, _, ok := strings.Cut(flag, "://"); ok {
-			if scheme != "file" {
-				return nil, usagef("--root %s: want a path, or a URI that begins with file://", flag)
-			}
-			roots = append(roots, &mcp.Root{URI: flag})
-			continue
-		}
-		path, err := filepath.Abs(flag)
-		if err != nil {
-			return nil, usagef("--root %s: %w", flag, err)
-		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, usagef("--root %s does not exist", flag)
-		}
-		slashed := filepath.ToSlash(path)
-		if !strings.HasPrefix(slashed, "/") {
-			slashed = "/" + slashed // C:/…
-		}
-		roots = append(roots, &mcp.Root{URI: (&url.URL{Scheme: "file", Path: slashed}).String(), Name: filepath.Base(path)})
-	}
-	return roots, nil
+	return cmd.Process.Release() // it may run as long as the browser does
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// console is standard error while a call runs: notes, the trace, and a line of progress that is rewritten on a
-// terminal. Nothing disturbs a question: what comes meanwhile is shown after it.
+// console writes to standard error while a call runs: notes, the trace, and a line of progress that a terminal shows in
+// one place. While the person answers a question, notes wait and progress is not shown.
 type console struct {
 	w        io.Writer
 	terminal bool
 
 	mu      sync.Mutex
 	asking  int
-	waiting []string // lines for when the question is over
-	shown   bool     // a line of progress
+	waiting []string // lines to print after the question
+	shown   bool     // the terminal shows a line of progress
 	last    string
 }
 
@@ -35,10 +35,10 @@ func (c *console) line(format string, args ...any) {
 		return
 	}
 	c.clear()
-	_, _ = io.WriteString(c.w, text) // there is nowhere to tell of an error
+	_, _ = io.WriteString(c.w, text) // there is nowhere to report an error
 }
 
-// progress shows how far the server has come.
+// progress shows a notification of progress.
 func (c *console) progress(p *mcp.ProgressNotificationParams) {
 	text := strconv.FormatFloat(p.Progress, 'g', 6, 64)
 	if p.Total > 0 {
@@ -47,22 +47,10 @@ func (c *console) progress(p *mcp.ProgressNotificationParams) {
 	if p.Message != "" {
 		text += ": " + p.Message
 	}
-	text = "progress: " + harmlessLine(text, columns-len("progress: ")-1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking > 0 || text == c.last {
-		return
-	}
-	c.last = text
-	if !c.terminal {
-		_, _ = io.WriteString(c.w, text+"\n")
-		return
-	}
-	_, _ = io.WriteString(c.w, "\r\x1b[K"+text)
-	c.shown = true
+	c.status("progress: " + text)
 }
 
-// clear takes the line of progress away.
+// clear removes the line of progress.
 func (c *console) clear() {
 	if c.shown {
 		_, _ = io.WriteString(c.w, "\r\x1b[K")
@@ -70,7 +58,7 @@ func (c *console) clear() {
 	}
 }
 
-// ask leaves the terminal to a question, until the function that it returns is called.
+// ask reserves the terminal for a question until the caller calls the function that it returns.
 func (c *console) ask() (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,9 +74,26 @@ func (c *console) ask() (done func()) {
 	}
 }
 
-// done ends the line of progress.
+// done removes the line of progress at the end of the call.
 func (c *console) done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clear()
+}
+
+// status shows a line in place of the line of progress.
+func (c *console) status(text string) {
+	text = harmlessLine(text, columns-1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking > 0 || text == c.last {
+		return
+	}
+	c.last = text
+	if !c.terminal {
+		_, _ = io.WriteString(c.w, text+"\n")
+		return
+	}
+	_, _ = io.WriteString(c.w, "\r\x1b[K"+text)
+	c.shown = true
 }

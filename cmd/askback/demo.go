@@ -24,16 +24,16 @@ import (
 const (
 	demoServers  = 3
 	demoBug      = 4522
-	demoOriginal = 4301 // of which the bug is a duplicate
+	demoOriginal = 4301 // the bug is a duplicate of this one
 )
 
-// demoAnswers are given where nobody answers, by the questions' keys.
+// demoAnswers are the automatic answers by the key of their question.
 var demoAnswers = map[string]map[string]any{
 	"resolution":   {"resolution": "Duplicate"},
 	"duplicate_of": {"duplicateOfId": demoOriginal},
 }
 
-// demoHints are for people who answer.
+// demoHints are hints for a person who answers, by the key of the question.
 var demoHints = map[string]string{
 	"resolution":   "Choose Duplicate, and the tool has a second question.",
 	"duplicate_of": fmt.Sprintf("%d is such a bug in the tracker.", demoOriginal),
@@ -67,7 +67,7 @@ func demo(ctx context.Context, auto bool, stdin io.Reader, stdout io.Writer) err
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	// Output that nobody reads must not end the process before it has cleaned up: it is an error like others.
+	// Writing to a closed pipe must return an error: the signal would end the process before it has cleaned up.
 	signal.Ignore(syscall.SIGPIPE)
 
 	dir, err := os.MkdirTemp("", "askback-demo-")
@@ -127,13 +127,13 @@ func newKeyFile(file string) error {
 	return createKeyFile(file, ring.EncodeSecrets())
 }
 
-// demonstration is one call through the fleet, told as it happens.
+// demonstration is one call through the fleet. The story tells each step as it happens.
 type demonstration struct {
 	story     *story
 	fleet     *fleet
 	tracker   *workitem.Store
 	terminal  *terminal.Terminal
-	automatic string // why answers are given automatically; empty if a person gives them
+	automatic string // why the answers are automatic; empty if a person answers
 }
 
 func (d *demonstration) run(ctx context.Context) error {
@@ -172,11 +172,11 @@ func (d *demonstration) run(ctx context.Context) error {
 	return nil
 }
 
-// observe tells of a round and, if its server asked, kills that server before anybody answers.
+// observe tells of a round. A server that asked is killed before anybody answers.
 func (d *demonstration) observe(_ context.Context, r *client.Round) error {
 	s := d.fleet.served()
 	if r.Err != nil || s == nil {
-		return nil // the call's error says it
+		return nil // the call returns the error
 	}
 	d.story.round(r, s)
 	if !r.Final {

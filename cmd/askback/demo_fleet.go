@@ -22,7 +22,7 @@ import (
 // readyTime is how long a server of the fleet may take until it listens.
 const readyTime = 30 * time.Second
 
-// fleet is servers in processes of their own, behind a round-robin proxy.
+// fleet is a number of servers behind a round-robin proxy, each in a process of its own.
 type fleet struct {
 	servers []*fleetServer
 	proxy   *http.Server
@@ -30,8 +30,8 @@ type fleet struct {
 	cancel  context.CancelFunc
 
 	mu   sync.Mutex
-	turn int          // whose it is, modulo their number
-	last *fleetServer // to which a tool call went
+	turn int          // the index of the next server, modulo their number
+	last *fleetServer // the server of the last tool call
 }
 
 // fleetServer is one process.
@@ -42,8 +42,8 @@ type fleetServer struct {
 
 	cmd    *exec.Cmd
 	stdout *os.File
-	stdin  io.Closer    // held open: its end would tell the process that this one is gone
-	stderr bytes.Buffer // to be read once dead is closed
+	stdin  io.Closer    // stays open: at its end the server stops
+	stderr bytes.Buffer // complete once dead is closed
 	dead   chan struct{}
 }
 
@@ -58,8 +58,8 @@ func (s *fleetServer) alive() bool {
 	}
 }
 
-// startFleet starts n times the program with the arguments, and the proxy. Whatever happens to this process, none of
-// them outlives it: they are killed when ctx is done, and stop by themselves when their standard input ends.
+// startFleet starts n servers, each the program with the arguments, and the proxy. No server outlives this process: the
+// end of ctx kills it, and it stops by itself when its standard input ends.
 func startFleet(ctx context.Context, n int, program string, args ...string) (_ *fleet, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &fleet{cancel: cancel}
@@ -80,7 +80,7 @@ func startFleet(ctx context.Context, n int, program string, args ...string) (_ *
 			return nil, err
 		}
 	}
-	// The first request asks who serves. It goes to the last server, so that the first tool call is the first one's.
+	// The first request is server/discover. It goes to the last server, so that the first tool call goes to the first.
 	f.turn = n - 1
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -110,13 +110,13 @@ func startServer(ctx context.Context, number int, program string, args []string)
 		return nil, fmt.Errorf("starting server %d: %w", number, err)
 	}
 	go func() {
-		_ = s.cmd.Wait() // how it ended is of no interest: mostly it was killed
+		_ = s.cmd.Wait() // it is usually killed
 		close(s.dead)
 	}()
 	return s, nil
 }
 
-// ready waits until the server has said where it listens.
+// ready waits until the server has printed the address at which it listens.
 func (s *fleetServer) ready(ctx context.Context) error {
 	defer s.stdout.Close()
 	late := time.AfterFunc(readyTime, func() { _ = s.cmd.Process.Kill() })
@@ -139,7 +139,7 @@ func (s *fleetServer) ready(ctx context.Context) error {
 	s.port = at.Port()
 	s.Handler = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			// The Host header becomes the server's own, which it wants against DNS rebinding.
+			// This also sets the Host header, which the server checks against DNS rebinding.
 			r.SetURL(&url.URL{Scheme: at.Scheme, Host: at.Host})
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // the client gets a 502
@@ -173,14 +173,14 @@ func (f *fleet) next(toolCall bool) *fleetServer {
 	return nil
 }
 
-// served is the server to which the last tool call went, or nil.
+// served returns the server of the last tool call, or nil.
 func (f *fleet) served() *fleetServer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// kill kills a server, with SIGKILL where there are signals, and waits until it is gone. The last one is spared.
+// kill kills a server, with SIGKILL where there are signals, and waits for its end. It spares the last server alive.
 func (f *fleet) kill(s *fleetServer) (killed bool, err error) {
 	others := 0
 	for _, other := range f.servers {
@@ -198,7 +198,7 @@ func (f *fleet) kill(s *fleetServer) (killed bool, err error) {
 	return true, nil
 }
 
-// stop kills all servers and returns when they are gone.
+// stop kills all servers and waits for their end.
 func (f *fleet) stop() {
 	f.cancel()
 	if f.proxy != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/workitem"
 )
 
-// story tells a person what the demo does, in 80 columns: in colours on a terminal, and plainly elsewhere, where the
-// texts of the server stay in one line each.
+// story tells a person what the demo does, in 80 columns. A terminal gets colours and wrapped texts; elsewhere a text of
+// the server stays on one line.
 type story struct {
 	w        io.Writer
 	terminal bool
 	colour   bool
-	err      error // of writing; what comes after it is dropped
+	err      error // the first error of writing; nothing is written after it
 }
 
 func newStory(w io.Writer) *story {
@@ -58,7 +58,7 @@ func (s *story) say(format string, args ...any) {
 	}
 }
 
-// text says a text of the server after a mark of one column.
+// text prints a text of the server behind a mark of one column.
 func (s *story) text(mark, style, text string) {
 	if s.terminal {
 		text = wrap(text, "    ")
@@ -103,7 +103,7 @@ func (s *story) name(server *fleetServer) string {
 	return s.in(cyan, fmt.Sprintf("server %d", server.number))
 }
 
-// round tells what travelled, there and back.
+// round tells what the client sent and what came back.
 func (s *story) round(r *client.Round, server *fleetServer) {
 	sent, came := []string{"the call"}, []string{}
 	for _, key := range slices.Sorted(maps.Keys(r.Answers)) {
@@ -166,7 +166,7 @@ func (s *story) answer(q *client.Question, answer *mcp.ElicitResult, by string) 
 		for _, name := range slices.Sorted(maps.Keys(answer.Content)) {
 			value, ok := answer.Content[name].(string)
 			if !ok {
-				raw, err := json.Marshal(answer.Content[name]) // numbers as people write them
+				raw, err := json.Marshal(answer.Content[name]) // no exponents, as people write numbers
 				value = cmp.Or(string(raw), fmt.Sprint(err))
 			}
 			values = append(values, value)
@@ -189,7 +189,7 @@ func (s *story) result(result *mcp.CallToolResult) {
 	}
 }
 
-// history shows what the call did, where it did it.
+// history shows the changes that the call made in the tracker.
 func (s *story) history(bug workitem.Item, entries []workitem.Entry) {
 	s.say("")
 	if len(entries) == 0 {
@@ -202,7 +202,7 @@ func (s *story) history(bug workitem.Item, entries []workitem.Entry) {
 	}
 }
 
-// sum says what there was to see.
+// sum tells the outcome of the demo.
 func (s *story) sum(f *fleet) {
 	killed := 0
 	for _, server := range f.servers {
@@ -216,7 +216,7 @@ func (s *story) sum(f *fleet) {
 	}
 }
 
-// next says what to try after the demo.
+// next suggests what to try after the demo.
 func (s *story) next(command string, automatic bool) {
 	lines := [][2]string{
 		{command + " demo", "answer the questions yourself"},
@@ -242,7 +242,7 @@ func fromGoRun(executable string) bool {
 	return strings.Contains(filepath.ToSlash(executable), "/go-build")
 }
 
-// invocation is how the user can start this program again.
+// invocation is the command line that starts this program again.
 func invocation(executable string) string {
 	switch {
 	case !fromGoRun(executable):

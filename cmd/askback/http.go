@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// grace is how long requests that are running may take to finish when the server stops.
+// grace is the time that running requests and tasks have to finish when the server stops.
 const grace = 10 * time.Second
 
-// listen explains the failures that its caller can do something about.
+// listen listens on the address of --addr. It explains errors that the user can correct.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, usagef("--addr %q: want HOST:PORT, such as 127.0.0.1:8080", addr)
@@ -34,16 +34,16 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s: %w", addr, err)
 }
 
-// serveHTTP serves until ctx is done and the requests that are running are finished.
+// serveHTTP serves until ctx is done, and then until the running requests are finished.
 func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, stdout io.Writer, log *slog.Logger) error {
 	if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
-		log.Warn("other machines can reach this server, and it has no authentication: put a proxy that has in front of it, "+
+		log.Warn("other machines can reach this server, and it has no authentication: put a proxy with authentication in front of it, "+
 			"or listen on a loopback address", "addr", addr.String())
 	}
 	server := &http.Server{
 		Handler:           routes(ctx, mcp),
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute, // of header and body; answers may stream for as long as they need
+		ReadTimeout:       time.Minute, // of header and body; responses may stream for as long as they take
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
@@ -62,7 +62,7 @@ func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, std
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	if err := server.Shutdown(bounded); err != nil {
-		log.Warn("requests were cut off that did not finish in time", "limit", grace)
+		log.Warn("the requests that did not finish in time were cut off", "limit", grace)
 		server.Close()
 	}
 	<-served
@@ -70,15 +70,15 @@ func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, std
 	return nil
 }
 
-// routes serves the MCP endpoint, and a path for load balancers. Streams of notifications end when stopping is done.
+// routes serves the MCP endpoint, and a health check for load balancers. Open-ended requests end when stopping is done.
 func routes(stopping context.Context, mcp http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, "ok\n") // a client that is gone gets nothing
+		_, _ = io.WriteString(w, "ok\n") // an error means that the client is gone
 	})
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		if waitsForNews(r) {
+		if isOpenEnded(r) {
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
 			defer context.AfterFunc(stopping, cancel)()
@@ -89,9 +89,9 @@ func routes(stopping context.Context, mcp http.Handler) http.Handler {
 	return mux
 }
 
-// waitsForNews tells the streams of notifications, which have no end of their own, and the wait for a task's result,
-// whose client asks again, from requests that do finish.
-func waitsForNews(r *http.Request) bool {
+// isOpenEnded reports whether a request has no end of its own to wait for. These are the streams of notifications, and
+// the wait for a task's result, which the client repeats.
+func isOpenEnded(r *http.Request) bool {
 	method := r.Header.Get("Mcp-Method")
 	return r.Method == http.MethodGet || method == "subscriptions/listen" || method == "tasks/result"
 }

@@ -62,7 +62,7 @@ func readToken(arg string, stdin io.Reader) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// inspect prints what can be seen of the token with the ring, which is nil for none.
+// inspect prints what the keys of the ring reveal of the token. The ring is nil if there are no keys.
 func inspect(w io.Writer, token string, ring *seal.Ring, source string, asJSON bool) error {
 	visible, err := seal.Peek(token)
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 const (
 	keysVariable = "ASKBACK_KEYS"
 
-	// maxKeyFile is far beyond any ring; it keeps a wrong file name from filling the memory.
+	// maxKeyFile is far larger than any key file, so that a wrong file name does not fill the memory.
 	maxKeyFile = 1 << 20
 )
 
-// environmentKeys is the value that [keysVariable] had when the process began.
+// environmentKeys is the value of [keysVariable] at the start of the process.
 var environmentKeys struct {
 	text string
 	set  bool
 }
 
-// withholdKeys takes the keys out of the environment, so that no program that the command starts inherits them: a
-// server, a sampler, a browser.
+// withholdKeys removes the keys from the environment, so that no program that the command starts inherits them: no
+// server, sampler or browser.
 func withholdKeys() error {
 	environmentKeys.text, environmentKeys.set = os.LookupEnv(keysVariable)
 	if err := os.Unsetenv(keysVariable); err != nil {
@@ -35,8 +35,8 @@ func withholdKeys() error {
 	return nil
 }
 
-// configuredKeys returns the keys of the file, or else of the environment, and what to call their source. The ring is
-// nil if neither is given. A warning tells of a file that is open to others.
+// configuredKeys returns the keys of the file or, if file is empty, of the environment. Source names the place in
+// messages. The ring is nil if there are no keys. The warning is that of [exposureWarning].
 func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warning string, err error) {
 	if file != "" {
 		ring, warning, err = readKeys(file, stdin)
@@ -46,7 +46,7 @@ func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warn
 		return nil, "", "", nil
 	}
 	if environmentKeys.text == "" {
-		// A secret that did not arrive: a random key in its place would fail only later, and elsewhere.
+		// The secret did not arrive. A random key in its place would fail later and on another server.
 		return nil, "", "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it", keysVariable)
 	}
 	ring, err = seal.ParseRing(environmentKeys.text)
@@ -56,7 +56,7 @@ func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warn
 	return ring, keysVariable, "", nil
 }
 
-// readKeys reads a key file, or stdin for "-".
+// readKeys reads a key file, or stdin for "-". The warning is that of [exposureWarning].
 func readKeys(file string, stdin io.Reader) (ring *seal.Ring, warning string, err error) {
 	in, name := stdin, "standard input"
 	if file != "-" {
@@ -68,7 +68,7 @@ func readKeys(file string, stdin io.Reader) (ring *seal.Ring, warning string, er
 			return nil, "", fmt.Errorf("key file: %w", err)
 		}
 		defer f.Close()
-		in, name, warning = f, "key file "+file, exposed(f)
+		in, name, warning = f, "key file "+file, exposureWarning(f)
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxKeyFile+1))
 	if err != nil {
@@ -83,8 +83,8 @@ func readKeys(file string, stdin io.Reader) (ring *seal.Ring, warning string, er
 	return ring, warning, nil
 }
 
-// exposed warns of a file that others than its owner and group have access to.
-func exposed(f *os.File) string {
+// exposureWarning warns of a file that every user of the machine can open. It is empty for other files.
+func exposureWarning(f *os.File) string {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" || info.Mode()&0o007 == 0 {
 		return ""
@@ -93,7 +93,7 @@ func exposed(f *os.File) string {
 		f.Name(), info.Mode().Perm())
 }
 
-// createKeyFile writes a file that does not exist yet, for the owner only.
+// createKeyFile writes a new file that only its owner can open.
 func createKeyFile(file, text string) (err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -113,8 +113,8 @@ func createKeyFile(file, text string) (err error) {
 	return syncDir(filepath.Dir(file))
 }
 
-// replaceKeyFile replaces the text of a key file at once: whoever reads it finds the old text or the new one, also
-// after a crash. Mode and owner stay.
+// replaceKeyFile replaces the text of a key file atomically: a reader finds the old text or the new one, also after a
+// crash. The file keeps its mode and owner.
 func replaceKeyFile(file, text string) (err error) {
 	old, err := os.Lstat(file)
 	if err != nil {
@@ -146,12 +146,12 @@ func replaceKeyFile(file, text string) (err error) {
 	return syncDir(dir)
 }
 
-// replaceable refuses what a rename would not replace as expected.
-func replaceable(file string) error {
+// checkReplaceable refuses a symbolic link, which a rename would replace instead of its target, and a special file.
+func checkReplaceable(file string) error {
 	info, err := os.Lstat(file)
 	switch {
 	case err != nil:
-		return nil // reading it says more
+		return nil // the error of reading the file tells more
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := filepath.EvalSymlinks(file)
 		if err != nil {
@@ -178,10 +178,10 @@ func writeAndSync(f *os.File, text string) error {
 	return nil
 }
 
-// syncDir makes a new name in the directory last.
+// syncDir makes the new name of a file in the directory durable.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // which cannot sync directories
+		return nil // Windows cannot sync directories
 	}
 	d, err := os.Open(dir)
 	if err != nil {

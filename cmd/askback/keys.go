@@ -13,7 +13,7 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// defaultWait covers the default --ttl of serve and an hour for the rollout.
+// defaultWait is the sum of the default --ttl of serve and one hour for the rollout.
 const defaultWait = 2 * time.Hour
 
 func keysCommand() *cobra.Command {
@@ -33,7 +33,7 @@ func keysNewCommand() *cobra.Command {
 		Use:   "new [FILE]",
 		Short: "Make a key file with one random key",
 		Long: `Make a key file with one random key, and print it or write it to FILE. FILE must
-not exist, and is made readable for its owner only.`,
+not exist yet; only its owner can read it.`,
 		Example: `  askback keys new askback.keys
   askback serve --keys askback.keys
 
@@ -57,7 +57,7 @@ not exist, and is made readable for its owner only.`,
 }
 
 func outputSecrets(cmd *cobra.Command, ring *seal.Ring) error {
-	if f, ok := cmd.OutOrStdout().(*os.File); ok && exposed(f) != "" {
+	if f, ok := cmd.OutOrStdout().(*os.File); ok && exposureWarning(f) != "" {
 		warn(cmd, "the keys go to a file that is open to every user of this machine: chmod 600 it")
 	}
 	return output(cmd.OutOrStdout(), ring.EncodeSecrets())
@@ -103,11 +103,11 @@ For - the keys are read from standard input, and the new ones are printed.`,
 	return cmd
 }
 
-// rotate takes one step. What it says goes to standard output, unless the keys go there.
+// rotate takes one step. The explanation goes to standard output or, if the keys go there, to standard error.
 func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
 	toFile := file != "-"
 	if toFile {
-		if err := replaceable(file); err != nil {
+		if err := checkReplaceable(file); err != nil {
 			return err
 		}
 	}
@@ -130,23 +130,23 @@ func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
 		if err := outputSecrets(cmd, next); err != nil {
 			return err
 		}
-		return output(cmd.ErrOrStderr(), explain(step, ring, next, "the keys", now, wait))
+		return output(cmd.ErrOrStderr(), explainStep(step, ring, next, "the keys", now, wait))
 	}
 	if err := replaceKeyFile(file, next.EncodeSecrets()); err != nil {
 		return err
 	}
-	return output(cmd.OutOrStdout(), explain(step, ring, next, file, now, wait))
+	return output(cmd.OutOrStdout(), explainStep(step, ring, next, file, now, wait))
 }
 
-// explain says what a step did and what comes next.
-func explain(step seal.Step, old, next *seal.Ring, file string, now time.Time, wait time.Duration) string {
+// explainStep tells what a step did, and which step is next.
+func explainStep(step seal.Step, old, next *seal.Ring, file string, now time.Time, wait time.Duration) string {
 	keys := next.Keys()
-	taken := now.Add(time.Second - time.Nanosecond).Truncate(time.Second) // as Rotate counts
+	taken := now.Add(time.Second - time.Nanosecond).Truncate(time.Second) // Rotate rounds up to seconds
 	if step == seal.StepLearn {
 		taken = keys[len(keys)-1].Created()
 	}
 	if wait == 0 {
-		wait = defaultWait // what was forced once need not be the next time
+		wait = defaultWait // --force may have been for this step alone
 	}
 	soonest := "not before " + taken.Add(wait).UTC().Format(time.RFC3339)
 	var b strings.Builder

@@ -1,8 +1,12 @@
-// Command askback calls tools that ask back and answers what they ask, parks such calls and resumes them; it serves
+// Command askback calls tools that ask back, answers their questions, and parks and resumes such calls. It also serves
 // example tools, makes and rotates the keys that seal requestState, and shows what a requestState holds.
+//
+// root.go puts the commands together; each has a file of its own name. The commands that speak with a server are built
+// on conversation.go.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 )
@@ -12,5 +16,5 @@ func main() {
 		fmt.Fprintf(os.Stderr, "askback: %v\n", err)
 		os.Exit(exitFailure)
 	}
-	os.Exit(run())
+	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// keepOwner gives f the owner and group of old: a key file rotated by root must stay readable for the server.
+// keepOwner gives f the owner and group of old. Otherwise the server could not read a key file that root has rotated.
 func keepOwner(f *os.File, old fs.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {

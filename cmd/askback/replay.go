@@ -71,7 +71,7 @@ func readTranscript(path string) (*transcript.Transcript, error) {
 		return nil, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, transcript.MaxText+1)) // Parse refuses more
+	data, err := io.ReadAll(io.LimitReader(file, transcript.MaxText+1)) // Parse refuses a longer text
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +86,13 @@ func partTitles(t *transcript.Transcript) string {
 	return strings.Join(titles, ", ")
 }
 
-// serverURLs gives each server of the transcript its URL.
+// serverURLs returns the URL of each server of the transcript by the server's name.
 func serverURLs(t *transcript.Transcript, args []string) (map[string]string, error) {
 	urls := make(map[string]string)
 	for _, arg := range args {
 		name, address, named := strings.Cut(arg, "=")
 		if i := strings.Index(arg, "://"); !named || i >= 0 && i < len(name) {
-			name, address = "", arg // the = is one of the URL
+			name, address = "", arg // the = is part of the URL
 			for _, s := range t.Servers {
 				if name == "" && urls[s.Name] == "" {
 					name = s.Name
@@ -123,7 +123,7 @@ func serverURLs(t *transcript.Transcript, args []string) (map[string]string, err
 	return urls, nil
 }
 
-// startServers tells how the servers of a transcript are started.
+// startServers tells how to start the servers of a transcript.
 func startServers(t *transcript.Transcript) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is played against", t.Name)
@@ -162,7 +162,7 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 	}
 	var (
 		begun  *transcript.Part
-		failed error // of the output
+		failed error // the first error of the output
 	)
 	tell := func(text string) {
 		if failed == nil {
@@ -194,9 +194,9 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 	if failure, ok := err.(*transcript.Failure); ok {
 		begin(failure.Part)
 		tell(line("FAIL", failure.Number, failure.Title, failure.Server))
-		// Another server than the transcript is written for is the likeliest cause.
+		// The most likely cause is a server that does not serve drafts.
 		if strings.HasPrefix(failure.Part.Title, "Draft") && failure.Server != "" && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
-			at, _ := parseTarget(p.URLs[failure.Server]) // as it was when it was given
+			at, _ := parseTarget(p.URLs[failure.Server]) // serverURLs has parsed it before
 			return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", at.shown(), t.Name)
 		}
 		return fmt.Errorf("%w\n\n%s", failure, startServers(t))
@@ -207,8 +207,8 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 	return failed
 }
 
-// servesDrafts asks a server for a draft that does not exist, which those that serve drafts refuse by name. What is no
-// answer of an endpoint to that, such as a wrong path's, says nothing: the server is taken for one that does.
+// servesDrafts reports whether a server serves the drafts: it then refuses a draft that does not exist by its name. A
+// server that does not answer like an endpoint, as at a wrong path, counts as one that serves them.
 func servesDrafts(ctx context.Context, address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -8,25 +8,23 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/seal"
 )
 
-// report is what inspect shows of a state. Much of it comes from clients: it is printed quoted, or as JSON in which
-// nothing can act on a terminal.
+// report is the output of inspect. Much of a state comes from clients, so values are quoted, or are JSON in which nothing
+// acts on a terminal.
 type report struct {
 	seal.Visible
 	state   *seal.State      // nil without keys
-	journal *journal.Journal // nil if the payload is none
-	hint    string           // of the text form only
+	journal *journal.Journal // nil if the payload is not a journal
+	hint    string           // shown in the text form only
 }
 
 func newReport(visible seal.Visible, state *seal.State) *report {
 	r := &report{Visible: visible, state: state}
-	// Package seal may be used alone, with payloads of its user's own.
+	// The payload of a server that uses package seal alone is not a journal.
 	r.journal, _ = journal.Decode(state.Payload)
 	return r
 }
@@ -110,62 +108,13 @@ func (r *report) call(b *strings.Builder, now time.Time) {
 	}
 }
 
-// value is a recorded value, as JSON if it is JSON.
+// value shows a recorded value: indented if it is JSON, otherwise quoted.
 func value(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
 		return strconv.Quote(string(raw))
 	}
 	return inert(b.Bytes())
-}
-
-// inert escapes what could act on a terminal. In JSON, such characters stand in strings only, where the escape means
-// the same.
-func inert(text []byte) string {
-	var b strings.Builder
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		text = text[n:]
-		switch {
-		case r == '\n', strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-// moment is a time, and how far it is from now; past goes before a time that is over.
-func moment(t, now time.Time, past string) string {
-	if t.After(now) {
-		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), span(t.Sub(now)))
-	}
-	return fmt.Sprintf("%s (%s%s ago)", t.UTC().Format(time.RFC3339), past, span(now.Sub(t)))
-}
-
-// span is a duration for people: in its two largest units.
-func span(d time.Duration) string {
-	units := []struct {
-		size time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
-	for i, u := range units {
-		if d < u.size {
-			continue
-		}
-		text := fmt.Sprintf("%d%s", d/u.size, u.name)
-		if i+1 < len(units) {
-			if n := d % u.size / units[i+1].size; n > 0 {
-				text += fmt.Sprintf("%d%s", n, units[i+1].name)
-			}
-		}
-		return text
-	}
-	return "less than 1s"
 }
 
 func (r *report) json() (string, error) {
@@ -232,12 +181,5 @@ func (r *report) json() (string, error) {
 			out.Call.Journal = append(out.Call.Journal, to)
 		}
 	}
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(out); err != nil {
-		return "", fmt.Errorf("the state as JSON: %w", err)
-	}
-	return inert(b.Bytes()), nil
+	return indentedJSON(out)
 }

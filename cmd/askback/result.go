@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,16 +10,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// show prints a result. A tool's error goes to standard error and gives exitToolError.
-func show(cmd *cobra.Command, called string, res mcp.Result, raw json.RawMessage, asJSON bool) error {
+// printResult prints a result. A tool's error goes to standard error, and the command exits with exitToolError.
+func printResult(cmd *cobra.Command, called string, res mcp.Result, raw json.RawMessage, asJSON bool) error {
 	tool, _ := res.(*mcp.CallToolResult)
 	failed := tool != nil && tool.IsError
 	if asJSON {
 		var v any = res
 		if raw != nil {
-			v = raw // with every digit and member that the SDK's types do not keep
+			v = raw // the SDK's types drop digits and members
 		}
-		if err := outputJSON(cmd, v); err != nil {
+		if err := outputJSON(cmd.OutOrStdout(), v); err != nil {
 			return err
 		}
 		if failed {
@@ -34,25 +33,14 @@ func show(cmd *cobra.Command, called string, res mcp.Result, raw json.RawMessage
 	}
 	if failed {
 		if strings.TrimSpace(text) == "" {
-			text = "it says nothing about it"
+			text = "without a message"
 		}
 		return &exitError{exitToolError, fmt.Errorf("%s answered with an error: %s", called, text)}
 	}
 	return outputForeign(cmd.OutOrStdout(), text)
 }
 
-func outputJSON(cmd *cobra.Command, v any) error {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("the result as JSON: %w", err)
-	}
-	return output(cmd.OutOrStdout(), inert(b.Bytes()))
-}
-
-// resultText is a result for people: texts as they are, and a line about everything else.
+// resultText shows a result to people: texts unchanged, and a line about any other content.
 func resultText(res mcp.Result) (string, error) {
 	var b strings.Builder
 	switch res := res.(type) {
@@ -87,7 +75,7 @@ func resultText(res mcp.Result) (string, error) {
 			case c.Blob != nil:
 				b.WriteString(note("resource", c.URI, c.MIMEType, len(c.Blob)))
 			default:
-				b.WriteString(ended(c.Text))
+				b.WriteString(endLine(c.Text))
 			}
 		}
 	default:
@@ -99,7 +87,7 @@ func resultText(res mcp.Result) (string, error) {
 func contentText(content mcp.Content) string {
 	switch c := content.(type) {
 	case *mcp.TextContent:
-		return ended(c.Text)
+		return endLine(c.Text)
 	case *mcp.ImageContent:
 		return note("image", "", c.MIMEType, len(c.Data))
 	case *mcp.AudioContent:
@@ -121,7 +109,7 @@ func contentText(content mcp.Content) string {
 	return note("content", fmt.Sprintf("%T", content), "", -1)
 }
 
-// note is a line about something that is no text.
+// note is a line about content that is not text.
 func note(kind, name, mimeType string, size int) string {
 	words := kind
 	if name != "" {
@@ -134,12 +122,4 @@ func note(kind, name, mimeType string, size int) string {
 		words += fmt.Sprintf(", %d bytes", size)
 	}
 	return "[" + words + "]\n"
-}
-
-// ended is a text with the end of its last line.
-func ended(text string) string {
-	if strings.HasSuffix(text, "\n") {
-		return text
-	}
-	return text + "\n"
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,62 +16,46 @@ import (
 )
 
 func resumeCommand() *cobra.Command {
-	var (
-		connect connectFlags
-		answer  answerFlags
-	)
-	cmd := &cobra.Command{
+	return conversationCommand(&cobra.Command{
 		Use:   "resume FILE [TARGET]",
 		Short: "Go on with a call that was parked",
 		Long: `Go on with a call that --park left in FILE, at the URL where it began or at
 TARGET, another instance of the same server. A call to a program needs TARGET,
 its command line, and so does --header: a file that was sent to you runs no
-program, and gets no header of yours. Answers and exit codes are those of
+program and gets none of your headers. Answers and exit codes are those of
 'askback call'.
 
-FILE stays as it is, unless --park names it again: then it has the call as far
-as it came. It holds arguments and answers, and should be kept as secret as they
-are. For - it is read from standard input.`,
+FILE stays unchanged, unless --park names it again: then it holds the call with
+the new answers. It contains arguments and answers, so keep it as secret as they
+are. - stands for standard input.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp update_work_item workItemId=4522 \
     fields='{"System.State":"Resolved"}' --park bug.json
   askback resume bug.json --answer resolution='{"resolution":"Fixed"}'`,
 		Args: takes("FILE", "[TARGET]"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneStdin(map[string]string{"FILE": args[0], "--answers": answer.file}); err != nil {
-				return err
-			}
-			pending, err := readPending(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			at := pending.Endpoint
-			if len(args) > 1 {
-				at = args[1]
-			} else if err := trustEndpoint(cmd, args[0], at, &connect); err != nil {
-				return err
-			}
-			answer.resumed = args[0]
-			c, err := newConversation(at, callee(pending), &connect, &answer)
-			if err != nil {
-				return err
-			}
-			c.pending = pending
-			if _, err := watching(cmd, c, new(taskFlags), pending.TaskID); err != nil {
-				return err
-			}
-			c.show = func(res mcp.Result, raw json.RawMessage) error {
-				return show(cmd, c.called, res, raw, connect.output == "json")
-			}
-			return c.hold(cmd)
-		},
-	}
-	answer.register(cmd.Flags())
-	connect.register(cmd.Flags())
-	return cmd
+	}, withAnswers, func(c *conversation, args []string) error {
+		if err := oneStdin(map[string]string{"FILE": args[0], "--answers": c.answer.file}); err != nil {
+			return err
+		}
+		pending, err := readParked(args[0], c.cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		at := pending.Endpoint
+		if len(args) > 1 {
+			at = args[1]
+		} else if err := trustEndpoint(c.cmd, args[0], at, &c.connect); err != nil {
+			return err
+		}
+		c.answer.resumed, c.taskID = args[0], pending.TaskID
+		return c.hold(at, callee(pending), func(ctx context.Context, s *client.Session) (func() error, error) {
+			res, err := c.resume(ctx, s, pending)
+			return c.printer(res), explainRefusal(pending, err)
+		})
+	})
 }
 
-// trustEndpoint decides whether the call in a file may go on where the file says, and tells where that is. A file may
-// come from anybody: it can name a server to speak to, but no program to run, and nobody to give the user's headers to.
+// trustEndpoint checks the address that a parked call names, and tells the user where the call goes on. Anybody may have
+// written the file: it may name a server, but it must not start a program or receive the user's headers.
 func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFlags) error {
 	name := harmlessLine(file, 200)
 	if file == "-" {
@@ -96,35 +78,21 @@ func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFl
 	return nil
 }
 
-func readPending(cmd *cobra.Command, file string) (*client.Pending, error) {
-	text, err := readInput(file, cmd.InOrStdin())
-	if err != nil {
-		return nil, usagef("the parked call: %w", err)
-	}
-	pending := new(client.Pending)
-	if err := json.Unmarshal(text, pending); err != nil {
-		return nil, usagef("%s has no parked call, such as --park writes: %w", file, err)
-	}
-	return pending, nil
-}
-
-// callee is the tool, prompt or resource of a parked call.
+// callee names the tool, prompt or resource of a parked call.
 func callee(p *client.Pending) string {
 	var params struct{ Name, URI string }
-	_ = json.Unmarshal(p.Params, &params) // Resume tells what is wrong
+	_ = json.Unmarshal(p.Params, &params) // Resume reports what is wrong with them
 	return cmp.Or(params.Name+params.URI, "the task")
 }
 
 // resume goes on with a parked call.
-func resume(ctx context.Context, s *client.Session, a *asker, p *client.Pending) (mcp.Result, error) {
-	a.trace.resumed(p)
-	w := watchOf(ctx)
-	if p.TaskID != "" { // it may have been answered meanwhile, or ask something else
+func (c *conversation) resume(ctx context.Context, s *client.Session, p *client.Pending) (mcp.Result, error) {
+	c.asker.trace.resumed(p)
+	if p.TaskID != "" { // somebody may have answered it meanwhile, or it may ask something else
 		if p.Tasks == client.TasksSeeds && revision(s) >= "2026-07-28" {
-			w.dialect = p.Tasks
+			c.watch.dialect = p.Tasks
 		}
-		res, err := s.Resume(ctx, p)
-		return res, w.left(err)
+		return s.Resume(ctx, p)
 	}
 	var open []*client.Question
 	for _, q := range p.Questions {
@@ -133,74 +101,21 @@ func resume(ctx context.Context, s *client.Session, a *asker, p *client.Pending)
 			open = append(open, q)
 		}
 	}
-	if err := a.begin(open); err != nil {
+	if err := c.asker.begin(open); err != nil {
 		return nil, err
 	}
 	p.Meta = mcp.Meta{"progressToken": progressToken}
-	res, err := s.Resume(ctx, p)
-	return res, w.left(err)
+	return s.Resume(ctx, p)
 }
 
-// parkable finds out before a call whether it can be parked in the file: where another call is parked, or whatever
-// else, it cannot. A call that was resumed may be parked where it was.
-func parkable(file, resumed string) error {
-	if file == "-" || file == resumed && file != "" {
-		return nil
-	}
-	if _, err := os.Lstat(file); err == nil {
-		return usagef("--park %s: it exists already, choose another name", file)
-	}
-	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-		return usagef("--park %s: there is no directory %s", file, filepath.Dir(file))
-	}
-	return nil
-}
-
-// park writes a call that waits to a file of its owner's only, all at once.
-func (c *conversation) park(cmd *cobra.Command, p *client.Pending) error {
-	file := c.answer.park
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return fmt.Errorf("parking the call: %w", err)
-	}
-	text = append(text, '\n')
-	if file == "-" {
-		if err := output(cmd.OutOrStdout(), string(text)); err != nil {
-			return err
-		}
-	} else if err := writePending(file, string(text), file == c.answer.resumed); err != nil {
-		return fmt.Errorf("parking the call: %w", err)
-	}
-	until := ""
-	if p.Expires != nil {
-		until = fmt.Sprintf(", not later than %s", moment(*p.Expires, time.Now(), ""))
-	}
-	again := "askback resume " + shellQuote(file)
+// explainRefusal tells why a server may have refused a parked call.
+func explainRefusal(p *client.Pending, err error) error {
+	refused, ok := errors.AsType[*client.RefusedError](err)
 	switch {
-	case p.Endpoint == "":
-		again += " TARGET"
-	case len(c.connect.headers) > 0: // which go nowhere that only a file names
-		again += " " + shellQuote(c.target.shown()) + " --header …"
-	}
-	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", p, again, until)}
-}
-
-// writePending writes a file at once, in place of the one that is there only if replace says so.
-func writePending(file, text string, replace bool) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".askback-parked-*") // mode 0600
-	if err != nil {
+	case !ok:
 		return err
+	case p.Expires != nil && time.Now().After(*p.Expires):
+		return fmt.Errorf("the call waited for too long, it expired at %s: call again", p.Expires.UTC().Format(time.RFC3339))
 	}
-	if err := writeAndSync(f, text); err != nil {
-		os.Remove(f.Name())
-		return errors.Unwrap(err)
-	}
-	if replace {
-		return os.Rename(f.Name(), file)
-	}
-	// Where another call was parked meanwhile, this one is kept beside it.
-	if linkErr := os.Link(f.Name(), file); linkErr != nil {
-		return fmt.Errorf("%w; the call is in %s", linkErr, f.Name())
-	}
-	return os.Remove(f.Name())
+	return fmt.Errorf("the server did not take the call back: it is not the server that asked, nor one with the same keys; or the call was for another user, or may go on only once. Call again (%w)", faultText(refused.Err))
 }

@@ -5,21 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-)
-
-// The exit codes.
-const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2
-	exitToolError   = 3 // the tool answered with an error
-	exitWaits       = 4 // the call waits for answers
-	exitAtOnce      = 5 // there is no task to detach from: the result is printed
-	exitInterrupted = 130
 )
 
 const rootLong = `askback helps to run and to call MCP servers whose tools ask back: a tool asks,
@@ -38,8 +26,8 @@ const rootExample = `  askback serve
   askback keys rotate askback.keys
       takes the next of the three steps that replace the key`
 
-// usageTemplate is cobra's, without what says nothing here: a usage line for commands that only hold others, and help
-// among the commands.
+// usageTemplate is cobra's without the second usage line of commands that have subcommands, and without help in the list
+// of commands.
 const usageTemplate = `Usage:
   {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}
 {{- if .HasAvailableSubCommands}}
@@ -59,36 +47,7 @@ Flags:
 '{{.CommandPath}} COMMAND --help' tells more about a command.{{end}}
 `
 
-// usageError is the caller's mistake: it exits with [exitUsage] and points to the help.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
-}
-
-// exitError exits with a code of its own. Without an error nothing is printed.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
-
-// run runs the command of the process and returns its exit code.
-func run() int {
-	return execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-}
-
-// execute runs one command. Errors are printed here and nowhere else.
+// execute runs one command and returns its exit code. It is the only place that prints errors.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand()
 	root.SetArgs(args)
@@ -96,7 +55,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 
-	// What fails before a command runs is cobra's judgement of the command line.
+	// An error before the command runs is cobra's, about the command line.
 	parsed := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 
@@ -132,46 +91,4 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand())
 	root.AddCommand(demoCommand(), serveCommand(), keysCommand(), inspectCommand(), replayCommand(), versionCommand())
 	return root
-}
-
-// needsCommand runs a command that only holds others.
-func needsCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		cmd.SetOut(cmd.ErrOrStderr())
-		cmd.HelpFunc()(cmd, args)
-		return usagef("a command is missing")
-	}
-	message := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		message += "; did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return usagef("%s", message)
-}
-
-// takes checks that a command was given the named arguments; one in brackets may be missing.
-func takes(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > len(names) {
-			return usagef("unexpected argument %q", args[len(names)])
-		}
-		if len(args) < len(names) && !strings.HasPrefix(names[len(args)], "[") {
-			return usagef("the argument %s is missing", names[len(args)])
-		}
-		return nil
-	}
-}
-
-// warn tells of something that does not stop the command.
-func warn(cmd *cobra.Command, message string) {
-	if message != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "askback: warning: %s\n", message)
-	}
-}
-
-// output writes a command's output. A full disk or a closed pipe must not look like success.
-func output(w io.Writer, text string) error {
-	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("writing the output: %w", err)
-	}
-	return nil
 }

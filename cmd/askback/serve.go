@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	defaultTTL = time.Hour      // of askback.Limits.RoundTTL
-	callTTL    = 24 * time.Hour // of askback.Limits.CallTTL
+	defaultTTL = time.Hour      // askback.Limits.RoundTTL
+	callTTL    = 24 * time.Hour // askback.Limits.CallTTL
 )
 
 type serveOptions struct {
@@ -101,11 +101,11 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
-	_ = flags.MarkHidden("until-eof") // which is there
+	_ = flags.MarkHidden("until-eof") // the flag exists
 	return cmd
 }
 
-// check finds mistakes in the options before anything is opened or listened on.
+// check finds mistakes in the options before the server opens anything.
 func (o *serveOptions) check() error {
 	if o.ttl < time.Second {
 		return usagef("--ttl %v: want at least 1s", o.ttl)
@@ -143,7 +143,7 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	if o.untilEOF {
-		go func() { // the pipe of a parent, which ends with it, however that ends
+		go func() { // the pipe ends when the parent process does, however that ends
 			_, _ = io.Copy(io.Discard, stdin)
 			stop()
 		}()
@@ -161,7 +161,7 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	defer func() { err = errors.Join(err, items.Close()) }()
-	kept, err := openStorage(ctx, o)
+	kept, err := openStorage(ctx, o.data, o.store)
 	if err != nil {
 		return err
 	}
@@ -213,10 +213,10 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		return serve(ctx)
 	}
 	log.Info("keeping tasks", "store", kept.name)
-	return besideTasks(ctx, srv, log, serve)
+	return serveWithTasks(ctx, srv, log, serve)
 }
 
-// registerNoMachines adds a provision_vm that says why it makes no machines.
+// registerNoMachines adds a provision_vm that fails with the reason why it cannot make machines.
 func registerNoMachines(srv *askback.Server, reason error) {
 	tool := &mcp.Tool{Name: "provision_vm", Description: "Make a machine: not on this server, which has no place to keep it in"}
 	askback.AddTool(srv, tool, func(context.Context, *askback.Call, map[string]any) (*mcp.CallToolResult, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/askback-mcp/askback"
 )
 
-// serveStdio serves until standard input ends and what it asked for is answered, or ctx is done.
+// serveStdio serves until ctx is done, or until standard input ends and its requests are answered.
 func serveStdio(ctx context.Context, srv *askback.Server, log *slog.Logger) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Run(ctx, &mcp.StdioTransport{}) }()
@@ -24,7 +24,7 @@ func serveStdio(ctx context.Context, srv *askback.Server, log *slog.Logger) erro
 		log.Info("stopping")
 		select {
 		case <-served:
-		case <-time.After(grace): // a read of standard input that nothing interrupts
+		case <-time.After(grace): // nothing interrupts a read of standard input
 		}
 	}
 	return nil

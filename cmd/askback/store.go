@@ -18,21 +18,22 @@ import (
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
-// storage is where the examples keep what outlives the process.
+// storage is the place of the data that outlives the process.
 type storage struct {
-	tasks    task.Store // nil if there is none
-	name     string     // of the store, for people: without its password
-	machines string     // the directory of the machines
+	tasks    task.Store // nil for --store none
+	name     string     // the store in the log, without its password
+	machines string     // the directory of the machines of provision_vm
 	noPlace  error      // why there is no such directory
 }
 
-// openStorage opens the store that the options name, and finds a place for the machines.
-func openStorage(ctx context.Context, o serveOptions) (*storage, error) {
-	s, dir := new(storage), o.data
+// openStorage opens the store that --store names and finds a place for the machines. Dir is the directory of
+// --data, or empty.
+func openStorage(ctx context.Context, dir, storeName string) (*storage, error) {
+	s := new(storage)
 	if dir == "" {
 		var err error
 		if dir, err = stateDir(); err != nil {
-			s.noPlace = fmt.Errorf("no place to keep machines in: %w; name one with --data DIR", err)
+			s.noPlace = fmt.Errorf("there is no directory for machines: %w; name one with --data DIR", err)
 		}
 	}
 	if s.noPlace == nil {
@@ -43,14 +44,14 @@ func openStorage(ctx context.Context, o serveOptions) (*storage, error) {
 		s.machines = filepath.Join(dir, "machines")
 	}
 
-	kind, path, err := parseStore(o.store)
+	kind, path, err := parseStore(storeName)
 	switch {
 	case err != nil:
 		return nil, err
 	case kind == storeDefault && s.noPlace != nil:
 		return nil, s.noPlace
 	case kind == storeDefault:
-		// Machines and tasks stay together: whoever shares the tasks goes on with the machines.
+		// Machines and tasks belong together: a server that shares the tasks continues making their machines.
 		err := os.MkdirAll(dir, 0o700)
 		if err == nil {
 			err = s.openSQLite(ctx, filepath.Join(dir, "tasks.db"))
@@ -63,26 +64,26 @@ func openStorage(ctx context.Context, o serveOptions) (*storage, error) {
 			return nil, fmt.Errorf("--store: %w", err)
 		}
 	case kind == storePostgres:
-		store, err := postgres.Open(ctx, o.store)
+		store, err := postgres.Open(ctx, storeName)
 		if err != nil {
-			return nil, fmt.Errorf("--store: %w", err) // which never shows the URL
+			return nil, fmt.Errorf("--store: %w", err) // the error does not contain the URL
 		}
-		s.tasks, s.name = store, databaseName(o.store)
+		s.tasks, s.name = store, databaseName(storeName)
 	}
 	return s, nil
 }
 
-// storeKind is what --store names.
+// storeKind is the kind of store that --store names.
 type storeKind int
 
 const (
-	storeDefault storeKind = iota // a file of SQLite where the machines are
+	storeDefault storeKind = iota // a SQLite file in the directory of the data
 	storeNone
 	storeSQLite
 	storePostgres
 )
 
-// parseStore reads --store. The path is that of a file of SQLite.
+// parseStore reads --store. The path is that of the SQLite file.
 func parseStore(text string) (kind storeKind, path string, err error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch {
@@ -95,7 +96,7 @@ func parseStore(text string) (kind storeKind, path string, err error) {
 	case (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//"):
 		return storePostgres, "", nil
 	}
-	// What was given is not repeated: it may be an address with a password.
+	// The error does not repeat the value, which may contain a password.
 	return 0, "", usagef("--store: want sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or none")
 }
 
@@ -108,7 +109,7 @@ func (s *storage) openSQLite(ctx context.Context, path string) error {
 	return nil
 }
 
-// databaseName is what of a database's URL may be shown.
+// databaseName reduces the URL of a database to the parts that are not secret.
 func databaseName(databaseURL string) string {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *storage) close() error {
 	return s.tasks.Close()
 }
 
-// options let calls become tasks if there is a store for them.
+// options returns the options for tasks. They are nil without a store, and then no call becomes a task.
 func (s *storage) options(workers int) *askback.Tasks {
 	if s.tasks == nil {
 		return nil
@@ -132,12 +133,11 @@ func (s *storage) options(workers int) *askback.Tasks {
 	return &askback.Tasks{
 		Store:         s.tasks,
 		Workers:       workers,
-		ListAnonymous: true, // without authentication there is one user
+		ListAnonymous: true, // without authentication all callers are one user
 	}
 }
 
-// stateDir is the directory for what this user's servers keep: that of the XDG conventions or, where systems have
-// their own, that of the system.
+// stateDir returns the directory for the data of this user's servers, by the XDG conventions or those of the system.
 func stateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "askback"), nil
@@ -150,9 +150,9 @@ func stateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "askback"), err
 }
 
-// besideTasks runs serve and, while it serves, the tasks. These are stopped last, so that a request that waits for one
-// still gets its result. If they cannot be run, serving ends as well.
-func besideTasks(ctx context.Context, srv *askback.Server, log *slog.Logger, serve func(context.Context) error) error {
+// serveWithTasks runs the tasks while serve runs. The tasks stop last, so that a request that waits for one still gets its
+// result. If the tasks cannot run, serving ends too.
+func serveWithTasks(ctx context.Context, srv *askback.Server, log *slog.Logger, serve func(context.Context) error) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	working, giveBack := context.WithCancel(context.WithoutCancel(ctx))
@@ -161,7 +161,7 @@ func besideTasks(ctx context.Context, srv *askback.Server, log *slog.Logger, ser
 	go func() {
 		err := srv.RunTasks(working)
 		if err == nil && working.Err() == nil {
-			err = errors.New("they ended by themselves")
+			err = errors.New("the engine stopped by itself")
 		}
 		stop()
 		ended <- err
@@ -175,7 +175,7 @@ func besideTasks(ctx context.Context, srv *askback.Server, log *slog.Logger, ser
 			err = errors.Join(err, fmt.Errorf("running tasks: %w", failure))
 		}
 	case <-time.After(grace):
-		log.Warn("tasks did not stop in time: another server, or this one when it starts again, goes on with them", "limit", grace)
+		log.Warn("tasks did not stop in time: another server continues them, or this one after its next start", "limit", grace)
 	}
 	return err
 }

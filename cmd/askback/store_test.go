@@ -50,7 +50,7 @@ func TestTheStateDirectory(t *testing.T) {
 
 func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 	srv := newServer(t, nil)
-	err := besideTasks(t.Context(), srv, slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+	err := serveWithTasks(t.Context(), srv, slog.New(slog.DiscardHandler), func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -58,7 +58,7 @@ func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	broken := errors.New("broken")
-	if err := besideTasks(t.Context(), srv, slog.New(slog.DiscardHandler), func(context.Context) error { return broken }); !errors.Is(err, broken) {
+	if err := serveWithTasks(t.Context(), srv, slog.New(slog.DiscardHandler), func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -74,7 +74,7 @@ func TestTasksRunUntilServingIsOver(t *testing.T) {
 	h := srv.HTTPHandler(nil)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	err = besideTasks(ctx, srv, slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+	err = serveWithTasks(ctx, srv, slog.New(slog.DiscardHandler), func(ctx context.Context) error {
 		<-ctx.Done()
 		created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 60000},`)
 		_, rest, _ := strings.Cut(created, `"taskId":"`)

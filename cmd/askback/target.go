@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// target is where a server is: at an address, or behind a program.
+// target is the place of a server: an address, or a program to start.
 type target struct {
 	text    string
 	address *url.URL // nil for a program
@@ -35,7 +35,7 @@ func parseTarget(text string) (target, error) {
 	return t, nil
 }
 
-// shown is the target for a command line that is printed: without its password.
+// shown is the target for a command line that is printed, without its password.
 func (t target) shown() string {
 	if t.address != nil && t.address.User != nil {
 		return t.address.Redacted()
@@ -43,7 +43,7 @@ func (t target) shown() string {
 	return t.text
 }
 
-// where is the target in a few words.
+// where names the target briefly: the host, or the program.
 func (t target) where() string {
 	if t.address != nil {
 		return t.address.Host
@@ -51,7 +51,7 @@ func (t target) where() string {
 	return filepath.Base(t.program[0])
 }
 
-// hint is for a program that is not there.
+// hint helps with a program that does not exist.
 func (t target) hint() string {
 	if strings.Contains(t.program[0], ":") {
 		return ": a URL begins with http:// or https://"
@@ -59,9 +59,13 @@ func (t target) hint() string {
 	return ""
 }
 
-// splitCommand splits a command line into words as a shell does. Between single quotes every character stands for
-// itself; between double quotes a backslash protects " and \; elsewhere it protects any character. Nothing else is
-// special: variables, wildcards and pipes need a shell, such as sh -c '…'.
+// splitCommand splits a command line into words as a shell does:
+//
+//   - Between single quotes every character stands for itself.
+//   - Between double quotes a backslash protects " and \.
+//   - Elsewhere a backslash protects any character.
+//
+// No other character is special. Variables, wildcards and pipes need a shell, as in sh -c '…'.
 func splitCommand(line string) ([]string, error) {
 	var (
 		words []string

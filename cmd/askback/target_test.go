@@ -39,19 +39,3 @@ func TestACommandLineIsSplitAsAShellDoes(t *testing.T) {
 		}
 	}
 }
-
-// What is quoted for a shell comes back as one word.
-func FuzzShellQuote(f *testing.F) {
-	for _, word := range []string{"", "a", "a b", "it's", `"\$'`, "\n", "é"} {
-		f.Add(word)
-	}
-	f.Fuzz(func(t *testing.T, word string) {
-		if word != string([]rune(word)) {
-			t.Skip("not UTF-8")
-		}
-		got, err := splitCommand(shellQuote(word))
-		if err != nil || len(got) != 1 || got[0] != word {
-			t.Errorf("%q: %q, %v", word, got, err)
-		}
-	})
-}

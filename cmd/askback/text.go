@@ -1,19 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/charmbracelet/x/term"
 )
 
-// harmless is a text of a server in which nothing acts on a terminal or deceives who reads it: control characters,
-// escape sequences and what changes the direction of writing are spelled out. Line breaks and tabs stay.
+// harmless makes a server's text safe to show: it spells out control characters, escape sequences and characters that
+// change the direction of writing, and keeps line breaks and tabs.
 func harmless(text string) string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	var b strings.Builder
@@ -31,7 +31,7 @@ func harmless(text string) string {
 	return b.String()
 }
 
-// harmlessLine is harmless, in one line of at most so many characters.
+// harmlessLine makes a server's text safe to show on one line, in most characters or fewer.
 func harmlessLine(text string, most int) string {
 	line := []rune(harmless(strings.Join(strings.Fields(text), " ")))
 	if len(line) > most {
@@ -40,24 +40,10 @@ func harmlessLine(text string, most int) string {
 	return string(line)
 }
 
-// isTerminal reports whether f, a reader or writer of a command, is a terminal.
-func isTerminal(f any) bool {
-	file, ok := f.(*os.File)
-	return ok && term.IsTerminal(file.Fd())
-}
-
-// outputForeign writes a server's text: as it is, but for a terminal.
-func outputForeign(w io.Writer, text string) error {
-	if isTerminal(w) {
-		text = harmless(text)
-	}
-	return output(w, text)
-}
-
-// columns is the width that text is wrapped to.
+// columns is the width of wrapped text.
 const columns = 80
 
-// wrap breaks lines that are too long between words, and puts indent before each.
+// wrap breaks long lines between words, and indents each line.
 func wrap(text, indent string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(text)) {
@@ -83,7 +69,7 @@ func wrap(text, indent string) string {
 	return b.String()
 }
 
-// shellQuote is a word for a shell.
+// shellQuote quotes a word for a shell where it needs quotes.
 func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,=", r)
@@ -94,7 +80,8 @@ func shellQuote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// foreignQuote is a server's word for a shell. What could act on a terminal is spelled out, as bash and others read it.
+// foreignQuote quotes a server's word for a shell. Characters that act on a terminal are spelled out in $'…', which bash
+// and other shells read.
 func foreignQuote(word string) string {
 	strange := func(r rune) bool { return !strconv.IsPrint(r) && !unicode.Is(unicode.Zs, r) || r == utf8.RuneError }
 	if !strings.ContainsFunc(word, strange) {
@@ -116,4 +103,88 @@ func foreignQuote(word string) string {
 		word = word[n:]
 	}
 	return "$'" + b.String() + "'"
+}
+
+// inert escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the same
+// meaning.
+func inert(text []byte) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		text = text[n:]
+		switch {
+		case r == '\n', strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// moment shows a time and its distance from now. Past is the word for a time that is over.
+func moment(t, now time.Time, past string) string {
+	if t.After(now) {
+		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), span(t.Sub(now)))
+	}
+	return fmt.Sprintf("%s (%s%s ago)", t.UTC().Format(time.RFC3339), past, span(now.Sub(t)))
+}
+
+// span shows a duration in its two largest units.
+func span(d time.Duration) string {
+	units := []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units {
+		if d < u.size {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/u.size, u.name)
+		if i+1 < len(units) {
+			if n := d % u.size / units[i+1].size; n > 0 {
+				text += fmt.Sprintf("%d%s", n, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "less than 1s"
+}
+
+// endLine ends the last line of a text.
+func endLine(text string) string {
+	if strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
+}
+
+// indentedJSON encodes a value as JSON on several lines in which nothing acts on a terminal.
+func indentedJSON(v any) (string, error) {
+	text, err := encodeJSON(v, "  ")
+	if err != nil {
+		return "", fmt.Errorf("the output as JSON: %w", err)
+	}
+	return inert(text), nil
+}
+
+// compact encodes a value as JSON on one line, with every character as itself.
+func compact(v any) string {
+	text, err := encodeJSON(v, "")
+	if err != nil {
+		return "…"
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+func encodeJSON(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	err := encoder.Encode(v)
+	return b.Bytes(), err
 }

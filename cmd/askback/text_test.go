@@ -47,3 +47,19 @@ func TestTextIsWrappedBetweenWords(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// What is quoted for a shell comes back as one word.
+func FuzzShellQuote(f *testing.F) {
+	for _, word := range []string{"", "a", "a b", "it's", `"\$'`, "\n", "é"} {
+		f.Add(word)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		if word != string([]rune(word)) {
+			t.Skip("not UTF-8")
+		}
+		got, err := splitCommand(shellQuote(word))
+		if err != nil || len(got) != 1 || got[0] != word {
+			t.Errorf("%q: %q, %v", word, got, err)
+		}
+	})
+}

@@ -15,14 +15,14 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// trace prints a conversation as it goes: who sent what, and how long it took. Of answers it shows the keys and of
-// state the size only. A nil trace prints nothing.
+// trace prints the messages of a conversation and the time that each took. It shows the keys of answers and the size of
+// the state, but neither the answers nor the state. A nil trace prints nothing.
 type trace struct {
 	console *console
 	began   time.Time
 
 	mu     sync.Mutex
-	rounds int // that were sent
+	rounds int // requests that may ask, sent so far
 }
 
 func newTrace(c *console) *trace { return &trace{console: c, began: time.Now()} }
@@ -33,7 +33,7 @@ func (t *trace) line(format string, args ...any) {
 	}
 }
 
-// sent tells of a request or notification by what is on the wire.
+// sent prints a request or notification. Raw holds its params.
 func (t *trace) sent(method string, raw json.RawMessage) {
 	if t == nil || method == "" {
 		return
@@ -46,7 +46,7 @@ func (t *trace) sent(method string, raw json.RawMessage) {
 			InputResponses map[string]json.RawMessage `json:"inputResponses"`
 			RequestState   string                     `json:"requestState"`
 		}
-		_ = json.Unmarshal(raw, &params) // it was encoded here
+		_ = json.Unmarshal(raw, &params) // this process has encoded it
 		t.mu.Lock()
 		t.rounds++
 		text += fmt.Sprintf(" %s%s, round %d", params.Name, params.URI, t.rounds)
@@ -76,7 +76,7 @@ func (t *trace) connected(server *mcp.Implementation, revision string) {
 	t.line("connected to %s, revision %s", harmlessLine(name, 60), harmlessLine(revision, 20))
 }
 
-// round tells of a response.
+// round prints a response.
 func (t *trace) round(r *client.Round) {
 	text := "← "
 	switch {
@@ -95,7 +95,7 @@ func (t *trace) round(r *client.Round) {
 	t.line("%s, after %v", text, elapsed(r.Elapsed))
 }
 
-// inSession tells of a question that came inside a session; others came with a round.
+// inSession prints a question of a session. From 2026-07-28 on, round prints the questions.
 func (t *trace) inSession(session string, q *client.Question) {
 	if session != "" {
 		t.line("← asks %s", questions([]*client.Question{q}))
@@ -114,24 +114,4 @@ func elapsed(d time.Duration) time.Duration {
 		return d.Round(100 * time.Microsecond)
 	}
 	return d.Round(time.Millisecond)
-}
-
-func questions(list []*client.Question) string {
-	var texts []string
-	for _, q := range list {
-		kind := map[string]string{sampling: "sampling", "roots/list": "roots", elicitation: "form"}[q.Method]
-		if q.URL != "" {
-			kind = "page"
-		}
-		texts = append(texts, fmt.Sprintf("%s (%s)", harmlessLine(q.Key, 60), kind))
-	}
-	return strings.Join(texts, ", ")
-}
-
-func keys(list []string) string {
-	var texts []string
-	for _, key := range list {
-		texts = append(texts, harmlessLine(key, 60))
-	}
-	return strings.Join(texts, ", ")
 }

@@ -19,7 +19,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version is the module's version as the go command recorded it, or "devel".
+// version returns the module's version that the go command recorded, or "devel".
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {

@@ -17,30 +17,30 @@ import (
 	"github.com/askback-mcp/askback/internal/form"
 )
 
-// What a form may ask for before it is no longer one that a person fills in.
+// The limits of a form that a person can fill in.
 const (
 	maxSchema  = 256 << 10 // bytes
 	maxFields  = 50
 	maxOptions = 250
-	maxText    = 100_000 // characters of a default or an answer
+	maxText    = 100_000 // characters, of a default or an answer
 )
 
-// field is one thing to fill in, and what it is filled with so far.
+// field is one field of a form, and its answer so far.
 type field struct {
-	name     string // of the property, as the server spells it
-	label    string // what the person is asked, to be shown
-	about    string // more about it, to be shown; may be empty
-	want     string // what an answer must look like, in our words; may be empty
-	warning  string // what to beware of, in our words; may be empty
+	name     string // the property, as the server spells it
+	label    string // the title, safe to show
+	about    string // the description, safe to show; may be empty
+	want     string // what a valid answer looks like, in our words; may be empty
+	warning  string // in our words; may be empty
 	kind     kind
 	required bool
 	preset   bool // the schema has a default
 	schema   *form.Schema
 
-	options []option // of yesNo, one and many
+	options []option // for the kinds yesNo, one and many
 
-	text   string // the answer of a text, a number and prose
-	picked []bool // the answer of the other kinds: which of the options
+	text   string // the answer of the kinds without options
+	picked []bool // the answer of the kinds with options: which of them
 }
 
 type kind int
@@ -48,23 +48,23 @@ type kind int
 const (
 	text   kind = iota
 	moment      // a text that is a date and a time
-	tight       // another text in which space at the ends means nothing
+	tight       // another text without meaning in spaces at its ends
 	number
 	yesNo
-	one   // of the options
-	many  // of the options
-	prose // of several lines, and not from a schema
+	one   // one of the options
+	many  // any number of the options
+	prose // a text of several lines, which no schema asks for
 )
 
-// option is something to choose.
+// option is one choice of a field.
 type option struct {
-	label string          // to be shown
-	value json.RawMessage // nil means to leave the field empty
+	label string          // safe to show
+	value json.RawMessage // nil leaves the field empty
 }
 
 func (f *field) isChoice() bool { return f.kind == yesNo || f.kind == one || f.kind == many }
 
-// definition is the schema of one property. Package form has refused every other keyword, and every other type.
+// definition is the schema of one property. Package form refuses all other keywords and types.
 type definition struct {
 	Type        string
 	Title       string
@@ -88,7 +88,7 @@ type definition struct {
 
 type titled struct{ Const, Title string }
 
-// fieldsOf are the fields of a form, in the order in which the schema has them. The error is for the person.
+// fieldsOf returns the fields of a form in the order of the schema. The error is for the person.
 func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	if len(schema) > maxSchema {
 		return nil, fmt.Errorf("its form is %d bytes long, and %d are the most that is shown here", len(schema), maxSchema)
@@ -129,12 +129,12 @@ func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	return fields, nil
 }
 
-// withoutNotes is the schema without the title and the description that some SDKs add to the whole of it, and without
-// additionalProperties, which is about answers that are never sent from here. The specification has none of the three.
+// withoutNotes removes three keywords that the specification does not have at the top of a schema: title and description,
+// which some SDKs add, and additionalProperties, which does not matter because no additional properties are ever sent.
 func withoutNotes(schema json.RawMessage) json.RawMessage {
 	var top map[string]json.RawMessage
 	if json.Unmarshal(schema, &top) != nil {
-		return schema // for package form to explain
+		return schema // package form explains what is wrong
 	}
 	for _, name := range []string{"title", "description", "additionalProperties"} {
 		delete(top, name)
@@ -165,7 +165,7 @@ func newField(name string, raw json.RawMessage, required bool) (*field, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without its default, and required: what is checked is always an answer.
+	// The field is required and without its default, because only answers are checked against this schema.
 	var words map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &words); err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func newField(name string, raw json.RawMessage, required bool) (*field, error) {
 	return f, nil
 }
 
-// secret is what asks for something that must not be asked for here: "Form Mode Security" in the specification.
+// secret matches fields that ask for something that a form must not ask for: "Form Mode Security" in the specification.
 var secret = regexp.MustCompile(`(?i)passw|passphrase|passcode|secret|credential|token|(api|private|access).?key|card.?number|credit.?card|\bcv[vc]\b`)
 
 var formats = map[string]string{
@@ -227,7 +227,7 @@ var formats = map[string]string{
 	"date-time": "a date and time such as 2026-01-31 14:30",
 }
 
-// span puts limits into words.
+// span describes limits in words.
 func span(low, high *json.Number, of string) string {
 	switch {
 	case low != nil && high != nil && *low == *high:
@@ -264,7 +264,7 @@ func optionsOf(values, names []string, entries []titled) ([]option, error) {
 			return nil, err
 		}
 		label := line(e.Title, maxOption)
-		// What is sent is part of what the person agrees to.
+		// The person agrees to the value that is sent, so it is shown.
 		if !strings.EqualFold(e.Title, e.Const) {
 			label += " (" + line(e.Const, maxLabel) + ")"
 		}
@@ -273,7 +273,7 @@ func optionsOf(values, names []string, entries []titled) ([]option, error) {
 	return options, nil
 }
 
-// fill makes the default the answer, until the person changes it.
+// fill sets the default as the answer.
 func (f *field) fill(fallback json.RawMessage) error {
 	switch {
 	case f.isChoice():
@@ -298,7 +298,7 @@ func (f *field) fill(fallback json.RawMessage) error {
 		f.text = string(fallback)
 		return nil
 	}
-	// What is shown is what is sent, so this is the default without what cannot be shown.
+	// The person sends what is shown, so characters that cannot be shown are removed from the default.
 	if err := json.Unmarshal(fallback, &f.text); err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func same(a, b json.RawMessage) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y
 }
 
-// raw is the answer as JSON, before it is checked. Nil says that the field is left empty.
+// raw returns the answer as JSON, unchecked. Nil means that the field is left empty.
 func (f *field) raw() json.RawMessage {
 	switch f.kind {
 	case yesNo, one:
@@ -335,15 +335,15 @@ func (f *field) raw() json.RawMessage {
 			}
 		}
 		list, _ := json.Marshal(values)
-		// Nothing chosen is left empty, unless choosing nothing is an answer: to a field that must have one, or to one
-		// whose default had been chosen.
+		// No choice leaves the field empty, except where it is an answer: in a required field, or in one whose default
+		// the person has removed.
 		if len(values) == 0 && !f.required && !(f.preset && f.complaint(list) == "") {
 			return nil
 		}
 		return list
 	case number:
 		if s := strings.TrimSpace(f.text); s != "" {
-			return spelled(s)
+			return jsonNumber(s)
 		}
 		return nil
 	}
@@ -361,8 +361,9 @@ func (f *field) raw() json.RawMessage {
 	return value
 }
 
-// spelled is a number as people write it, in the way of JSON; if it is none, something that no number is.
-func spelled(s string) json.RawMessage {
+// jsonNumber converts a number as people write it to JSON. It returns false, which no number field accepts, for any other
+// text.
+func jsonNumber(s string) json.RawMessage {
 	n, negative := strings.CutPrefix(strings.Replace(s, "−", "-", 1), "-")
 	if !negative {
 		n = strings.TrimPrefix(n, "+")
@@ -383,7 +384,7 @@ func spelled(s string) json.RawMessage {
 	return json.RawMessage(n)
 }
 
-// withZone completes a date and time as people write it with the zone of this machine.
+// withZone adds the time zone of this machine to a date and time as people write it.
 func withZone(s string) string {
 	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
 		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
@@ -393,7 +394,7 @@ func withZone(s string) string {
 	return s
 }
 
-// problem says what is wrong with the answer, or nothing.
+// problem tells what is wrong with the answer. It is empty for a valid one.
 func (f *field) problem() string {
 	raw := f.raw()
 	switch {
@@ -422,10 +423,10 @@ func (f *field) complaint(raw json.RawMessage) string {
 	case f.isChoice():
 		return line(refused.Problems[0].Message, maxAbout)
 	}
-	return visible(refused.Problems[0].Message, maxAbout) // limits and our own examples
+	return visible(refused.Problems[0].Message, maxAbout) // shows limits and our own examples only
 }
 
-// check is the answer in the spelling that is sent.
+// check checks an answer and returns it as it is sent.
 func (f *field) check(raw json.RawMessage) (json.RawMessage, error) {
 	key, err := json.Marshal(f.name)
 	if err != nil {
@@ -442,7 +443,7 @@ func (f *field) check(raw json.RawMessage) (json.RawMessage, error) {
 	return content[f.name], nil
 }
 
-// value is the answer as it is sent, and whether one is.
+// value returns the answer as it is sent. Given is false if the field is left empty.
 func (f *field) value() (value any, given bool, err error) {
 	raw := f.raw()
 	if raw == nil {
@@ -458,7 +459,7 @@ func (f *field) value() (value any, given bool, err error) {
 	return value, true, err
 }
 
-// numberOf is a float64 where that is the same number, as decoders of JSON make it, and otherwise a json.Number.
+// numberOf returns a float64, as decoders of JSON do, or the json.Number if a float64 would change the value.
 func numberOf(n json.Number) any {
 	f, err := n.Float64()
 	if err != nil {
@@ -472,7 +473,7 @@ func numberOf(n json.Number) any {
 	return f
 }
 
-// answer shows what will be sent, line by line.
+// answer returns what will be sent, as lines to show.
 func (f *field) answer() []string {
 	raw := f.raw()
 	switch {
@@ -499,7 +500,7 @@ func (f *field) answer() []string {
 		return []string{string(raw)}
 	}
 	var s string
-	_ = json.Unmarshal(raw, &s) // it was made here
+	_ = json.Unmarshal(raw, &s) // this package has encoded it
 	if s == "" {
 		return []string{"(an empty text)"}
 	}

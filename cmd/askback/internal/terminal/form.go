@@ -9,16 +9,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Form asks for a form: the form mode of elicitation. Server says who asks. Schema is the requestedSchema of the
-// request; where it goes beyond what the specification allows, the person is told and can only decline or cancel.
+// Form asks the person to fill in a form: the form mode of elicitation. Server is the name of the server. Schema is the
+// requestedSchema of the request. If the specification does not allow the schema, the person is told so, and can only
+// decline or cancel.
 //
-// The answer holds what the person saw under "This will be sent" and nothing else: a field left empty is not in it.
-// Numbers are float64, or json.Number where a float64 would be another number.
+// The answer holds exactly what the person saw under "This will be sent": it has no member for a field that was left
+// empty. Numbers are float64, or json.Number where a float64 would change the value.
 //
-// The error is the context's cause once that is done, [ErrInterrupted] after Ctrl-C, or says why the terminal could not be used. There is then no
-// answer.
+// The error is the cause of a context that is done, [ErrInterrupted] after Ctrl-C, or the reason why the terminal could
+// not be used. There is no answer with an error.
 func (t *Terminal) Form(ctx context.Context, server, message string, schema json.RawMessage) (*mcp.ElicitResult, error) {
-	p := &prompt{server: who(server), asks: "asks:", body: said(message), review: true}
+	p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message), review: true}
 	fields, err := fieldsOf(schema)
 	if err != nil {
 		p.body = append(p.body,
@@ -52,16 +53,16 @@ func (t *Terminal) Form(ctx context.Context, server, message string, schema json
 	return result, nil
 }
 
-// who is a server's name as it is shown.
-func who(server string) string {
+// serverName makes a server's name safe to show.
+func serverName(server string) string {
 	if s := line(server, maxServer); s != "" {
 		return s
 	}
 	return "A server without a name"
 }
 
-// said is a server's message as it is shown.
-func said(message string) []block {
+// messageBlocks makes a server's message safe to show. It returns nil for an empty one.
+func messageBlocks(message string) []block {
 	text := lines(message, maxMessage)
 	if text == "" {
 		return nil

@@ -14,19 +14,19 @@ import (
 	"github.com/muesli/cancelreader"
 )
 
-// What a person may type instead of an answer.
+// The words that a person can type in place of an answer.
 const (
 	wordDecline = "/decline"
 	wordCancel  = "/cancel"
 	wordEmpty   = "/empty"
 )
 
-// left is how a person leaves in the middle of a question.
-type left struct{ action }
+// leaveError says that the person left in the middle of a question.
+type leaveError struct{ action }
 
-func (left) Error() string { return "left" }
+func (leaveError) Error() string { return "the person left" }
 
-// askByLine puts a question where nothing can be drawn.
+// askByLine puts a question line by line.
 func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
 	keyboard, err := cancelreader.NewReader(t.in())
 	if err != nil {
@@ -45,17 +45,17 @@ func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
 	}()
 	l := &byLine{t, keyboard}
 	a, err := l.ask(p)
-	var gone left
+	var left leaveError
 	switch {
-	case errors.As(err, &gone):
-		return gone.action, nil
+	case errors.As(err, &left):
+		return left.action, nil
 	case errors.Is(err, io.EOF), errors.Is(err, cancelreader.ErrCanceled):
 		return cancel, t.say("\n")
 	}
 	return a, err
 }
 
-// byLine is a question that is put line by line.
+// byLine puts one question line by line.
 type byLine struct {
 	*Terminal
 	keyboard io.Reader
@@ -76,7 +76,7 @@ func (l *byLine) ask(p *prompt) (action, error) {
 			b.text += ":"
 		}
 		put := l.sayWrapped
-		if b.kind == address { // to be copied whole
+		if b.kind == address { // on one line, so that it can be copied
 			put = func(gutter, text string) error { return l.say("%s%s\n", gutter, text) }
 		}
 		if err := put(gutter, b.text); err != nil {
@@ -101,7 +101,7 @@ func (l *byLine) ask(p *prompt) (action, error) {
 	}
 }
 
-// fill asks for one field until the answer is right.
+// fill asks for one field until the answer is valid.
 func (l *byLine) fill(f *field, place string) error {
 	about := []string{"optional"}
 	if f.required {
@@ -150,7 +150,7 @@ func (l *byLine) fill(f *field, place string) error {
 	}
 }
 
-// howTo says how to answer, where that is not plain.
+// howTo tells how to answer a field where that is not obvious.
 func (f *field) howTo() []string {
 	var how []string
 	kept := f.text != ""
@@ -176,7 +176,7 @@ func (f *field) howTo() []string {
 	return how
 }
 
-// take reads one answer. What cannot be understood is explained, and asked again.
+// take reads one answer. It explains a mistake and asks again.
 func (l *byLine) take(f *field) error {
 	if f.kind == prose {
 		f.text = ""
@@ -215,7 +215,7 @@ func (l *byLine) take(f *field) error {
 	}
 }
 
-// numbers are the options that a person names by their numbers.
+// numbers reads the numbers of options.
 func (f *field) numbers(s string) (picked []bool, problem string) {
 	words := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 	if f.kind != many && len(words) != 1 {
@@ -273,7 +273,7 @@ func (l *byLine) decide(p *prompt) (action, error) {
 	}
 }
 
-// sayWrapped says something on as many lines as it takes, each behind the gutter.
+// sayWrapped prints text on as many lines as it takes, each behind the gutter.
 func (l *byLine) sayWrapped(gutter, text string) error {
 	if text == "" {
 		return nil
@@ -286,7 +286,7 @@ func (l *byLine) sayWrapped(gutter, text string) error {
 	return nil
 }
 
-// read is the next line. The person may leave with it: then the error is left.
+// read returns the next line. A line with which the person leaves is a leaveError.
 func (l *byLine) read(question string) (string, error) {
 	if err := l.say("%s", question); err != nil {
 		return "", err
@@ -295,16 +295,16 @@ func (l *byLine) read(question string) (string, error) {
 		if line, rest, found := bytes.Cut(l.rest, []byte{'\n'}); found {
 			s := strings.TrimSuffix(strings.ToValidUTF8(string(line), "\ufffd"), "\r")
 			l.rest = rest
-			if !term.IsTerminal(l.in().Fd()) { // which would have shown it
+			if !term.IsTerminal(l.in().Fd()) { // a terminal shows it by itself
 				if err := l.say("%s\n", visible(s, maxText)); err != nil {
 					return "", err
 				}
 			}
 			switch s {
 			case wordDecline:
-				return "", left{decline}
+				return "", leaveError{decline}
 			case wordCancel:
-				return "", left{cancel}
+				return "", leaveError{cancel}
 			}
 			return s, nil
 		}

@@ -10,21 +10,22 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// How much of a sampling request is shown.
+// The parts of a sampling request that are shown.
 const (
 	maxMessages = 40
 	maxContents = 20   // of one message
 	maxContent  = 4000 // characters
 )
 
-// Sample shows a sampling request and asks the person to write the completion. A person who declines is [ErrDeclined],
-// one who leaves [ErrCanceled]; for other errors see [Terminal.Form]. The result names "human" as its model.
+// Sample shows a sampling request and asks the person to write the completion. It returns [ErrDeclined] if the person
+// declines and [ErrCanceled] if the person leaves. For other errors see [Terminal.Form]. The model of the result is
+// "human".
 func (t *Terminal) Sample(ctx context.Context, server string, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 	if params == nil {
 		params = &mcp.CreateMessageWithToolsParams{}
 	}
 	p := &prompt{
-		server: who(server),
+		server: serverName(server),
 		asks:   "asks for a completion, which you can write:",
 		body:   conversation(params),
 		fields: []*field{{name: "completion", label: "Your completion", kind: prose, required: true}},
@@ -48,7 +49,7 @@ func (t *Terminal) Sample(ctx context.Context, server string, params *mcp.Create
 
 var roles = map[mcp.Role]string{"user": "User", "assistant": "Assistant"}
 
-// conversation is a sampling request, to be shown.
+// conversation makes a sampling request safe to show.
 func conversation(params *mcp.CreateMessageWithToolsParams) []block {
 	var all []block
 	if params.SystemPrompt != "" {
@@ -83,7 +84,7 @@ func conversation(params *mcp.CreateMessageWithToolsParams) []block {
 	return append(all, block{kind: ours, text: strings.Join(limits, "; ") + "."})
 }
 
-// describe is one part of a message as text that may hold anything.
+// describe returns one part of a message as text, which is not safe to show yet.
 func describe(c mcp.Content) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:

@@ -17,7 +17,7 @@ import (
 	"github.com/muesli/cancelreader"
 )
 
-// The terminal's own sixteen colours only: they go with whatever background it has.
+// The styles use only the sixteen colours of the terminal, which suit any background.
 var (
 	bold   = lipgloss.NewStyle().Bold(true)
 	faint  = lipgloss.NewStyle().Faint(true)
@@ -29,35 +29,35 @@ var (
 )
 
 const (
-	widest    = 80 // columns, however wide the terminal is
+	widest    = 80 // columns, on a terminal of any width
 	proseRows = 6
 )
 
-// screen is a question drawn on a terminal: fields to move about in, and below them what to decide.
+// screen is a question drawn on a terminal: its fields, and below them the actions.
 type screen struct {
 	*prompt
 	inputs  []input
 	actions []action
-	focus   int      // a field, or behind the fields an action
-	wrong   []string // what is wrong with each field, once the person has left it
+	focus   int      // the index of a field or, counting on, of an action
+	wrong   []string // the problem of each field that the person has left
 	result  action
 	over    bool
 
 	reviewing     bool
 	width, height int
-	room          int  // how many lines of the middle are in view
-	top           int  // the first of them
-	scrolled      bool // by the person, so that the focus need not be in view
+	room          int  // the number of lines of the middle in view
+	top           int  // the first line in view
+	scrolled      bool // the person has scrolled, so the focus may be out of view
 }
 
-// input is how a field is filled in. One of the first two is used for fields that are typed.
+// input is the editor of a field: line for most kinds, area for prose, cursor for kinds with options.
 type input struct {
 	line   textinput.Model
 	area   textarea.Model
-	cursor int // the option at which a person who chooses stands
+	cursor int // the option that the arrows point at
 }
 
-// askOnScreen puts a question on a terminal that can be drawn on.
+// askOnScreen puts a question by drawing it on the terminal.
 func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
 	s := newScreen(p)
 	keys, err := cancelreader.NewReader(t.in())
@@ -71,9 +71,9 @@ func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
 	go func() {
 		defer close(typing)
 		_, _ = io.Copy(to, keys)
-		program.Send(stop{}) // nobody can type any more
+		program.Send(stop{}) // the keyboard is gone
 	}()
-	// Not tea.WithContext, which leaves on the terminal what was drawn last.
+	// tea.WithContext would leave the last drawing on the terminal.
 	release := context.AfterFunc(ctx, func() { program.Send(stop{}) })
 	defer release()
 
@@ -85,8 +85,8 @@ func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
 	return s.result, errors.Join(err, keys.Close())
 }
 
-// keyboard is a terminal whose input is read elsewhere. Left to read it by itself, Bubble Tea does not wait for the
-// goroutine that does: that one may still be there when the next question is on the screen, and take its keys.
+// keyboard is a terminal whose input askOnScreen reads. If Bubble Tea read it, its goroutine could outlive the question
+// and take keys of the next one.
 type keyboard struct {
 	*io.PipeReader
 	tty *os.File
@@ -95,7 +95,7 @@ type keyboard struct {
 func (k *keyboard) Fd() uintptr                 { return k.tty.Fd() }
 func (k *keyboard) Write(p []byte) (int, error) { return k.tty.Write(p) }
 
-// stop tells the screen that its context is done.
+// stop is the message that ends the screen without a decision.
 type stop struct{}
 
 func newScreen(p *prompt) *screen {
@@ -124,7 +124,7 @@ func newScreen(p *prompt) *screen {
 			styles.Cursor.Blink = false
 			input.SetStyles(styles)
 			input.SetValue(f.text)
-			f.text = input.Value() // what is shown is what is sent
+			f.text = input.Value() // the person sends what the input shows
 			s.inputs[i].line = input
 		}
 	}
@@ -133,7 +133,7 @@ func newScreen(p *prompt) *screen {
 	return s
 }
 
-// decide sets what there is to decide, and where the person stands.
+// decide sets the actions and the focus for a new screen or review.
 func (s *screen) decide() {
 	switch {
 	case s.prompt.accept == "":
@@ -141,12 +141,12 @@ func (s *screen) decide() {
 	case s.reviewing:
 		s.actions, s.focus = []action{accept, change, decline, cancel}, len(s.fields)
 	case len(s.fields) == 0:
-		// Nothing was filled in, so an Enter too many would say yes to what nobody read.
+		// Without fields, one Enter too many would accept a question that nobody has read.
 		s.actions, s.focus = []action{accept, decline, cancel}, 1
 	default:
 		s.actions, s.focus = []action{accept, decline, cancel}, 0
 	}
-	// A question is read from its beginning, a review together with what there is to decide.
+	// A question is shown from its beginning, and a review with its actions.
 	s.top, s.scrolled = 0, !s.reviewing
 }
 
@@ -167,7 +167,7 @@ func (s *screen) name(a action) string {
 
 func (s *screen) Init() tea.Cmd { return s.attend() }
 
-// attend gives the keyboard to the field that has the focus.
+// attend gives the keyboard to the field with the focus.
 func (s *screen) attend() tea.Cmd {
 	var cmd tea.Cmd
 	for i, f := range s.fields {
@@ -200,7 +200,7 @@ func (s *screen) resize(width, height int) {
 	}
 }
 
-// inner is the width of text, between the margin on the left and the column on the right that stays free.
+// inner is the width of text between the left margin and the free column on the right.
 func (s *screen) inner() int { return s.width - 3 }
 
 func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -229,7 +229,7 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 	case "esc":
 		return s.end(cancel)
 	case "pgup":
-		s.top, s.scrolled = s.top-s.room+1, true // View keeps it in bounds
+		s.top, s.scrolled = s.top-s.room+1, true // View limits it
 		return nil
 	case "pgdown":
 		s.top, s.scrolled = s.top+s.room-1, true
@@ -273,7 +273,7 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 
 func (s *screen) onAction() bool { return s.focus >= len(s.fields) }
 
-// move goes to another field or action. What was left behind is judged; nobody is held back.
+// move moves the focus. It checks the field that the person leaves, but does not hold the person back.
 func (s *screen) move(to int) tea.Cmd {
 	first := 0
 	if s.reviewing || len(s.fields) == 0 {
@@ -289,7 +289,7 @@ func (s *screen) move(to int) tea.Cmd {
 	return s.attend()
 }
 
-// next goes on to the next field if this one is right.
+// next moves to the next field if this one is valid.
 func (s *screen) next() tea.Cmd {
 	if s.wrong[s.focus] = s.fields[s.focus].problem(); s.wrong[s.focus] != "" {
 		return nil
@@ -297,7 +297,7 @@ func (s *screen) next() tea.Cmd {
 	return s.move(s.focus + 1)
 }
 
-// edit hands a key, or text that is pasted, to what is typed in.
+// edit passes a key or pasted text to the editor of the field.
 func (s *screen) edit(msg tea.Msg) tea.Cmd {
 	if s.onAction() || s.fields[s.focus].isChoice() {
 		return nil
@@ -315,7 +315,7 @@ func (s *screen) edit(msg tea.Msg) tea.Cmd {
 	return cmd
 }
 
-// judge looks again at a field that was wrong, so that the complaint goes when its cause does.
+// judge checks a field with a problem again, so that the message disappears with its cause.
 func (s *screen) judge() {
 	if s.wrong[s.focus] != "" {
 		s.wrong[s.focus] = s.fields[s.focus].problem()
@@ -347,7 +347,7 @@ func (s *screen) choose(f *field, key string) tea.Cmd {
 		return s.next()
 	default:
 		var found bool
-		if to, found = f.starting(key, to); !found {
+		if to, found = f.findByLetter(key, to); !found {
 			return nil
 		}
 	}
@@ -365,8 +365,8 @@ func (f *field) pick(i int) {
 	f.picked[i] = true
 }
 
-// starting is the next option after one that starts with a letter.
-func (f *field) starting(letter string, after int) (option int, found bool) {
+// findByLetter finds the next option that starts with a letter.
+func (f *field) findByLetter(letter string, after int) (option int, found bool) {
 	for i := range f.options {
 		option = (after + 1 + i) % len(f.options)
 		_, n := utf8.DecodeRuneInString(f.options[option].label)
@@ -416,7 +416,7 @@ func (s *screen) View() tea.View {
 	middle, from, to := s.middle()
 
 	if !s.scrolled {
-		// All of what has the focus, and of what does not fit, its beginning.
+		// Show all of the part with the focus, or its beginning if it does not fit.
 		s.top = max(min(s.top, from), min(from, to-s.room))
 	}
 	s.top = max(0, min(s.top, len(middle)-s.room))
@@ -428,7 +428,7 @@ func (s *screen) View() tea.View {
 	return tea.NewView(strings.Join(append(all, foot...), "\n"))
 }
 
-// rule is a line across, which says how much is out of view behind it.
+// rule draws a line across. It tells how many lines are out of view behind it.
 func (s *screen) rule(arrow string, hidden int) string {
 	if hidden == 0 {
 		return faint.Render(strings.Repeat("─", s.width-1))
@@ -454,7 +454,7 @@ func (s *screen) help() string {
 	return "enter next · " + keys
 }
 
-// middle is what scrolls, and the lines of it that belong in view.
+// middle draws the part that scrolls. The lines with the focus are those from from up to to.
 func (s *screen) middle() (lines []string, from, to int) {
 	add := func(gutter string, more []string) {
 		for _, l := range more {
@@ -473,7 +473,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 		case heading:
 			add("  ", wrap(bold.Render(b.text), s.inner()))
 		case warning:
-			add("  ", marked("! ", b.text, s.inner(), alarm))
+			add("  ", withMark("! ", b.text, s.inner(), alarm))
 		case address:
 			add("  ", s.address(b))
 		default:
@@ -492,7 +492,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 			part, hot := s.field(i)
 			if i == s.focus {
 				from, to = len(lines), len(lines)+len(part)
-				if to-from > s.room { // only where the person stands
+				if to-from > s.room { // only the line at the cursor
 					from, to = from+hot, from+hot+1
 				}
 				add(accent.Render("┃ "), part)
@@ -520,7 +520,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 	return lines, from, to
 }
 
-// field is how a field is drawn, and the line of it at which the person stands.
+// field draws a field. Hot is the line at the cursor.
 func (s *screen) field(i int) (lines []string, hot int) {
 	f, in, here := s.fields[i], s.inputs[i], i == s.focus
 	about := []string{"optional"}
@@ -539,7 +539,7 @@ func (s *screen) field(i int) (lines []string, hot int) {
 		lines = append(lines, wrap(f.about, s.inner())...)
 	}
 	if f.warning != "" {
-		lines = append(lines, marked("! ", f.warning, s.inner(), alarm)...)
+		lines = append(lines, withMark("! ", f.warning, s.inner(), alarm)...)
 	}
 	hot = len(lines)
 	switch {
@@ -571,12 +571,12 @@ func (s *screen) field(i int) (lines []string, hot int) {
 		lines = append(lines, in.line.View())
 	}
 	if s.wrong[i] != "" {
-		lines = append(lines, marked("✗ ", s.wrong[i], s.inner(), wrong)...)
+		lines = append(lines, withMark("✗ ", s.wrong[i], s.inner(), wrong)...)
 	}
 	return lines, hot
 }
 
-// answers are what will be sent, as two columns.
+// answers draws what will be sent, in two columns.
 func (s *screen) answers() []string {
 	column := 0
 	for _, f := range s.fields {
@@ -604,7 +604,7 @@ func (s *screen) answers() []string {
 	return all
 }
 
-// address is an address with its host standing out. It is cut into lines anywhere, and nothing is added to it.
+// address draws an address with its host emphasized. It is cut into lines at any place, and nothing is added to it.
 func (s *screen) address(b block) []string {
 	var lines []string
 	for start := 0; start < len(b.text); start += s.inner() {
@@ -615,8 +615,8 @@ func (s *screen) address(b block) []string {
 	return lines
 }
 
-// marked is text in our words with a mark before it.
-func marked(mark, text string, width int, style lipgloss.Style) []string {
+// withMark draws text of this package behind a mark.
+func withMark(mark, text string, width int, style lipgloss.Style) []string {
 	lines := wrap(text, width-lipgloss.Width(mark))
 	for i, l := range lines {
 		lines[i] = style.Render(mark + l)
@@ -625,7 +625,7 @@ func marked(mark, text string, width int, style lipgloss.Style) []string {
 	return lines
 }
 
-// wrap breaks text at spaces, and words that are too long wherever it must.
+// wrap breaks text at spaces, and a word that is too long at any place.
 func wrap(text string, width int) []string {
 	return strings.Split(lipgloss.Wrap(text, max(1, width), ""), "\n")
 }

@@ -1,16 +1,18 @@
-// Package terminal asks a person at a terminal what a server wants to know: the client's half of elicitation and
-// sampling, when the client is a command and its user sits in front of it.
+// Package terminal puts a server's questions to a person at a terminal. It is the client's part of elicitation and
+// sampling for a client that is a command.
 //
 //	t := &terminal.Terminal{In: os.Stdin, Out: os.Stderr}
 //	answer, err := t.Form(ctx, "tracker", "How was this bug resolved?", schema)
 //
-// It always shows which server asks, explains an invalid answer where it was given, shows what will be sent before it
-// is, and offers to decline and to cancel at every moment. A question can be on the screen for as long as its context
-// lives.
+// Every question shows which server asks, explains an invalid answer beside its field, shows the answer before it is
+// sent, and can be declined or cancelled at any time. It stays on the screen until it is answered or its context is done.
 //
-// Everything a server says is hostile until shown otherwise. Its text cannot act on the terminal: control characters
-// are spelled out, invisible ones dropped, addresses in it broken so that no terminal makes links of them, and what is
-// too long is cut with a note. It stands apart from this package's own words, so that it cannot pretend to be them.
+// All text of a server counts as hostile. It is shown apart from the text of this package, so that it cannot pass for
+// it, and it cannot act on the terminal:
+//
+//   - Control characters are spelled out, and invisible characters are dropped.
+//   - Addresses are broken up, so that no terminal makes links of them.
+//   - Text that is too long is cut, with a note.
 //
 // See the elicitation and sampling pages of the MCP specification, 2026-07-28.
 package terminal
@@ -29,41 +31,41 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// ErrDeclined is what [Terminal.Sample] returns when the person declines.
+// ErrDeclined is the error of [Terminal.Sample] when the person declines.
 var ErrDeclined = errors.New("the person declined to answer")
 
-// ErrCanceled is what [Terminal.Sample] returns when the person leaves without deciding.
+// ErrCanceled is the error of [Terminal.Sample] when the person leaves without deciding.
 var ErrCanceled = errors.New("the person left without an answer")
 
-// ErrInterrupted is what all questions return when the person presses Ctrl-C, or an interrupt or a termination signal
-// comes while they are open. It is no answer: whoever asks is to stop.
+// ErrInterrupted is the error of every question when the person presses Ctrl-C, or an interrupt or termination signal
+// arrives while the question is open. It is not an answer: the caller should stop.
 var ErrInterrupted = errors.New("interrupted")
 
-// Terminal asks a person. Its zero value asks on standard input and standard error. It is safe for concurrent use:
-// questions are asked one after the other.
+// Terminal asks a person. Its zero value asks on standard input and standard error. It is safe for concurrent use, and
+// asks one question at a time.
 //
-// Where both files are a terminal, a question is a form to move about in, drawn below what the terminal already shows
-// and wiped when it ends. Where one is not, or the environment sets NO_COLOR or ACCESSIBLE or a TERM that can do
-// nothing, the question is asked line by line, in plain text that a screen reader follows; the end of the input then
-// cancels.
+// If both files are terminals, a question is a form in which the person can move. It is drawn below the text that the
+// terminal already shows, and removed when it ends. Otherwise, or if the environment sets NO_COLOR or ACCESSIBLE,
+// or has no TERM or TERM=dumb, the question is asked line by line, in plain text that a screen reader can follow. The end
+// of the input then cancels the question.
 type Terminal struct {
 	In  *os.File // os.Stdin if nil
 	Out *os.File // os.Stderr if nil
 	Env []string // os.Environ() if nil
 
 	once sync.Once
-	free chan struct{} // holds a token while nobody is asked
-	rest []byte        // read from In line by line, and not used yet
+	free chan struct{} // holds a token while there is no question
+	rest []byte        // input that was read line by line and is not used yet
 }
 
-// action is what a person decides about a question.
+// action is the person's decision about a question.
 type action int
 
 const (
-	cancel action = iota // also what happens to a person who does nothing
+	cancel action = iota // the decision of a person who does nothing
 	decline
 	accept
-	change // what the review shows, before deciding
+	change // go back from the review
 	interrupt
 )
 
@@ -71,17 +73,17 @@ func (a action) String() string {
 	return [...]string{"cancel", "decline", "accept", "change", "interrupt"}[a]
 }
 
-// prompt is one question, however it is put.
+// prompt is one question, on a screen or line by line.
 type prompt struct {
-	server string // may be shown
-	asks   string // what it does, to follow its name
+	server string // safe to show
+	asks   string // the words after the server's name
 	body   []block
 	fields []*field
-	accept string // what accepting is called; empty if there is nothing to accept
-	review bool   // show the answers once more before they are accepted
+	accept string // the name of accepting; empty if the question cannot be accepted
+	review bool   // show the answers before they are accepted
 }
 
-// ask puts a question and says what became of it. The answers are in the fields.
+// ask puts a question and returns the decision. The answers are in the fields.
 func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	t.once.Do(func() {
 		t.free = make(chan struct{}, 1)
@@ -97,8 +99,8 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 		return cancel, context.Cause(ctx)
 	}
 
-	// In raw mode Ctrl-C is a key. Everywhere else, and when somebody else ends this process, it is a signal, on which
-	// the terminal must be restored before anything else happens.
+	// Ctrl-C is a key in raw mode and a signal otherwise. On a signal the terminal must be restored before the process
+	// ends.
 	asking, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	put := t.askByLine
@@ -139,7 +141,7 @@ func (t *Terminal) environ() []string {
 	return os.Environ()
 }
 
-// canDraw says whether there is a terminal to draw on, and nothing was said against it.
+// canDraw reports whether both files are terminals, and the environment allows to draw.
 func (t *Terminal) canDraw() bool {
 	env := map[string]string{}
 	for _, e := range t.environ() {

@@ -9,37 +9,37 @@ import (
 	"unicode/utf8"
 )
 
-// How much of a server's text is shown, in characters.
+// The length of a server's text that is shown, in characters.
 const (
 	maxServer  = 60
 	maxLabel   = 120
 	maxAbout   = 400
 	maxOption  = 200
 	maxMessage = 2000
-	maxLines   = 24 // of a message, before it is wrapped
+	maxLines   = 24 // lines of a message, before wrapping
 )
 
-// block is a piece of a prompt's body.
+// block is one part of a prompt's body.
 type block struct {
 	kind blockKind
-	text string // may be shown; with line breaks
-	mark [2]int // of an address: from where to where its host stands
+	text string // safe to show; may have line breaks
+	mark [2]int // the start and end of the host in an address
 }
 
 type blockKind int
 
 const (
-	ours    blockKind = iota // this package's words
-	theirs                   // the server's
-	heading                  // over the server's words
+	ours    blockKind = iota // text of this package
+	theirs                   // text of the server
+	heading                  // over text of the server
 	warning
 	address
 )
 
-// line makes a line that may be shown of a server's text.
+// line makes a server's text safe to show on one line.
 func line(s string, most int) string { return unlink(visible(s, most)) }
 
-// visible makes a line that may be shown of text that may hold anything. Addresses in it stay whole.
+// visible makes any text safe to show on one line. Unlike line, it keeps addresses intact.
 func visible(s string, most int) string {
 	text, more := inert(s, most, 1)
 	if more > 0 {
@@ -48,7 +48,7 @@ func visible(s string, most int) string {
 	return strings.TrimSpace(text)
 }
 
-// lines makes lines that may be shown of a server's text.
+// lines makes a server's text safe to show on several lines.
 func lines(s string, most int) string {
 	text, more := inert(s, most, maxLines)
 	text = unlink(strings.Trim(text, "\n"))
@@ -58,8 +58,8 @@ func lines(s string, most int) string {
 	return text
 }
 
-// inert is s without anything that acts on a terminal or deceives who reads it: at most so many characters of it in at
-// most so many lines, and how many characters were left out.
+// inert removes everything from s that acts on a terminal or deceives the reader. It keeps at most most characters and
+// mostLines lines, and returns how many characters more s has.
 func inert(s string, most, mostLines int) (text string, more int) {
 	s = breaks.Replace(s)
 	var b strings.Builder
@@ -76,7 +76,7 @@ func inert(s string, most, mostLines int) (text string, more int) {
 		if !unicode.Is(unicode.M, r) {
 			marks = 0
 		} else if marks++; marks > 3 {
-			continue // stacked until they cover other lines
+			continue // stacked marks would cover other lines
 		}
 		switch {
 		case r == '\n' && mostLines > 1:
@@ -86,7 +86,7 @@ func inert(s string, most, mostLines int) (text string, more int) {
 		case r == '\t':
 			b.WriteString("    ")
 		case unicode.Is(unicode.Cf, r), unicode.Is(unicode.Variation_Selector, r):
-			// Turns the direction of writing, joins, or is not seen at all.
+			// Changes the direction of writing, joins characters, or is invisible.
 		case strconv.IsPrint(r):
 			b.WriteRune(r)
 		default:
@@ -99,13 +99,12 @@ func inert(s string, most, mostLines int) (text string, more int) {
 
 var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-// blanks are letters and symbols that look like a space.
+// blanks are the letters and symbols that look like a space.
 const blanks = "\u115f\u1160\u2800\u3164\uffa0"
 
 var links = regexp.MustCompile(`(?i)(://)|\b(www|ftp)\.|\b(mailto|file|javascript|data|tel):`)
 
-// unlink breaks what terminals make links of by themselves. Only the address that a URL elicitation asks to open may
-// be one.
+// unlink breaks up what terminals turn into links. Only the address of a URL elicitation may be a link.
 func unlink(s string) string {
 	return links.ReplaceAllStringFunc(s, func(match string) string {
 		if match == "://" {

@@ -11,17 +11,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const maxURL = 8192 // bytes; what RFC 9110, section 4.1, wants supported at least, and a little more
+const maxURL = 8192 // bytes; RFC 9110, section 4.1, recommends at least 8000
 
-// URL asks for consent to open an address: the URL mode of elicitation. It shows the whole address, with its host
-// standing out, and warns of what makes addresses deceive. Nothing is opened or fetched without consent; after it, open
-// is called with the address as it was shown, or if open is nil, the address is left on the terminal. If open fails,
-// the person is told so and has the address to open by hand: the answer stays accept.
+// URL asks for consent to open an address: the URL mode of elicitation. It shows the whole address with its host
+// emphasized, and warns of everything in it that can deceive. Without consent, nothing is opened or fetched. With
+// consent, URL calls open with the address as it was shown; if open is nil, it prints the address. If open fails, the
+// person is told and gets the address to open by hand. The answer is still accept.
 //
-// An address that browsers and this package could understand differently, and one that is neither https nor http, can
-// only be declined. For errors see [Terminal.Form].
+// An address that is neither https nor http, or that browsers may read differently from this package, can only be
+// declined. For errors see [Terminal.Form].
 func (t *Terminal) URL(ctx context.Context, server, message, address string, open func(url string) error) (*mcp.ElicitResult, error) {
-	p := &prompt{server: who(server), asks: "wants you to open an address:", body: said(message)}
+	p := &prompt{server: serverName(server), asks: "wants you to open an address:", body: messageBlocks(message)}
 	shown, blocks, err := inspect(address)
 	if err != nil {
 		p.body = append(p.body,
@@ -50,12 +50,12 @@ func (t *Terminal) URL(ctx context.Context, server, message, address string, ope
 	return &mcp.ElicitResult{Action: a.String()}, nil
 }
 
-// inspect is an address as it may be shown and opened, and what to say about it. The error is for the person.
+// inspect returns an address as it is shown and opened, and the blocks that describe it. The error is for the person.
 func inspect(raw string) (shown string, about []block, err error) {
 	if len(raw) > maxURL {
 		return "", nil, fmt.Errorf("it is %d bytes long, and %d are the most that is shown here", len(raw), maxURL)
 	}
-	// Go and browsers disagree about these: browsers drop some, and read \ as /.
+	// Browsers drop some of these characters, and read \ as /; Go does neither.
 	if i := strings.IndexFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }); i >= 0 {
 		return "", nil, fmt.Errorf("it holds %+q, which no address may", []rune(raw[i:])[0])
 	}
@@ -63,7 +63,7 @@ func inspect(raw string) (shown string, about []block, err error) {
 	u, err := url.Parse(shown)
 	switch {
 	case err != nil:
-		// The error quotes the address.
+		// The outer error quotes the address.
 		var parse *url.Error
 		if errors.As(err, &parse) {
 			err = parse.Err
@@ -108,7 +108,7 @@ func inspect(raw string) (shown string, about []block, err error) {
 	return shown, about, nil
 }
 
-// escape writes everything outside ASCII as %XX, which means the same and looks like nothing else.
+// escape writes every byte outside ASCII as %XX. The address keeps its meaning, and cannot look like another one.
 func escape(raw string) string {
 	var b strings.Builder
 	for i := range len(raw) {
@@ -121,13 +121,13 @@ func escape(raw string) string {
 	return b.String()
 }
 
-// spellOut writes everything outside ASCII by its number.
+// spellOut writes every character outside ASCII as its number.
 func spellOut(s string) string {
 	quoted := fmt.Sprintf("%+q", s)
 	return quoted[1 : len(quoted)-1]
 }
 
-// isIP says whether browsers take a host for an IP address: 2130706433 and 0x7f.1 are 127.0.0.1 to them.
+// isIP reports whether browsers read a host as an IP address. To them, 2130706433 and 0x7f.1 are 127.0.0.1.
 func isIP(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -38,33 +36,5 @@ func TestEndlessLists(t *testing.T) {
 		if code, _, stderr := command(t, args...); code == 0 || n > 2*maxPages {
 			t.Errorf("%v: code %d after %d requests: %s", args, code, n, stderr)
 		}
-	}
-}
-
-// Two calls that are parked in one file at the same moment are both kept.
-func TestParkingLosesNoCall(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "call.json")
-	if err := writePending(file, "first", false); err != nil {
-		t.Fatal(err)
-	}
-	err := writePending(file, "second", false)
-	if err == nil {
-		t.Fatal("the first call was overwritten")
-	}
-	_, kept, _ := strings.Cut(err.Error(), "the call is in ")
-	if text, err := os.ReadFile(kept); err != nil || string(text) != "second" {
-		t.Errorf("the second call: %q, %v", text, err)
-	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != "first" {
-		t.Errorf("the first call: %q, %v", text, err)
-	}
-	if err := writePending(file, "third", true); err != nil {
-		t.Errorf("a call that was resumed from the file: %v", err)
-	}
-}
-
-func TestSecretsOfAnAddressAreNotPrinted(t *testing.T) {
-	if _, _, stderr := command(t, "tools", "http://bob:S3cret@127.0.0.1:1/mcp"); strings.Contains(stderr, "S3cret") {
-		t.Errorf("printed: %s", stderr)
 	}
 }

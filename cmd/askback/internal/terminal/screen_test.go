@@ -16,7 +16,7 @@ func FuzzForm(f *testing.F) {
 	f.Add(evil, evil, []byte(`{"type":"object","properties":{"\u001b[2J":{"type":"string","title":"\u202e","default":"\u001b"}}}`), "\r\r")
 	f.Add("", "", []byte(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["","\u200b"]}}}}`), "  \r")
 	f.Fuzz(func(t *testing.T, server, message string, schema []byte, keys string) {
-		p := &prompt{server: who(server), asks: "asks:", body: said(message), review: true, accept: "Send"}
+		p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message), review: true, accept: "Send"}
 		fields, err := fieldsOf(schema)
 		if err != nil {
 			p.body = append(p.body, block{kind: ours, text: line(err.Error(), maxMessage)})
@@ -65,24 +65,4 @@ func looks(t *testing.T, s *screen) {
 	}); i >= 0 {
 		t.Errorf("%q is on the screen", plain[i:min(len(plain), i+10)])
 	}
-}
-
-// FuzzURL compares what is shown with what was asked for.
-func FuzzURL(f *testing.F) {
-	for _, s := range []string{"https://example.com/", "https://a@b:1/?#", "https://[::1%25a]/", "http://0x7f.1", "https://p\u0430y.com\\@x"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, address string) {
-		shown, about, err := inspect(address)
-		if err != nil {
-			return
-		}
-		if !strings.HasPrefix(strings.ToLower(shown), "http") || strings.IndexFunc(shown, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0 {
-			t.Errorf("%q is shown for %q", shown, address)
-		}
-		at := about[0]
-		if at.text != shown || shown[at.mark[0]:at.mark[1]] == "" {
-			t.Errorf("%q has no host in %v", shown, at)
-		}
-	})
 }

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
+)
+
+// conversation is what the commands that speak with a server share: their flags, the client made from them, and the
+// handling of signals, timeouts and errors.
+type conversation struct {
+	cmd     *cobra.Command
+	groups  flagGroups
+	connect connectFlags
+	answer  answerFlags
+	tasks   taskFlags
+
+	taskID string // the task that the command is about, if there is one
+	target target
+	called string // the tool, prompt, resource or task in messages
+	asker  *asker
+	watch  *watch
+}
+
+// exchange makes the requests of a command. It returns a function that prints the outcome once the connection is closed.
+type exchange func(ctx context.Context, s *client.Session) (print func() error, err error)
+
+// flagGroups are the groups of flags that a command has in addition to connectFlags.
+type flagGroups int
+
+const (
+	withAnswers  flagGroups = 1 << iota // answerFlags
+	withTasks                           // taskFlags
+	withNewTasks                        // taskFlags, with those for new tasks
+
+	connectOnly flagGroups = 0 // the client cannot answer questions
+)
+
+// conversationCommand completes a command that speaks with a server: it registers the flags, and runs the command with
+// the conversation that they describe.
+func conversationCommand(cmd *cobra.Command, groups flagGroups, run func(c *conversation, args []string) error) *cobra.Command {
+	c := &conversation{cmd: cmd, groups: groups}
+	c.connect.register(cmd.Flags())
+	if groups&withAnswers != 0 {
+		c.answer.register(cmd.Flags())
+	}
+	if groups&(withTasks|withNewTasks) != 0 {
+		c.tasks.register(cmd.Flags(), groups&withNewTasks != 0)
+	}
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return run(c, args) }
+	return cmd
+}
+
+// progressToken marks the progress notifications of this command's requests.
+const progressToken = "askback"
+
+var errTimeout = errors.New("timeout")
+
+// hold connects to the server at a target, runs the exchange, and prints its outcome. Called names the tool, prompt,
+// resource or task in messages.
+func (c *conversation) hold(at, called string, do exchange) (err error) {
+	if c.target, err = parseTarget(at); err != nil {
+		return err
+	}
+	c.called = harmlessLine(called, 200)
+	header, err := c.connect.check(c.target)
+	if err != nil {
+		return err
+	}
+	if err := c.tasks.check(); err != nil {
+		return err
+	}
+	interrupted, stop := signal.NotifyContext(c.cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(interrupted, stop) // a second signal ends the process
+	ctx, fail := context.WithCancelCause(interrupted)
+	defer fail(nil)
+	if c.connect.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.connect.timeout, errTimeout)
+		defer cancel()
+	}
+	cl, err := c.client(fail)
+	if err != nil {
+		return err
+	}
+
+	print, err := c.converse(ctx, cl, header, do)
+	c.asker.console.done()
+	switch {
+	case err == nil:
+		for _, key := range c.asker.given.neverAsked() {
+			warn(c.cmd, fmt.Sprintf("the server asked no question for --answer %s", key))
+		}
+		return print()
+	case interrupted.Err() != nil, errors.Is(err, terminal.ErrInterrupted):
+		return &exitError{exitInterrupted, errors.New("interrupted")}
+	case errors.Is(err, errTimeout):
+		return fmt.Errorf("there is no result after the %v of --timeout", c.connect.timeout)
+	}
+	if pending, ok := errors.AsType[*client.Pending](err); ok {
+		return c.park(pending)
+	}
+	return explain(err)
+}
+
+// client makes the client of the command from its flags. The asker ends the conversation with fail.
+func (c *conversation) client(fail context.CancelCauseFunc) (*client.Client, error) {
+	console := newConsole(c.cmd.ErrOrStderr())
+	c.asker = &asker{target: c.target, called: c.called, console: console, given: new(answers), fail: fail, ready: make(chan struct{})}
+	if c.connect.trace {
+		c.asker.trace = newTrace(console)
+	}
+	c.watch = &watch{asker: c.asker, target: c.target, dialect: dialects[c.tasks.dialect], quiet: c.tasks.detach, id: c.taskID, shown: c.taskID != ""}
+	opts := &client.Options{}
+	if c.groups != connectOnly {
+		roots, err := c.answer.prepare(c.cmd, c.asker)
+		if err != nil {
+			return nil, err
+		}
+		opts = c.asker.options(roots)
+		c.watch.configure(opts)
+	}
+	opts.Implementation = &mcp.Implementation{Name: "askback", Version: version()}
+	opts.SDK.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+		if req.Params.ProgressToken == progressToken {
+			console.progress(req.Params)
+		}
+	}
+	return client.New(opts), nil
+}
+
+// converse connects, runs the exchange and closes the connection.
+func (c *conversation) converse(ctx context.Context, cl *client.Client, header http.Header, do exchange) (print func() error, err error) {
+	a := c.asker
+	transport, out, program := newTransport(c.target, header, a.trace)
+	late := time.AfterFunc(10*time.Second, func() {
+		a.console.line("askback: still connecting to %s; --timeout gives up, --protocol-version speaks an earlier revision", c.target.where())
+	})
+	session, err := cl.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: c.connect.version})
+	late.Stop()
+	if err == nil {
+		a.trace.connected(session.Server(), revision(session))
+		a.connected(revision(session))
+		print, err = do(ctx, session)
+		err = c.watch.explain(err)
+		if ctx.Err() != nil && (program != nil || a.session != "") {
+			out.wait() // a closed connection would carry no cancellation; without a session, the end of the request is one
+		}
+		if closeErr := session.Close(); closeErr != nil {
+			a.trace.line("closing: %v", closeErr)
+		}
+		if _, answered := errors.AsType[*jsonrpc.Error](err); err != nil && !answered && errors.Is(err, io.EOF) {
+			err = cmp.Or(program.failure(), err)
+		}
+	} else if ctx.Err() == nil {
+		err = unreachable(c.target, err, program)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return print, err
+}
+
+// park writes a call that waits for answers to the file of --park.
+func (c *conversation) park(p *client.Pending) error {
+	file := c.answer.park
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return fmt.Errorf("parking the call: %w", err)
+	}
+	text = append(text, '\n')
+	if file == "-" {
+		if err := output(c.cmd.OutOrStdout(), string(text)); err != nil {
+			return err
+		}
+	} else if err := writeParked(file, string(text), file == c.answer.resumed); err != nil {
+		return fmt.Errorf("parking the call: %w", err)
+	}
+	until := ""
+	if p.Expires != nil {
+		until = fmt.Sprintf(", not later than %s", moment(*p.Expires, time.Now(), ""))
+	}
+	again := "askback resume " + shellQuote(file)
+	switch {
+	case p.Endpoint == "":
+		again += " TARGET"
+	case len(c.connect.headers) > 0: // resume sends headers only to a target of its command line
+		again += " " + shellQuote(c.target.shown()) + " --header …"
+	}
+	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", p, again, until)}
+}
+
+// asJSON reports whether the outcome is printed as JSON.
+func (c *conversation) asJSON() bool { return c.connect.output == "json" }
+
+// printer returns a function that prints a result.
+func (c *conversation) printer(res mcp.Result) func() error {
+	return func() error { return printResult(c.cmd, c.called, res, c.asker.result, c.asJSON()) }
+}
+
+func revision(s *client.Session) string {
+	if res := s.SDK().InitializeResult(); res != nil {
+		return res.ProtocolVersion
+	}
+	return ""
+}
+
+// maxPages is how many pages of a list are read: a server can make a list as long as it likes, and a page as large as a
+// message may be.
+const maxPages = 16
+
+// eachPage reads a list. Page reads the page at a cursor and returns the cursor of the next one, which is empty after
+// the last.
+func eachPage(page func(cursor string) (next string, err error)) error {
+	cursor := ""
+	for range maxPages {
+		next, err := page(cursor)
+		if err != nil || next == "" {
+			return err
+		}
+		cursor = next
+	}
+	return fmt.Errorf("the server's list has more than %d pages", maxPages)
+}

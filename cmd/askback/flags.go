@@ -1,0 +1,189 @@
+package main
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
+)
+
+// connectFlags are the flags for the connection and the output.
+type connectFlags struct {
+	output  string
+	trace   bool
+	headers []string
+	version string
+	timeout time.Duration
+}
+
+func (f *connectFlags) register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.headers, "header", nil, "`LINE` to send over HTTP: 'Name: value' or @FILE")
+	flags.StringVar(&f.output, "output", "text", "`FORMAT`: text or json")
+	flags.StringVar(&f.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
+	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` for everything, such as 30s")
+	flags.BoolVar(&f.trace, "trace", false, "tell on standard error who sends what")
+}
+
+// check finds mistakes before anything is sent, and reads the headers.
+func (f *connectFlags) check(t target) (http.Header, error) {
+	if f.output != "text" && f.output != "json" {
+		return nil, usagef("--output %s: want text or json", f.output)
+	}
+	if f.timeout < 0 {
+		return nil, usagef("--timeout %v: want a time above zero", f.timeout)
+	}
+	if known := mcp.SupportedProtocolVersions(); f.version != "" && !slices.Contains(known, f.version) {
+		return nil, usagef("--protocol-version %s: want one of %s", f.version, strings.Join(known, ", "))
+	}
+	if t.address == nil && len(f.headers) > 0 {
+		return nil, usagef("--header is for servers at a URL: a program has its environment")
+	}
+	return parseHeaders(f.headers)
+}
+
+func parseHeaders(flags []string) (http.Header, error) {
+	header := make(http.Header)
+	for _, flag := range flags {
+		lines := []string{flag}
+		if file, ok := strings.CutPrefix(flag, "@"); ok {
+			text, err := readInput(file, nil)
+			if err != nil {
+				return nil, usagef("--header: %w", err)
+			}
+			lines = strings.Split(strings.TrimSpace(string(text)), "\n")
+		}
+		for _, line := range lines {
+			name, value, ok := strings.Cut(line, ":")
+			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+			if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsAny(value, "\r\n\x00") {
+				return nil, usagef("--header: want 'NAME: VALUE', such as 'Authorization: Bearer …'") // the value is not shown: it may be secret
+			}
+			header.Add(name, value)
+		}
+	}
+	return header, nil
+}
+
+// answerFlags are the flags that answer questions.
+type answerFlags struct {
+	answers []string
+	file    string
+	park    string
+	roots   []string
+	sampler string
+
+	resumed string // the file from which the call is resumed
+}
+
+func (f *answerFlags) register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.answers, "answer", nil, "`KEY=JSON` answers the question KEY")
+	flags.StringVar(&f.file, "answers", "", "JSON `FILE` of answers by key, - for stdin")
+	flags.StringVar(&f.park, "park", "", "`FILE` to park in where an answer is missing")
+	flags.StringArrayVar(&f.roots, "root", nil, "`PATH` or file:// URI to name as a root")
+	flags.StringVar(&f.sampler, "sampler", "", "`COMMAND` for sampling: JSON in, text out")
+}
+
+// prepare gives the asker the answers of the flags. It returns the roots, nil if there is no --root.
+func (f *answerFlags) prepare(cmd *cobra.Command, a *asker) ([]*mcp.Root, error) {
+	var file []byte
+	if f.file != "" {
+		text, err := readInput(f.file, cmd.InOrStdin())
+		if err != nil {
+			return nil, usagef("--answers: %w", err)
+		}
+		file = text
+	}
+	var err error
+	if a.given, err = parseAnswers(f.answers, file); err != nil {
+		return nil, err
+	}
+	if f.sampler != "" {
+		if a.sampler, err = splitCommand(f.sampler); err != nil || len(a.sampler) == 0 {
+			return nil, usagef("--sampler %q: want the command line of a program", f.sampler)
+		}
+		if _, err := exec.LookPath(a.sampler[0]); err != nil {
+			return nil, usagef("--sampler: there is no program %s", a.sampler[0])
+		}
+	}
+	if f.park != "" {
+		a.park = true
+		if err := checkPark(f.park, f.resumed); err != nil {
+			return nil, err
+		}
+	}
+	if isTerminal(cmd.InOrStdin()) && isTerminal(cmd.ErrOrStderr()) {
+		a.person = &terminal.Terminal{}
+	}
+	return parseRoots(f.roots)
+}
+
+// parseRoots makes roots from paths and file URIs. It returns nil for no flags.
+func parseRoots(flags []string) ([]*mcp.Root, error) {
+	var roots []*mcp.Root
+	for _, flag := range flags {
+		if scheme, _, ok := strings.Cut(flag, "://"); ok {
+			if scheme != "file" {
+				return nil, usagef("--root %s: want a path, or a URI that begins with file://", flag)
+			}
+			roots = append(roots, &mcp.Root{URI: flag})
+			continue
+		}
+		path, err := filepath.Abs(flag)
+		if err != nil {
+			return nil, usagef("--root %s: %w", flag, err)
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, usagef("--root %s does not exist", flag)
+		}
+		slashed := filepath.ToSlash(path)
+		if !strings.HasPrefix(slashed, "/") {
+			slashed = "/" + slashed // C:/…
+		}
+		roots = append(roots, &mcp.Root{URI: (&url.URL{Scheme: "file", Path: slashed}).String(), Name: filepath.Base(path)})
+	}
+	return roots, nil
+}
+
+// taskFlags are the flags about tasks.
+type taskFlags struct {
+	dialect string
+	ttl     time.Duration
+	detach  bool
+}
+
+// register adds the flags. A command that begins tasks also has those for new tasks.
+func (f *taskFlags) register(flags *pflag.FlagSet, begins bool) {
+	flags.StringVar(&f.dialect, "tasks", "", "`DIALECT`: auto, extension, seeds or off")
+	if begins {
+		flags.BoolVar(&f.detach, "detach", false, "print the task's id, do not wait for it")
+		flags.DurationVar(&f.ttl, "task-ttl", 0, "`TIME` to keep the task for")
+	}
+}
+
+var dialects = map[string]client.TaskDialect{
+	"": client.TasksAuto, "auto": client.TasksAuto, "extension": client.TasksExtension, "seeds": client.TasksSeeds, "off": client.TasksOff,
+}
+
+func (f *taskFlags) check() error {
+	dialect, ok := dialects[f.dialect]
+	switch {
+	case !ok:
+		return usagef("--tasks %s: want auto, extension, seeds or off", f.dialect)
+	case dialect == client.TasksOff && (f.detach || f.ttl != 0):
+		return usagef("--tasks off excludes --detach and --task-ttl")
+	case f.ttl < 0:
+		return usagef("--task-ttl %v: want a time above zero", f.ttl)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package terminal
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFieldsStandInTheOrderOfTheSchema(t *testing.T) {
+	fields, err := fieldsOf(json.RawMessage(bug))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range fields {
+		got = append(got, f.name)
+	}
+	want := []string{"zeta", "alpha", "mail", "home", "due", "at", "weight", "colour", "loud", "public", "tags", "note"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoNumbers(t *testing.T) {
+	for _, s := range []string{"abc", "null", "true", "-", ".", "+-1", "e5", "0x10", "1,5", "--1", `"1"`, "[1]", "1 2", "NaN"} {
+		f := fieldOf(t, `{"type":"number"}`)
+		f.text = s
+		if got := f.problem(); got != "must be a number" {
+			t.Errorf("%q: %q", s, got)
+		}
+	}
+}
+
+func TestNotesOnTheWholeSchemaAreIgnored(t *testing.T) {
+	_, err := fieldsOf(json.RawMessage(`{"title":"Bug","description":"A bug","additionalProperties":false,"type":"object","properties":{"b":{"type":"string"},"a":{"type":"string"}}}`))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func fieldOf(t *testing.T, property string) *field {
+	t.Helper()
+	fields, err := fieldsOf(fmt.Appendf(nil, `{"type":"object","properties":{"it":%s}}`, property))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields[0]
+}

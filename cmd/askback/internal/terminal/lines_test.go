@@ -1,0 +1,138 @@
+package terminal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/creack/pty"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+func TestByLine(t *testing.T) {
+	for _, env := range []string{"NO_COLOR=1", "TERM=dumb", "ACCESSIBLE=1"} {
+		t.Run(env, func(t *testing.T) {
+			p := newPerson(t)
+			a := askForm(t, p.terminal(env), "How was this bug resolved?", bug)
+			p.sees("tracker asks:\n  | How was this bug resolved?", "Type /decline or /cancel to leave at any time.",
+				"1 of 12: Resolution (required)", "  | What became of the bug", "  2. Duplicate of another bug (dup)")
+			p.types("\n")
+			p.sees("! must be answered: choose one")
+			p.types("7\n")
+			p.sees("! type a number from 1 to 2")
+			p.types("2\n", "x\n")
+			p.sees("! must be a whole number")
+			p.types("42\n")
+			p.sees(`Enter keeps "ada@example.com".`)
+			p.types("\n", "\n", "\n", "\n", "\n", "1\n", "\n", "2\n")
+			p.sees("Tags (optional, 1 to 2 to choose)", "2. db (chosen)")
+			p.types("1, 3\n", "hello\n")
+			p.sees("This will be sent:", "Tags: ui, net", "Seen at: (left empty)")
+			p.types("2\n") // change
+			p.types("\n\n", "/empty\n")
+			p.sees("! must be answered")
+			p.types("a@b.c\n\n\n\n\n\n\n\n\n\n")
+			p.sees("Contact: a@b.c", "number of your decision:")
+			p.types("1\n")
+			wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{
+				"zeta": "dup", "alpha": 42.0, "mail": "a@b.c", "colour": "r", "loud": true, "public": false,
+				"tags": []any{"ui", "net"}, "note": "hello",
+			}})
+			if p.everSaw("\x1b") {
+				t.Error("an escape sequence reached a terminal that cannot take it")
+			}
+			p.gotItBack()
+		})
+	}
+}
+
+func TestByLineLeaving(t *testing.T) {
+	for keys, want := range map[string]string{"/decline\n": "decline", "/cancel\n": "cancel", "\x04": "cancel", "1\n\x04": "cancel"} {
+		p := newPerson(t)
+		a := askForm(t, p.terminal("TERM=dumb"), "How was this bug resolved?", bug)
+		p.sees("Resolution")
+		p.types(keys)
+		wants(t, a, &mcp.ElicitResult{Action: want})
+	}
+}
+
+func TestByLineSampleAndURL(t *testing.T) {
+	p := newPerson(t)
+	on := p.terminal("TERM=dumb")
+	s := askSample(t, on)
+	p.sees("System prompt:\n  | Be brief.", "Your completion (end with a line that holds nothing but a dot)")
+	p.types("It is wrong.\nVery.\n.\n")
+	p.sees("  1. Send\n  2. Change\n  3. Decline\n  4. Cancel")
+	p.types("1\n")
+	wants(t, s, written)
+
+	opened := ""
+	u := ask(t, func(ctx context.Context) (*mcp.ElicitResult, error) {
+		return on.URL(ctx, "tracker", "Sign in", "http://example.com/", func(url string) error { opened = url; return nil })
+	})
+	p.sees("  http://example.com/\n  Host: example.com\n  ! It is not https", "  1. Open\n  2. Decline\n  3. Cancel")
+	p.types("\n", "1\n")
+	wants(t, u, &mcp.ElicitResult{Action: "accept"})
+	if opened != "http://example.com/" {
+		t.Errorf("opened %q", opened)
+	}
+}
+
+// Out of raw mode, Ctrl-C is a signal to the process whose terminal this is.
+func TestByLineCtrlC(t *testing.T) {
+	const helper = "ASKBACK_TERMINAL_TEST"
+	if os.Getenv(helper) != "" {
+		result, err := (&Terminal{}).Form(context.Background(), "tracker", "How?", json.RawMessage(bug))
+		fmt.Println("ended", result == nil, err)
+		os.Exit(0)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestByLineCtrlC$")
+	cmd.Env = append(os.Environ(), helper+"=1", "TERM=dumb")
+	keyboard, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keyboard.Close()
+	p := &person{t: t, keyboard: keyboard}
+	p.watch()
+	p.sees("Resolution", "\n>")
+	p.types(ctrlC)
+	p.sees("ended true interrupted")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFromAPipe(t *testing.T) {
+	in, feed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	shown, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.Close()
+	go io.Copy(io.Discard, shown)
+	defer out.Close()
+	on := &Terminal{In: in, Out: out}
+	if term.IsTerminal(in.Fd()) {
+		t.Fatal("a pipe is a terminal")
+	}
+	const schema = `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`
+	// Both answers are there at once; the second question must find its own.
+	if _, err := io.WriteString(feed, "Ada\n1\nGrace\n1\n"); err != nil {
+		t.Fatal(err)
+	}
+	feed.Close()
+	for _, want := range []string{"Ada", "Grace"} {
+		wants(t, askForm(t, on, "Who?", schema), &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": want}})
+	}
+	wants(t, askForm(t, on, "Who?", schema), &mcp.ElicitResult{Action: "cancel"})
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+func readCommand() *cobra.Command {
+	return conversationCommand(&cobra.Command{
+		Use:   "read TARGET URI",
+		Short: "Read a resource, and answer what it asks",
+		Long: `Read a resource of the server at TARGET, a URL or a command line in one
+argument, and answer what it asks. Answers and exit codes are those of
+'askback call'. Contents that are not text are only named; --output json prints
+them.`,
+		Example: `  askback read http://127.0.0.1:8080/mcp file:///notes.txt`,
+		Args:    takes("TARGET", "URI"),
+	}, withAnswers, func(c *conversation, args []string) error {
+		return c.hold(args[0], args[1], func(ctx context.Context, s *client.Session) (func() error, error) {
+			params := &mcp.ReadResourceParams{URI: args[1]}
+			params.SetProgressToken(progressToken)
+			res, err := s.ReadResource(ctx, params)
+			return c.printer(res), err
+		})
+	})
+}

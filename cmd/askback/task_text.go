@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// taskJSON is a task as the tasks extension encodes it.
+type taskJSON struct {
+	ID            string              `json:"taskId"`
+	Status        string              `json:"status"`
+	Message       string              `json:"statusMessage,omitempty"`
+	Created       *time.Time          `json:"createdAt,omitempty"`
+	Updated       *time.Time          `json:"lastUpdatedAt,omitempty"`
+	TTL           *int64              `json:"ttlMs"`
+	PollInterval  int64               `json:"pollIntervalMs,omitempty"`
+	InputRequests map[string]question `json:"inputRequests,omitempty"`
+	Result        json.RawMessage     `json:"result,omitempty"`
+	Error         json.RawMessage     `json:"error,omitempty"`
+}
+
+type question struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+func encodeTask(t *client.Task) taskJSON {
+	e := taskJSON{ID: t.ID, Status: t.Status, Message: t.Message, PollInterval: t.PollInterval.Milliseconds(), Result: t.Result, Error: t.Error}
+	if !t.Created.IsZero() {
+		e.Created = &t.Created
+	}
+	if !t.Updated.IsZero() {
+		e.Updated = &t.Updated
+	}
+	if t.TTL > 0 {
+		ms := t.TTL.Milliseconds()
+		e.TTL = &ms
+	}
+	if len(t.Questions) > 0 {
+		e.InputRequests = make(map[string]question)
+		for _, q := range t.Questions {
+			e.InputRequests[q.Key] = question{q.Method, q.Params}
+		}
+	}
+	return e
+}
+
+func taskText(t *client.Task, now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "task     %s\n", harmlessLine(t.ID, maxID))
+	fmt.Fprintf(&b, "status   %s\n", t.Status)
+	if t.Message != "" {
+		fmt.Fprintf(&b, "message  %s\n", harmlessLine(t.Message, 500))
+	}
+	if !t.Created.IsZero() {
+		fmt.Fprintf(&b, "created  %s\n", moment(t.Created, now, ""))
+	}
+	if !t.Updated.IsZero() {
+		fmt.Fprintf(&b, "updated  %s\n", moment(t.Updated, now, ""))
+	}
+	if expires := expiry(t); !expires.IsZero() {
+		fmt.Fprintf(&b, "expires  %s\n", moment(expires, now, "expired "))
+	}
+	if t.Error != nil {
+		fmt.Fprintf(&b, "error    %s\n", reason(t.Error))
+	}
+	if len(t.Questions) > 0 {
+		b.WriteString("\nasks\n")
+	}
+	for _, q := range t.Questions {
+		b.WriteString("\n" + describe(q))
+	}
+	return b.String()
+}
+
+// reason tells on one line why a task failed.
+func reason(raw json.RawMessage) string {
+	var fault struct {
+		Code    json.Number
+		Message string
+	}
+	if json.Unmarshal(raw, &fault) != nil || fault.Message == "" {
+		return harmlessLine(string(raw), 500)
+	}
+	if fault.Code == "" {
+		return harmlessLine(fault.Message, 500)
+	}
+	return harmlessLine(fmt.Sprintf("%s (%s)", fault.Message, fault.Code), 500)
+}
+
+// expiry returns when the server forgets a task. Zero means that this is not known.
+func expiry(t *client.Task) time.Time {
+	if t.TTL == 0 || t.Created.IsZero() {
+		return time.Time{}
+	}
+	return t.Created.Add(t.TTL)
+}
+
+func taskTable(list []*client.Task, now time.Time) string {
+	if len(list) == 0 {
+		return "no tasks\n"
+	}
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// The ID is the last column. It is shown in full, and a long one would make every line as wide.
+	fmt.Fprintln(table, "STATUS\tUPDATED\tEXPIRES\tMESSAGE\tID")
+	for _, t := range list {
+		updated, expires := "", ""
+		if !t.Updated.IsZero() {
+			updated = span(now.Sub(t.Updated)) + " ago"
+		}
+		if at := expiry(t); !at.IsZero() {
+			expires = "in " + span(at.Sub(now))
+			if at.Before(now) {
+				expires = "expired"
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.Status, updated, expires, harmlessLine(t.Message, 60), harmlessLine(t.ID, maxID))
+	}
+	_ = table.Flush() // a strings.Builder does not fail
+	return b.String()
+}
+
+func taskLine(t *client.Task) string {
+	line := strings.ReplaceAll(t.Status, "_", " ")
+	if message := harmlessLine(t.Message, columns); message != "" {
+		line += ": " + message
+	}
+	return line
+}
+
+// maxID is the number of characters of an ID that are shown. A part of an ID would be of no use, so it is large.
+const maxID = 4096

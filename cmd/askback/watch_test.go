@@ -1,0 +1,20 @@
+package main
+
+import "testing"
+
+func TestHowToGoOnWithATask(t *testing.T) {
+	for id, want := range map[string]string{
+		"abc":      "askback task result 'http://bob:xxxxx@host/?a=1&b' abc",
+		"-abc":     "askback task result 'http://bob:xxxxx@host/?a=1&b' -- -abc",
+		"it's":     `askback task result 'http://bob:xxxxx@host/?a=1&b' 'it'\''s'`,
+		"a\x1b\r'": `askback task result 'http://bob:xxxxx@host/?a=1&b' $'a\033\015\''`,
+	} {
+		at, err := parseTarget("http://bob:S3cret@host/?a=1&b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&watch{target: at, id: id}).command("result"); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
