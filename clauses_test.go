@@ -18,7 +18,8 @@ import (
 )
 
 // docs/clauses.md says of every clause where it is implemented and what shows it. These
-// tests keep it true: what it names exists, and no clause is missing from its count.
+// tests keep it true: what it names exists, every clause has a test, and none is missing
+// from its count.
 func TestClausesAreWhereTheTablesSay(t *testing.T) {
 	for _, complaint := range checkClauses(readClauses(t)) {
 		t.Error(complaint)
@@ -54,11 +55,17 @@ func TestClausesThatAreWrongAreSeen(t *testing.T) {
 		"another keyword":                   {cell(2, "SHOULD"), "says"},
 		"a keyword that is none":            {cell(2, "perhaps"), "keyword"},
 		"an occurrence too many":            {cell(2, "MUST NOT ×2"), "says"},
-		"a file that is not there":          {cell(5, "`nowhere.go: AddTool`"), "nowhere.go"},
-		"an identifier that is not there":   {cell(5, "`tool.go: AddTol`"), "AddTol"},
-		"a method that is not there":        {cell(5, "`serve.go: Server.nothing`"), "Server.nothing"},
+		"a file that is not there":          {cell(5, "`nowhere.go`"), "nowhere.go"},
+		"a file of tests":                   {cell(5, "`clauses_test.go`"), "clauses_test.go"},
+		"a package that is not there":       {cell(5, "`internal/nowhere`"), "internal/nowhere"},
+		"a name of no package":              {cell(5, "`nowhere.AddTool`"), "nowhere"},
+		"a name that is not there":          {cell(5, "`askback.AddTol`"), "AddTol"},
+		"a method that is not there":        {cell(5, "`askback.Server.Nothing`"), "Server.Nothing"},
+		"a name of another package":         {cell(5, "`client.AddTool`"), "AddTool"},
+		"a name that is not exported":       {cell(5, "`askback.acceptForm`"), "exported"},
+		"a method that is not exported":     {cell(5, "`client/await.go`, `askback.Server.serve`"), "exported"},
 		"no place, and no reason":           {cell(5, "somewhere"), "neither"},
-		"a place in another form":           {cell(5, "`tool.go` `AddTool`"), "file.go: Identifier"},
+		"a name inside a file":              {cell(5, "`tool.go: AddTool`"), "may be renamed"},
 		"a test that is not there":          {cell(6, "`askback.TestNothing`"), "TestNothing"},
 		"a test of another package":         {cell(6, "`client.TestElicitation`"), "TestElicitation"},
 		"a transcript that is not there":    {cell(6, "`testdata/transcripts/nothing.txt`"), "nothing.txt"},
@@ -92,7 +99,9 @@ var (
 	clauseRow     = regexp.MustCompile(`^\| (P1|S|P2|T|ST)-(\d+) \|`)
 	clauseKeyword = regexp.MustCompile(`^(.+?)(?: ×(\d+))?$`)
 	codeSpan      = regexp.MustCompile("`([^`]+)`")
-	codePlace     = regexp.MustCompile(`^([\w./-]+\.go): (.+)$`)
+	codeFile      = regexp.MustCompile(`^[\w./-]+\.go$`)
+	codePackage   = regexp.MustCompile(`^(?:internal|examples)/[\w/]+$`)
+	codeName      = regexp.MustCompile(`^([a-z][a-z0-9/]*)\.([A-Za-z]\w*(?:\.[A-Za-z]\w*)?)$`)
 	codeTest      = regexp.MustCompile(`^([\w/-]+)\.((?:Test|Example|Fuzz)\w*)$`)
 )
 
@@ -182,29 +191,35 @@ func checkClauses(doc string) (complaints []string) {
 	return complaints
 }
 
-// checkPlaces checks that a cell names code that exists, or begins with why there is none.
+// checkPlaces checks that a cell names a file, a package or an exported name that exists, or begins with why there is none.
 func checkPlaces(cell string) (complaints []string) {
-	spans := codeSpan.FindAllStringSubmatch(cell, -1)
 	places := 0
-	for _, span := range spans {
-		place := codePlace.FindStringSubmatch(span[1])
-		if place == nil {
-			if strings.Contains(span[1], ".go") {
-				complaints = append(complaints, fmt.Sprintf("%q is not in the form file.go: Identifier", span[1]))
+	for _, span := range codeSpan.FindAllStringSubmatch(cell, -1) {
+		place := span[1]
+		name := codeName.FindStringSubmatch(place)
+		switch {
+		case codeFile.MatchString(place):
+			if info, err := os.Stat(filepath.FromSlash(place)); err != nil || info.IsDir() || place != path.Clean(place) || strings.HasSuffix(place, "_test.go") {
+				complaints = append(complaints, fmt.Sprintf("%s is not a file of the module's code", place))
 			}
+		case codePackage.MatchString(place):
+			if _, err := exportedBy(place); err != nil {
+				complaints = append(complaints, fmt.Sprintf("%s: %v", place, err))
+			}
+		case name != nil:
+			declared, err := exportedBy(name[1])
+			if err != nil {
+				complaints = append(complaints, fmt.Sprintf("%s: %v", place, err))
+			} else if !declared[name[2]] {
+				complaints = append(complaints, fmt.Sprintf("%s has no exported name %s", name[1], name[2]))
+			}
+		case strings.Contains(place, ".go"):
+			complaints = append(complaints, fmt.Sprintf("%q may be renamed: name the file alone, or an exported name with its package", place))
 			continue
+		default:
+			continue // a word of the protocol
 		}
 		places++
-		declared, err := declarations(place[1])
-		if err != nil {
-			complaints = append(complaints, fmt.Sprintf("%s: %v", place[1], err))
-			continue
-		}
-		for identifier := range strings.SplitSeq(place[2], ", ") {
-			if !declared[identifier] {
-				complaints = append(complaints, fmt.Sprintf("%s declares no %s", place[1], identifier))
-			}
-		}
 	}
 	if places == 0 && !strings.HasPrefix(cell, "Decided otherwise: ") && !strings.HasPrefix(cell, "Not implemented: ") {
 		complaints = append(complaints, "it has neither a place in the code nor a reason why there is none")
@@ -247,57 +262,79 @@ func checkShown(cell string) (complaints []string) {
 	return complaints
 }
 
-// declarations are what a file declares: functions, types, constants and variables by their
-// names, methods and fields as Type.Name, methods of pointers as (*Type).Name as well.
-func declarations(file string) (map[string]bool, error) {
-	if declared, ok := clauseNames[file]; ok {
+// exportedBy are the exported names of a package: functions, types, constants and variables, and methods and fields as
+// Type.Name.
+func exportedBy(dir string) (map[string]bool, error) {
+	key := "package " + dir
+	if declared, ok := clauseNames[key]; ok {
 		return declared, nil
 	}
-	if file != path.Clean(file) || path.IsAbs(file) || strings.HasSuffix(file, "_test.go") {
-		return nil, errors.New("it is not a file of the module's code")
+	if dir == "askback" {
+		dir = "."
 	}
-	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(file), nil, parser.SkipObjectResolution)
+	files, err := fs.Glob(os.DirFS(dir), "*.go")
 	if err != nil {
 		return nil, err
 	}
 	declared := map[string]bool{}
-	for _, d := range parsed.Decls {
-		switch d := d.(type) {
-		case *ast.FuncDecl:
-			if d.Recv == nil {
-				declared[d.Name.Name] = true
-				continue
+	declare := func(names ...string) {
+		for _, name := range names {
+			if !ast.IsExported(name) {
+				return
 			}
-			of := d.Recv.List[0].Type
-			if pointer, ok := of.(*ast.StarExpr); ok {
-				of = pointer.X
-				declared["(*"+typeName(of)+")."+d.Name.Name] = true
-			}
-			declared[typeName(of)+"."+d.Name.Name] = true
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				switch spec := spec.(type) {
-				case *ast.ValueSpec:
-					for _, name := range spec.Names {
-						declared[name.Name] = true
+		}
+		declared[strings.Join(names, ".")] = true
+	}
+	found := false
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, file), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		found = true
+		for _, d := range parsed.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					declare(d.Name.Name)
+					continue
+				}
+				of := d.Recv.List[0].Type
+				if pointer, ok := of.(*ast.StarExpr); ok {
+					of = pointer.X
+				}
+				declare(typeName(of), d.Name.Name)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							declare(name.Name)
+						}
+					case *ast.TypeSpec:
+						declare(spec.Name.Name)
+						declareMembers(declare, spec)
 					}
-				case *ast.TypeSpec:
-					declared[spec.Name.Name] = true
-					members(declared, spec)
 				}
 			}
 		}
 	}
-	clauseNames[file] = declared
+	if !found {
+		return nil, errors.New("there is no such package")
+	}
+	clauseNames[key] = declared
 	return declared, nil
 }
 
-// clauseNames are the names that each file and each directory of tests declares, kept
+// clauseNames are the names that each package and each directory of tests declares, kept
 // because the tables are checked many times.
 var clauseNames = map[string]map[string]bool{}
 
-// members adds the fields of a struct, or the methods of an interface.
-func members(declared map[string]bool, spec *ast.TypeSpec) {
+// declareMembers declares the fields of a struct, or the methods of an interface.
+func declareMembers(declare func(names ...string), spec *ast.TypeSpec) {
 	var list *ast.FieldList
 	switch of := spec.Type.(type) {
 	case *ast.StructType:
@@ -309,7 +346,7 @@ func members(declared map[string]bool, spec *ast.TypeSpec) {
 	}
 	for _, field := range list.List {
 		for _, name := range field.Names {
-			declared[spec.Name.Name+"."+name.Name] = true
+			declare(spec.Name.Name, name.Name)
 		}
 	}
 }

@@ -22,7 +22,7 @@
 //   - A token shows nothing but its format version, the id of its key, a random nonce and its length ([Peek]).
 //   - A token altered in any bit, or put together by anybody without a key, does not open.
 //   - A token does not open for another audience, principal, method, target or arguments than it was sealed for,
-//     nor once it has expired.
+//     or after it has expired.
 //   - Every refusal is an [*OpenError] and matches [ErrInvalid].
 //
 // It does not promise:
@@ -32,7 +32,7 @@
 //   - To hide the length of the payload. Payloads are never compressed: answers of the client and secrets of the
 //     server share the plaintext, and the length of the compressed text would leak one to the other.
 //   - Revocation. A token can be withdrawn only by forgetting its key, and with it every token of that key.
-//   - Forward secrecy. Who gets hold of a key reads every token ever sealed with it.
+//   - Forward secrecy. Whoever obtains a key can read every token that was ever sealed with it.
 //
 // Keys are rotated without refusing a single token, see [Ring.Rotate]. FORMAT.md in this folder specifies tokens
 // and keys for other implementations; version 1 of both will stay readable.
@@ -149,7 +149,7 @@ func (r *Ring) Open(token string, b Binding, now time.Time) (*State, error) {
 }
 
 // Inspect opens a token without comparing its binding or its times with anything. It is for operators' tools: never
-// use it to serve a request, where it would accept anybody's state on any request for ever. Errors are those of Open.
+// use it to serve a request, where it would accept anybody's state, on any request, without end. Errors are those of Open.
 func (r *Ring) Inspect(token string) (*State, error) {
 	s, p, err := r.decrypt(token)
 	if err != nil {

@@ -6,10 +6,10 @@
 //		return // it was a draft's request, and is answered
 //	}
 //
-// A request of a draft becomes the ratified request that means the same, is served like
-// any other, and its response is put into the draft's form. So nothing behind the edge
-// knows of drafts. A request that claims the ratified version is never touched, unless its
-// URL names a form.
+// The edge turns a draft's request into the ratified request that means the same, has it
+// served like any other, and puts the response into the draft's form. Nothing behind the
+// edge knows of drafts. A request that claims the ratified version passes unchanged, unless
+// its URL names a form.
 package drafts
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Form is the form of a draft's responses, named in the query of the endpoint's URL as
-// draft=FORM. What a client sends is recognised by itself.
+// Form is the form of a draft's responses. The query of the endpoint's URL names it, as
+// draft=FORM. What a client sends needs no name: the edge recognises every form of it.
 type Form string
 
 // The forms of the proposals' responses.
@@ -32,8 +32,8 @@ const (
 	// MRTR1 is the first draft of the MRTR proposal: an IncompleteResult without
 	// resultType; a task is Working, input_required or Completed.
 	MRTR1 Form = "mrtr-1"
-	// MRTR2 is its second draft: the statuses are in lower case. It is the form of a draft
-	// request that names none.
+	// MRTR2 is its second draft: the statuses are in lower case. It is the form for a draft's
+	// request whose URL names no form.
 	MRTR2 Form = "mrtr-2"
 	// Tasks1 and Tasks2 are the options of the proposal on the structure of task messages:
 	// tasks/result answers with the request itself, or with content that wraps it.
@@ -43,23 +43,23 @@ const (
 	// state for all, or with a state for each.
 	State1 Form = "state-1"
 	State2 Form = "state-2"
-	// State is the state proposal inside sessions: the server's requests carry a state. It
-	// has to be named, because there are clients that refuse a request with a member that
-	// they do not know. Outside of sessions it says nothing.
+	// State is the state proposal inside sessions: the server's requests carry a state. The
+	// URL has to name it, because some clients refuse a request with a member that they do
+	// not know. Outside of sessions it has no effect.
 	State Form = "state"
 )
 
 var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2, State}
 
-// UnknownForm begins the error for a URL that names another form. By it a server can be told from one without drafts,
-// which does not look at the name.
+// UnknownForm begins the error for a URL that names another form. A client recognises a server with drafts by it: a
+// server without drafts ignores the name.
 const UnknownForm = "unknown draft in the URL's query"
 
 func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
 
-// assumed are the capabilities of a client whose draft has no place to declare them: the
-// requests that the drafts embed, and no refinement of them.
-const assumed = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
+// assumedCapabilities are those of a client that declares none, because the drafts have no
+// place for it: the requests that the drafts embed, without refinements.
+const assumedCapabilities = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
 
 const headerSession = "Mcp-Session-Id"
 
@@ -68,19 +68,20 @@ const headerSession = "Mcp-Session-Id"
 type Edge struct {
 	// Ratified serves a request of the 2026-07-28 revision.
 	Ratified func(w http.ResponseWriter, r *http.Request, body []byte)
-	// HasSession reports whether this process holds the session of that id.
+	// HasSession reports whether this process holds the session with that ID.
 	HasSession func(id string) bool
-	// Depth bounds the nesting of JSON.
+	// Depth is the limit of nested objects and arrays in a body.
 	Depth int
 
 	open openStates
 }
 
-// message is a JSON-RPC message as far as the drafts differ in it; members are raw.
+// message holds the members of a JSON-RPC message that the drafts treat differently, as raw
+// JSON.
 type message struct {
 	version, id, method, params, result, fault []byte
 
-	// Members that only drafts have.
+	// These stand beside params in drafts only.
 	responses, requestState, dependent, state []byte
 }
 
@@ -114,8 +115,8 @@ func parse(body []byte) message {
 	return m
 }
 
-// Serve answers a POST with a message of a draft. It reports false, and has done nothing,
-// if the message is none.
+// Serve answers a POST whose body is a draft's message. For any other message it reports
+// false and writes nothing.
 func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	form := formOf(r)
 	if form != "" && !slices.Contains(forms, form) {
@@ -123,19 +124,19 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		return true
 	}
 	if form == State {
-		form = "" // it is about what the server sends in a session
+		form = "" // it concerns only what the server sends in a session
 	}
 	if strictjson.Check(body, e.Depth) != nil || strictjson.TypeOf(body) != strictjson.TypeObject {
-		return false // and refused behind the edge
+		return false // the server behind the edge refuses it
 	}
 	m := parse(body)
 	if m.id != nil && !wire.ValidID(m.id) {
 		return false
 	}
-	if form == "" && ratified(r, m) {
+	if form == "" && claimsRatified(r, m) {
 		return false
 	}
-	// A client may have begun a session and go on in a form that its URL names.
+	// A URL that names a form decides, even for a client that has a session.
 	inSession := form == "" && r.Header.Get(headerSession) != ""
 	if m.method == nil {
 		switch {
@@ -145,7 +146,7 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 			e.serveTaskAnswer(w, r, m)
 			return true
 		}
-		e.open.drop(openKey(r, m.id)) // answered without its state
+		e.open.drop(openKey(r, m.id)) // this client does not echo states
 		return false
 	}
 	if inSession {
@@ -172,9 +173,9 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return true
 }
 
-// ratified reports whether a message claims the ratified version, or says its version where
-// the ratified one does.
-func ratified(r *http.Request, m message) bool {
+// claimsRatified reports whether a message claims the ratified version, or names any version
+// in its _meta, as only the ratified revision does.
+func claimsRatified(r *http.Request, m message) bool {
 	return r.Header.Get(wire.HeaderVersion) == wire.Version ||
 		strictjson.Get(strictjson.Get(m.params, "_meta"), mcp.MetaKeyProtocolVersion) != nil
 }
@@ -186,7 +187,7 @@ func refuse(w http.ResponseWriter, id []byte, fault *jsonrpc.Error) {
 	_, _ = w.Write(wire.AppendError(nil, id, fault)) // a client that is gone gets nothing
 }
 
-// ratifiedRequest is r with the headers that the ratified version requires.
+// ratifiedRequest returns a copy of r with the headers that the ratified version requires.
 func ratifiedRequest(r *http.Request, method string, params []byte) *http.Request {
 	inner := r.Clone(r.Context())
 	inner.Header.Del(headerSession)
@@ -199,7 +200,7 @@ func ratifiedRequest(r *http.Request, method string, params []byte) *http.Reques
 	return inner
 }
 
-// translate makes the ratified request of a draft's.
+// translate returns the ratified request that means the same as a draft's request.
 func translate(method string, m message) ([]byte, *jsonrpc.Error) {
 	if m.params != nil && strictjson.TypeOf(m.params) != strictjson.TypeObject {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "params" must be an object`)
@@ -258,11 +259,12 @@ func request(version, id []byte, method string, params []byte) []byte {
 	return req.bytes()
 }
 
-// ratifiedMeta is a draft request's _meta with what the ratified version requires. Nil
-// capabilities are those that the request declares, or else the assumed ones.
+// ratifiedMeta adds the members that the ratified version requires to the _meta of a draft's
+// request. With nil capabilities it takes those that the request declares, or else the
+// assumed ones.
 func ratifiedMeta(meta, capabilities []byte) []byte {
 	if meta != nil && strictjson.TypeOf(meta) != strictjson.TypeObject {
-		return meta // and refused behind the edge
+		return meta // the server behind the edge refuses it
 	}
 	var all object
 	_ = strictjson.Members(meta, func(name, value []byte) error {
@@ -278,17 +280,17 @@ func ratifiedMeta(meta, capabilities []byte) []byte {
 		return nil
 	})
 	if capabilities == nil {
-		capabilities = []byte(assumed)
+		capabilities = []byte(assumedCapabilities)
 	}
 	all.add(mcp.MetaKeyProtocolVersion, quote(wire.Version))
 	all.add(mcp.MetaKeyClientCapabilities, capabilities)
 	return all.bytes()
 }
 
-// unwrapAll takes the answers out of the first draft's wrapping.
+// unwrapAll unwraps each answer in inputResponses.
 func unwrapAll(responses []byte) []byte {
 	if strictjson.TypeOf(responses) != strictjson.TypeObject {
-		return responses // and refused behind the edge
+		return responses // the server behind the edge refuses it
 	}
 	var all object
 	_ = strictjson.Members(responses, func(key, value []byte) error {
@@ -298,8 +300,9 @@ func unwrapAll(responses []byte) []byte {
 	return all.bytes()
 }
 
-// unwrap takes an answer out of {"result": …}. A client's result may have any further members,
-// one of that name too, but none is without a member that its kind requires.
+// unwrap returns the answer in the first draft's {"result": …}, and any other answer as it is.
+// A bare answer may itself have a member result, but then it has the members that its kind
+// requires as well.
 func unwrap(answer []byte) []byte {
 	var result []byte
 	members := 0

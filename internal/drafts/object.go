@@ -2,7 +2,7 @@ package drafts
 
 import "encoding/json"
 
-// object writes a JSON object. A nil value is no member.
+// object writes a JSON object. Adding a nil value adds no member.
 type object struct{ encoded []byte }
 
 func (o *object) add(name string, value []byte) {
@@ -32,7 +32,7 @@ func quote(s string) []byte {
 	return quoted
 }
 
-// elements are the raw elements of a checked array, or nil.
+// elements returns the raw elements of a checked array, or nil for anything else.
 func elements(array []byte) []json.RawMessage {
 	var all []json.RawMessage
 	if json.Unmarshal(array, &all) != nil {

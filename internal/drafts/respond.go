@@ -9,14 +9,14 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// result is a ratified result, taken apart.
+// result holds the parts of a ratified result.
 type result struct {
 	kind     string // resultType
 	requests []wire.InputRequest
-	encoded  []byte // the requests
+	encoded  []byte // inputRequests, raw
 	state    []byte // raw, or nil
-	meta     []byte // without what only ratified results have; nil if nothing is left
-	members  object // all others
+	meta     []byte // _meta without the members of ratified results; nil if that leaves none
+	members  object // all other members
 }
 
 func parseResult(raw []byte) *result {
@@ -58,8 +58,8 @@ func draftMeta(meta []byte) []byte {
 	return left.bytes()
 }
 
-// response puts a ratified response into the form of the draft. Errors and notifications
-// are the same in all.
+// response puts a ratified response into the draft's form. Errors and notifications have the
+// same form in every draft, and stay as they are.
 func (f Form) response(method string, ratified []byte) []byte {
 	m := parse(ratified)
 	if m.result == nil {
@@ -77,7 +77,7 @@ func (f Form) response(method string, ratified []byte) []byte {
 	case f == Tasks2 && method == wire.TaskResult:
 		return response(m.id, requestsAsContent(r, len(r.requests) > 1))
 	case f == Tasks2 && method == wire.CallTool && len(r.requests) > 0:
-		return response(m.id, requestsAsContent(r, true)) // the answers come by their keys
+		return response(m.id, requestsAsContent(r, true)) // the client answers by key
 	}
 	var incomplete object
 	incomplete.add("inputRequests", r.encoded)
@@ -90,7 +90,7 @@ func response(id, result []byte) []byte {
 	return wire.AppendResult(nil, id, func(dst []byte) []byte { return append(dst, result...) })
 }
 
-// complete is a result that needs no input.
+// complete returns the draft's form of a result that asks nothing.
 func (f Form) complete(method string, r *result) []byte {
 	r.members.add("_meta", r.meta)
 	encoded := r.members.bytes()
@@ -99,34 +99,35 @@ func (f Form) complete(method string, r *result) []byte {
 	}
 	switch method {
 	case wire.GetTask, wire.CancelTask:
-		return capitalised(encoded)
+		return capitaliseStatus(encoded)
 	case wire.CallTool:
 		if task := strictjson.Get(encoded, "task"); task != nil {
-			return replaced(encoded, "task", capitalised(task))
+			return replaceMember(encoded, "task", capitaliseStatus(task))
 		}
 	case wire.ListTasks:
 		tasks := elements(strictjson.Get(encoded, "tasks"))
 		for i := range tasks {
-			tasks[i] = capitalised(tasks[i])
+			tasks[i] = capitaliseStatus(tasks[i])
 		}
 		if all, err := json.Marshal(tasks); err == nil && tasks != nil {
-			return replaced(encoded, "tasks", all)
+			return replaceMember(encoded, "tasks", all)
 		}
 	}
 	return encoded
 }
 
-// capitalised is a task whose status is spelled as the first drafts do it.
-func capitalised(task []byte) []byte {
+// capitaliseStatus returns a task with its status in the spelling of the first drafts.
+func capitaliseStatus(task []byte) []byte {
 	status, _ := strictjson.String(strictjson.Get(task, "status"))
 	first := map[string]string{"working": "Working", "completed": "Completed", "failed": "Failed", "cancelled": "Cancelled"}
 	if first[status] == "" {
 		return task
 	}
-	return replaced(task, "status", quote(first[status]))
+	return replaceMember(task, "status", quote(first[status]))
 }
 
-func replaced(obj []byte, name string, value []byte) []byte {
+// replaceMember returns a checked object with another value for one of its members.
+func replaceMember(obj []byte, name string, value []byte) []byte {
 	var all object
 	_ = strictjson.Members(obj, func(n, v []byte) error {
 		if string(n) == name {
@@ -138,8 +139,8 @@ func replaced(obj []byte, name string, value []byte) []byte {
 	return all.bytes()
 }
 
-// requestItself is Option One: the answer to tasks/result is the request for input, one at
-// a time.
+// requestItself returns the answer to tasks/result in Option One: the first open question, as
+// a request.
 func requestItself(id []byte, r *result) []byte {
 	q := r.requests[0]
 	var m object
@@ -151,8 +152,8 @@ func requestItself(id []byte, r *result) []byte {
 	return m.bytes()
 }
 
-// requestsAsContent is Option Two: content of types that wrap the requests for input, each
-// with its key in its _meta if they have to be told apart.
+// requestsAsContent returns the result in Option Two, where each question is an item of
+// content. With keyed, each item has its question's key in its _meta.
 func requestsAsContent(r *result, keyed bool) []byte {
 	types := map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 	content := []byte{'['}

@@ -12,35 +12,38 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// In a session before 2026-07-28 whose client says that it knows the state proposal, a
-// request of the server carries a state beside its params, which the client echoes beside its
-// result. While the session is held here the call goes on from memory, and an echo only has
-// to be right; without an echo it goes on all the same. An echo for a session that is not held
-// here (it was held by another process, or by one that is gone) goes on from the state, and
-// the response to it is what the server has to say next: a request with a new state, or the
-// call's result.
+// The state proposal inside sessions before 2026-07-28, for a client whose URL names it:
+//
+//  1. A request of the server carries a state beside its params. The client echoes it beside
+//     its result.
+//  2. While this process holds the session, the call goes on from memory. The echo must equal
+//     the state; a response without an echo is accepted as well.
+//  3. Where this process does not hold the session, because another one does or did, the call
+//     goes on from the state. The response to the echo is the server's next message: a request
+//     with a new state, or the call's result.
 
-// MetaState is where a request of the server carries its state to the edge, in the _meta of
-// its params.
+// MetaState is the member of a server's request that carries its state to the edge, in the
+// _meta of its params.
 const MetaState = "io.github.askback-mcp/state"
 
 // Stateful reports whether the client of a request in a session knows the state proposal.
 func Stateful(r *http.Request) bool { return formOf(r) == State }
 
-// Encode makes the state of a question in a session: its key, and its round's requestState.
+// Encode returns the state of a question in a session. The state holds the question's key, the
+// requestState of its round, and the call.
 func (c *Call) Encode(requestState, key string) (string, error) {
 	e := envelope{State: requestState, Keys: []string{key}, Call: c}
 	return e.encode()
 }
 
-// openStates are the states of requests that wait for their response here.
+// openStates holds the states of the server's requests that await their response here.
 type openStates struct {
 	mu     sync.Mutex
-	states map[string]openState // by session and request
+	states map[string]openState // by openKey
 }
 
-// openState is a state and the keys of all that its stream has open: the stream of a
-// session's GET lasts as long as the session.
+// openState is the state of one request. sent holds the keys of all open requests that went out
+// on the same stream: when the stream ends, they are dropped together.
 type openState struct {
 	state string
 	sent  map[string]bool
@@ -81,10 +84,10 @@ func openKey(r *http.Request, id []byte) string {
 	return r.Header.Get(headerSession) + "\x00" + string(id)
 }
 
-// InSession serves a request in a session: the requests of the server in its response get
-// their state where the proposal has it.
+// InSession serves a request in a session, and moves the state of each of the server's requests
+// in the response from its _meta to where the proposal has it.
 func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	sent := make(map[string]bool) // what waits here while this response is written
+	sent := make(map[string]bool) // the keys of the requests that this response leaves open
 	defer e.open.dropAll(sent)
 	out := &writer{ResponseWriter: w}
 	out.translate = func(m []byte) []byte {
@@ -101,7 +104,8 @@ func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handl
 	out.finish()
 }
 
-// withState moves the state of a server's request out of its _meta.
+// withState returns a server's request with its state moved from its _meta to the top, the
+// request's ID and the state. A message without a state is returned as it is.
 func withState(request []byte) (moved, id []byte, state string) {
 	m := parse(request)
 	meta := strictjson.Get(m.params, "_meta")
@@ -134,8 +138,8 @@ func withState(request []byte) (moved, id []byte, state string) {
 	return all.bytes(), m.id, state
 }
 
-// serveEcho serves a response that carries a state. It reports false if the session is held
-// here, and the response is to go on to it.
+// serveEcho serves a response that carries a state. It reports false if this process holds the
+// session, which then takes the response.
 func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool {
 	if sent := e.open.get(openKey(r, m.id)); sent != "" {
 		if echoed, _ := strictjson.String(m.state); echoed != sent {
@@ -145,7 +149,7 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 		e.open.drop(openKey(r, m.id))
 		return false
 	}
-	env, fault := decodeEnvelope(m.state, e.Depth+4) // around the call's own params
+	env, fault := decodeEnvelope(m.state, e.Depth+4) // the envelope nests the call's params deeper than the body did
 	if fault == nil && (env.Call == nil || len(env.Keys) != 1 || !wire.MayAsk(env.Call.Method) || !wire.ValidID(env.Call.ID)) {
 		fault = wire.InvalidState()
 	}
@@ -154,18 +158,18 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 		return true
 	}
 	if session := env.Call.Session; session != "" && session == r.Header.Get(headerSession) && e.HasSession(session) {
-		return false // it came late, or twice
+		return false // a late echo, or a second one
 	}
-	status, message := e.goOn(r, env, m)
+	status, message := e.continueCall(r, env, m)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(message) // a client that is gone gets nothing
 	return true
 }
 
-// goOn serves the next round of the call in an envelope, and returns what the server has to
-// say then.
-func (e *Edge) goOn(r *http.Request, env *envelope, answer message) (status int, message []byte) {
+// continueCall serves the next round of the call in an envelope, and returns the server's next
+// message.
+func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (status int, message []byte) {
 	if answer.result == nil {
 		fault := wire.Errorf(jsonrpc.CodeInternalError, "asking the client %q: it answered with an error", env.Keys[0])
 		return http.StatusOK, wire.AppendError(nil, env.Call.ID, fault)
@@ -185,7 +189,7 @@ func (e *Edge) goOn(r *http.Request, env *envelope, answer message) (status int,
 			round.add("requestState", quote(env.State))
 		}
 		out := capture{header: make(http.Header), status: http.StatusOK}
-		var last []byte // what the SDK serves may come as a stream
+		var last []byte // of a stream, which the SDK may answer with
 		to := &writer{ResponseWriter: &out, translate: func(m []byte) []byte {
 			last = bytes.Clone(m)
 			return m
@@ -208,11 +212,11 @@ func (e *Edge) goOn(r *http.Request, env *envelope, answer message) (status int,
 	}
 }
 
-// nextQuestion is the first of the open questions as a request of the server. The others
-// are asked when it is answered: each answer goes on from a state of its own.
+// nextQuestion returns the first open question as a request of the server. The others follow
+// one by one, because each answer goes on from a state of its own.
 func nextQuestion(env *envelope, r *result) []byte {
 	q := r.requests[0]
-	state, _ := env.Call.Encode(env.State, q.Key) // of checked JSON
+	state, _ := env.Call.Encode(env.State, q.Key) // checked JSON always encodes
 	var m object
 	m.add("jsonrpc", quote("2.0"))
 	m.add("id", quote("askback-"+rand.Text()))
@@ -222,7 +226,8 @@ func nextQuestion(env *envelope, r *result) []byte {
 	return m.bytes()
 }
 
-// ratifiedParams are the parameters of a call in a session as a ratified request has them.
+// ratifiedParams returns the parameters of a call in a session in the form of a ratified
+// request.
 func ratifiedParams(c *Call) []byte {
 	var params object
 	_ = strictjson.Members(c.Params, func(name, value []byte) error {

@@ -10,21 +10,22 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// The state proposal has no keys: what a state belongs to travels in it, around the sealed
-// requestState. Changing what is around gains nobody anything: the requestState is bound to
-// the call, and only takes answers to what it asked.
+// The state proposal has no keys for questions. So a state of ours is an envelope: the sealed
+// requestState and, around it, the questions that the state belongs to. The envelope itself is
+// not sealed, and a client gains nothing by changing it: the requestState is bound to its call
+// and takes answers only to the questions in it.
 
-// envelope is what a state of the proposal holds.
+// envelope is the content of a state.
 type envelope struct {
 	State string   `json:"s"`
 	Keys  []string `json:"k,omitempty"` // of the questions, in their order
-	// Of a server's request in a session: the call that it belongs to.
+	// Call is the call that a question in a session belongs to, and nil outside of sessions.
 	Call *Call `json:"c,omitempty"`
 }
 
-// Call is the call that a state in a session belongs to.
+// Call is a call in a session whose questions carry a state.
 type Call struct {
-	Session      string          `json:"n"` // its id
+	Session      string          `json:"n"` // the session's ID
 	ID           json.RawMessage `json:"i"`
 	Method       string          `json:"m"`
 	Params       json.RawMessage `json:"p"`
@@ -49,10 +50,11 @@ func decodeEnvelope(state []byte, depth int) (*envelope, *jsonrpc.Error) {
 	return e, nil
 }
 
-// dependentDepth is enough for an envelope of keys.
+// dependentDepth is the nesting of an envelope without a call, and some more.
 const dependentDepth = 4
 
-// dependentRequests is the answer to a request that needs input.
+// dependentRequests returns the response that asks, with one state for all questions (State1)
+// or a state in each (State2).
 func (f Form) dependentRequests(id []byte, r *result) []byte {
 	inner, _ := strictjson.String(r.state)
 	shared := envelope{State: inner}
@@ -88,7 +90,7 @@ func seal(e envelope) []byte {
 	return quote(text)
 }
 
-// dependentForm is the form in which dependent responses came.
+// dependentForm returns the form in which a client sent dependent_responses.
 func dependentForm(dependent []byte) Form {
 	if strictjson.Get(dependent, "state") == nil {
 		return State2
@@ -96,8 +98,8 @@ func dependentForm(dependent []byte) Form {
 	return State1
 }
 
-// dependentResponses are the inputResponses and the requestState in dependent responses,
-// with one state for all or one for each.
+// dependentResponses returns the inputResponses and the requestState in dependent_responses,
+// which have one state for all answers or a state in each.
 func dependentResponses(dependent []byte) (responses, state []byte, fault *jsonrpc.Error) {
 	bad := wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" must be an object with an array "responses" of objects`)
 	list := strictjson.Get(dependent, "responses")
@@ -125,12 +127,12 @@ func dependentResponses(dependent []byte) (responses, state []byte, fault *jsonr
 			at = 0
 		}
 		if own == nil || first != nil && own.State != first.State {
-			return nil, nil, wire.InvalidState() // none, or one of another round
+			return nil, nil, wire.InvalidState() // it has no state, or that of another round
 		}
 		first = own
 		result := strictjson.Get(response, "result")
 		if at >= len(own.Keys) || result == nil || seen[own.Keys[at]] {
-			continue // an answer to nothing, or none
+			continue // it has no result, or answers no open question
 		}
 		seen[own.Keys[at]] = true
 		answers.add(own.Keys[at], result)

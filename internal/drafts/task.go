@@ -10,17 +10,17 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// In the proposal on the structure of task messages the answer to a task's question is a
-// response, which names the task and nothing else.
+// In the proposal on the structure of task messages, a client answers a task's question with a
+// response that names the task, but not the question.
 
-// relatedTask is the task that a result names in its _meta, or "".
+// relatedTask returns the ID of the task that a result names in its _meta, or "".
 func relatedTask(result []byte) string {
 	id, _ := strictjson.String(strictjson.Get(strictjson.Get(strictjson.Get(result, "_meta"), wire.MetaRelatedTask), "taskId"))
 	return id
 }
 
-// serveTaskAnswer gives a task the answer to the first of its open questions, which is the
-// one that the client was shown. What comes when none is open is ignored.
+// serveTaskAnswer passes the answer on to the first open question of its task, which is the one
+// that the client was shown. Without an open question the answer is ignored.
 func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
 	id := relatedTask(m.result)
 	asked := e.ask(r, wire.GetTask, id, nil)
@@ -44,16 +44,16 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 			return nil
 		})
 		responses.add(key, answer.bytes())
-		if told := e.ask(r, wire.UpdateTask, id, responses.bytes()); told.result == nil {
-			refuse(w, m.id, fault(told.fault))
+		if updated := e.ask(r, wire.UpdateTask, id, responses.bytes()); updated.result == nil {
+			refuse(w, m.id, fault(updated.fault))
 			return
 		}
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// ask sends a request about a task on its client's behalf. The extension's dialect tells
-// all about it in one answer, and never waits.
+// ask sends a request about a task on its client's behalf. It speaks the dialect of the
+// extension, whose responses list the open questions and never wait.
 func (e *Edge) ask(r *http.Request, method, task string, responses []byte) message {
 	var params object
 	params.add("taskId", quote(task))
@@ -69,7 +69,7 @@ func (e *Edge) ask(r *http.Request, method, task string, responses []byte) messa
 	return parse(out.body)
 }
 
-// capture keeps a response.
+// capture is an http.ResponseWriter that keeps the response in memory.
 type capture struct {
 	header http.Header
 	status int
@@ -85,7 +85,7 @@ func (c *capture) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// fault reads an error that this server wrote.
+// fault decodes an error that this server wrote.
 func fault(raw []byte) *jsonrpc.Error {
 	e := new(jsonrpc.Error)
 	if json.Unmarshal(raw, e) != nil {

@@ -16,14 +16,14 @@ type writer struct {
 	body   bytes.Buffer // of a JSON response
 }
 
-// Unwrap lets an http.ResponseController find what it controls.
+// Unwrap gives an http.ResponseController the connection's own writer.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *writer) isJSON() bool {
 	return strings.HasPrefix(w.Header().Get("Content-Type"), "application/json")
 }
 
-// WriteHeader is delayed for a JSON body, whose length changes.
+// WriteHeader waits for finish where the body is JSON, because translating it changes its length.
 func (w *writer) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
@@ -33,8 +33,8 @@ func (w *writer) WriteHeader(status int) {
 	}
 }
 
-// Write takes a part of a JSON body or, as both this server and the SDK write them, a
-// whole event.
+// Write takes a part of a JSON body, or one whole event of a stream: both this server and the
+// SDK write an event in one piece.
 func (w *writer) Write(data []byte) (int, error) {
 	switch {
 	case w.isJSON():
@@ -53,7 +53,7 @@ func (w *writer) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// finish sends a JSON body. There may be none, as when the client went away.
+// finish translates and sends a JSON body. The body is empty if, for example, the client has gone.
 func (w *writer) finish() {
 	if w.body.Len() == 0 {
 		if w.isJSON() && w.status != 0 {

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// decimal is a JSON number, exactly: 0.DIGITS × 10^exp. Digits neither begin nor end with a zero, so equal numbers
-// have equal decimals and zero has no digits at all. The exponent stays a number: 1e999999999 costs what it is long.
+// decimal is the exact value of a JSON number: 0.DIGITS × 10^exp. Digits neither begin nor end with a zero, so equal
+// numbers have equal decimals, and zero has no digits. The exponent is never written out, so that 1e999999999 costs
+// no more than its eleven characters.
 type decimal struct {
 	negative bool
 	digits   []byte
@@ -41,10 +42,10 @@ func parseDecimal(token []byte) decimal {
 
 func (d decimal) isZero() bool { return len(d.digits) == 0 }
 
-// isWhole says whether nothing follows the decimal point.
+// isWhole reports whether the number has no fraction.
 func (d decimal) isWhole() bool { return d.isZero() || d.exp >= int64(len(d.digits)) }
 
-// appendWhole writes a whole number with digits alone. The caller has bounded it.
+// appendWhole appends a whole number as plain digits. The caller has bounded its length.
 func (d decimal) appendWhole(dst []byte) []byte {
 	if d.isZero() {
 		return append(dst, '0')

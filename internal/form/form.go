@@ -19,23 +19,23 @@
 //	clean, err := schema.Check(answer.Content) // *form.Error names what is wrong, property by property
 //	err = json.Unmarshal(clean, &resolution)
 //
-// The way of an answer is one way: raw bytes, Check, clean bytes, json.Unmarshal. Clean bytes hold the properties of
-// the schema and nothing else, each under its exact name, so encoding/json's case-insensitive match of names never
-// finds anything to match. For a schema made by [For], clean bytes always decode into the struct it was made from:
-// an integer too large for its field, a leap second that time.Time cannot hold or a number spelled 4.2e1 is dealt
-// with here and not left to the decoder. Numbers are compared as decimals, exactly, without passing through float64.
+// An answer passes through in one direction: raw bytes, Check, clean bytes, json.Unmarshal. Clean bytes hold the
+// properties of the schema and nothing else, each under its exact name, so encoding/json's case-insensitive match of
+// names never applies. Clean bytes of a schema made by [For] always decode into its struct: Check itself refuses an
+// integer too large for its field and a leap second that time.Time cannot hold, and respells the integer 4.2e1 as 42.
+// Numbers are compared as exact decimals and never become a float64.
 //
-// An author who needs what tags cannot say writes the schema by hand and hands it to [Parse], which accepts the
-// restricted subset and nothing else.
+// An author who needs more than tags can express writes the schema by hand and passes it to [Parse], which accepts
+// exactly the restricted subset.
 //
 // See "Requested Schema" on the elicitation page of the MCP specification, 2026-07-28.
 package form
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // Schema is the requestedSchema of one form. Make one with [For] or [Parse]; it never changes afterwards and is safe
@@ -44,58 +44,50 @@ type Schema struct {
 	json       []byte
 	properties []property
 	index      map[string]int // name → position in properties
-	room       int            // how many bytes the defaults can add to an answer
+	room       int            // the most bytes that the defaults add to an answer
 }
 
 // JSON is the schema as it goes on the wire: compact, with properties in the order of the struct's fields or of the
 // author's document, and the same bytes for the same schema every time. The caller must not change them.
 func (s *Schema) JSON() []byte { return s.json }
 
-// Check holds an answer against the schema. Content is the raw "content" member of an ElicitResult; nil, empty and
-// null stand for an empty object. No bytes make Check panic, and its work is linear in their number.
+// Check validates an answer against the schema. Content is the raw "content" member of an ElicitResult; nil, empty and
+// null stand for an empty object. Content may be any bytes: Check never panics, and its time is linear in their number.
 //
 // The result is a JSON object with the properties of the schema only, in the schema's order, each value of the right
-// type and within its limits. Members the schema does not know are dropped, null counts as missing, an optional
-// property that is missing gets its default, and integers are spelled with digits alone.
+// type and within its limits. Members outside the schema are dropped, null counts as missing, an optional property
+// that is missing gets its default, and integers are written as plain digits.
 //
 // The error is always an [*Error].
 func (s *Schema) Check(content []byte) (clean []byte, err error) {
-	content = bytes.Trim(content, " \t\r\n")
-	switch {
-	case len(content) == 0 || string(content) == "null":
+	if content = bytes.Trim(content, " \t\r\n"); len(content) == 0 {
 		content = []byte("{}")
-	case !valid(content):
-		return nil, &Error{[]Problem{{"", "content is not valid JSON"}}}
-	case content[0] != '{':
-		return nil, &Error{[]Problem{{"", "content must be an object"}}}
 	}
-
-	var problems []Problem
+	if err := strictjson.Check(content, strictjson.MaxDepth); err != nil {
+		return nil, s.refuse(content, err)
+	}
 	var few [8][]byte // most forms are small: no allocation for these
 	values := few[:]
 	if len(s.properties) > len(few) {
 		values = make([][]byte, len(s.properties))
 	}
-	for members := inside(content); ; {
-		name := members.next()
-		if name == nil {
-			break
-		}
-		value := members.next()
-		i, known := s.index[string(text(name))]
-		switch {
-		case !known:
-		case values[i] != nil:
-			problems = append(problems, Problem{s.properties[i].name, "was given twice"})
-		default:
-			values[i] = value
+	if strictjson.TypeOf(content) != strictjson.TypeNull {
+		err := strictjson.Members(content, func(name, value []byte) error {
+			if i, known := s.index[string(name)]; known {
+				values[i] = value
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, &Error{[]Problem{{"", "content must be an object"}}}
 		}
 	}
 
+	var problems []Problem
 	clean = append(make([]byte, 0, len(content)+s.room), '{')
 	for i := range s.properties {
 		p, value := &s.properties[i], values[i]
-		if value == nil || string(value) == "null" {
+		if isMissing(value) {
 			switch {
 			case p.required:
 				problems = append(problems, Problem{p.name, "is required"})
@@ -115,15 +107,30 @@ func (s *Schema) Check(content []byte) (clean []byte, err error) {
 	return append(clean, '}'), nil
 }
 
-// Error says why an answer was refused. It is safe to log and to show: it holds names and limits of the schema, never
-// anything the client sent.
+// refuse returns the error for content that strictjson.Check refused with err.
+func (s *Schema) refuse(content []byte, err error) *Error {
+	if invalid, ok := err.(*strictjson.Error); ok && invalid.Kind == strictjson.Duplicate {
+		name, _ := strictjson.Text(content[invalid.Offset:])
+		if i, known := s.index[string(name)]; known {
+			return &Error{[]Problem{{s.properties[i].name, "was given twice"}}}
+		}
+	}
+	return &Error{[]Problem{{"", "content is " + err.Error()}}}
+}
+
+func isMissing(value []byte) bool {
+	return value == nil || strictjson.TypeOf(value) == strictjson.TypeNull
+}
+
+// Error says why an answer was refused. It is safe to log and to show: it contains names and limits of the schema, and
+// nothing from the answer.
 type Error struct {
 	Problems []Problem // in the order of the schema, at least one
 }
 
 // Problem is one thing wrong with an answer.
 type Problem struct {
-	Property string // empty when the answer as a whole is meant
+	Property string // empty for a problem of the answer as a whole
 	Message  string // "must be at least 18"
 }
 
@@ -142,9 +149,9 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// newSchema writes down the schema that the properties make.
-func newSchema(dialect json.RawMessage, properties []property) *Schema {
-	s := &Schema{properties: properties, index: make(map[string]int, len(properties))}
+// newSchema makes the schema of properties, whose positions index holds by name.
+func newSchema(dialect []byte, properties []property, index map[string]int) *Schema {
+	s := &Schema{properties: properties, index: index}
 	var b, required []byte
 	b = append(b, '{')
 	if dialect != nil {
@@ -153,7 +160,6 @@ func newSchema(dialect json.RawMessage, properties []property) *Schema {
 	b = append(b, `"type":"object","properties":{`...)
 	for i := range properties {
 		p := &properties[i]
-		s.index[p.name] = i
 		s.room += len(p.key) + len(p.fallback) + 1
 		if i > 0 {
 			b = append(b, ',')
@@ -170,5 +176,3 @@ func newSchema(dialect json.RawMessage, properties []property) *Schema {
 	s.json = append(b, '}')
 	return s
 }
-
-func valid(b []byte) bool { return utf8.Valid(b) && json.Valid(b) }

@@ -51,12 +51,16 @@ func TestCheckHoldsTheAnswerAsAWhole(t *testing.T) {
 		{`[]`, "", "content must be an object"},
 		{`"name"`, "", "content must be an object"},
 		{`1`, "", "content must be an object"},
-		{`{`, "", "content is not valid JSON"},
-		{`{"name":"x"}}`, "", "content is not valid JSON"},
-		{`{"name":"x",}`, "", "content is not valid JSON"},
-		{`{"name":"` + "\xff" + `"}`, "", "content is not valid JSON"},
+		{`{`, "", "content is invalid JSON at offset 1: unexpected end, want a member name"},
+		{`{"name":"x"}}`, "", "content is invalid JSON at offset 12: bytes after the value"},
+		{`{"name":"x",}`, "", "content is invalid JSON at offset 12: want a member name"},
+		{"\u00a0{}", "", "content is invalid JSON at offset 0: want a value"},
+		{"\u00a0", "", "content is invalid JSON at offset 0: want a value"},
+		{`{"name":"\ud800"}`, "", "content is invalid JSON at offset 9: lone surrogate"},
+		{`{"name":"` + "\xff" + `"}`, "", "content is invalid JSON at offset 9: invalid UTF-8"},
 		{`{"name":"x","name":"x"}`, "", "name: was given twice"},
 		{`{"name":"x","n\u0061me":null}`, "", "name: was given twice"},
+		{`{"name":"x","other":1,"other":2}`, "", "content is invalid JSON at offset 22: duplicate member name"},
 
 		{`{"name":1,"size":"1","sure":"true","some":"a"}`, "",
 			"name: must be a string; size: must be a whole number; sure: must be true or false; some: must be a list of values out of a, b"},
@@ -380,5 +384,15 @@ func BenchmarkCheck(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	schema := mustFor[sixFields](b).JSON()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(schema); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -49,8 +49,9 @@ func isDate(s string) bool {
 	return err == nil && hasShape(s, "0000-00-00")
 }
 
-// isDateTime accepts what RFC 3339 and package time agree on. So a leap second is refused (no time.Time holds it), and
-// so are a comma before the fraction, an hour of one digit and an offset of 24 hours, which time.Parse lets through.
+// isDateTime accepts what both RFC 3339 and package time accept. It refuses a leap second, which no time.Time holds,
+// and three spellings that time.Parse accepts: a comma before the fraction, an hour of one digit, and an offset of 24
+// hours.
 func isDateTime(s string) bool {
 	if len(s) > maxDateTime || !hasShape(s, "0000-00-00T00:00:00") {
 		return false
@@ -69,7 +70,7 @@ func isDateTime(s string) bool {
 	return err == nil
 }
 
-// hasShape says whether s begins like shape, where 0 stands for any digit.
+// hasShape reports whether s begins with shape, in which 0 stands for any digit.
 func hasShape(s, shape string) bool {
 	if len(s) < len(shape) {
 		return false

@@ -14,10 +14,12 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// For is the form of a struct type, or of a pointer to one. It is inferred once per type and cached; an error names
-// the field, the tag and the way out.
+// For returns the form of a struct type, or of a pointer to one. It infers the form once per type and caches it. An
+// error names the field and the tag, and says what to write instead.
 //
 // Every exported field is a property under the name that encoding/json gives it. It is required, unless it is a
 // pointer or its json tag says omitempty or omitzero. Field types:
@@ -41,7 +43,7 @@ import (
 //	minItems:"…" maxItems:"…"           of a multi-select enum
 //	default:"…"                         for a multi-select enum: "a|b"
 //
-// Embedded structs are refused: a form is flat and its struct says so.
+// Embedded structs are refused, because a form is flat.
 func For(t reflect.Type) (*Schema, error) {
 	if t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -69,7 +71,8 @@ func infer(t reflect.Type) (*Schema, error) {
 		return nil, fmt.Errorf("form: %v unmarshals itself, so its fields do not tell its properties; use a plain struct and convert, or write the schema by hand", t)
 	}
 	var properties []property
-	fieldOf := map[string]string{}
+	var fields []string // the Go names of properties
+	index := make(map[string]int)
 	for f := range t.Fields() {
 		p, skip, err := inferField(f)
 		if err != nil {
@@ -78,13 +81,13 @@ func infer(t reflect.Type) (*Schema, error) {
 		if skip {
 			continue
 		}
-		if other, taken := fieldOf[p.name]; taken {
-			return nil, fmt.Errorf("form: field %v.%s: field %s has the JSON name %q already; rename one", t, f.Name, other, p.name)
+		if i, taken := index[p.name]; taken {
+			return nil, fmt.Errorf("form: field %v.%s: field %s has the JSON name %q already; rename one", t, f.Name, fields[i], p.name)
 		}
-		fieldOf[p.name] = f.Name
-		properties = append(properties, p)
+		index[p.name] = len(properties)
+		properties, fields = append(properties, p), append(fields, f.Name)
 	}
-	return newSchema(nil, properties), nil
+	return newSchema(nil, properties, index), nil
 }
 
 func inferField(f reflect.StructField) (p property, skip bool, err error) {
@@ -128,7 +131,7 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 	return p, false, err
 }
 
-// validName mirrors encoding/json, which falls back to the field's name for a tag it does not like.
+// validName mirrors encoding/json, which ignores any other name in a tag and uses the field's name.
 func validName(name string) bool {
 	for _, r := range name {
 		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -148,8 +151,8 @@ func decodesItself(t reflect.Type) bool {
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// typeWords says what the Go type alone says: the keywords type, enum, oneOf, items and format, and the limits of a
-// number.
+// typeWords returns the keywords that follow from the Go type and the enum tag (type, enum, oneOf, items and format),
+// and the bounds of a number.
 func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound, err error) {
 	low, high = float64Low, float64High
 	values, isEnum := tag.Lookup("enum")
@@ -244,11 +247,11 @@ func enumOptions(tag string) (list []byte, titled bool, err error) {
 	return append(list, ']'), titled, nil
 }
 
-// notDescription is refused in jsonschema tags by github.com/google/jsonschema-go, and catches the tags of
-// packages with a grammar of their own there.
+// notDescription matches jsonschema tags that are no description, but in another package's syntax.
+// github.com/google/jsonschema-go refuses them as well.
 var notDescription = regexp.MustCompile(`^\S*=`)
 
-// tagWords adds what the remaining tags say to the keywords of a field.
+// tagWords adds the keywords of the remaining tags to those of a field.
 func tagWords(w words, tag reflect.StructTag) error {
 	for _, name := range []string{
 		"jsonschema", "title", "format", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "default",
@@ -270,7 +273,7 @@ func tagWords(w words, tag reflect.StructTag) error {
 		case "default":
 			raw, err = defaultWord(string(w["type"]), value)
 		default:
-			if !isNumber(raw) || !isBare(raw) {
+			if strictjson.TypeOf(raw) != strictjson.TypeNumber || !isBare(raw) {
 				err = fmt.Errorf("%q is not a number as JSON writes it", value)
 			}
 		}
@@ -308,5 +311,16 @@ func defaultWord(typ, value string) ([]byte, error) {
 	return []byte(value), nil
 }
 
-// isBare says whether b is a JSON value without space around it.
-func isBare(b []byte) bool { return json.Valid(b) && len(bytes.TrimSpace(b)) == len(b) }
+// isBare reports whether b is a JSON value without white space around it.
+func isBare(b []byte) bool {
+	return strictjson.Check(b, strictjson.MaxDepth) == nil && len(bytes.TrimSpace(b)) == len(b)
+}
+
+// quote returns the JSON string for s, in which <, > and & stay readable.
+func quote(s string) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string always encodes
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -1,8 +1,6 @@
 package form
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // Parse compiles a schema that its author wrote by hand. It accepts the five shapes of property on the elicitation
@@ -17,88 +17,94 @@ import (
 // and what is allowed. Numbers are bounded to what a float64 holds, integers to −2⁶³…2⁶⁴−1: whether one fits the Go
 // type it is decoded into is for the decoder to say.
 //
-// JSON says the same as the given document, in this package's order and spacing.
+// The schema's JSON is equivalent to the given document, in this package's order and spacing.
 func Parse(schema []byte) (*Schema, error) {
-	s, err := parse(bytes.Trim(schema, " \t\r\n"))
+	var invalid *strictjson.Error
+	if errors.As(strictjson.Check(schema, strictjson.MaxDepth), &invalid) && invalid.Kind != strictjson.Duplicate {
+		return nil, fmt.Errorf("form: requestedSchema: %w", invalid)
+	}
+	s, err := parse(schema)
+	if invalid != nil && (err == nil || errors.As(err, new(*strictjson.Error))) {
+		err = invalid // whose offset is that in the whole schema
+	}
 	if err != nil {
 		return nil, fmt.Errorf("form: requestedSchema: %w", err)
 	}
 	return s, nil
 }
 
+// parse accepts duplicate names in schema, in order to report in which object they are.
 func parse(schema []byte) (*Schema, error) {
-	if !valid(schema) {
-		return nil, errors.New("not valid JSON")
-	}
-	top, err := members(schema)
+	top, err := keywords(schema)
 	if err != nil {
 		return nil, err
 	}
-	var dialect, typ, required []byte
-	var definitions []member
-	for _, m := range top {
-		switch m.name {
-		case "$schema":
-			_, err = stringIn(m.value)
-			dialect = m.value
-		case "type":
-			typ = m.value
-		case "properties":
-			definitions, err = members(m.value)
-		case "required":
-			required = m.value
-		default:
-			return nil, fmt.Errorf("%q is outside the restricted subset, which allows $schema, type, properties and required; leave it out", m.name)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name, err)
-		}
+	if word, found := top.outside("$schema", "type", "properties", "required"); found {
+		return nil, fmt.Errorf("%q is outside the restricted subset, which allows $schema, type, properties and required; leave it out", word)
 	}
-	if string(typ) != `"object"` {
+	dialect := top["$schema"]
+	switch {
+	case dialect != nil && strictjson.TypeOf(dialect) != strictjson.TypeString:
+		return nil, errors.New("$schema: must be a string")
+	case string(top["type"]) != `"object"`:
 		return nil, errors.New(`type: must be "object"`)
-	}
-	if !slices.ContainsFunc(top, func(m member) bool { return m.name == "properties" }) {
+	case top["properties"] == nil:
 		return nil, errors.New("properties: missing; a form that asks nothing but yes or no has an empty object here")
+	case strictjson.TypeOf(top["properties"]) != strictjson.TypeObject:
+		return nil, errors.New("properties: must be an object")
 	}
 
-	properties := make([]property, len(definitions))
-	for i, def := range definitions {
-		if properties[i], err = parseProperty(def); err != nil {
-			return nil, fmt.Errorf("property %q: %w", def.name, err)
+	index := make(map[string]int)
+	err = strictjson.Members(top["properties"], func(name, _ []byte) error {
+		if _, twice := index[string(name)]; twice {
+			return fmt.Errorf("properties: has %q twice; keep one", name)
 		}
+		index[string(name)] = len(index)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	if required != nil {
-		names, err := stringsIn(required)
+	properties := make([]property, 0, len(index))
+	err = strictjson.Members(top["properties"], func(name, value []byte) error {
+		p, err := parseProperty(string(name), value)
 		if err != nil {
+			return fmt.Errorf("property %q: %w", name, err)
+		}
+		properties = append(properties, p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var required []string
+	if list := top["required"]; list != nil {
+		if required, err = stringsIn(list, stringIn); err != nil {
 			return nil, fmt.Errorf("required: %w", err)
 		}
-		for _, name := range names {
-			i := slices.IndexFunc(definitions, func(m member) bool { return m.name == name })
-			if i < 0 {
-				return nil, fmt.Errorf("required: there is no property %q", name)
-			}
-			if properties[i].required {
-				return nil, fmt.Errorf("required: %q is there twice; keep one", name)
-			}
-			properties[i].required = true
-		}
 	}
-	return newSchema(dialect, properties), nil
+	for _, name := range required {
+		i, ok := index[name]
+		if !ok {
+			return nil, fmt.Errorf("required: there is no property %q", name)
+		}
+		if properties[i].required {
+			return nil, fmt.Errorf("required: %q is there twice; keep one", name)
+		}
+		properties[i].required = true
+	}
+	return newSchema(dialect, properties, index), nil
 }
 
-func parseProperty(def member) (property, error) {
-	list, err := members(def.value)
+func parseProperty(name string, definition []byte) (property, error) {
+	w, err := keywords(definition)
 	if err != nil {
 		return property{}, err
 	}
-	w := words{}
-	for _, m := range list {
-		w[m.name] = m.value
-	}
 	if string(w["type"]) == `"integer"` {
-		return compile(def.name, w, newBound(strconv.Itoa(math.MinInt64)), newBound(strconv.FormatUint(math.MaxUint64, 10)))
+		return compile(name, w, newBound(strconv.Itoa(math.MinInt64)), newBound(strconv.FormatUint(math.MaxUint64, 10)))
 	}
-	return compile(def.name, w, float64Low, float64High)
+	return compile(name, w, float64Low, float64High)
 }
 
 var (
@@ -106,49 +112,74 @@ var (
 	float64Low  = newBound("-" + float64High.text)
 )
 
-// words are the keywords of one property with their JSON values.
-type words map[string]json.RawMessage
+// words holds the keywords of one property with their JSON values.
+type words map[string][]byte
 
-// order is how the specification's examples order keywords, and so does every schema this package writes.
+// keywords decodes one level of a schema.
+func keywords(object []byte) (words, error) {
+	if strictjson.TypeOf(object) != strictjson.TypeObject {
+		return nil, errors.New("must be an object")
+	}
+	w := words{}
+	err := strictjson.Members(object, func(name, value []byte) error {
+		if w[string(name)] != nil {
+			return fmt.Errorf("has %q twice; keep one", name)
+		}
+		w[string(name)] = value
+		return nil
+	})
+	return w, err
+}
+
+// outside returns a keyword that is not allowed, if there is one: the first in alphabetical order.
+func (w words) outside(allowed ...string) (word string, found bool) {
+	for name := range w {
+		if !slices.Contains(allowed, name) && (!found || name < word) {
+			word, found = name, true
+		}
+	}
+	return word, found
+}
+
+// order is the order of keywords in the specification's examples, and in every schema that this package writes.
 var order = []string{
 	"type", "title", "description", "minLength", "maxLength", "format", "minimum", "maximum", "minItems", "maxItems",
 	"enum", "enumNames", "oneOf", "items", "default",
 }
 
-// append writes the property's schema.
+// append appends the property's schema to dst.
 func (w words) append(dst []byte) []byte {
-	buf := bytes.NewBuffer(append(dst, '{'))
-	first := true
-	for _, word := range order {
-		value, ok := w[word]
-		if !ok {
-			continue
-		}
-		if !first {
-			buf.WriteByte(',')
-		}
-		first = false
-		buf.WriteString(`"` + word + `":`)
-		_ = json.Compact(buf, value) // valid already
+	size := len("{}")
+	for word, value := range w {
+		size += len(word) + len(`"":,`) + len(value)
 	}
-	return append(buf.Bytes(), '}')
+	dst = slices.Grow(dst, size)
+	separator := byte('{')
+	for _, word := range order {
+		if value, ok := w[word]; ok {
+			dst = append(append(append(dst, separator, '"'), word...), '"', ':')
+			dst = strictjson.AppendCompact(dst, value)
+			separator = ','
+		}
+	}
+	return append(dst, '}')
 }
 
 // shape is one of the forms a property's schema can take.
 type shape struct {
 	name  string
 	kind  kind
-	words string // allowed besides type, title, description and default
+	words []string // allowed besides those of every shape
 }
 
 var (
-	shapeString       = shape{"a string", kindString, "minLength, maxLength, format"}
-	shapeNumber       = shape{"a number", kindNumber, "minimum, maximum"}
-	shapeInteger      = shape{"an integer", kindInteger, "minimum, maximum"}
-	shapeBoolean      = shape{"a boolean", kindBoolean, ""}
-	shapeChoice       = shape{"a single-select enum", kindChoice, "enum, enumNames"}
-	shapeTitledChoice = shape{"a single-select enum with titles", kindChoice, "oneOf"}
-	shapeChoices      = shape{"a multi-select enum", kindChoices, "minItems, maxItems, items"}
+	shapeString       = shape{"a string", kindString, []string{"minLength", "maxLength", "format"}}
+	shapeNumber       = shape{"a number", kindNumber, []string{"minimum", "maximum"}}
+	shapeInteger      = shape{"an integer", kindInteger, []string{"minimum", "maximum"}}
+	shapeBoolean      = shape{"a boolean", kindBoolean, nil}
+	shapeChoice       = shape{"a single-select enum", kindChoice, []string{"enum", "enumNames"}}
+	shapeTitledChoice = shape{"a single-select enum with titles", kindChoice, []string{"oneOf"}}
+	shapeChoices      = shape{"a multi-select enum", kindChoices, []string{"minItems", "maxItems", "items"}}
 )
 
 func (w words) shape() (shape, error) {
@@ -173,8 +204,8 @@ func (w words) shape() (shape, error) {
 	return shape{}, errors.New(`type: must be "string", "number", "integer", "boolean", or "array" for a multi-select enum; a form is flat, and a property is optional by not being in "required"`)
 }
 
-// compile makes a property of its keywords. Low and high are what the Go type behind a number can hold.
-// An error begins with the keyword it is about.
+// compile makes a property from its keywords. Low and high are the bounds of the Go type behind a number.
+// An error begins with the keyword that is wrong.
 func compile(name string, w words, low, high bound) (property, error) {
 	p := property{name: name, key: append(quote(name), ':'), schema: w.append(nil), max: math.MaxInt, low: low, high: high}
 	s, err := w.shape()
@@ -182,11 +213,9 @@ func compile(name string, w words, low, high bound) (property, error) {
 		return p, err
 	}
 	p.kind = s.kind
-	allowed := append([]string{"title", "description", "default"}, strings.Split(s.words, ", ")...)
-	for _, word := range slices.Sorted(maps.Keys(w)) {
-		if word != "type" && !slices.Contains(allowed, word) {
-			return p, fmt.Errorf("%s: not allowed on %s, which may have %s", word, s.name, strings.TrimSuffix(strings.Join(allowed, ", "), ", "))
-		}
+	allowed := slices.Concat([]string{"type", "title", "description", "default"}, s.words)
+	if word, found := w.outside(allowed...); found {
+		return p, fmt.Errorf("%s: not allowed on %s, which may have %s", word, s.name, strings.Join(allowed[1:], ", "))
 	}
 	if p.kind == kindChoices && w["items"] == nil {
 		return p, errors.New(`items: missing; a list must be a multi-select enum, with items {"type": "string", "enum": […]} or {"anyOf": [{"const": …, "title": …}, …]}`)
@@ -206,7 +235,7 @@ func compile(name string, w words, low, high bound) (property, error) {
 	return p, nil
 }
 
-// apply takes one keyword into account. The keyword is known to be allowed.
+// apply evaluates one keyword, which is allowed for this kind of property.
 func (p *property) apply(word string, value []byte) error {
 	var err error
 	switch word {
@@ -229,11 +258,13 @@ func (p *property) apply(word string, value []byte) error {
 		p.low, err = p.within(value)
 	case "maximum":
 		p.high, err = p.within(value)
-	case "enum", "oneOf":
-		err = p.applyEnum(value, word == "oneOf")
+	case "enum":
+		err = p.applyEnum(value, stringIn)
+	case "oneOf":
+		err = p.applyEnum(value, titledValue)
 	case "enumNames":
 		var names []string
-		if names, err = stringsIn(value); err == nil && len(names) != len(p.values) {
+		if names, err = stringsIn(value, stringIn); err == nil && len(names) != len(p.values) {
 			err = fmt.Errorf("has %d names for %d values", len(names), len(p.values))
 		}
 	case "items":
@@ -247,9 +278,9 @@ func (p *property) apply(word string, value []byte) error {
 	return err
 }
 
-// within reads a limit on numbers, which must itself lie within the limits so far.
+// within parses a limit on numbers. A new limit must lie within the present ones.
 func (p *property) within(value []byte) (bound, error) {
-	if !isNumber(value) {
+	if strictjson.TypeOf(value) != strictjson.TypeNumber {
 		return bound{}, errors.New("must be a number")
 	}
 	b := newBound(string(value))
@@ -260,7 +291,7 @@ func (p *property) within(value []byte) (bound, error) {
 }
 
 func size(value []byte) (int, error) {
-	if isNumber(value) {
+	if strictjson.TypeOf(value) == strictjson.TypeNumber {
 		if d := parseDecimal(value); d.isWhole() && !d.negative && d.exp < 10 {
 			return strconv.Atoi(string(d.appendWhole(nil)))
 		}
@@ -268,14 +299,9 @@ func size(value []byte) (int, error) {
 	return 0, errors.New("must be a whole number, 0 or more and below 1000000000")
 }
 
-func (p *property) applyEnum(value []byte, titled bool) error {
-	var values []string
-	var err error
-	if titled {
-		values, err = titledValues(value)
-	} else {
-		values, err = stringsIn(value)
-	}
+// applyEnum sets the values of an enum. Read extracts the value from an element of the array.
+func (p *property) applyEnum(array []byte, read func([]byte) (string, error)) error {
+	values, err := stringsIn(array, read)
 	if err != nil {
 		return err
 	}
@@ -293,47 +319,59 @@ func (p *property) applyEnum(value []byte, titled bool) error {
 	return nil
 }
 
-func titledValues(list []byte) ([]string, error) {
-	entries, err := elements(list)
+// titledValue returns the const of {"const": …, "title": …}.
+func titledValue(entry []byte) (string, error) {
+	w, err := keywords(entry)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	values := make([]string, len(entries))
-	for i, entry := range entries {
-		fields, err := members(entry)
-		if err != nil {
-			return nil, fmt.Errorf("element %d %w", i, err)
-		}
-		found := map[string]string{}
-		for _, f := range fields {
-			if found[f.name], err = stringIn(f.value); err != nil {
-				return nil, fmt.Errorf("element %d: %s %w", i, f.name, err)
+	var said [2]string
+	for i, word := range []string{"const", "title"} {
+		if value, ok := w[word]; ok {
+			if said[i], err = stringIn(value); err != nil {
+				return "", fmt.Errorf("%s: %w", word, err)
 			}
 		}
-		if len(found) != 2 || found["const"] == "" || found["title"] == "" {
-			return nil, fmt.Errorf(`element %d must be {"const": …, "title": …}, neither empty`, i)
-		}
-		values[i] = found["const"]
 	}
-	return values, nil
+	if len(w) != 2 || said[0] == "" || said[1] == "" {
+		return "", errors.New(`must be {"const": …, "title": …}, neither empty`)
+	}
+	return said[0], nil
 }
 
 func (p *property) applyItems(value []byte) error {
-	list, err := members(value)
-	if err != nil {
-		return err
-	}
-	items := words{}
-	for _, m := range list {
-		items[m.name] = m.value
-	}
+	items, err := keywords(value)
 	switch {
+	case err != nil:
+		return err
 	case len(items) == 2 && string(items["type"]) == `"string"` && items["enum"] != nil:
-		err = p.applyEnum(items["enum"], false)
+		return p.applyEnum(items["enum"], stringIn)
 	case len(items) == 1 && items["anyOf"] != nil:
-		err = p.applyEnum(items["anyOf"], true)
-	default:
-		return errors.New(`must be {"type": "string", "enum": […]} or {"anyOf": [{"const": …, "title": …}, …]} and nothing else`)
+		return p.applyEnum(items["anyOf"], titledValue)
 	}
-	return err
+	return errors.New(`must be {"type": "string", "enum": […]} or {"anyOf": [{"const": …, "title": …}, …]} and nothing else`)
+}
+
+// stringsIn returns what read extracts from each element of an array.
+func stringsIn(array []byte, read func([]byte) (string, error)) (all []string, err error) {
+	if strictjson.TypeOf(array) != strictjson.TypeArray {
+		return nil, errors.New("must be an array")
+	}
+	err = strictjson.Elements(array, func(value []byte) error {
+		s, err := read(value)
+		if err != nil {
+			return fmt.Errorf("element %d: %w", len(all), err)
+		}
+		all = append(all, s)
+		return nil
+	})
+	return all, err
+}
+
+func stringIn(value []byte) (string, error) {
+	s, ok := strictjson.String(value)
+	if !ok {
+		return "", errors.New("must be a string")
+	}
+	return s, nil
 }

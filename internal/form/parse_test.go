@@ -64,9 +64,9 @@ func TestParseKeepsNothingOfItsArgument(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, test := range []struct{ schema, want string }{
-		{``, "not valid JSON"},
-		{`{`, "not valid JSON"},
-		{"{\"type\":\"object\",\"properties\":{\"\xff\":{}}}", "not valid JSON"},
+		{``, "invalid JSON at offset 0: unexpected end"},
+		{`{`, "invalid JSON at offset 1: unexpected end"},
+		{"{\"type\":\"object\",\"properties\":{\"\xff\":{}}}", "invalid JSON at offset 32: invalid UTF-8"},
 		{`[]`, "must be an object"},
 		{`null`, "must be an object"},
 		{`true`, "must be an object"},
@@ -78,10 +78,13 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"object","properties":{},"$schema":1}`, "$schema: must be a string"},
 		{`{"type":"object","properties":{},"additionalProperties":false}`, `"additionalProperties" is outside the restricted subset, which allows $schema, type, properties and required`},
 		{`{"type":"object","properties":{},"required":"a"}`, "required: must be an array"},
-		{`{"type":"object","properties":{},"required":[1]}`, "required: element 0 must be a string"},
+		{`{"type":"object","properties":{},"required":[1]}`, "required: element 0: must be a string"},
 		{`{"type":"object","properties":{},"required":["a"]}`, `required: there is no property "a"`},
 		{`{"type":"object","properties":{"a":{"type":"string"}},"required":["a","a"]}`, `required: "a" is there twice`},
 		{`{"type":"object","properties":{"a":{"type":"string"},"\u0061":{"type":"string"}}}`, `properties: has "a" twice`},
+		{`{"type":"object","properties":{"a":{"type":"string"},"a":`, "invalid JSON at offset 53: duplicate member name"},
+		{`{"type":"object","type":"object",]`, `has "type" twice`},
+		{`{"type":"object","properties":{"a":{"type":"string","title":"\ud800"}}}`, "invalid JSON at offset 61: lone surrogate"},
 	} {
 		refuses(t, test.schema, test.want)
 	}
@@ -113,7 +116,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"boolean","default":"true"}`, "default: must be true or false"},
 		{`{"type":"string","enum":[]}`, "enum: must have at least one value"},
 		{`{"type":"string","enum":null}`, "enum: must be an array"},
-		{`{"type":"string","enum":["a",1]}`, "enum: element 1 must be a string"},
+		{`{"type":"string","enum":["a",1]}`, "enum: element 1: must be a string"},
 		{`{"type":"string","enum":["a","\u0061"]}`, `enum: has the value "a" twice`},
 		{`{"type":"string","enum":["a"],"enumNames":["A","B"]}`, "enumNames: has 2 names for 1 values"},
 		{`{"type":"string","enum":["a"],"enumNames":"A"}`, "enumNames: must be an array"},
@@ -122,10 +125,10 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"string","enum":["a"],"minLength":1}`, "minLength: not allowed on a single-select enum"},
 		{`{"type":"string","enum":["a"],"default":"b"}`, "default: must be one of a"},
 		{`{"type":"string","oneOf":[]}`, "oneOf: must have at least one value"},
-		{`{"type":"string","oneOf":["a"]}`, "oneOf: element 0 must be an object"},
-		{`{"type":"string","oneOf":[{"const":"a"}]}`, `oneOf: element 0 must be {"const": …, "title": …}`},
-		{`{"type":"string","oneOf":[{"const":1,"title":"A"}]}`, "oneOf: element 0: const must be a string"},
-		{`{"type":"string","oneOf":[{"const":"a","title":"A","type":"string"}]}`, "oneOf: element 0 must be"},
+		{`{"type":"string","oneOf":["a"]}`, "oneOf: element 0: must be an object"},
+		{`{"type":"string","oneOf":[{"const":"a"}]}`, `oneOf: element 0: must be {"const": …, "title": …}`},
+		{`{"type":"string","oneOf":[{"const":1,"title":"A"}]}`, "oneOf: element 0: const: must be a string"},
+		{`{"type":"string","oneOf":[{"const":"a","title":"A","type":"string"}]}`, "oneOf: element 0: must be"},
 		{`{"type":"array"}`, "items: missing"},
 		{`{"type":"array","default":[]}`, "items: missing"},
 		{`{"type":"array","items":{"type":"string"}}`, `items: must be {"type": "string", "enum": […]} or {"anyOf"`},

@@ -1,12 +1,15 @@
 package form
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// property is one property of a form, ready to check values.
+// property is one compiled property of a form.
 type property struct {
 	name     string
 	key      []byte // the quoted name and its colon
@@ -17,9 +20,9 @@ type property struct {
 
 	format    *format         // of a string, or nil
 	min, max  int             // code points of a string, items of a multi-select
-	low, high bound           // of a number: the schema's, or else what the Go type holds
+	low, high bound           // the limits of a number: the schema's, or else those of its Go type
 	values    map[string]bool // of an enum
-	choices   string          // the same, for messages
+	choices   string          // the values of an enum, as messages list them
 }
 
 type kind int
@@ -33,7 +36,7 @@ const (
 	kindChoices // multi-select enum
 )
 
-// bound is a limit on numbers, with its spelling for messages.
+// bound is a limit on numbers. Messages show it as it was spelled.
 type bound struct {
 	decimal
 	text string
@@ -41,8 +44,8 @@ type bound struct {
 
 func newBound(number string) bound { return bound{parseDecimal([]byte(number)), number} }
 
-// Anything smaller is 0 to a float64. It is refused rather than rounded, and refused at all because a json.Number
-// would carry it on, to where somebody makes a big.Rat of 1e-999999999.
+// minExponent bounds how close to 0 a number may be without being 0. Anything closer is 0 to a float64. Check refuses
+// it instead of rounding it, because a json.Number would pass it on, and a big.Rat of 1e-999999999 exhausts memory.
 const minExponent = -400
 
 // appendKey continues an object with the property's name.
@@ -53,11 +56,11 @@ func (p *property) appendKey(dst []byte) []byte {
 	return append(dst, p.key...)
 }
 
-// check appends the clean spelling of a JSON value to dst, or says what is wrong with the value.
+// check appends the clean spelling of a JSON value to dst, or returns the problem with the value.
 func (p *property) check(dst, value []byte) (clean []byte, problem string) {
 	switch p.kind {
 	case kindBoolean:
-		if value[0] != 't' && value[0] != 'f' {
+		if strictjson.TypeOf(value) != strictjson.TypeBool {
 			return dst, "must be true or false"
 		}
 		return append(dst, value...), ""
@@ -66,10 +69,10 @@ func (p *property) check(dst, value []byte) (clean []byte, problem string) {
 	case kindChoices:
 		return p.checkChoices(dst, value)
 	}
-	if value[0] != '"' {
+	s, ok := strictjson.Text(value)
+	if !ok {
 		return dst, "must be a string"
 	}
-	s := text(value)
 	if p.kind == kindChoice {
 		if !p.values[string(s)] {
 			return dst, "must be one of " + p.choices
@@ -92,7 +95,7 @@ func (p *property) checkNumber(dst, value []byte) (clean []byte, problem string)
 	if p.kind == kindInteger {
 		want = "must be a whole number"
 	}
-	if !isNumber(value) {
+	if strictjson.TypeOf(value) != strictjson.TypeNumber {
 		return dst, want
 	}
 	d := parseDecimal(value)
@@ -112,23 +115,23 @@ func (p *property) checkNumber(dst, value []byte) (clean []byte, problem string)
 }
 
 func (p *property) checkChoices(dst, value []byte) (clean []byte, problem string) {
-	if value[0] != '[' {
+	if strictjson.TypeOf(value) != strictjson.TypeArray {
 		return dst, "must be a list of values out of " + p.choices
 	}
 	dst = append(dst, '[')
 	n := 0
-	for c := inside(value); ; n++ {
-		item := c.next()
-		if item == nil {
-			break
+	err := strictjson.Elements(value, func(item []byte) error {
+		if s, ok := strictjson.Text(item); !ok || !p.values[string(s)] {
+			return errNoChoice
 		}
-		if item[0] != '"' || !p.values[string(text(item))] {
-			return dst, "must hold nothing but " + p.choices
-		}
-		if n > 0 {
+		if n++; n > 1 {
 			dst = append(dst, ',')
 		}
 		dst = append(dst, item...)
+		return nil
+	})
+	if err != nil {
+		return dst, "must hold nothing but " + p.choices
 	}
 	if n < p.min {
 		return dst, "must hold at least " + count(p.min, "item")
@@ -139,6 +142,8 @@ func (p *property) checkChoices(dst, value []byte) (clean []byte, problem string
 	return append(dst, ']'), ""
 }
 
+var errNoChoice = errors.New("not a value of the enum")
+
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -146,7 +151,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// listed is an enum for a message, cut where a person stops reading.
+// listed returns the values of an enum for a message, and cuts a long list.
 func listed(values []string) string {
 	const most = 20
 	if len(values) <= most {

@@ -78,8 +78,8 @@ func Decode(data []byte) (*Journal, error) {
 	j := &Journal{ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint()))}
 	j.Round = d.count(1 << 30)
 	j.Manual = string(d.bytes())
-	// A question takes at least 18 bytes and an entry 2: what is left bounds the
-	// counts, so that a forged one allocates nothing.
+	// A question takes at least 18 bytes and an entry 2, so the remaining bytes bound
+	// both counts, and a forged count allocates nothing.
 	if n := d.count(len(d.data) / 18); n > 0 {
 		j.Pending = make([]Question, n)
 	}
@@ -103,11 +103,11 @@ func Decode(data []byte) (*Journal, error) {
 	return j, nil
 }
 
-// referenceMark begins an encoded reference, and no journal.
+// referenceMark is the first byte of a reference, and of no journal.
 const referenceMark = "stored:"
 
-// AppendReference appends the form of a reference to a journal that stays elsewhere: its
-// mark, then the SHA-256 of the journal's binary form in hexadecimal. [Decode] refuses it.
+// AppendReference appends a reference to a journal that is stored elsewhere: the mark, then
+// the SHA-256 of the journal's binary form in hexadecimal. [Decode] refuses references.
 func AppendReference(dst []byte, sum [sha256.Size]byte) []byte {
 	return hex.AppendEncode(append(dst, referenceMark...), sum[:])
 }
@@ -124,7 +124,7 @@ func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
 	return sum, string(AppendReference(nil, sum)) == string(data) // not in another spelling
 }
 
-// decoder reads from data; after the first fault all reads give zero values.
+// decoder reads from data. After the first error all reads return zero values.
 type decoder struct {
 	data []byte
 	bad  bool

@@ -33,7 +33,7 @@ import (
 // a checkpoint was reached. The handler returns it.
 var ErrInputRequired = errors.New("input required: return this error to suspend the call")
 
-// Digest identifies a question: what is asked, not only under which key.
+// Digest identifies a question by its content, where the key may stay the same.
 type Digest [16]byte
 
 // Journal is what a call must remember between rounds.
@@ -47,14 +47,14 @@ type Journal struct {
 	Manual string
 }
 
-// Derived makes an id for one purpose from the secret id of a call, which cannot be had
-// from it, nor any other that is derived.
+// Derived returns an ID for one purpose, derived from the secret ID of a call. It reveals
+// neither the secret ID nor the IDs for other purposes.
 func Derived(purpose, id string) string {
 	sum := sha256.Sum256([]byte("askback " + purpose + "\x00" + id))
 	return base32.StdEncoding.EncodeToString(sum[:])[:26] // 130 bits
 }
 
-// Question is an open question: what the last response asked the client.
+// Question is a question that the last response asked the client.
 type Question struct {
 	Key    string // the author's key
 	Wire   string // the key on the wire
@@ -74,8 +74,8 @@ const (
 	Step Kind = 's'
 	// Checkpoint says that a checkpoint was passed.
 	Checkpoint Kind = 'c'
-	// Delivered says that an answer came for a wire key, the entry's Key, which is
-	// never used again. Only a task has such entries.
+	// Delivered says that the client has answered under the wire key in the entry's
+	// Key, which is therefore never used again. Only tasks have such entries.
 	Delivered Kind = 'd'
 )
 
@@ -87,9 +87,9 @@ type Entry struct {
 	Value  []byte
 }
 
-// LimitError says that a call reached one of its bounds.
+// LimitError says that a call reached one of its limits.
 type LimitError struct {
-	Limit string // the bound's name, such as "rounds per call"
+	Limit string // the limit's name, such as "rounds per call"
 	Max   int
 }
 
@@ -107,8 +107,8 @@ func (j *Journal) answer(key string, d Digest) *Entry {
 	return nil
 }
 
-// WireKey returns the key under which a question is to be sent: the author's, unless that
-// was used before.
+// WireKey returns the key under which to send a question: the author's key, or a fresh one
+// if that was used before.
 func (j *Journal) WireKey(key string) string {
 	wire := key
 	for n := 2; j.used(wire); n++ {

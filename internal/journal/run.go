@@ -21,8 +21,8 @@ type Ask struct {
 	Digest Digest
 	// Accept checks a client's raw answer and returns what to record. It is pure.
 	Accept func(raw []byte) ([]byte, error)
-	// Unable, if set, is why the question cannot be sent: [Run.Ask] returns it where
-	// it would have asked.
+	// Unable, if set, is the reason why the question cannot be sent. [Run.Ask] returns
+	// it instead of asking.
 	Unable error
 	// Request is handed back by [Run.Finish]; the engine does not look at it.
 	Request any
@@ -31,35 +31,36 @@ type Ask struct {
 // Run is one execution of a handler against a journal. Its methods may be called
 // from several goroutines of that handler.
 type Run struct {
-	// Commit, if set before the run is used, makes an entry durable as it is recorded. If
-	// it fails the entry is not recorded, and the error is returned.
+	// Commit, if set before the run is used, makes each entry durable as it is recorded. If
+	// it fails, the entry is not recorded, and its error is returned.
 	Commit func(ctx context.Context, e *Entry) error
-	// Halt, if set before the run is used, is the error of everything that is not recorded:
-	// the run goes as far as an earlier one came, and no further.
+	// Halt, if set before the run is used, is the error for everything that is not recorded
+	// yet: the run goes as far as an earlier one came, and no further.
 	Halt error
-	// Distinct, if set before the run is used, gives each question that is not the first one
-	// under its key a wire key that tells which it is: an answer under a wire key is to that
-	// question, whichever round it comes with.
+	// Distinct, if set before the run is used, gives each question after the first under a
+	// key a wire key of its own. An answer then names its question, whatever round it comes
+	// with.
 	Distinct bool
 
 	limits Limits
 
 	mu      sync.Mutex
 	journal *Journal
-	before  []Question        // that were pending when the run began
-	bare    map[string][]byte // answers that came without any state
+	before  []Question        // those pending when the run began
+	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
 	parked  bool  // a checkpoint was reached
-	broken  error // why an entry was not committed: nothing can be any more
+	broken  error // the failure of Commit, after which nothing is recorded
 	over    bool  // the handler has returned
-	detach  bool  // the checkpoint is one from which the call goes on as a task
+	detach  bool  // the call goes on as a task from its checkpoint
 	steps   map[string]bool
 
-	running sync.WaitGroup // steps
+	running sync.WaitGroup // of the steps
 }
 
-// Begin starts a run on j, which the run extends. Responses are the client's
-// answers by wire key: those that j has pending are recorded, all others ignored.
+// Begin starts a run on j, which the run extends. Responses are the client's answers
+// by wire key. Those to questions that are pending in j are recorded, and all others
+// ignored.
 func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	for _, q := range j.Pending {
 		raw, ok := responses[q.Wire]
@@ -81,8 +82,8 @@ func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	return r
 }
 
-// errOver is for what a handler left running when it returned: the journal may be on its
-// way by then.
+// errOver is the error for goroutines that a handler left running when it returned. By then
+// the journal may already be on its way to the client.
 var errOver = errors.New("the handler has returned: let it wait for what it starts")
 
 // Ask returns the recorded answer to a, as Accept returned it. Without one the
@@ -190,7 +191,7 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	return nil, false, nil
 }
 
-// mayGoOn reports why something that is not recorded must not be begun.
+// mayGoOn returns the reason why a step or checkpoint that is not recorded must not begin.
 func (r *Run) mayGoOn(ctx context.Context) error {
 	switch {
 	case r.Halt != nil:
@@ -201,8 +202,8 @@ func (r *Run) mayGoOn(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Checkpoint suspends the call with [ErrInputRequired] and no question of its own
-// when it is reached for the first time, and is nil ever after.
+// Checkpoint suspends the call with [ErrInputRequired] when it is reached for the first
+// time, without a question. After that it returns nil.
 func (r *Run) Checkpoint(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +242,7 @@ func (r *Run) Detach() error {
 	return ErrInputRequired
 }
 
-// Detached reports whether the run came to a [Run.Detach] before any question.
+// Detached reports whether the run reached a [Run.Detach] before any question.
 func (r *Run) Detached() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,15 +259,15 @@ func (r *Run) Suspended() bool {
 // suspended is Suspended with the lock held. Once it is true it stays so.
 func (r *Run) suspended() bool { return len(r.asked) > 0 || r.parked }
 
-// Answered reports whether the journal holds a client's answer: whether the call's
-// outcome depends on who answered it.
+// Answered reports whether the journal holds a client's answer, so that the call's
+// outcome depends on who answered.
 func (r *Run) Answered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.journal.Entries, func(e Entry) bool { return e.Kind == Answer })
 }
 
-// Answers returns how many answers the call has been given so far.
+// Answers returns the number of answers that the call has received so far.
 func (r *Run) Answers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,18 +280,20 @@ func (r *Run) Answers() int {
 	return n
 }
 
-// Finish ends the run with what the handler returned. suspended means that the
-// call goes on in a further round: the journal is ready to be kept, asks are the
-// questions for the client, and none of them means that the client has only to
-// come back. Otherwise err is the handler's own outcome. Finish waits for steps that
-// still run in other goroutines when the call is suspended: they happened, and must not
-// again. It is called once.
+// Finish ends the run with the error that the handler returned. It must be called once.
+//
+// If suspended is true, the call goes on in a further round: the journal is ready to be
+// kept, and asks are the questions for the client. Without questions the client only has
+// to come back. Finish then waits for steps that still run in other goroutines, because
+// their side effects happen and have to be recorded.
+//
+// Otherwise err is the handler's own outcome.
 func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.suspended() {
 		r.mu.Unlock()
-		r.running.Wait() // from here on none begins
+		r.running.Wait() // no further step can begin
 		r.mu.Lock()
 	}
 	r.over = true
@@ -308,13 +311,13 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	r.journal.Round++
 	for _, a := range r.asked {
-		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(r.wish(a)), Digest: a.Digest})
+		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(r.preferredWireKey(a)), Digest: a.Digest})
 	}
 	return r.asked, true, nil
 }
 
-// wish is the wire key that a question has unless it was used.
-func (r *Run) wish(a Ask) string {
+// preferredWireKey returns the wire key for a question if that is still unused.
+func (r *Run) preferredWireKey(a Ask) string {
 	if !r.Distinct {
 		return a.Key
 	}

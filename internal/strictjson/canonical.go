@@ -23,9 +23,9 @@ func AppendCanonical(dst, value []byte) []byte {
 	return c.canonical(dst, value)
 }
 
-// canonicalizer works in two passes, index and append. With the first one's
-// list, the second can visit members in another order than the document's without
-// ever skipping over a value; skipping would cost the square of the depth.
+// canonicalizer works in two passes: index lists the members, and append writes them in
+// their canonical order. With the list, append never has to skip over a value, which
+// would take time quadratic in the depth.
 type canonicalizer struct {
 	text
 	members []member // of all objects, in the document's order of names
@@ -55,7 +55,7 @@ func (c *canonicalizer) canonical(dst, value []byte) []byte {
 	start := skipSpace(value, 0)
 	end := c.index(start, 0)
 	if end < 0 || skipSpace(value, end) != len(value) {
-		return append(dst, value...) // never checked, so any result will do
+		return append(dst, value...) // it was never checked: any result will do
 	}
 	dst, _, _ = c.append(dst, start, 0)
 	return dst
@@ -178,7 +178,7 @@ func (c *canonicalizer) appendObject(dst []byte, p, m int) (_ []byte, end, next 
 		dst = append(appendString(dst, c.name(c.members[m].name)), ':')
 		var valueEnd, valueNext int
 		dst, valueEnd, valueNext = c.append(dst, c.members[m].value, m+1)
-		// The object ends where that of its values ends that is last in the document.
+		// The object ends after the value that is last in the document.
 		end, next = max(end, valueEnd), max(next, valueNext)
 	}
 	c.order = c.order[:base]

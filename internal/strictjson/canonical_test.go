@@ -454,7 +454,9 @@ func FuzzCanonical(f *testing.F) {
 			TypeOf(value)
 			String(value)
 			Get(value, "a")
+			AppendCompact(nil, value)
 			_ = Members(value, func(_, value []byte) error { walk(value); return nil })
+			_ = Elements(value, func(value []byte) error { walk(value); return nil })
 		}
 		walk(doc)
 		form := AppendCanonical(nil, doc)
@@ -498,6 +500,30 @@ func FuzzCanonical(f *testing.F) {
 		})
 		if n != len(members) || (err == nil) != (TypeOf(doc) == TypeObject) {
 			t.Fatalf("%d of %d members, error %v", n, len(members), err)
+		}
+		var elements []json.RawMessage
+		if TypeOf(doc) == TypeArray {
+			if err := json.Unmarshal(doc, &elements); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n = 0
+		err = Elements(doc, func(value []byte) error {
+			if n >= len(elements) || !bytes.Equal(value, elements[n]) {
+				t.Fatalf("element %d is %q, encoding/json says %q", n, value, elements)
+			}
+			n++
+			return nil
+		})
+		if n != len(elements) || (err == nil) != (TypeOf(doc) == TypeArray) {
+			t.Fatalf("%d of %d elements, error %v", n, len(elements), err)
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, doc); err != nil {
+			t.Fatal(err)
+		}
+		if got := AppendCompact(nil, doc); !bytes.Equal(got, compact.Bytes()) {
+			t.Fatalf("compact is %q, encoding/json says %q", got, compact.Bytes())
 		}
 	})
 }

@@ -52,14 +52,14 @@ func (c *checker) release() {
 	}
 }
 
-// fail notes what is wrong and returns -1, which every method below returns
-// instead of the end of what it was asked to read.
+// fail records the error and returns -1. Every method below returns -1 for an error,
+// and otherwise the end of the value or token that it has read.
 func (c *checker) fail(p int, kind Kind, reason string) int {
 	c.err = Error{Kind: kind, Offset: p, reason: reason}
 	return -1
 }
 
-// unexpected is for what would be right only if another byte stood at p.
+// unexpected fails because the byte at p is not what the syntax wants there.
 func (c *checker) unexpected(p int, wanted string) int {
 	if p >= len(c.data) {
 		return c.fail(len(c.data), Syntax, "unexpected end, want "+wanted)

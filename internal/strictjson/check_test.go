@@ -260,6 +260,7 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	escaped := []byte(`{"\n":1,"\u0061":{}}`)
+	items, plain := []byte(`[1,"a",{}]`), []byte(`"a plain string"`)
 	for _, tc := range []struct {
 		name string
 		run  func()
@@ -271,6 +272,8 @@ func TestAllocations(t *testing.T) {
 		{"Digest 30 KB", func() { Digest(doc30K) }},
 		{"Get", func() { Get(doc300, "params") }},
 		{"Members", func() { Members(doc300, func(_, _ []byte) error { return nil }) }},
+		{"Elements", func() { Elements(items, func(_ []byte) error { return nil }) }},
+		{"Text", func() { Text(plain) }},
 	} {
 		if got := testing.AllocsPerRun(100, tc.run); got != 0 {
 			t.Errorf("%s allocates %v times, want 0", tc.name, got)

@@ -12,7 +12,7 @@ const (
 	Encoding                  // invalid UTF-8, or half of a surrogate pair
 )
 
-// String returns the kind in lower case, fit for a metric's label.
+// String returns the kind in lower case, for example as a metric's label.
 func (k Kind) String() string {
 	switch k {
 	case Syntax:
@@ -27,11 +27,11 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// Error is what Check found first. It never holds content of the document, which
-// may be secret.
+// Error is the first thing wrong with a document. It contains nothing of the document,
+// which may be secret.
 type Error struct {
 	Kind   Kind
-	Offset int // in bytes, of what is wrong; the length of the document if that is its end
+	Offset int // in bytes, where the document is wrong; its length if it ends too early
 	reason string
 }
 

@@ -5,17 +5,17 @@ import (
 	"hash/maphash"
 )
 
-// text is a document whose names can be had unescaped. It remembers them by
-// offset, so that the memory which pools keep points into nobody's document.
+// text is a document and its unescaped names. It refers to names by offset, so that
+// pooled memory never points into a document.
 type text struct {
 	data    []byte
 	escaped []byte // the names with escapes, unescaped
 }
 
-// span is a range of data, or, from len(data) on, of escaped.
+// span is a range of data or, from len(data) on, a range of escaped.
 type span struct{ start, end int }
 
-// span returns the name, unescaped, that stands in data[start:end].
+// span returns the unescaped name of data[start:end].
 func (t *text) span(start, end int, escaped bool) span {
 	if !escaped {
 		return span{start, end}
@@ -32,8 +32,8 @@ func (t *text) name(s span) []byte {
 	return t.escaped[s.start-len(t.data) : s.end-len(t.data)]
 }
 
-// release forgets the document and reports whether it was small enough for what
-// it needed to be kept for another.
+// release drops the document. It reports whether the document was so small that the
+// memory it needed is worth keeping.
 func (t *text) release() bool {
 	const maxPooled = 64 << 10
 	small := len(t.data) <= maxPooled
@@ -41,10 +41,10 @@ func (t *text) release() bool {
 	return small
 }
 
-// maxLinear is how many names are compared one by one before a table pays.
+// maxLinear is the number of names up to which comparing one by one beats a table.
 const maxLinear = 16
 
-// seed is secret, so that nobody can choose names which collide.
+// seed is secret, so that no sender can choose names that collide.
 var seed = maphash.MakeSeed()
 
 // nameSet holds the names of one open object, which are checker.names[base:] as

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// appendScalar appends a number in canonical form and anything else as it is.
-// It moves digits about instead of computing with them, so that neither a long
-// coefficient nor a huge exponent costs more than its own length.
+// appendScalar appends a number in canonical form, and anything else as it is. It
+// copies digits instead of computing with them, so that a long coefficient or a huge
+// exponent costs no more than its own length.
 func appendScalar(dst, token []byte) []byte {
 	p := 0
 	negative := at(token, p) == '-'
@@ -39,7 +39,7 @@ func appendScalar(dst, token []byte) []byte {
 	}
 
 	// shift is what the exponent grows by when the coefficient becomes an integer
-	// without zeros at its end.
+	// without trailing zeros.
 	whole = bytes.TrimLeft(whole, "0")
 	fraction = bytes.TrimRight(fraction, "0")
 	shift := -len(fraction)
@@ -60,7 +60,7 @@ func appendScalar(dst, token []byte) []byte {
 	return appendExponent(dst, negativeExponent, exponent, shift)
 }
 
-// appendExponent appends ±digits + shift, of which only shift must fit an integer.
+// appendExponent appends the sum of ±digits and shift. Digits may have any length.
 func appendExponent(dst []byte, negative bool, digits []byte, shift int) []byte {
 	digits = bytes.TrimLeft(digits, "0")
 	const maxInt64Digits = 18 // leaves room to add the shift

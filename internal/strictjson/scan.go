@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// at returns 0, which no token starts with, past the end.
+// at returns the byte at p, and past the end 0, with which no token starts.
 func at(data []byte, p int) byte {
 	if p < len(data) {
 		return data[p]
@@ -114,8 +114,8 @@ func skipValue(data []byte, p int) int {
 	return -1
 }
 
-// unescape appends what stands between the quotes of a string. What is not an
-// escape, which Check refuses, becomes U+FFFD.
+// unescape appends the text between the quotes of a string. An invalid escape, which
+// Check refuses, becomes U+FFFD.
 func unescape(dst, raw []byte) []byte {
 	for {
 		i := bytes.IndexByte(raw, '\\')

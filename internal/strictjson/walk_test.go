@@ -66,6 +66,56 @@ func TestMembersCannotOverwriteEachOther(t *testing.T) {
 	}
 }
 
+func TestElements(t *testing.T) {
+	array := []byte(` [ {"a": [1, 2]} ,"],", [ ] ,-1.5e3, null ] `)
+	var got []string
+	err := Elements(array, func(value []byte) error {
+		got = append(got, string(value))
+		_ = append(value, "xxxx"...) // cannot overwrite the document
+		return nil
+	})
+	want := []string{`{"a": [1, 2]}`, `"],"`, `[ ]`, `-1.5e3`, `null`}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("error %v, elements (-want +got):\n%s", err, diff)
+	}
+	if err := Elements([]byte(`[ ]`), func(value []byte) error { return fmt.Errorf("found %s", value) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestElementsStopsAtTheFirstError(t *testing.T) {
+	enough, calls := errors.New("enough"), 0
+	err := Elements([]byte(`[1,2,3]`), func([]byte) error {
+		if calls++; calls == 2 {
+			return enough
+		}
+		return nil
+	})
+	if err != enough || calls != 2 {
+		t.Errorf("got %v after %d calls, want %v after 2", err, calls, enough)
+	}
+}
+
+func TestElementsWantsAnArray(t *testing.T) {
+	for _, value := range []string{`{}`, `"a"`, `1`, `null`, ``, `[`, `[1`, `[1,`, `[1,]`, `[1 2]`, `[1}`, `["`} {
+		var e *Error
+		if err := Elements([]byte(value), func([]byte) error { return nil }); !errors.As(err, &e) {
+			t.Errorf("Elements(%q) = %v, want an *Error", value, err)
+		}
+	}
+}
+
+func TestAppendCompact(t *testing.T) {
+	for value, want := range map[string]string{
+		" { \"a b\\\" \" :\r\n[ 1.50 ,\t\"x\\u0061 \" , { } , [ ] , null ] } ": `{"a b\" ":[1.50,"x\u0061 ",{},[],null]}`,
+		` true `: `true`, ` "a" `: `"a"`, ``: ``,
+	} {
+		if got := string(AppendCompact([]byte("> "), []byte(value))); got != "> "+want {
+			t.Errorf("got %s, want > %s", got, want)
+		}
+	}
+}
+
 func TestGet(t *testing.T) {
 	obj := []byte(`{"a":{"b":1},"\u0062":[ 2 ],"n":null,"":"e"}`)
 	for name, want := range map[string]string{"a": `{"b":1}`, "b": `[ 2 ]`, "n": `null`, "": `"e"`} {
@@ -95,10 +145,16 @@ func TestString(t *testing.T) {
 		if got, ok := String([]byte(value)); got != want || !ok {
 			t.Errorf("String(%s) = %q, %v, want %q", value, got, ok, want)
 		}
+		if got, ok := Text([]byte(value)); string(got) != want || !ok {
+			t.Errorf("Text(%s) = %q, %v, want %q", value, got, ok, want)
+		}
 	}
 	for _, value := range []string{``, `1`, `null`, `{}`, `["a"]`, `"`, `"a`, `"a\"`} {
 		if got, ok := String([]byte(value)); ok || got != "" {
 			t.Errorf("String(%s) = %q, %v, want not ok", value, got, ok)
+		}
+		if got, ok := Text([]byte(value)); ok || got != nil {
+			t.Errorf("Text(%s) = %q, %v, want not ok", value, got, ok)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (p *parser) transcript() (*Transcript, error) {
 	return t, p.finish(t)
 }
 
-// finish checks what was left open before something new begins.
+// finish verifies that the last step or part is complete before another begins.
 func (p *parser) finish(t *Transcript) error {
 	if s := t.last(); s != nil && s.kind == request && len(s.expect) == 0 {
 		p.at = s.line
@@ -131,7 +131,7 @@ func (t *Transcript) last() *step {
 
 var serverName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 
-// setting reads a line of the header, or of the beginning of a part.
+// setting reads a line of the header, or one at the beginning of a part.
 func (p *parser) setting(t *Transcript, line string) error {
 	name, value, _ := strings.Cut(line, ":")
 	value = strings.TrimSpace(value)
@@ -335,7 +335,7 @@ func (p *parser) expectation(t *Transcript, line string) error {
 		names = append(names, found...)
 		e.body = decode(body)
 	}
-	// Only now: which of two members is compared first is not told by the text.
+	// Added only now, because the text does not say which of two members is compared first.
 	for _, name := range names {
 		p.known[name] = true
 	}
@@ -370,7 +370,7 @@ func (p *parser) header() (list []header) {
 	return list
 }
 
-// body reads up to the next mark, and returns what it read with the number of its first line.
+// body reads up to the next mark, and returns the text and the number of its first line.
 func (p *parser) body(raw bool) (text string, first int) {
 	for p.next < len(p.lines) && strings.TrimSpace(p.lines[p.next]) == "" {
 		p.next++
@@ -389,7 +389,7 @@ func (p *parser) body(raw bool) (text string, first int) {
 	return text, first
 }
 
-// checked returns the JSON in text, whose first line has that number, with its comments blanked.
+// checked returns the JSON in text, with its comments blanked. First is the number of the text's first line.
 func (p *parser) checked(text string, first int) ([]byte, error) {
 	body := blankComments([]byte(text))
 	if err := strictjson.Check(body, maxDepth); err != nil {
@@ -402,12 +402,12 @@ func (p *parser) checked(text string, first int) ([]byte, error) {
 	return body, nil
 }
 
-// lineOf is the number of the line of an offset in a body whose first line has that number.
+// lineOf returns the line of an offset in a body. First is the number of the body's first line.
 func lineOf(body []byte, offset, first int) int {
 	return first + bytes.Count(body[:min(offset, len(body))], []byte("\n"))
 }
 
-// blankComments replaces comments by spaces, so that what is left stays where it was.
+// blankComments replaces comments by spaces, so that offsets stay the same.
 func blankComments(text []byte) []byte {
 	inString := false
 	for i := 0; i < len(text); i++ {
@@ -417,7 +417,7 @@ func blankComments(text []byte) []byte {
 		case c == '"':
 			inString = !inString
 		case c == '\n':
-			inString = false // it was never one
+			inString = false // a string ends within its line
 		case !inString && c == '/' && i+1 < len(text) && text[i+1] == '/':
 			for ; i < len(text) && text[i] != '\n'; i++ {
 				text[i] = ' '
@@ -427,7 +427,7 @@ func blankComments(text []byte) []byte {
 	return text
 }
 
-// decode returns a checked value, with its numbers as they are written.
+// decode decodes a checked value, and keeps numbers as they are spelled.
 func decode(text []byte) (value any) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -435,7 +435,7 @@ func decode(text []byte) (value any) {
 	return value
 }
 
-// short is a text of the transcript that fits a message.
+// short shortens a text of the transcript for a message.
 func short(text string) string {
 	if r := []rune(text); len(r) > 60 {
 		return string(r[:60]) + "…"

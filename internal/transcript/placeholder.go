@@ -32,7 +32,7 @@ const (
 	fillerName = "filler"
 )
 
-// metas are the objects that {{meta}} stands for: what the ratified revision requires of each request.
+// metas are the values of {{meta}}: the _meta that the ratified revision requires of each request.
 var metas = map[string]string{
 	"":      metaOf(`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`),
 	"none":  metaOf(`{}`),
@@ -53,13 +53,13 @@ func parsePlaceholder(text string) (placeholder, error) {
 	return placeholder{m[1], m[2], m[3]}, nil
 }
 
-// whole returns the placeholder that is all of text.
+// whole returns the placeholder in a text that consists of nothing else.
 func whole(text string) (placeholder, bool) {
 	p, err := parsePlaceholder(text)
 	return p, err == nil
 }
 
-// split calls literal for the texts between the placeholders in text and found for the placeholders.
+// split calls found for each placeholder in text, and literal for each text between them.
 func split(text string, literal func(string), found func(placeholder) error) error {
 	for {
 		at := placeholders.FindStringIndex(text)
@@ -94,7 +94,7 @@ type literal struct {
 
 const space = " \t\r\n"
 
-// literals returns the strings of a checked JSON text, names of members among them.
+// literals returns the strings of a checked JSON text, including the names of members.
 func literals(text []byte) (list []literal) {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '"' {
@@ -121,7 +121,7 @@ func literals(text []byte) (list []literal) {
 	return list
 }
 
-// checkRequest verifies that the placeholders of a text that is sent stand for something.
+// checkRequest verifies that every placeholder in a text to be sent has a value.
 func (p *parser) checkRequest(text string) error {
 	return split(text, ignore, func(ph placeholder) error {
 		switch {
@@ -141,7 +141,7 @@ func (p *parser) checkRequest(text string) error {
 	})
 }
 
-// checkRequestBody returns the offset of what is wrong with it.
+// checkRequestBody verifies the placeholders of a request's body. With an error it returns its offset.
 func (p *parser) checkRequestBody(text []byte) (at int, err error) {
 	spread := false
 	for _, l := range literals(text) {
@@ -166,8 +166,8 @@ func (p *parser) checkRequestBody(text []byte) (at int, err error) {
 	return 0, nil
 }
 
-// checkExpected verifies the placeholders of a text that is expected, and returns the names that it captures. Only a
-// whole value captures.
+// checkExpected verifies the placeholders of an expected text, and returns the names that it captures. A placeholder
+// captures only if it is the whole value.
 func (p *parser) checkExpected(text string, body bool) (names []string, err error) {
 	ph, all := whole(text)
 	if !all {
@@ -207,7 +207,7 @@ func (p *parser) checkExpected(text string, body bool) (names []string, err erro
 	return []string{ph.name}, nil
 }
 
-// checkExpectedBody returns the names that a body captures, or the offset of what is wrong with it.
+// checkExpectedBody returns the names that an expected body captures, or an error and its offset.
 func (p *parser) checkExpectedBody(text []byte) (names []string, at int, err error) {
 	spread := false
 	for _, l := range literals(text) {
@@ -230,7 +230,7 @@ func (p *parser) checkExpectedBody(text []byte) (names []string, at int, err err
 	return names, 0, nil
 }
 
-// variables are what placeholders stand for: strings, and numbers as json.Number.
+// variables are the values of placeholders: strings, and numbers as json.Number.
 type variables map[string]any
 
 func (v variables) text(ph placeholder) string {
@@ -271,7 +271,7 @@ func (v variables) fill(text []byte) ([]byte, error) {
 		if !strings.Contains(l.text, "{{") {
 			continue
 		}
-		if !spread { // else what is between is a colon
+		if !spread { // otherwise only a colon stands between
 			b.Write(text[from:l.start])
 		}
 		from = l.end
@@ -310,9 +310,9 @@ func quote(text string) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// difference is where a value is not what was expected.
+// difference is a place in which a value differs from the expected one.
 type difference struct {
-	path   string // "" is the whole
+	path   string // empty for the whole value
 	reason string
 }
 
@@ -327,8 +327,8 @@ func differ(path, format string, args ...any) *difference {
 	return &difference{path, fmt.Sprintf(format, args...)}
 }
 
-// match compares what came with what was expected, and adds to v what the placeholders captured. It returns the first
-// difference, or nil. Members are compared in the order of their names.
+// match compares a received value with an expected one, and adds the values that placeholders capture to v. It returns
+// the first difference, or nil. Members are compared in the order of their names.
 func (v variables) match(path string, want, got any) *difference {
 	switch want := want.(type) {
 	case map[string]any:
@@ -393,7 +393,7 @@ func (v variables) matchObject(path string, want, got map[string]any) *differenc
 
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// member is the step of a path to a member.
+// member returns the segment of a path that leads to a member.
 func member(name string) string {
 	if plainName.MatchString(name) {
 		return "." + name
@@ -458,7 +458,7 @@ func (v variables) matchText(path, want string, got any) *difference {
 	return nil
 }
 
-// same compares two scalars.
+// same reports whether two scalars are equal.
 func same(a, b any) bool {
 	x, ok := a.(json.Number)
 	y, both := b.(json.Number)
@@ -480,7 +480,7 @@ func sameNumber(a, b json.Number) bool {
 	return bytes.Equal(strictjson.AppendCanonical(nil, []byte(a)), strictjson.AppendCanonical(nil, []byte(b)))
 }
 
-// shown is a value for a message.
+// shown formats a value for a message.
 func shown(value any) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -491,7 +491,7 @@ func shown(value any) string {
 	return cut(strings.TrimSpace(b.String()), 200)
 }
 
-// cut bounds a text of a message.
+// cut shortens a text for a message.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -28,8 +28,8 @@ const (
 	pollPause = 50 * time.Millisecond
 )
 
-// Play plays the parts one after the other, and stops at the first thing that does not go as written, which it returns
-// as a [*Failure]. Any other error tells what is wrong with p, or that ctx is done.
+// Play plays the parts one after the other. It stops at the first mismatch and returns it as a [*Failure]. Any other
+// error says what is wrong with p, or that ctx is done.
 func (t *Transcript) Play(ctx context.Context, p Player) error {
 	for _, s := range t.Servers {
 		if p.URLs[s.Name] == "" {
@@ -68,7 +68,7 @@ type conversation struct {
 	transcript *Transcript
 	part       *Part
 	known      variables
-	streams    []*stream // the newest last
+	streams    []*stream // those open, the newest last
 }
 
 func (c *conversation) play(ctx context.Context) error {
@@ -143,7 +143,7 @@ func (c *conversation) request(ctx context.Context, s *step, done *Step) error {
 	return nil
 }
 
-// once sends one request, again if the response is waited for, and compares all that is expected of it.
+// once sends one request, repeatedly if its expectation has a "within", and compares everything expected of it.
 func (c *conversation) once(ctx context.Context, s *step, done *Step) error {
 	failure := new(Failure)
 	fail := func(err error) error {
@@ -198,7 +198,7 @@ func (c *conversation) once(ctx context.Context, s *step, done *Step) error {
 	return nil
 }
 
-// reply is a message that came.
+// reply is a received message.
 type reply struct {
 	status int // 0 is an event
 	header http.Header
@@ -242,7 +242,7 @@ func (c *conversation) answer(ctx context.Context, s *step, body []byte, e *expe
 	}
 }
 
-// compare compares what came with what is expected, and keeps what was captured if they match.
+// compare compares a reply with its expectation. If they match, it keeps the values that the text captures.
 func (c *conversation) compare(e *expectation, got *reply) error {
 	if e.kind == response && e.status != got.status {
 		hint := ""
@@ -286,7 +286,7 @@ func (c *conversation) compare(e *expectation, got *reply) error {
 func (c *conversation) post(ctx context.Context, s *step, body []byte) (*reply, *stream, error) {
 	address, err := url.Parse(c.URLs[s.server])
 	if err != nil {
-		return nil, nil, fmt.Errorf("the URL of the server %s is none", s.server)
+		return nil, nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
 	}
 	if c.part.Query != "" {
 		if address.RawQuery != "" {
@@ -305,7 +305,7 @@ func (c *conversation) post(ctx context.Context, s *step, body []byte) (*reply, 
 	defer late.Stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, fmt.Errorf("the URL of the server %s is none", s.server)
+		return nil, nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
 	}
 	if err := c.setHeader(r.Header, s, body); err != nil {
 		return nil, nil, err
@@ -339,7 +339,7 @@ func (c *conversation) post(ctx context.Context, s *step, body []byte) (*reply, 
 
 func errLate(after time.Duration) error { return fmt.Errorf("nothing came for %v", after) }
 
-// because explains an error of the network. The URL, which may have a password, stays out of it.
+// because explains a network error, without the URL, which may contain a password.
 func because(ctx context.Context, server string, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -354,8 +354,8 @@ func because(ctx context.Context, server string, err error) error {
 	return fmt.Errorf("speaking to the server %s: %w%s", server, err, hint)
 }
 
-// setHeader sets what every request has, what the ratified revision requires of one that claims it, and what the step
-// sets itself; a header that it sets to nothing is left out.
+// setHeader sets the headers of a request: those of every request, those that the ratified revision requires, and those
+// of the step itself. An empty value in the step removes a header.
 func (c *conversation) setHeader(to http.Header, s *step, body []byte) error {
 	to.Set("Content-Type", "application/json")
 	to.Set("Accept", "application/json, text/event-stream")
@@ -393,7 +393,7 @@ func nameOf(method string) string {
 	return "name"
 }
 
-// get returns the member of what need not be an object, or nil.
+// get returns a member of value, or nil if there is none or value is not an object.
 func get(value []byte, name string) []byte {
 	if len(value) == 0 || strictjson.TypeOf(value) != strictjson.TypeObject {
 		return nil
@@ -401,7 +401,7 @@ func get(value []byte, name string) []byte {
 	return strictjson.Get(value, name)
 }
 
-// title is what a step sends, in a few words.
+// title describes in a few words what a step sends.
 func title(s *step, body []byte) string {
 	if s.raw {
 		return "raw bytes"
@@ -416,7 +416,7 @@ func title(s *step, body []byte) string {
 	return cut(method, 80)
 }
 
-// event compares the next message of the newest stream that has one.
+// event compares the next message of the newest stream that has not ended.
 func (c *conversation) event(e *expectation) (*reply, error) {
 	for len(c.streams) > 0 {
 		last := len(c.streams) - 1
@@ -435,7 +435,7 @@ func (c *conversation) event(e *expectation) (*reply, error) {
 	return nil, errors.New("want an event, but no stream is open any more")
 }
 
-// end wants the newest stream to end.
+// end waits for the newest stream to end.
 func (c *conversation) end() error {
 	if len(c.streams) == 0 {
 		return errors.New("want the end of a stream, but none is open")
@@ -456,7 +456,7 @@ func (c *conversation) end() error {
 // maxShown bounds a message within an error.
 const maxShown = 8 << 10
 
-// pretty is JSON with indentation, and anything else as it is.
+// pretty indents JSON, and returns anything else as it is.
 func pretty(text []byte) string {
 	var b bytes.Buffer
 	if len(text) > 1<<20 || strictjson.Check(text, maxDepth) != nil || json.Indent(&b, text, "", "  ") != nil {

@@ -31,7 +31,7 @@ func (s *stream) close() {
 	s.body.Close()
 }
 
-// next returns the next message, or io.EOF. Events without data are none: they tell an id, or that the server lives.
+// next returns the next message, or io.EOF. It skips events without data, which carry an ID or keep the connection alive.
 func (s *stream) next() ([]byte, error) {
 	late := time.AfterFunc(s.time, func() { s.cancel(errLate(s.time)) })
 	defer late.Stop()
@@ -43,7 +43,7 @@ func (s *stream) next() ([]byte, error) {
 		case s.limit.N <= 0:
 			return nil, fmt.Errorf("an event is longer than %d bytes", maxMessage)
 		case err == io.EOF:
-			return nil, io.EOF // what has no end was no event
+			return nil, io.EOF // an event without its end is dropped
 		case err != nil:
 			return nil, because(s.ctx, s.server, err)
 		}

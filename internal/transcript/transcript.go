@@ -1,5 +1,5 @@
-// Package transcript plays conversations, written down as text, against servers that run: it sends each request over
-// HTTP and compares what comes with what the text says must come.
+// Package transcript plays conversations against running servers. A conversation is a text with requests and the
+// responses to expect: the package sends each request over HTTP and compares each response with the text.
 //
 //	t, err := transcript.Parse(name, data)
 //	if err != nil {
@@ -9,7 +9,8 @@
 //
 // The form of the text is described in testdata/transcripts/README.md of this module.
 //
-// Neither the text nor the servers are trusted: text, messages, their nesting, and the time of every step are bounded.
+// It trusts neither the text nor the servers: the text, the messages and their nesting, and the time of every step have
+// limits.
 package transcript
 
 import (
@@ -17,11 +18,11 @@ import (
 	"time"
 )
 
-// Transcript is one conversation, or several of one kind. It is not changed by playing, and safe for concurrent use.
+// Transcript is one conversation, or several of one kind. Playing does not change it; it is safe for concurrent use.
 type Transcript struct {
-	Name     string // as Parse was told, such as that of the file
+	Name     string // the name given to Parse, such as the file's
 	Title    string
-	Document string // whose messages these are
+	Document string // the document that the messages are from
 	Section  string // of Document
 	Servers  []Server
 	Parts    []*Part
@@ -36,16 +37,16 @@ type Server struct {
 // Part is a conversation by itself: it shares no variables with other parts.
 type Part struct {
 	Title string
-	Query string // of the URL, with each request; "" is none
+	Query string // the query of the URL of each request; may be empty
 	steps []*step
 }
 
 type step struct {
 	line   int
 	kind   kind
-	wait   time.Duration // of pause
+	wait   time.Duration // how long a pause takes
 	server string
-	times  int // how often it is sent, 1 unless it says more
+	times  int // how often to send it, at least 1
 	header []header
 	raw    bool
 	body   []byte // comments are blanked; of a request that is raw, as written; nil is none
@@ -66,7 +67,7 @@ type expectation struct {
 	line   int
 	kind   expected
 	status int           // of response
-	within time.Duration // of response: how long to repeat the request until it matches; 0 is not at all
+	within time.Duration // of response: how long to repeat the request until it matches; 0 means never
 	header []header
 	text   string // of body, as written
 	body   any    // decoded
@@ -86,42 +87,42 @@ type Player struct {
 	// URLs are the addresses of the servers by their names. All must be there.
 	URLs map[string]string
 
-	// Part, if not empty, is the title of the only part to play.
+	// Part is the title of the only part to play. Empty means all parts.
 	Part string
 
-	// Client sends the requests. Nil is one that follows no redirections.
+	// Client sends the requests. Nil means a client that follows no redirects.
 	Client *http.Client
 
-	// StepTime bounds the time of one step, but for that of "within". Zero is 30 seconds.
+	// StepTime is the time limit of one step, apart from its "within". Zero means 30 seconds.
 	StepTime time.Duration
 
-	// Report, if not nil, is called after each step that went as written, one at a time.
+	// Report, if not nil, is called after each step that matched, from one goroutine at a time.
 	Report func(Step)
 }
 
-// Step is a step that went as written.
+// Step is a step that matched the text.
 type Step struct {
 	Part     *Part
 	Number   int    // in its part, from 1
-	Server   string // "" where none was spoken to
+	Server   string // empty for a step that sends nothing
 	Title    string // such as "tools/call get_weather"
 	Messages []Message
 }
 
-// Message is what was sent or what came.
+// Message is a message sent or received.
 type Message struct {
 	Head string // such as "--> A" or "<-- 200"
 	Text string // JSON with indentation, if it was JSON
 }
 
-// Failure is the first thing that did not go as written.
+// Failure is the first mismatch between the text and the servers.
 type Failure struct {
 	File string
-	Line int // of what was expected, or of the step
-	Step     // that failed; without messages
+	Line int // the line of the expectation, or of the step
+	Step     // the step that failed, without its messages
 
-	Reason string // where it has to do with a value, it begins with its path
+	Reason string // begins with the path of the value that differs, if there is one
 	Sent   string
-	Want   string // "" if it is told by Reason
-	Got    string // "" if nothing came
+	Want   string // empty if Reason includes it
+	Got    string // empty if no message came
 }

@@ -23,13 +23,13 @@ const (
 	paramPrefix   = "Mcp-Param-"
 )
 
-// Mismatch is the error for headers that do not say what the body says.
+// Mismatch is the error for headers that contradict the body.
 func Mismatch(format string, args ...any) *jsonrpc.Error {
 	return Errorf(mcp.CodeHeaderMismatch, "Header mismatch: "+format, args...)
 }
 
-// Header returns the value of a header that must occur exactly once: a second one
-// could be what another party on the way acted upon. The name is in canonical form.
+// Header returns the value of a header that must occur exactly once, because a proxy may
+// have acted upon a second one. The name is in canonical form.
 func Header(h http.Header, name string) (string, *jsonrpc.Error) {
 	values := h[name]
 	if len(values) == 0 {
@@ -46,8 +46,8 @@ func Header(h http.Header, name string) (string, *jsonrpc.Error) {
 	return values[0], nil
 }
 
-// CheckHeader verifies that a header equals the body's value. With encoded the
-// header may carry it in the Base64 form of "Value Encoding".
+// CheckHeader verifies that a header equals the body's value. With encoded, the value may
+// be in the Base64 form of "Value Encoding".
 func CheckHeader(h http.Header, name, body string, encoded bool) *jsonrpc.Error {
 	value, err := Header(h, name)
 	if err != nil {
@@ -179,8 +179,8 @@ func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
 	return nil
 }
 
-// sameInteger compares numerically: 42.0 and 42 are equal. Safe integers have at
-// most 16 digits, so that longer spellings are refused before any arithmetic.
+// sameInteger compares numerically: 42.0 and 42 are equal. Safe integers have at most
+// 16 digits, so it refuses long spellings before any arithmetic.
 func sameInteger(a, b string) bool {
 	const longest = 40
 	if len(a) > longest || len(b) > longest || strings.ContainsAny(a+b, "eE_/xXpPiInN") {

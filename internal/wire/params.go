@@ -7,7 +7,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// InvalidState is the one answer to every requestState that does not open.
+// InvalidState is the same error for every requestState that is refused.
 func InvalidState() *jsonrpc.Error {
 	return Errorf(jsonrpc.CodeInvalidParams, "Invalid or expired requestState")
 }
@@ -20,11 +20,11 @@ type Params struct {
 	Responses map[string][]byte // inputResponses: raw objects by key; nil when absent
 	State     string
 	HasState  bool
-	Task      []byte // the member of that name, as it came; nil when absent
+	Task      []byte // the raw member task; nil when absent
 	Meta      Meta
 }
 
-// Meta is what a request says of itself (basic, "Per-request protocol fields").
+// Meta holds the protocol fields in a request's _meta (basic, "Per-request protocol fields").
 type Meta struct {
 	Version         string
 	HasCapabilities bool

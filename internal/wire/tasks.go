@@ -16,7 +16,7 @@ const TasksExtension = "io.modelcontextprotocol/tasks"
 // MetaRelatedTask ties a message to a task (2025-11-25, "Related Task Metadata").
 const MetaRelatedTask = "io.modelcontextprotocol/related-task"
 
-// The requests about tasks: the extension has the first three, the seeds' dialect all but
+// The requests about tasks. The extension has the first three, the seeds' dialect all except
 // UpdateTask.
 const (
 	GetTask       = "tasks/get"
@@ -33,17 +33,17 @@ var TaskMethods = []string{GetTask, CancelTask, UpdateTask, TaskResult, InputRes
 // IsTask reports whether a method is a request about tasks.
 func IsTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
-// Task is how a task stands, as both dialects tell it.
+// Task is the status of a task, for both dialects.
 type Task struct {
 	ID               string
 	Status           string
-	Message          string // "" is none
+	Message          string // empty means none
 	Created, Updated time.Time
 	TTL, Poll        time.Duration
 }
 
-// Append appends the members of a task, without braces, in the names of the extension or
-// in those of the seeds' dialect.
+// Append appends the members of a task, without braces, under the names of the extension or
+// of the seeds' dialect.
 func (t *Task) Append(dst []byte, extension bool) []byte {
 	ttl, poll := `,"ttl":`, `,"pollInterval":`
 	if extension {
@@ -70,7 +70,7 @@ func (t *Task) Append(dst []byte, extension bool) []byte {
 	return strconv.AppendInt(dst, t.Poll.Milliseconds(), 10)
 }
 
-// CreateTaskResult appends the result of a call that became a task. A nil meta is none.
+// CreateTaskResult appends the result of a call that became a task. A nil meta adds no _meta.
 func CreateTaskResult(dst []byte, t *Task, extension bool, meta []byte) []byte {
 	if extension {
 		dst = t.Append(append(dst, `{"resultType":"task",`...), extension)
@@ -105,7 +105,7 @@ func AppendInputRequests(dst []byte, requests []InputRequest) []byte {
 	return append(dst, '}')
 }
 
-// ParseTTL reads the time to live in the member task of a call's parameters: 0 for none.
+// ParseTTL reads the time to live in the member task of a call's parameters. Without one it returns 0.
 func ParseTTL(task []byte) (time.Duration, *jsonrpc.Error) {
 	if strictjson.TypeOf(task) != strictjson.TypeObject {
 		return 0, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "task" must be an object`)
@@ -118,6 +118,6 @@ func ParseTTL(task []byte) (time.Duration, *jsonrpc.Error) {
 	if strictjson.TypeOf(ttl) != strictjson.TypeNumber || err != nil || ms < 1 {
 		return 0, Errorf(jsonrpc.CodeInvalidParams, `invalid params: task "ttl" must be a positive number of milliseconds`)
 	}
-	const most = 100 * 365 * 24 * time.Hour // which a Duration holds, and no server allows
+	const most = 100 * 365 * 24 * time.Hour // fits a Duration, and exceeds what any server allows
 	return time.Duration(min(ms, float64(most.Milliseconds()))) * time.Millisecond, nil
 }

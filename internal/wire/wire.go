@@ -16,13 +16,13 @@ import (
 // Version is the protocol revision whose requests this package reads.
 const Version = "2026-07-28"
 
-// What Askback's servers say in a _meta beside the protocol.
+// The members that Askback's servers add to a _meta.
 const (
-	// MetaExpires, in a result's, is when its requestState expires, for clients that let a
-	// question wait.
+	// MetaExpires, in the _meta of a result, is the time at which its requestState expires,
+	// for clients that let a question wait.
 	MetaExpires = "io.github.askback-mcp/expires"
-	// MetaKey, in a question's, is its key, which the protocol has no place for inside a
-	// session.
+	// MetaKey, in the _meta of a question, is its key, for which the protocol has no place
+	// inside a session.
 	MetaKey = "io.github.askback-mcp/key"
 )
 
@@ -40,7 +40,7 @@ func MayAsk(method string) bool {
 	return method == CallTool || method == GetPrompt || method == ReadResource
 }
 
-// TargetMember is the member of a request's params that names what it is for.
+// TargetMember is the member of a request's params that names its tool, prompt or resource.
 func TargetMember(method string) string {
 	if method == ReadResource {
 		return "uri"
@@ -61,8 +61,8 @@ func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// ParseRequest reads one message. Its error is -32700 for what is not strict JSON
-// and -32600 for what is not a single request; the ID is set when it could be read.
+// ParseRequest reads one message. Its error is -32700 for bytes that are not strict JSON,
+// and -32600 for anything but a single request. The ID is set if it could be read.
 func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 	var req Request
 	if err := strictjson.Check(body, maxDepth); err != nil {
@@ -111,8 +111,9 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 	return req, nil
 }
 
-// Addressee tells who waits for an answer to a message that is refused: id is that of the client's request or, with
-// response, that of the server's own. It is nil where there is none, or none that can be told, as of a batch.
+// Addressee returns the ID of the request that a refused message belongs to: the client's own request or, if response
+// is true, the server's request that the message answers. It is nil if there is no such ID, or no single one, as in a
+// batch.
 func Addressee(message []byte) (id []byte, response bool) {
 	if !json.Valid(message) || strictjson.TypeOf(message) != strictjson.TypeObject {
 		return nil, false
@@ -159,7 +160,7 @@ func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 	dst = appendHead(dst, id)
 	dst = append(dst, `"error":`...)
 	body, fault := json.Marshal(err)
-	if fault != nil { // a handler's Data that is no JSON
+	if fault != nil { // the handler's Data is not JSON
 		body, _ = json.Marshal(&jsonrpc.Error{Code: err.Code, Message: err.Message})
 	}
 	dst = append(dst, body...)

@@ -198,8 +198,8 @@ func TestSchemasThatAreNotAllowed(t *testing.T) {
 	}
 	tests := map[string]struct{ schema, why string }{
 		"nested":       {`{"type":"object","properties":{"a":{"type":"object"}}}`, `property "a": type: must be "string"`},
-		"no JSON":      {`{"type":`, "not valid JSON"},
-		"nothing":      {``, "not valid JSON"},
+		"no JSON":      {`{"type":`, "invalid JSON at offset 8"},
+		"nothing":      {``, "invalid JSON at offset 0"},
 		"null":         {`null`, "must be an object"},
 		"a list":       {`[]`, "must be an object"},
 		"many fields":  {`{"type":"object","properties":{` + strings.TrimSuffix(manyFields, ",") + `}}`, "more than the 50 fields"},

@@ -1,0 +1,100 @@
+package drafts
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// ratifiedMetaJSON is the _meta of a translated request whose client declared nothing.
+const ratifiedMetaJSON = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"sampling":{},"roots":{}}}`
+
+// exchange is one POST to an edge. Responses are what the server behind the edge answers, in their order; requests
+// are what it was asked.
+type exchange struct {
+	url, body string
+	header    map[string]string
+	responses []string
+
+	edge     *Edge // a new one if nil
+	requests []received
+	answer   *httptest.ResponseRecorder
+}
+
+// received is a request as the server behind the edge got it.
+type received struct {
+	Version, Method, Name, Session string // headers
+	Body                           any
+}
+
+// serve sends the exchange's request and reports whether the edge answered it.
+func (x *exchange) serve(t *testing.T) bool {
+	t.Helper()
+	if x.edge == nil {
+		x.edge = new(Edge)
+	}
+	if x.edge.HasSession == nil {
+		x.edge.HasSession = func(id string) bool { return id == "held" || id == "" }
+	}
+	x.edge.Depth = 16
+	x.edge.Ratified = func(w http.ResponseWriter, r *http.Request, body []byte) {
+		x.requests = append(x.requests, received{
+			Version: r.Header.Get(wire.HeaderVersion), Method: r.Header.Get(wire.HeaderMethod),
+			Name: r.Header.Get(wire.HeaderName), Session: r.Header.Get(headerSession), Body: decoded(t, string(body)),
+		})
+		w.Header().Set("Content-Type", "application/json")
+		if n := len(x.requests); n <= len(x.responses) {
+			if strings.Contains(x.responses[n-1], `"error":`) {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+			_, _ = w.Write([]byte(x.responses[n-1]))
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp"+x.url, strings.NewReader(x.body))
+	for name, value := range x.header {
+		r.Header.Set(name, value)
+	}
+	before := r.Header.Clone()
+	x.answer = httptest.NewRecorder()
+	served := x.edge.Serve(x.answer, r, []byte(x.body))
+	if diff := cmp.Diff(before, r.Header); diff != "" {
+		t.Errorf("the request itself was changed (-want +got):\n%s", diff)
+	}
+	if !served && (len(x.requests) > 0 || x.answer.Body.Len() > 0 || x.answer.Flushed) {
+		t.Errorf("passed on, and yet answered with %s", x.answer.Body)
+	}
+	return served
+}
+
+// decoded is JSON as go-cmp compares it, with numbers as they are spelled.
+func decoded(t *testing.T, text string) any {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	if err := strictjson.Check([]byte(text), 64); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	var v any
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil || d.More() {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return v
+}
+
+func sameJSON(t *testing.T, want, got string) {
+	t.Helper()
+	if diff := cmp.Diff(decoded(t, want), decoded(t, got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
