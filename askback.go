@@ -131,14 +131,14 @@ type Access struct {
 
 // Limits bound calls and requests. A field that is zero has its default.
 type Limits struct {
-	Rounds      int           // rounds per call that end with input required; default 32
-	Questions   int           // questions per round; default 16
-	StateBytes  int           // bytes of a requestState as sent; default 64 KiB
-	StoredBytes int           // bytes of a state that overflows into States.Store; default 16 MiB
-	BodyBytes   int64         // bytes of an HTTP request's body; default 4 MiB
-	Depth       int           // nesting of a request's JSON; default 64
-	RoundTTL    time.Duration // how long a client may take to answer; default 1 hour
-	CallTTL     time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
+	Rounds       int           // rounds per call that end with input required; default 32
+	Questions    int           // questions per round; default 16
+	StateBytes   int           // bytes of a requestState as sent; default 64 KiB
+	StoredBytes  int           // bytes of a state that overflows into States.Store; default 16 MiB
+	MessageBytes int64         // bytes of one message of the client: an HTTP request's body, or a line of standard input; default 4 MiB
+	Depth        int           // nesting of a request's JSON; default 64
+	RoundTTL     time.Duration // how long a client may take to answer; default 1 hour
+	CallTTL      time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
 }
 
 func (l *Limits) setDefaults() error {
@@ -146,11 +146,11 @@ func (l *Limits) setDefaults() error {
 	setDefault(&l.Questions, 16)
 	setDefault(&l.StateBytes, 64<<10)
 	setDefault(&l.StoredBytes, 16<<20)
-	setDefault(&l.BodyBytes, 4<<20)
+	setDefault(&l.MessageBytes, 4<<20)
 	setDefault(&l.Depth, 64)
 	setDefault(&l.RoundTTL, time.Hour)
 	setDefault(&l.CallTTL, max(24*time.Hour, l.RoundTTL))
-	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), int64(l.StoredBytes), l.BodyBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL)) < 0 {
+	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), int64(l.StoredBytes), l.MessageBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL)) < 0 {
 		return errors.New("askback: a negative limit; zero means the default")
 	}
 	return nil

@@ -21,8 +21,8 @@ var ErrInputRequired = journal.ErrInputRequired
 // LimitError says that a call reached one of [Limits]. It becomes the JSON-RPC error
 // -32603 with its text.
 type LimitError struct {
-	Limit string // the bound's name, such as "rounds per call"
-	Max   int    // its value
+	Limit string // what is bounded, with its unit, such as "rounds per call" or "seconds per call"
+	Max   int64  // the limit, in that unit
 }
 
 func (e *LimitError) Error() string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +19,6 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task/sqlite"
 	"github.com/askback-mcp/askback/task/storetest"
 )
 
@@ -912,15 +910,10 @@ func TestLawWithAStore(t *testing.T) {
 		"roll out":  {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1), newServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
 		"dual only": {instance(state.Dual, ring, 300), instance(state.Dual, ring, 0)},
 	}
-	path := filepath.Join(t.TempDir(), "states.db")
+	shared := new(state.MemoryStore)
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
-		db, err := sqlite.Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		fleets["sqlite"] = append(fleets["sqlite"], newServer(t, &askback.Options{
-			Keys: ring, Principal: userHeader, States: &state.Options{Store: db, Mode: mode, Overflow: 300},
+		fleets["memory"] = append(fleets["memory"], newServer(t, &askback.Options{
+			Keys: ring, Principal: userHeader, States: &state.Options{Store: shared, Mode: mode, Overflow: 300},
 		}, handler).HTTPHandler(nil))
 	}
 	user := 0

@@ -46,7 +46,7 @@ func stdio(t *testing.T, opts *askback.Options) (send func(lines string), read f
 const greetLine = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}` + "\n"
 
 func TestStdioOutlivesBadLines(t *testing.T) {
-	send, read, end := stdio(t, &askback.Options{Limits: askback.Limits{BodyBytes: 1 << 16}})
+	send, read, end := stdio(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 16}})
 	for _, test := range []struct{ name, line, want string }{
 		{"malformed", "{\"jsonrpc\":\n", "-32700"},
 		{"text", "hello\n", "-32700"},

@@ -80,7 +80,7 @@ func TestWrongInput(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			logger, logged := logs()
-			h := newServer(t, &askback.Options{Logger: logger, Limits: askback.Limits{BodyBytes: 1 << 16}}, greet).HTTPHandler(nil)
+			h := newServer(t, &askback.Options{Logger: logger, Limits: askback.Limits{MessageBytes: 1 << 16}}, greet).HTTPHandler(nil)
 			message := test.request.send(t, h).refused(t, test.status, test.code)
 			if !strings.Contains(message, test.message) {
 				t.Errorf("message %q does not say %q", message, test.message)
@@ -96,7 +96,7 @@ func TestWrongInput(t *testing.T) {
 
 // A body whose length is not announced is bounded as well.
 func TestBodyOverTheLimitInChunks(t *testing.T) {
-	h := newServer(t, &askback.Options{Limits: askback.Limits{BodyBytes: 1 << 10}}, greet).HTTPHandler(nil)
+	h := newServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 10}}, greet).HTTPHandler(nil)
 	chunked := func(r *http.Request) *http.Request { r.ContentLength = -1; return r }
 	request{target: "greet", arguments: `{"place":"x"}`, ctx: chunked}.send(t, h).asked(t, "login")
 	request{target: "greet", arguments: `{"place":"` + strings.Repeat("x", 1<<11) + `"}`, ctx: chunked}.send(t, h).refused(t, 413, -32600)
@@ -218,7 +218,7 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		{"longer", seal.ReasonMalformed, h, func(r *request) { r.state += "\n" }},
 		{"of another version", seal.ReasonVersion, h, func(r *request) { r.state = "ab9" + r.state[3:] }},
 		{"hostile", seal.ReasonMalformed, h, func(r *request) { r.state = hostile }},
-		{"10 MB", seal.ReasonTooLarge, newServer(t, func() *askback.Options { o := options; o.Limits.BodyBytes = 16 << 20; return &o }(), greet).HTTPHandler(nil),
+		{"10 MB", seal.ReasonTooLarge, newServer(t, func() *askback.Options { o := options; o.Limits.MessageBytes = 16 << 20; return &o }(), greet).HTTPHandler(nil),
 			func(r *request) { r.state = strings.Repeat("A", 10<<20) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

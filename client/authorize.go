@@ -8,9 +8,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 )
 
-// authorizeOnce asks for authorization once while a session connects. The SDK takes a
-// refusal during server/discover for a server of an earlier revision, tries that one,
-// and would send the user through the same authorization again.
+// authorizeOnce asks for authorization once while a session connects. When authorization is
+// refused during server/discover, the SDK assumes a server of an earlier revision, connects
+// again, and would send the user through the same authorization a second time.
 type authorizeOnce struct {
 	auth.OAuthHandler
 
@@ -34,7 +34,7 @@ func (a *authorizeOnce) Authorize(ctx context.Context, req *http.Request, res *h
 	return a.refused
 }
 
-// done ends the time in which a refusal stands.
+// done ends the connecting: from now on a refusal is not remembered.
 func (a *authorizeOnce) done() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -15,9 +15,29 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/wire"
 )
+
+// WaitTask waits for the result of a task, and answers what it asks. Errors are as for
+// [Session.CallTool]; an [ErrTaskUnknown] means that there is nothing to wait for. The task
+// continues if ctx is cancelled.
+func (s *Session) WaitTask(ctx context.Context, id string) (*mcp.CallToolResult, error) {
+	d, err := s.dialect()
+	if err != nil {
+		return nil, err
+	}
+	return as[*mcp.CallToolResult]((&await{Session: s, id: id, tasks: d}).run(ctx))
+}
+
+// as returns a result in its own type.
+func as[R mcp.Result](res mcp.Result, err error) (R, error) {
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return res.(R), nil
+}
 
 // await waits for one task, and answers what it asks.
 type await struct {
@@ -28,46 +48,62 @@ type await struct {
 	params json.RawMessage  // of the call, if they are known
 	round  int              // how often the call, and then the task, has asked
 	have   map[string]reply // answers that are not sent yet, by the questions' keys
-	known  []*Question      // that were asked before the waiting was resumed
+	known  []*Question      // those asked before the waiting was resumed
 
-	task     *Task            // as it was told last
-	shown    *Task            // as the observer knows it
+	task     *Task            // as the server last reported it
+	observed *Task            // as the observer last saw it
 	sent     map[string]reply // answers that the server has
-	still    int              // looks in a row at which it asked only what it has the answers to
+	still    int              // status responses in a row in which all questions were answered
 	failures int              // in a row
 	over     bool             // the task has ended
-	news     *news            // nil where the server tells nothing
-	woken    int
+	news     *news            // nil where the server reports nothing
+	woken    int              // how often news ended a pause
 }
 
-// reply is an answer and what it answers.
+// reply is an answer, with the digest of the question that it answers.
 type reply struct {
 	question [32]byte
 	answer   json.RawMessage
 }
 
-// digest tells questions apart that have the same key.
-func digest(q *Question) [32]byte {
-	method, _ := json.Marshal(q.Method) // a string always marshals
-	params := q.Params
-	if params == nil {
-		params = json.RawMessage("null")
-	}
-	return strictjson.Digest(fmt.Appendf(nil, "[%s,%s]", method, params))
-}
-
-// backstop is how often a task is looked at of whose changes the server tells by itself.
+// backstop is the time between two status requests while the server reports changes itself.
 const backstop = time.Minute
 
+// resumeTask waits for the task of a pending call.
+func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error) {
+	w := &await{Session: s, id: p.TaskID, tasks: p.Tasks, params: p.Params, round: p.Round, have: make(map[string]reply)}
+	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksSeeds {
+		var err error
+		if w.tasks, err = s.dialect(); err != nil {
+			return nil, err
+		}
+	}
+	var params struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(p.Params, &params) // which may be missing
+	w.target = params.Name
+	for _, q := range p.Questions {
+		if !s.legacy() {
+			w.known = append(w.known, q)
+		}
+		if answer, ok := p.Answers[q.Key]; ok {
+			w.have[q.Key] = reply{q.digest(), answer}
+		}
+	}
+	return w.run(ctx)
+}
+
 // run is wait, bounded as a call of its own.
-func (w *await) run(ctx context.Context) (*mcp.CallToolResult, error) {
+func (w *await) run(ctx context.Context) (mcp.Result, error) {
 	ctx, leave := w.begin(ctx)
 	defer leave()
 	return w.wait(ctx)
 }
 
-// wait waits. Whatever ends the waiting but not the task is told with the way back to it.
-func (w *await) wait(ctx context.Context) (*mcp.CallToolResult, error) {
+// wait returns the task's result or its error. When the waiting ends before the task, the
+// error is a [*PendingError].
+func (w *await) wait(ctx context.Context) (mcp.Result, error) {
 	res, err := w.drive(ctx)
 	if err == nil {
 		return res, nil
@@ -75,17 +111,13 @@ func (w *await) wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	if _, parked := errors.AsType[*Pending](err); parked || w.over {
+	if _, pending := errors.AsType[*PendingError](err); pending || w.over {
 		return nil, err
 	}
-	p := w.pending()
-	if bound, ok := errors.AsType[*LimitError](err); ok && bound.Pending == nil {
-		bound.Pending = p
-	}
-	return nil, &TaskError{Pending: p, Err: err}
+	return nil, &PendingError{w.pending(), err}
 }
 
-// pending is what goes on with the task.
+// pending is the call as it stands.
 func (w *await) pending() *Pending {
 	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Parked: time.Now(), TaskID: w.id, Tasks: w.tasks}
 	if t := w.task; t != nil {
@@ -98,7 +130,7 @@ func (w *await) pending() *Pending {
 	}
 	for _, q := range p.Questions {
 		for _, known := range []map[string]reply{w.have, w.sent} {
-			if r, ok := known[q.Key]; ok && r.question == digest(q) {
+			if r, ok := known[q.Key]; ok && r.question == q.digest() {
 				if p.Answers == nil {
 					p.Answers = make(map[string]json.RawMessage)
 				}
@@ -111,11 +143,13 @@ func (w *await) pending() *Pending {
 
 func (w *await) drive(ctx context.Context) (*mcp.CallToolResult, error) {
 	if w.tasks == TasksExtension && !w.silent.Load() && (w.task == nil || !w.task.Ended()) {
-		defer w.listen(ctx)()
+		var stop func()
+		w.news, stop = w.subscribe(ctx, w.tasks, w.id)
+		defer stop()
 	}
 	r, err := new(Round), error(nil)
-	if w.task == nil || w.task.Status != taskWorking { // else the answer to the call has told all
-		if r, err = w.look(ctx); err != nil {
+	if w.task == nil || w.task.Status != taskWorking { // else the response to the call says all
+		if r, err = w.poll(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -131,35 +165,35 @@ func (w *await) drive(ctx context.Context) (*mcp.CallToolResult, error) {
 			}
 		}
 		if r == nil {
-			if r, err = w.look(ctx); err != nil {
+			if r, err = w.poll(ctx); err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-// look asks how the task stands, and again where it did not come through.
-func (w *await) look(ctx context.Context) (*Round, error) {
+// poll requests the status of the task, again where the request failed for a while.
+func (w *await) poll(ctx context.Context) (*Round, error) {
 	for {
 		began := time.Now()
-		t, method, err := w.lookOrHear(ctx)
+		t, method, err := w.pollOnce(ctx)
 		if err == nil {
 			w.task, w.failures = t, 0
 			return &Round{Method: method, Elapsed: time.Since(began)}, nil
 		}
-		if w.fails(ctx, err) {
+		if w.isFinal(ctx, err) {
 			w.over = errors.Is(err, ErrTaskUnknown)
-			_ = w.tell(ctx, &Round{Method: wire.GetTask, Elapsed: time.Since(began), Err: err})
+			_ = w.observe(ctx, &Round{Method: wire.GetTask, Elapsed: time.Since(began), Err: err})
 			return nil, err
 		}
 	}
 }
 
-// lookOrHear looks once, unless the server tells of the task's end meanwhile. The method is
-// that of the message that told.
-func (w *await) lookOrHear(ctx context.Context) (t *Task, method string, err error) {
+// pollOnce requests the status once, unless the server reports the task's end meanwhile. The
+// method is that of the message that had the status.
+func (w *await) pollOnce(ctx context.Context) (t *Task, method string, err error) {
 	if w.news == nil {
-		t, err = w.Session.look(ctx, w.tasks, w.id)
+		t, err = w.getTask(ctx, w.tasks, w.id)
 		return t, wire.GetTask, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -168,61 +202,61 @@ func (w *await) lookOrHear(ctx context.Context) (t *Task, method string, err err
 		task *Task
 		err  error
 	}
-	came := make(chan response, 1)
+	responses := make(chan response, 1)
 	go func() {
-		t, err := w.Session.look(ctx, w.tasks, w.id)
-		came <- response{t, err}
+		t, err := w.getTask(ctx, w.tasks, w.id)
+		responses <- response{t, err}
 	}()
 	woken := false
 	for {
 		select {
-		case got := <-came:
-			if woken { // what else was told is for later
-				w.news.rouse()
+		case got := <-responses:
+			if woken { // other reports are for later
+				w.news.signal()
 			}
 			return got.task, wire.GetTask, got.err
 		case <-w.news.wake:
 			woken = true
-			if last := w.news.last(); last != nil {
-				return last, methodTaskNews, nil
+			if ended := w.news.end(); ended != nil {
+				return ended, tap.MethodTask, nil
 			}
 		}
 	}
 }
 
-// fails reports whether an error is to end the waiting. If not, it has paused.
-func (w *await) fails(ctx context.Context, err error) bool {
+// isFinal reports whether an error ends the waiting. If it does not, isFinal has paused.
+func (w *await) isFinal(ctx context.Context, err error) bool {
 	fault, isFault := errors.AsType[*jsonrpc.Error](err)
-	status, isStatus := errors.AsType[*statusError](err)
+	status, isStatus := errors.AsType[*tap.StatusError](err)
 	_, isLimit := errors.AsType[*LimitError](err)
 	_, isProtocol := errors.AsType[*ProtocolError](err)
 	const most = 10
 	switch {
 	case isFault && fault.Code != jsonrpc.CodeInternalError, isLimit, isProtocol,
-		isStatus && status.code < 500 && status.code != http.StatusTooManyRequests && status.code != http.StatusRequestTimeout,
+		isStatus && status.Code < 500 && status.Code != http.StatusTooManyRequests && status.Code != http.StatusRequestTimeout,
 		errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), w.failures == most:
 		return true
 	}
-	limits := w.client.opts.Limits
-	pause := min(limits.FirstPause<<w.failures, limits.MaxPause)
+	limits := &w.opts.Limits
+	wait := min(limits.FirstPause<<w.failures, limits.MaxPause)
 	w.failures++
-	return sleep(ctx, pause*3/4+rand.N(pause/2+1)) != nil
+	return pause(ctx, jitter(wait)) != nil
 }
 
-// tell tells the observer, if there is something new.
-func (w *await) tell(ctx context.Context, r *Round) error {
+// observe calls the observer, if there is something new.
+func (w *await) observe(ctx context.Context, r *Round) error {
 	r.Number, r.Target, r.Task = w.round, w.target, w.task
-	changed := w.task != nil && (w.shown == nil || w.shown.Status != w.task.Status || w.shown.Message != w.task.Message)
-	observe := w.client.opts.Observe
+	changed := w.task != nil && (w.observed == nil || w.observed.Status != w.task.Status || w.observed.Message != w.task.Message)
+	observe := w.opts.Observe
 	if observe == nil || !changed && !r.Final && r.Err == nil && r.Questions == nil && r.Answers == nil {
 		return nil
 	}
-	w.shown = w.task
+	w.observed = w.task
 	return observe(ctx, r)
 }
 
-// act does what the task wants. It returns the task's result, or whether to look again at
-// once.
+// act does what the task's status asks for. It returns the task's result, or whether to
+// request the status again at once.
 func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, again bool, err error) {
 	t := w.task
 	if t.Status != taskAsks {
@@ -230,24 +264,21 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 	}
 	switch {
 	case t.Status == taskWorking:
-		return nil, false, w.tell(ctx, r)
+		return nil, false, w.observe(ctx, r)
 	case t.Status == taskCancelled:
-		w.over = true
-		r.Err = cancelled(t)
-		_ = w.tell(ctx, r)
-		return nil, false, r.Err
+		return w.finish(ctx, r, nil, t.cancellation())
 	case w.tasks == TasksSeeds:
-		if err := w.tell(ctx, r); err != nil {
+		if err := w.observe(ctx, r); err != nil {
 			return nil, false, err
 		}
 		return w.fetch(ctx)
 	case t.Status == taskCompleted:
-		return w.end(ctx, r, t.Result, nil)
+		return w.finish(ctx, r, t.Result, nil)
 	case t.Status == taskFailed:
-		return w.end(ctx, r, nil, taskFault(t))
+		return w.finish(ctx, r, nil, t.failure())
 	}
 	if t.Questions == nil && w.sent == nil && r.Method != "" {
-		return nil, false, &ProtocolError{"a task waits for input, but inputRequests are missing"}
+		return nil, false, errNothingAsked
 	}
 	open, err := w.open(t.Questions)
 	if err != nil {
@@ -256,11 +287,11 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 	if len(open) > 0 {
 		return nil, true, w.answer(ctx, r, open)
 	}
-	if err := w.tell(ctx, r); err != nil {
+	if err := w.observe(ctx, r); err != nil {
 		return nil, false, err
 	}
-	// The server has the answers. Should they have been lost on its side, it gets them again,
-	// which does no harm: after four looks, after eight, and so on.
+	// The server has the answers. If it may have lost them it gets them again, which does no
+	// harm: after four status responses, after eight, and so on.
 	if w.still++; w.still >= 4 && w.still&(w.still-1) == 0 && len(t.Questions) > 0 {
 		answers := make(map[string]json.RawMessage)
 		for _, q := range t.Questions {
@@ -271,31 +302,24 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 	return nil, false, nil
 }
 
-func cancelled(t *Task) error {
-	if t.Message == "" {
-		return ErrTaskCancelled
-	}
-	return fmt.Errorf("%w: %s", ErrTaskCancelled, t.Message)
-}
-
-// end tells of the end of the task: its result, or its error.
-func (w *await) end(ctx context.Context, r *Round, raw json.RawMessage, failed error) (*mcp.CallToolResult, bool, error) {
+// finish reports the end of the task: its result, or its error.
+func (w *await) finish(ctx context.Context, r *Round, raw json.RawMessage, failed error) (*mcp.CallToolResult, bool, error) {
 	w.over = true
 	res, err := (*mcp.CallToolResult)(nil), failed
 	if err == nil {
-		res, err = taskResult(raw)
+		res, err = parseTaskResult(raw)
 	}
 	if r.Err, r.Final = err, err == nil; r.Final {
 		r.Result = raw
 	}
-	if refused := w.tell(ctx, r); refused != nil && err == nil {
+	if refused := w.observe(ctx, r); refused != nil && err == nil {
 		return nil, false, refused
 	}
 	return res, false, err
 }
 
-// open are the questions that are not answered yet. A key stands for one question as long
-// as the task lives (SEP-2663, "Task Update Requests").
+// open returns the questions that are not answered yet. A key stands for one question as
+// long as the task lives (SEP-2663, "Task Update Requests").
 func (w *await) open(questions []*Question) ([]*Question, error) {
 	var open []*Question
 	for _, q := range questions {
@@ -303,46 +327,48 @@ func (w *await) open(questions []*Question) ([]*Question, error) {
 		switch {
 		case !ok:
 			open = append(open, q)
-		case was.question != digest(q):
+		case was.question != q.digest():
 			return nil, &ProtocolError{fmt.Sprintf("a task uses the key %.80q for a second question", q.Key)}
 		}
 	}
 	return open, nil
 }
 
-// answer answers questions. The round tells who asked them.
+// answer answers questions, which came with r:
+//
+//  1. It counts a round, unless the waiting was resumed with these questions.
+//  2. It calls the observer, and refuses questions of undeclared kinds.
+//  3. It gathers the answers: those that are there already, and those of the handlers.
+//  4. It parks the call if a handler does, and sends the answers otherwise.
 func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
-	most := w.client.opts.Limits.Rounds
 	if slices.ContainsFunc(open, func(q *Question) bool {
-		return !slices.ContainsFunc(w.known, func(k *Question) bool { return k.Key == q.Key && digest(k) == digest(q) })
+		return !slices.ContainsFunc(w.known, func(k *Question) bool { return k.Key == q.Key && k.digest() == q.digest() })
 	}) {
-		if w.round >= most { // before anybody answers what could not be sent
-			return limit("rounds in one call", most, nil)
+		if w.round >= w.opts.Limits.Rounds { // before anybody answers what could not be sent
+			return w.opts.Limits.roundsReached()
 		}
 		w.round++
 	}
 	w.still, w.known = 0, nil
 	given := make(map[string]json.RawMessage)
 	for _, q := range open {
-		if had, ok := w.have[q.Key]; ok && had.question == digest(q) {
+		if had, ok := w.have[q.Key]; ok && had.question == q.digest() {
 			given[q.Key] = had.answer
 		} else {
 			r.Questions = append(r.Questions, q)
 		}
 	}
-	if err := w.tell(ctx, r); err != nil {
+	if err := w.observe(ctx, r); err != nil {
 		return err
 	}
-	for _, q := range open {
-		if err := w.client.check(q); err != nil {
-			return err
-		}
+	if err := w.opts.checkAll(open); err != nil {
+		return err
 	}
-	answers, parked, err := w.client.answerAll(ctx, open, given)
+	answers, parked, err := w.opts.answerAll(ctx, open, given)
 	replies := make(map[string]reply)
 	for _, q := range open {
 		if a, ok := answers[q.Key]; ok {
-			replies[q.Key] = reply{digest(q), a}
+			replies[q.Key] = reply{q.digest(), a}
 		}
 	}
 	w.have = replies // until the server has them
@@ -350,11 +376,11 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	case err != nil:
 		return err
 	case parked:
-		return w.pending()
+		return &PendingError{w.pending(), ErrPark}
 	}
 	if err := w.send(ctx, answers); err != nil {
 		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
-			w.have = nil // the server does not want them
+			w.have = nil // the server refuses them
 		}
 		return err
 	}
@@ -362,46 +388,37 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	if w.sent == nil {
 		w.sent = make(map[string]reply)
 	}
-	for key, r := range replies {
-		w.sent[key] = r
-	}
+	maps.Copy(w.sent, replies)
 	return nil
 }
 
-// send gives the server answers.
+// send sends answers, again where the request failed for a while.
 func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) error {
-	method := wire.UpdateTask
-	if w.tasks == TasksSeeds {
-		method = wire.InputResponse
-	}
 	for {
 		began := time.Now()
-		err := w.answerTask(ctx, w.tasks, &Task{ID: w.id, state: w.task.state}, answers)
-		if err != nil && !w.fails(ctx, err) {
+		err := w.sendAnswers(ctx, w.tasks, w.id, w.task.state, answers)
+		if err != nil && !w.isFinal(ctx, err) {
 			continue
 		}
 		if err == nil {
 			w.failures = 0
 		}
-		refused := w.tell(ctx, &Round{Method: method, Elapsed: time.Since(began), Answers: answers, Err: err})
+		refused := w.observe(ctx, &Round{Method: answerMethod(w.tasks), Elapsed: time.Since(began), Answers: answers, Err: err})
 		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
-			ended, unknown := w.meanwhile(ctx)
+			ended, unknown := w.recheck(ctx)
 			if ended {
 				return nil
 			}
 			err = cmp.Or(unknown, err)
 		}
-		if err == nil {
-			err = refused
-		}
-		return err
+		return cmp.Or(err, refused)
 	}
 }
 
-// meanwhile looks what became of a task about which the server answered with an error: that
-// it has ended, or is not known any more, says more than the error.
-func (w *await) meanwhile(ctx context.Context) (ended bool, unknown error) {
-	t, err := w.Session.look(ctx, w.tasks, w.id)
+// recheck requests the status after the server has answered another request with an error.
+// That the task has ended, or is unknown by now, says more than that error.
+func (w *await) recheck(ctx context.Context) (ended bool, unknown error) {
+	t, err := w.getTask(ctx, w.tasks, w.id)
 	if errors.Is(err, ErrTaskUnknown) {
 		w.over = true
 		return false, err
@@ -412,10 +429,11 @@ func (w *await) meanwhile(ctx context.Context) (ended bool, unknown error) {
 	return err == nil && t.Ended(), nil
 }
 
-// rest waits for the next look, or for news: then it returns the round of these.
+// rest waits until it is time to request the status, or until the server reports it. Then it
+// returns the round of the report.
 func (w *await) rest(ctx context.Context) (*Round, error) {
 	interval := w.interval()
-	if w.news.listens() {
+	if w.news.reports() {
 		interval = max(interval, backstop)
 	}
 	timer := time.NewTimer(interval)
@@ -423,146 +441,143 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 	var wake chan struct{}
 	if w.news != nil {
 		const free = 32
-		if w.woken > free { // a server may tell more than there is time to hear
-			if err := sleep(ctx, w.client.opts.Limits.MinPoll); err != nil {
+		if w.woken > free { // a server may report faster than is good for the client
+			if err := pause(ctx, w.opts.Limits.MinPoll); err != nil {
 				return nil, err
 			}
 		}
 		wake = w.news.wake
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-timer.C:
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, nil
+	case <-wake:
+		w.woken++
+		t := w.news.take()
+		if t == nil { // the reports have just begun or ended
 			return nil, nil
-		case <-wake:
-			w.woken++
-			t := w.news.take()
-			if t == nil { // the server has just begun to tell, or ceased to
-				return nil, nil
-			}
-			if t.Updated.Before(w.task.Updated) && !t.Updated.IsZero() && !t.Ended() {
-				return nil, nil // told before the last look, or by another clock
-			}
-			w.task = t
-			return &Round{Method: methodTaskNews}, nil
 		}
+		if t.Updated.Before(w.task.Updated) && !t.Updated.IsZero() && !t.Ended() {
+			return nil, nil // older than the last status, or by another clock
+		}
+		w.task = t
+		return &Round{Method: tap.MethodTask}, nil
 	}
 }
 
-// interval is the time between two looks.
+// interval is the time between two requests for the status.
 func (w *await) interval() time.Duration {
-	interval := w.task.PollInterval
-	if interval == 0 {
-		interval = time.Second
-	}
-	return min(max(interval, w.client.opts.Limits.MinPoll), w.client.opts.Limits.MaxPoll)
+	interval := cmp.Or(w.task.PollInterval, time.Second)
+	return min(max(interval, w.opts.Limits.MinPoll), w.opts.Limits.MaxPoll)
 }
 
-// fetch gets the result where it comes by a request of its own: the result, or what the
-// task asks. In a session before 2026-07-28 it asks inside the session meanwhile.
+// fetch requests the result in the dialect where it has a request of its own. The response is
+// the result, or what the task asks. In a session before 2026-07-28 the task asks inside the
+// session meanwhile.
 func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool, err error) {
 	type response struct {
 		raw json.RawMessage
 		err error
 	}
 	began := time.Now()
-	waiting, leave := w.inline.wait(w.id)
+	questions, leave := w.inline.wait(w.id)
 	defer leave()
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
-	came := make(chan response, 1)
-	x := &exchange{method: wire.TaskResult, name: w.id, cancelled: make(chan struct{})}
+	responses := make(chan response, 1)
+	x := &tap.Exchange{Method: wire.TaskResult, Name: w.id, Cancelled: make(chan struct{})}
 	go func() {
-		raw, err := w.exchangeAbout(bounded, w.tasks, x, &taskParams{TaskID: w.id})
-		came <- response{raw, err}
+		raw, err := w.exchange(bounded, w.tasks, x, &taskParams{TaskID: w.id})
+		responses <- response{raw, err}
 	}()
-	give := func() { cancel(); <-came }
+	giveUp := func() { cancel(); <-responses }
 
-	var ended time.Time // when it was first seen to have
+	var ended time.Time // when the status first said so
 	ticker := time.NewTicker(w.interval())
 	defer ticker.Stop()
 	for {
 		select {
-		case got := <-came:
+		case got := <-responses:
 			return w.fetched(ctx, &Round{Method: wire.TaskResult, Elapsed: time.Since(began)}, got.raw, got.err)
-		case p := <-waiting:
+		case p := <-questions:
 			// The request ends before the session does, which may be soon: else the server would
 			// wait for an answer that nothing can bring.
 			end := time.NewTimer(time.Second)
 			defer end.Stop()
-			if !p.told {
-				give()
+			if !p.responded {
+				giveUp()
 				select {
-				case <-x.cancelled:
+				case <-x.Cancelled:
 				case <-end.C:
 				}
 			} else {
 				select {
-				case <-came:
+				case <-responses:
 				case <-end.C:
-					give()
+					giveUp()
 				}
 			}
 			w.task.Questions = []*Question{p.question}
-			return nil, false, w.pending()
+			return nil, false, &PendingError{w.pending(), ErrPark}
 		case <-ctx.Done():
-			give()
+			giveUp()
 			return nil, false, ctx.Err()
 		case <-ticker.C:
 			if w.task.Ended() && ended.IsZero() {
 				ended = time.Now()
 			} else if w.task.Ended() && time.Since(ended) > backstop/2 { // the response was lost on its way
-				give()
+				giveUp()
 				return nil, true, nil
 			}
-			t, err := w.Session.look(ctx, w.tasks, w.id)
+			t, err := w.getTask(ctx, w.tasks, w.id)
 			if err != nil {
 				continue
 			}
 			w.task = t
-			if err := w.tell(ctx, &Round{Method: wire.GetTask}); err != nil || t.Status == taskCancelled {
-				give()
+			if err := w.observe(ctx, &Round{Method: wire.GetTask}); err != nil || t.Status == taskCancelled {
+				giveUp()
 				return nil, true, err
 			}
 		}
 	}
 }
 
-// fetched reads what came of tasks/result.
+// fetched reads the response to tasks/result.
 func (w *await) fetched(ctx context.Context, r *Round, raw json.RawMessage, err error) (*mcp.CallToolResult, bool, error) {
 	if err != nil {
-		if _, fault := errors.AsType[*jsonrpc.Error](err); fault && w.task.Ended() {
-			return w.end(ctx, r, nil, err)
+		_, fault := errors.AsType[*jsonrpc.Error](err)
+		if fault && w.task.Ended() {
+			return w.finish(ctx, r, nil, err)
 		}
-		if !w.fails(ctx, err) {
+		if !w.isFinal(ctx, err) {
 			return nil, true, nil
 		}
-		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
-			ended, unknown := w.meanwhile(ctx)
+		if fault {
+			ended, unknown := w.recheck(ctx)
 			if ended { // with this error
-				return w.end(ctx, r, nil, err)
+				return w.finish(ctx, r, nil, err)
 			}
 			err = cmp.Or(unknown, err)
 		}
 		return nil, false, err
 	}
-	asks, err := w.asked(raw)
+	asked, err := parseAsked(raw, w.Server(), &w.opts.Limits)
 	switch {
 	case err != nil:
 		return nil, false, err
-	case asks == nil:
-		return w.end(ctx, r, raw, nil)
+	case asked == nil:
+		return w.finish(ctx, r, raw, nil)
 	}
 	now := *w.task
-	now.Questions, now.state = asks.Questions, asks.state
+	now.Questions, now.state = asked.Questions, asked.state
 	w.task = &now
-	// Drafts let a task ask again under the same key, if the answer was not good enough.
-	// The same question seen once more may only be one that is still on its way.
+	// Drafts let a task ask again under the same key, if the answer was not good enough. The
+	// same question seen once more may only be one whose answer is still on its way.
 	if w.still++; w.still > 2 || slices.ContainsFunc(now.Questions, func(q *Question) bool {
 		was, ok := w.sent[q.Key]
-		return ok && was.question != digest(q)
+		return ok && was.question != q.digest()
 	}) {
 		w.sent = nil
 	}

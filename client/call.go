@@ -6,84 +6,98 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // CallTool calls a tool and answers what it asks, round by round, until its result.
+// InputResponses and RequestState of params are not used.
+// (basic/patterns/mrtr, "Client Requirements")
 //
-// The error is a [*Pending] when a handler parked; a [*LimitError], [*UndeclaredError]
-// or [*ProtocolError] when the server went too far; a [*RefusedError] when it did not
-// take its own state back; a *jsonrpc.Error when it answered with one; the context's
-// cause when that is done; or a handler's own. InputResponses and RequestState of params
-// are not used. (basic/patterns/mrtr, "Client Requirements")
+// The error is
 //
-// A call that the server makes a task is waited for, too: it is looked at as often as the
-// server says, or when the server tells of a change. When the waiting ends before the task
-// does, as when ctx is done, the task goes on: the error is a [*TaskError] with the way
-// back to it, which wraps the one above, and [Session.CancelTask] cancels the task. A task
-// that was cancelled gives [ErrTaskCancelled]. (SEP-2663)
+//   - a [*PendingError] when the call can continue with [Session.Resume]: a handler parked
+//     it, or it reached a limit after its first round;
+//   - a [*LimitError], [*UndeclaredError] or [*ProtocolError] when the server went too far;
+//   - a [*RefusedError] when the server refused its own state;
+//   - a *jsonrpc.Error when the server answered with one;
+//   - the context's cause when that is done;
+//   - or a handler's own.
+//
+// When the server makes the call a task, CallTool waits for it: it requests the status as
+// often as the server says, or when the server reports a change. When the waiting ends before
+// the task does, such as when ctx is done, the task continues: the error is a [*PendingError]
+// that wraps the one above, and [Session.CancelTask] cancels the task. A task that was
+// cancelled gives [ErrTaskCancelled]. (SEP-2663)
 func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	var task json.RawMessage
-	if s.client.opts.Tasks == TasksSeeds {
+	if s.opts.Tasks == TasksSeeds {
 		task = json.RawMessage(`{}`)
 	}
 	c, err := s.newToolCall(params, task)
 	if err != nil {
 		return nil, err
 	}
+	return as[*mcp.CallToolResult](c.drive(ctx))
+}
+
+// StartTask calls a tool like [Session.CallTool], but returns as soon as the call has become
+// a task. Where it does not become one, StartTask returns the result instead: exactly one of
+// task, result and error is not nil. Where the client can ask for a time to live it asks for
+// ttl, unless that is zero; in the extension the server decides. In a session of 2025-11-25
+// a task is asked for only if the list of tools allows it.
+// (2025-11-25, "Tool-Level Negotiation")
+//
+// The handlers answer what the tool asks before there is a task. A [*PendingError] of that
+// time continues with [Session.Resume] to the result.
+func (s *Session) StartTask(ctx context.Context, params *mcp.CallToolParams, ttl time.Duration) (*Task, *mcp.CallToolResult, error) {
+	var task json.RawMessage
+	if d := s.opts.Tasks; d == TasksSeeds || d == TasksAuto && s.takes {
+		task = json.RawMessage(`{}`)
+		if ttl > 0 {
+			task = fmt.Appendf(nil, `{"ttl":%d}`, max(ttl.Milliseconds(), 1))
+		}
+	}
+	c, err := s.newToolCall(params, task)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.detach = true
 	res, err := c.drive(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return res.(*mcp.CallToolResult), nil
-}
-
-// newToolCall makes a call that asks for a task, unless task is nil.
-func (s *Session) newToolCall(params *mcp.CallToolParams, task json.RawMessage) (*call, error) {
-	data, err := json.Marshal(&toolParams{params.Name, params.Arguments, task})
-	if err != nil {
-		return nil, err
+	if res == nil {
+		return c.became, nil, nil
 	}
-	return s.newCall(wire.CallTool, data, params.Meta)
-}
-
-// toolParams are the parameters of a tool's call.
-type toolParams struct {
-	Name      string          `json:"name"`
-	Arguments any             `json:"arguments,omitempty"`
-	Task      json.RawMessage `json:"task,omitempty"`
+	return nil, res.(*mcp.CallToolResult), nil
 }
 
 // GetPrompt gets a prompt: see [Session.CallTool].
 func (s *Session) GetPrompt(ctx context.Context, params *mcp.GetPromptParams) (*mcp.GetPromptResult, error) {
-	return start[*mcp.GetPromptResult](ctx, s, wire.GetPrompt, &mcp.GetPromptParams{Name: params.Name, Arguments: params.Arguments}, params.Meta)
+	return as[*mcp.GetPromptResult](s.callMethod(ctx, wire.GetPrompt, &mcp.GetPromptParams{Name: params.Name, Arguments: params.Arguments}, params.Meta))
 }
 
 // ReadResource reads a resource: see [Session.CallTool].
 func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourceParams) (*mcp.ReadResourceResult, error) {
-	return start[*mcp.ReadResourceResult](ctx, s, wire.ReadResource, &mcp.ReadResourceParams{URI: params.URI}, params.Meta)
+	return as[*mcp.ReadResourceResult](s.callMethod(ctx, wire.ReadResource, &mcp.ReadResourceParams{URI: params.URI}, params.Meta))
 }
 
-// Resume goes on with a parked call: this client's handlers answer what is still open,
-// and the call continues to its result, an *mcp.CallToolResult, *mcp.GetPromptResult or
+// Resume continues a pending call: this client's handlers answer what is still open, and the
+// call continues to its result, an *mcp.CallToolResult, *mcp.GetPromptResult or
 // *mcp.ReadResourceResult. The session must be with the server that was called, or with
-// another instance of it. Errors are as for [Session.CallTool]. A call that was resumed
-// before may be resumed again, where the server does not make its states single use.
+// another instance of it. Errors are as for [Session.CallTool]. A call can be resumed more
+// than once, unless the server lets each state be used only once.
 func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 	if p.TaskID != "" {
-		res, err := s.resumeTask(ctx, p)
-		if err != nil {
-			return nil, err // and no result that holds nothing
-		}
-		return res, nil
+		return s.resumeTask(ctx, p)
 	}
 	c, err := s.newCall(p.Method, p.Params, p.Meta)
 	if err != nil {
@@ -95,7 +109,7 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 		asked := *q
 		asked.Server = s.Server()
 		if _, answered := p.Answers[q.Key]; !answered {
-			if err := s.client.check(&asked); err != nil {
+			if err := s.opts.check(&asked); err != nil {
 				return nil, err
 			}
 		}
@@ -105,43 +119,47 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 	return c.drive(ctx)
 }
 
-func (s *Session) resumeTask(ctx context.Context, p *Pending) (*mcp.CallToolResult, error) {
-	w := &await{Session: s, id: p.TaskID, tasks: p.Tasks, params: p.Params, round: p.Round, have: make(map[string]reply)}
-	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksSeeds {
-		var err error
-		if w.tasks, err = s.dialect(); err != nil {
-			return nil, err
-		}
-	}
-	var params toolParams
-	_ = json.Unmarshal(p.Params, &params) // which may be missing
-	w.target = params.Name
-	for _, q := range p.Questions {
-		if !s.legacy() {
-			w.known = append(w.known, q)
-		}
-		if answer, ok := p.Answers[q.Key]; ok {
-			w.have[q.Key] = reply{digest(q), answer}
-		}
-	}
-	return w.run(ctx)
-}
-
 // call is one call over its rounds.
 type call struct {
 	*Session
 	method, target string
-	params         json.RawMessage // as a Pending keeps them
+	params         json.RawMessage // as a Pending holds them
 	send           func(ctx context.Context) (mcp.Result, error)
 	round          int      // the last round that was sent
 	pending        *Pending // what it asked, or nil before the first
 	pause          time.Duration
 	relisted       bool // once is enough
 
-	task   json.RawMessage // asks for a task, if it is not nil
+	task   json.RawMessage // asks for a task, unless it is nil
 	detach bool            // return when there is a task
-	became *Task
-	tasks  TaskDialect // of that
+	became *Task           // the task that the call has become, or nil
+	tasks  TaskDialect     // the dialect of that task
+}
+
+// newToolCall makes a call of a tool that asks for a task, unless task is nil.
+func (s *Session) newToolCall(params *mcp.CallToolParams, task json.RawMessage) (*call, error) {
+	return s.encodeCall(wire.CallTool, &struct {
+		Name      string          `json:"name"`
+		Arguments any             `json:"arguments,omitempty"`
+		Task      json.RawMessage `json:"task,omitempty"`
+	}{params.Name, params.Arguments, task}, params.Meta)
+}
+
+// callMethod makes a call and drives it to its result.
+func (s *Session) callMethod(ctx context.Context, method string, params any, meta mcp.Meta) (mcp.Result, error) {
+	c, err := s.encodeCall(method, params, meta)
+	if err != nil {
+		return nil, err
+	}
+	return c.drive(ctx)
+}
+
+func (s *Session) encodeCall(method string, params any, meta mcp.Meta) (*call, error) {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	return s.newCall(method, data, meta)
 }
 
 // newCall makes a call from its parameters, which it sends in every round alike.
@@ -159,7 +177,7 @@ func (s *Session) newCall(method string, params json.RawMessage, meta mcp.Meta) 
 	if method == wire.CallTool && fields.Task != nil {
 		c.task = fields.Task
 		if !s.legacy() {
-			meta = s.client.undeclared(meta)
+			meta = s.opts.withoutExtension(meta)
 		}
 	}
 	// The SDK adds to the Meta that it is given.
@@ -193,130 +211,90 @@ func (s *Session) newCall(method string, params json.RawMessage, meta mcp.Meta) 
 	return c, nil
 }
 
-func start[R mcp.Result](ctx context.Context, s *Session, method string, params any, meta mcp.Meta) (R, error) {
-	var none R
-	data, err := json.Marshal(params)
-	if err != nil {
-		return none, err
-	}
-	c, err := s.newCall(method, data, meta)
-	if err != nil {
-		return none, err
-	}
-	res, err := c.drive(ctx)
-	if err != nil {
-		return none, err
-	}
-	return res.(R), nil
-}
-
-// begin begins a call of a session: it is bounded, and may be asked inside the session.
-func (s *Session) begin(ctx context.Context) (_ context.Context, leave func()) {
-	total := s.client.opts.Limits.Total
-	ctx, done := s.bound(ctx)
-	ctx, cancel := context.WithTimeoutCause(ctx, total, limit("total time of a call", total, nil))
-	ended := s.inline.enter()
-	return ctx, func() { ended(); cancel(); done() }
-}
-
+// drive sends rounds until the result. It returns nil without an error when a call that
+// detaches has become a task.
 func (c *call) drive(ctx context.Context) (mcp.Result, error) {
-	limits := c.client.opts.Limits
 	ctx, leave := c.begin(ctx)
 	defer leave()
-	if err := c.negotiate(ctx); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return nil, err
-	}
-	for {
-		var err error
+	err := c.negotiate(ctx)
+	for err == nil {
 		var answers map[string]json.RawMessage
-		if c.round >= limits.Rounds { // before anybody answers what could not be sent
-			err = limit("rounds in one call", limits.Rounds, nil)
-		} else {
-			answers, err = c.answer(ctx)
+		if answers, err = c.answer(ctx); err != nil {
+			break
 		}
-		if err == nil {
-			var res mcp.Result
-			if res, err = c.exchange(ctx, answers); res != nil {
-				return res, nil
-			}
-		}
-		if c.became != nil && err == nil {
-			if c.detach {
-				return nil, nil
-			}
-			w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params, round: c.round, task: c.became, shown: c.became}
-			res, err := w.wait(ctx)
-			if err != nil {
-				return nil, err
-			}
+		var res mcp.Result
+		if res, err = c.exchange(ctx, answers); res != nil {
 			return res, nil
 		}
-		if cause := context.Cause(ctx); err != nil && cause != nil {
-			err = cause
-		}
-		if err != nil {
-			if bound, ok := errors.AsType[*LimitError](err); ok && bound.Pending == nil {
-				bound.Pending = c.pending
-			}
-			return nil, err
+		switch {
+		case err != nil || c.became == nil:
+		case c.detach:
+			return nil, nil
+		default:
+			w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params,
+				round: c.round, task: c.became, observed: c.became}
+			return w.wait(ctx)
 		}
 	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if _, limit := errors.AsType[*LimitError](err); limit && c.pending != nil {
+		err = &PendingError{c.pending, err}
+	}
+	return nil, err
+}
+
+// negotiate decides whether the call asks for a task, where its tool has a say.
+func (c *call) negotiate(ctx context.Context) error {
+	if c.method != wire.CallTool || !c.legacy() {
+		return nil
+	}
+	var err error
+	if c.task, err = c.negotiateTask(ctx, c.target, c.task); err != nil {
+		return fmt.Errorf("looking whether %q is to be called as a task: %w", c.target, err)
+	}
+	return nil
 }
 
 // answer gathers the answers for the next round, or waits out its pause.
 func (c *call) answer(ctx context.Context) (map[string]json.RawMessage, error) {
+	if c.round >= c.opts.Limits.Rounds { // before anybody answers what could not be sent
+		return nil, c.opts.Limits.roundsReached()
+	}
 	p := c.pending
-	if p == nil {
+	switch {
+	case p == nil:
 		return nil, nil
+	case len(p.Questions) == 0:
+		return nil, pause(ctx, c.pause)
 	}
-	if len(p.Questions) == 0 {
-		timer := time.NewTimer(c.pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	answers, parked, err := c.client.answerAll(ctx, p.Questions, p.Answers)
+	answers, parked, err := c.opts.answerAll(ctx, p.Questions, p.Answers)
 	if err != nil {
 		return nil, err
 	}
 	if parked {
 		parkedCall := *p
 		parkedCall.Answers = answers
-		return nil, &parkedCall
+		return nil, &PendingError{&parkedCall, ErrPark}
 	}
 	return answers, nil
 }
 
-// exchange sends one round. It returns the result, or neither result nor error when the
-// call goes on with c.pending.
+// exchange sends one round. It returns the result. When the call continues, with c.pending or
+// as the task c.became, both result and error are nil.
 func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage) (mcp.Result, error) {
-	limits := c.client.opts.Limits
 	c.round++
-	x := &exchange{answers: answers, task: c.task}
+	x := &tap.Exchange{Answers: answers, Task: c.task}
 	r := &Round{Number: c.round, Method: c.method, Target: c.target, Answers: answers}
 	if c.pending != nil {
-		x.state = c.pending.state()
+		x.State = c.pending.state()
 		r.StateSent = len(c.pending.State)
 	}
 	began := time.Now()
-	res, err := c.send(context.WithValue(ctx, exchangeKey{}, x))
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == mcp.CodeHeaderMismatch && !c.relisted && c.relist(ctx) {
-		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
-	}
-	// In the drafts no list tells which tools cannot be tasks: it is asked once.
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeMethodNotFound && c.task != nil && !c.legacy() {
-		c.task, x.task = nil, nil
-		res, err = c.send(context.WithValue(ctx, exchangeKey{}, x))
-	}
+	res, err := c.sendRound(ctx, x)
 	r.Elapsed = time.Since(began)
-	result, broken := x.came()
+	result, broken := x.Result()
 	if broken != nil {
 		err = broken
 	}
@@ -325,22 +303,18 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 		next, err = c.outcome(result)
 	}
 	r.Task = c.became
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && x.state != nil {
+	if hasCode(err, jsonrpc.CodeInvalidParams) && x.State != nil {
 		err = &RefusedError{err}
 	}
 	if r.Err, r.Final = err, err == nil && next == nil && c.became == nil; r.Final {
 		r.Result = result
 	}
 	if next != nil {
-		if r.Questions, r.StateReceived = next.Questions, len(next.State); len(next.Questions) == 0 {
-			c.pause = min(max(2*c.pause, limits.FirstPause), limits.MaxPause)
-			c.pause = c.pause*3/4 + rand.N(c.pause/2+1) // so that clients shed together do not return together
-			r.Pause = c.pause
-		} else {
-			c.pause = 0
-		}
+		r.Questions, r.StateReceived = next.Questions, len(next.State)
+		c.pause = c.nextPause(next)
+		r.Pause = c.pause
 	}
-	if observe := c.client.opts.Observe; observe != nil {
+	if observe := c.opts.Observe; observe != nil {
 		if refused := observe(ctx, r); refused != nil && err == nil {
 			err = refused
 		}
@@ -352,17 +326,36 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 		return res, nil
 	}
 	c.pending = next
-	for _, q := range next.Questions {
-		if err := c.client.check(q); err != nil {
-			return nil, err
-		}
-	}
-	return nil, nil
+	return nil, c.opts.checkAll(next.Questions)
 }
 
-// relist lists tools until the one that is called is there, and reports whether it is.
-// Its schema tells the SDK which arguments go into headers, which the server misses
-// where the tool changed, or was not listed in this session.
+// nextPause is the pause before a retry: it grows from round to round without questions.
+func (c *call) nextPause(p *Pending) time.Duration {
+	if len(p.Questions) > 0 {
+		return 0
+	}
+	limits := &c.opts.Limits
+	return jitter(min(max(2*c.pause, limits.FirstPause), limits.MaxPause))
+}
+
+// sendRound sends a request, and once more in two cases: the headers of a tool that was not
+// listed, or a tool that refuses to be called as a task.
+func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (mcp.Result, error) {
+	res, err := c.send(x.Context(ctx))
+	if hasCode(err, mcp.CodeHeaderMismatch) && !c.relisted && c.relist(ctx) {
+		res, err = c.send(x.Context(ctx))
+	}
+	// In the drafts no list says which tools cannot be tasks: the call asks once.
+	if hasCode(err, jsonrpc.CodeMethodNotFound) && c.task != nil && !c.legacy() {
+		c.task, x.Task = nil, nil
+		res, err = c.send(x.Context(ctx))
+	}
+	return res, err
+}
+
+// relist lists tools until the one that is called appears, and reports whether it does. The
+// SDK learns from its schema which arguments go into headers. It lacks them where the tool
+// has changed, or was not listed in this session.
 // (basic/transports/streamable-http, "Client Behavior")
 func (c *call) relist(ctx context.Context) bool {
 	if c.method != wire.CallTool {
@@ -387,7 +380,8 @@ func (c *call) relist(ctx context.Context) bool {
 	return false
 }
 
-// outcome reads a result that came: nil if it is complete.
+// outcome reads a result. It returns what the result asks, sets c.became if the result is a
+// task, and does neither if the result is complete.
 func (c *call) outcome(result []byte) (*Pending, error) {
 	if result == nil {
 		if c.method == wire.ReadResource { // the SDK had it in its cache
@@ -402,13 +396,13 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 	seeds := c.task != nil && strictjson.Get(result, "content") == nil // the drafts' results have no type
 	created := strictjson.Get(result, "task")
 	switch {
-	case kind == "task" && c.method == wire.CallTool && c.task == nil && c.client.opts.Tasks != TasksOff:
+	case kind == "task" && c.method == wire.CallTool && c.task == nil && c.opts.Tasks != TasksOff:
 		c.tasks = TasksExtension
-		c.became, err = c.parseTask(result)
+		c.became, err = parseTask(result, c.Server(), &c.opts.Limits)
 		return nil, err
 	case kind == "complete" && seeds && created != nil:
 		c.tasks = TasksSeeds
-		c.became, err = c.parseTask(created)
+		c.became, err = parseTask(created, c.Server(), &c.opts.Limits)
 		return nil, err
 	case kind == "complete" && seeds && strictjson.Get(result, "inputRequests") != nil:
 	case kind == "complete":
@@ -416,6 +410,11 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 	case kind != "input_required":
 		return nil, &ProtocolError{fmt.Sprintf("the resultType %.40q is unknown", kind)}
 	}
+	return c.asked(result)
+}
+
+// asked reads a result that asks.
+func (c *call) asked(result []byte) (*Pending, error) {
 	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Parked: time.Now()}
 	state, err := requestState(result)
 	if err != nil {
@@ -427,15 +426,14 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
 	}
 	if requests != nil {
-		if p.Questions, err = parseQuestions(requests, c.Server(), c.client.opts.Limits.Questions); err != nil {
+		if p.Questions, err = parseQuestions(requests, c.Server(), &c.opts.Limits); err != nil {
 			return nil, err
 		}
 	}
 	if meta := strictjson.Get(result, "_meta"); meta != nil && strictjson.TypeOf(meta) == strictjson.TypeObject {
-		if text, ok := strictjson.String(strictjson.Get(meta, wire.MetaExpires)); ok {
-			if expires, err := time.Parse(time.RFC3339, text); err == nil {
-				p.Expires = &expires
-			}
+		text, _ := strictjson.String(strictjson.Get(meta, wire.MetaExpires))
+		if expires, err := time.Parse(time.RFC3339, text); err == nil {
+			p.Expires = &expires
 		}
 	}
 	return p, nil

@@ -80,8 +80,8 @@ func ExampleSession_StartTask() {
 	// Hello octocat
 }
 
-// Who waits no longer does not stop the task.
-func ExampleTaskError() {
+// The end of the waiting does not stop the task.
+func ExamplePendingError() {
 	url, stop := exampleTasks()
 	defer stop()
 	session, err := client.New(nil).Connect(context.Background(), &mcp.StreamableClientTransport{Endpoint: url}, nil)
@@ -93,7 +93,7 @@ func ExampleTaskError() {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: "long"})
-	if waited, ok := errors.AsType[*client.TaskError](err); ok {
+	if waited, ok := errors.AsType[*client.PendingError](err); ok {
 		fmt.Println(waited.Err)
 		// waited.Pending can be stored, and resumed. Or nobody wants the result any more:
 		if err := session.CancelTask(context.Background(), waited.Pending.TaskID); err != nil {
@@ -122,12 +122,12 @@ func ExampleSession_AnswerTask() {
 	}
 	defer session.Close()
 	_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: "greet"})
-	pending, ok := errors.AsType[*client.Pending](err)
+	parked, ok := errors.AsType[*client.PendingError](err)
 	if !ok {
 		log.Fatal(err)
 	}
 
-	task, err := session.GetTask(ctx, pending.TaskID)
+	task, err := session.GetTask(ctx, parked.Pending.TaskID)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -70,15 +70,15 @@ func ExamplePending() {
 	})
 	_, err := first.CallTool(ctx, &mcp.CallToolParams{Name: "ask"})
 	first.Close()
-	pending, ok := errors.AsType[*client.Pending](err)
+	parked, ok := errors.AsType[*client.PendingError](err)
 	if !ok {
 		log.Fatal(err)
 	}
-	stored, err := json.Marshal(pending)
+	fmt.Println(parked)
+	stored, err := json.Marshal(parked.Pending)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(pending)
 
 	var loaded client.Pending
 	if err := json.Unmarshal(stored, &loaded); err != nil {

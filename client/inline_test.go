@@ -1,8 +1,12 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +27,54 @@ func other(t *testing.T, opts client.Options, tool mcp.ToolHandlerFor[struct{}, 
 		t.Fatal(err)
 	}
 	return connect(t, opts, here, "2025-11-25")
+}
+
+func TestQuestionsInsideASessionHaveTheirKeys(t *testing.T) {
+	opts := answers()
+	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		if q.Key != "who" {
+			t.Errorf("key %q", q.Key)
+		}
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	session := connect(t, opts, web(t, newServer(t, askback.Options{})), "2025-11-25")
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Other servers send a session's requests without keys, and roots/list without parameters.
+func TestQuestionsOfOtherServers(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
+	mcp.AddTool(m, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		roots, err := req.Session.ListRoots(ctx, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(roots.Roots[0].URI + res.Action), nil, nil
+	})
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := m.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	opts := answers()
+	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		if q.Key != "elicitation/create" {
+			t.Errorf("key %q", q.Key)
+		}
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	res, err := connect(t, opts, here, "2025-11-25").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.Content[0].(*mcp.TextContent).Text; got != "file:///srcdecline" {
+		t.Errorf("got %q", got)
+	}
 }
 
 // A question inside a session ends with the call that it belongs to, even if the server
@@ -93,7 +145,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	_, err := connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
-	if !isLimit("rounds in one call")(err) || asked != 0 {
+	if !isLimit("rounds per call")(err) || asked != 0 {
 		t.Errorf("at the limit of rounds: asked %d times, err %v", asked, err)
 	}
 
@@ -101,7 +153,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	opts.Form = park
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, client.ErrPark }
 	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
-	pending, ok := errors.AsType[*client.Pending](err)
+	pending, ok := parked(err)
 	if !ok {
 		t.Fatal(err)
 	}
@@ -115,4 +167,53 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	if !isUndeclared("roots")(err) || asked != 0 {
 		t.Errorf("resumed without roots: asked %d times, err %v", asked, err)
 	}
+}
+
+// Answers say to which task they belong, of every kind, and keep what else they say.
+func TestAnswersAreRelatedToTheirTask(t *testing.T) {
+	var mu sync.Mutex
+	var log bytes.Buffer
+	opts := answers()
+	sample := opts.Sample
+	opts.Sample = func(ctx context.Context, q *client.Question, p *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+		res, err := sample(ctx, q, p)
+		res.Meta = mcp.Meta{"cost": 7}
+		return res, err
+	}
+	transport := &mcp.LoggingTransport{Transport: memory(t, newTaskServer(t)), Writer: lockedWriter{&mu, &log}}
+	session := connect(t, opts, transport, "2025-11-25")
+	started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "only"}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := session.WaitTask(t.Context(), started.ID)
+	if got := said(t, res, err); got != worked {
+		t.Errorf("got %q", got)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	related := fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q}`, started.ID)
+	var missing []string
+	for _, kind := range []string{`"action":"accept"`, `"roots":[`, `"model":"m"`} {
+		if !slices.ContainsFunc(strings.Split(log.String(), "\n"), func(line string) bool {
+			return strings.Contains(line, `"result":`) && strings.Contains(line, kind) && strings.Contains(line, related) &&
+				(kind != `"model":"m"` || strings.Contains(line, `"cost":7`))
+		}) {
+			missing = append(missing, kind)
+		}
+	}
+	if missing != nil {
+		t.Errorf("not related: %v, in\n%s", missing, log.String())
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  *bytes.Buffer
+}
+
+func (l lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }

@@ -153,102 +153,36 @@ func TestToolsCannotBeListed(t *testing.T) {
 	}
 }
 
-// What does not exist does not go on.
-func TestNoSuchTask(t *testing.T) {
-	const unknown = `error {"code":-32602,"message":"Task not found"}`
-	for name, on := range map[string]map[string]func(int, message) string{
-		"to look at":           {"tasks/get": always(unknown)},
-		"to take an answer":    {"tasks/get": inTurn(draft("input_required"), unknown), "tasks/result": always(`{` + askWho + `}`), "tasks/input_response": always(unknown)},
-		"to wait for any more": {"tasks/get": inTurn(draft("input_required"), unknown), "tasks/result": always(unknown)},
+// Whether a call is a task the tool says, and where it leaves that open, the caller.
+func TestTaskSupportOfASession(t *testing.T) {
+	for _, c := range []struct {
+		name, caps, support string
+		dialect             client.TaskDialect
+		call, start         string // what comes of CallTool, and of StartTask
+	}{
+		{"required", tasksCapability, required, client.TasksAuto, "done", "task"},
+		{"optional", tasksCapability, optional, client.TasksAuto, "at once", "task"},
+		{"forbidden", tasksCapability, forbidden, client.TasksAuto, "at once", "at once"},
+		{"no word", tasksCapability, "", client.TasksAuto, "at once", "at once"},
+		{"an odd word", tasksCapability, `,"execution":{"taskSupport":["required"]}`, client.TasksAuto, "at once", "at once"},
+		{"optional, always asked for", tasksCapability, optional, client.TasksSeeds, "done", "task"},
+		{"forbidden, always asked for", tasksCapability, forbidden, client.TasksSeeds, "at once", "at once"},
+		{"optional, never asked for", tasksCapability, optional, client.TasksOff, "at once", "at once"},
+		{"optional, of another dialect", tasksCapability, optional, client.TasksExtension, "at once", "at once"},
+		{"optional, and no capability", "", optional, client.TasksSeeds, "at once", "at once"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			opts := patient()
-			opts.Tasks = client.TasksSeeds
-			session := connect(t, opts, serveTasks(t, on).transport(), "")
-			_, err := session.WaitTask(t.Context(), oddID)
-			if !errors.Is(err, client.ErrTaskUnknown) || !strings.Contains(err.Error(), `no such task: "tâche/1"`) || strings.Contains(err.Error(), "may still go on") {
-				t.Errorf("got %v", err)
+			opts.Tasks = c.dialect
+			session := connect(t, opts, legacyServer(t, c.caps, c.support), "2025-11-25")
+			started, res, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "t"}, time.Minute)
+			if started == nil && said(t, res, err) != c.start || started != nil && c.start != "task" {
+				t.Errorf("started %v, %v, want %s", started, res, c.start)
 			}
-			if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != jsonrpc.CodeInvalidParams {
-				t.Errorf("got %v", err)
+			res, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+			if got := said(t, res, err); got != c.call {
+				t.Errorf("called: got %q, want %q", got, c.call)
 			}
 		})
 	}
-	t.Run("of Askback's", func(t *testing.T) {
-		for _, version := range []string{"2026-07-28", "2025-11-25"} {
-			session := connect(t, patient(), web(t, newTaskServer(t)), version)
-			if _, err := session.WaitTask(t.Context(), "nope"); !errors.Is(err, client.ErrTaskUnknown) {
-				t.Errorf("%s: waited: %v", version, err)
-			}
-			_, err := session.GetTask(t.Context(), "nope")
-			if !errors.Is(err, client.ErrTaskUnknown) || strings.Contains(err.Error(), "of another revision") != (version == "2025-11-25") {
-				t.Errorf("%s: looked: %v", version, err)
-			}
-		}
-	})
-}
-
-// A task that fails while its result is waited for has failed, whatever it failed with.
-func TestTaskFailsWhileWaitedFor(t *testing.T) {
-	srv := serveTasks(t, map[string]func(int, message) string{
-		"tasks/get":    inTurn(draft("input_required"), draft("failed")),
-		"tasks/result": always(`error {"code":-32602,"message":"no such bug"}`),
-	})
-	opts := patient()
-	opts.Tasks = client.TasksSeeds
-	_, err := connect(t, opts, srv.transport(), "").WaitTask(t.Context(), oddID)
-	fault, ok := errors.AsType[*jsonrpc.Error](err)
-	_, waited := errors.AsType[*client.TaskError](err)
-	if !ok || fault.Message != "no such bug" || waited || errors.Is(err, client.ErrTaskUnknown) {
-		t.Errorf("got %v", err)
-	}
-}
-
-// Answers say to which task they belong, of every kind, and keep what else they say.
-func TestAnswersAreRelatedToTheirTask(t *testing.T) {
-	var mu sync.Mutex
-	var log bytes.Buffer
-	opts := answers()
-	sample := opts.Sample
-	opts.Sample = func(ctx context.Context, q *client.Question, p *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
-		res, err := sample(ctx, q, p)
-		res.Meta = mcp.Meta{"cost": 7}
-		return res, err
-	}
-	transport := &mcp.LoggingTransport{Transport: memory(t, newTaskServer(t)), Writer: lockedWriter{&mu, &log}}
-	session := connect(t, opts, transport, "2025-11-25")
-	started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "only"}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := session.WaitTask(t.Context(), started.ID)
-	if got := said(t, res, err); got != worked {
-		t.Errorf("got %q", got)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	related := fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q}`, started.ID)
-	var missing []string
-	for _, kind := range []string{`"action":"accept"`, `"roots":[`, `"model":"m"`} {
-		if !slices.ContainsFunc(strings.Split(log.String(), "\n"), func(line string) bool {
-			return strings.Contains(line, `"result":`) && strings.Contains(line, kind) && strings.Contains(line, related) &&
-				(kind != `"model":"m"` || strings.Contains(line, `"cost":7`))
-		}) {
-			missing = append(missing, kind)
-		}
-	}
-	if missing != nil {
-		t.Errorf("not related: %v, in\n%s", missing, log.String())
-	}
-}
-
-type lockedWriter struct {
-	mu *sync.Mutex
-	w  *bytes.Buffer
-}
-
-func (l lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }

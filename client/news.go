@@ -3,65 +3,43 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
-const (
-	methodCancelled = "notifications/cancelled"
-	methodListen    = "subscriptions/listen"
-	methodListening = "notifications/subscriptions/acknowledged"
-	methodTaskNews  = "notifications/tasks"
-)
+const methodListen = "subscriptions/listen"
 
-// news is what a server tells about one task by itself, on a stream that the client opens
-// (SEP-2663, "Task Status Notifications").
+// news holds what a server reports about one task by itself, on a stream that the client
+// opens (SEP-2663, "Task Status Notifications").
 type news struct {
 	id    string
-	depth int
 	parse func(raw []byte) (*Task, error)
-	wake  chan struct{} // has room for one
+	wake  chan struct{} // receives after each change; has room for one
 
-	mu     sync.Mutex
-	heard  bool  // the server acknowledged
-	agreed bool  // and tells about this task
-	latest *Task // what it told last, until taken
+	mu           sync.Mutex
+	acknowledged bool
+	agreed       bool  // the server reports about this task
+	latest       *Task // the last report that was not taken
 }
 
-// ends takes a message on the stream over HTTP. It reports whether it is the response that
-// ends the stream, which alone the SDK is to see.
-func (n *news) ends(message, id []byte) bool {
-	if strictjson.Check(message, n.depth+2) != nil || strictjson.TypeOf(message) != strictjson.TypeObject {
-		return false
-	}
-	if method, ok := strictjson.String(strictjson.Get(message, "method")); ok {
-		if strictjson.Get(message, "id") == nil {
-			n.hear(method, strictjson.Get(message, "params"))
-		}
-		return false
-	}
-	return answers(message, id)
-}
-
-// hear takes a notification. Those about other tasks, and what is no task, are ignored: the
-// client looks for itself now and then.
-func (n *news) hear(method string, params []byte) {
+// receive takes a notification. It ignores reports about other tasks and those that cannot
+// be read: the client requests the status itself now and then.
+func (n *news) receive(method string, params []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch method {
-	case methodListening:
+	case tap.MethodAcknowledged:
 		var agreed struct {
 			Notifications taskNotifications `json:"notifications"`
 		}
 		_ = json.Unmarshal(params, &agreed) // else nothing was agreed
-		n.heard, n.agreed = true, slices.Contains(agreed.Notifications.TaskIDs, n.id)
-	case methodTaskNews:
+		n.acknowledged, n.agreed = true, slices.Contains(agreed.Notifications.TaskIDs, n.id)
+	case tap.MethodTask:
 		if !n.agreed {
 			return
 		}
@@ -73,11 +51,11 @@ func (n *news) hear(method string, params []byte) {
 	default:
 		return
 	}
-	n.rouse()
+	n.signal()
 }
 
-// listens reports whether the server tells of changes.
-func (n *news) listens() bool {
+// reports tells whether the server reports changes. It may be called on nil.
+func (n *news) reports() bool {
 	if n == nil {
 		return false
 	}
@@ -86,16 +64,16 @@ func (n *news) listens() bool {
 	return n.agreed
 }
 
-// rouse says that there is something to take.
-func (n *news) rouse() {
+// signal says that there is something to take.
+func (n *news) signal() {
 	select {
 	case n.wake <- struct{}{}:
 	default:
 	}
 }
 
-// last is the task, if it was told that it has ended.
-func (n *news) last() *Task {
+// end returns the task if the last report is that it has ended, or nil.
+func (n *news) end() *Task {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.latest == nil || !n.latest.Ended() {
@@ -104,6 +82,7 @@ func (n *news) last() *Task {
 	return n.latest
 }
 
+// take takes the last report, or nil.
 func (n *news) take() *Task {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,58 +91,48 @@ func (n *news) take() *Task {
 	return t
 }
 
-// ended notes the end of a stream, and returns what its server had acknowledged.
-func (n *news) ended() (heard, agreed bool) {
+// reset notes the end of a stream, and returns what its server had acknowledged.
+func (n *news) reset() (acknowledged, agreed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	heard, agreed = n.heard, n.agreed
-	n.heard, n.agreed = false, false
-	n.rouse()
-	return heard, agreed
+	acknowledged, agreed = n.acknowledged, n.agreed
+	n.acknowledged, n.agreed = false, false
+	n.signal()
+	return acknowledged, agreed
 }
 
-// listen opens the stream about the task, and again when it ends, until stop is called.
-func (w *await) listen(ctx context.Context) (stop func()) {
-	w.news = &news{id: w.id, depth: w.client.opts.Limits.Depth, parse: w.parseTask, wake: make(chan struct{}, 1)}
+// subscribe opens the stream about a task, and again when it ends, until stop is called.
+func (s *Session) subscribe(ctx context.Context, d TaskDialect, id string) (_ *news, stop func()) {
+	n := &news{id: id, wake: make(chan struct{}, 1), parse: func(raw []byte) (*Task, error) {
+		return parseTask(raw, s.Server(), &s.opts.Limits)
+	}}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		const first = time.Second
-		pause, ever := first, false
+		const shortest, longest = time.Second, time.Minute
+		wait, ever := shortest, false
 		for {
 			began := time.Now()
-			_, err := w.exchangeAbout(ctx, w.tasks, &exchange{method: methodListen, news: w.news},
-				&taskParams{Notifications: &taskNotifications{TaskIDs: []string{w.id}}})
-			heard, agreed := w.news.ended()
-			fault, isFault := errors.AsType[*jsonrpc.Error](err)
-			never := isFault && fault.Code == jsonrpc.CodeMethodNotFound || heard && !agreed
+			_, err := s.exchange(ctx, d, &tap.Exchange{Method: methodListen, Notify: n.receive},
+				&taskParams{Notifications: &taskNotifications{TaskIDs: []string{id}}})
+			acknowledged, agreed := n.reset()
+			never := hasCode(err, jsonrpc.CodeMethodNotFound) || acknowledged && !agreed
 			if never {
-				w.silent.Store(true)
+				s.silent.Store(true)
 			}
-			// Who told once is to tell again, even if it is away for some time.
+			// A server that reported once will report again, even if it is away for some time.
 			if ever = ever || agreed; !ever || never || ctx.Err() != nil {
 				return
 			}
-			if time.Since(began) > backstop {
-				pause = first
+			if time.Since(began) > longest {
+				wait = shortest
 			}
-			if sleep(ctx, pause) != nil {
+			if pause(ctx, wait) != nil {
 				return
 			}
-			pause = min(2*pause, backstop)
+			wait = min(2*wait, longest)
 		}
 	}()
-	return func() { cancel(); <-done }
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return n, func() { cancel(); <-done }
 }

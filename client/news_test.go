@@ -240,7 +240,7 @@ func TestCloseEndsTheWaiting(t *testing.T) {
 	<-listening
 	session.Close()
 	err := <-end
-	if waited, ok := errors.AsType[*client.TaskError](err); !ok || waited.Pending.TaskID != oddID || !errors.Is(err, mcp.ErrConnectionClosed) {
+	if waited, ok := waitEnded(err); !ok || waited.Pending.TaskID != oddID || !errors.Is(err, mcp.ErrConnectionClosed) {
 		t.Errorf("got %v", err)
 	}
 	if ctx.Err() != nil {

@@ -10,15 +10,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sameOrigin sends requests to the origin of one endpoint, and refuses all others: a redirect, or the endpoint that a
-// server of 2024-11-05 names, would take answers, requestState, session and headers to a host that nobody chose.
+// sameOrigin sends requests to the origin of one endpoint, and refuses all others. A redirect,
+// or the endpoint that a server of 2024-11-05 names, would take answers, requestState, session
+// and headers to a host that nobody chose.
 type sameOrigin struct {
 	base     http.RoundTripper // nil means http.DefaultTransport
 	endpoint *url.URL
 }
 
-// atOrigin returns a transport of the SDK that speaks HTTP with its HTTPClient bound to the origin of its endpoint, also
-// inside a mcp.LoggingTransport, and any other transport as it is.
+// atOrigin binds a transport of the SDK that speaks HTTP to the origin of its endpoint, also
+// inside a mcp.LoggingTransport. It returns a copy; any other transport is returned as it is.
 func atOrigin(t mcp.Transport) (_ mcp.Transport, err error) {
 	switch t := t.(type) {
 	case *mcp.StreamableClientTransport:
@@ -37,7 +38,8 @@ func atOrigin(t mcp.Transport) (_ mcp.Transport, err error) {
 	return t, nil
 }
 
-// boundTo returns a copy of a client, which may be nil, that speaks to the origin of an endpoint only.
+// boundTo returns a copy of a client, which may be nil, that speaks only to the origin of an
+// endpoint.
 func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,10 +10,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Pending is a call that waits for answers. It is the error of a call whose handlers
-// returned [ErrPark], and marshals to JSON, so that another process can go on with it:
-// it has all that the call needs, and the answers that were given already. It is as
-// confidential as the call's arguments and answers are.
+// Pending is a call that has no result yet. It marshals to JSON, and another process can
+// continue it with [Session.Resume]: it has all that the call needs, including the answers
+// that were given already. It is as confidential as the call's arguments and answers are.
 type Pending struct {
 	// Endpoint is where the server was reached over HTTP, or empty. In a call that comes
 	// from elsewhere it is whatever its author wrote: show it to the user, send no
@@ -26,22 +26,22 @@ type Pending struct {
 	Round int `json:"round"`
 	// Questions wait for answers, in the server's order.
 	Questions []*Question `json:"questions"`
-	// Answers that were given already, by the questions' keys.
+	// Answers are those that were given already, by the questions' keys.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
-	// State is the server's, to be sent back exactly.
+	// State is the server's, to be returned exactly.
 	State string `json:"requestState,omitempty"`
 	// Parked is when the last round ended.
 	Parked time.Time `json:"parked"`
-	// Meta goes with the requests of [Session.Resume], such as a progress token. It is
-	// not kept.
+	// Meta goes with the requests of [Session.Resume], such as a progress token. It is not
+	// encoded.
 	Meta mcp.Meta `json:"-"`
-	// Expires is when the server will no longer take the state back, or when it forgets the
-	// task, if it said so.
+	// Expires is when the server stops accepting the state, or forgets the task. It is nil if
+	// the server did not say so.
 	Expires *time.Time `json:"expires,omitempty"`
-	// TaskID is the id of the task that the call has become, or empty. Then the task waits,
-	// and the parameters may be missing.
+	// TaskID is the ID of the task that the call has become, or empty. The parameters of a
+	// task's call may be missing.
 	TaskID string `json:"taskId,omitempty"`
-	// Tasks is how to speak about the task, whatever the client's [Options] say.
+	// Tasks is the task's dialect. It outranks the client's [Options].
 	Tasks TaskDialect `json:"tasks,omitempty"`
 
 	empty bool // the state is the empty string, and not absent
@@ -59,19 +59,6 @@ func (p *Pending) setState(state *string) {
 	if state != nil {
 		p.State, p.empty = *state, *state == ""
 	}
-}
-
-func (p *Pending) Error() string {
-	var keys []string
-	for _, q := range p.Questions {
-		if _, answered := p.Answers[q.Key]; !answered {
-			keys = append(keys, fmt.Sprintf("%q", q.Key))
-		}
-	}
-	if p.TaskID != "" {
-		return fmt.Sprintf("the task %.80q waits for answers to %s", p.TaskID, strings.Join(keys, ", "))
-	}
-	return "the call waits for answers to " + strings.Join(keys, ", ")
 }
 
 // MarshalJSON keeps all that [Session.Resume] needs.
@@ -92,19 +79,57 @@ func (p *Pending) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
 		return fmt.Errorf("not a pending call: %w", err)
 	}
-	if state, err := requestState(data); err == nil { // what is null is none
+	if state, err := requestState(data); err == nil { // null is no state
 		p.setState(state)
 	}
 	if p.TaskID == "" && (p.Method == "" || len(p.Params) == 0 || len(p.Questions) == 0 && p.state() == nil) {
-		return fmt.Errorf("not a pending call: method, params and questions or requestState are needed, or a task")
+		return errors.New("not a pending call: method, params and questions or requestState are needed, or a task")
 	}
 	for _, q := range p.Questions {
 		if q == nil {
-			return fmt.Errorf("not a pending call: a question is null")
+			return errors.New("not a pending call: a question is null")
 		}
 		if err := q.parse(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// PendingError says that a call ended here without a result, and can continue from Pending
+// with [Session.Resume]. Err says why, and is wrapped:
+//
+//   - [ErrPark], when a handler parked the call;
+//   - a [*LimitError], when a limit was reached: the call can continue under wider limits;
+//   - for a call that has become a task, whatever ended the waiting, such as the context's
+//     cause: the task itself may continue or wait.
+type PendingError struct {
+	Pending *Pending
+	Err     error
+}
+
+func (e *PendingError) Error() string {
+	task := e.Pending.TaskID
+	switch parked := errors.Is(e.Err, ErrPark); {
+	case parked && task != "":
+		return fmt.Sprintf("the task %.80q waits for answers to %s", task, e.Pending.unanswered())
+	case parked:
+		return "the call waits for answers to " + e.Pending.unanswered()
+	case task != "":
+		return fmt.Sprintf("%v; the task %.80q may still go on", e.Err, task)
+	}
+	return e.Err.Error()
+}
+
+func (e *PendingError) Unwrap() error { return e.Err }
+
+// unanswered names the questions that wait for answers.
+func (p *Pending) unanswered() string {
+	var keys []string
+	for _, q := range p.Questions {
+		if _, answered := p.Answers[q.Key]; !answered {
+			keys = append(keys, fmt.Sprintf("%q", q.Key))
+		}
+	}
+	return strings.Join(keys, ", ")
 }

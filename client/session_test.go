@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
 // silentServer is a connection to a server that answers discovery, and what answer has a
@@ -65,7 +67,7 @@ func TestResponsesAreNotWaitedForForEver(t *testing.T) {
 		defer s.Close()
 		began := time.Now()
 		_, err = s.GetTask(t.Context(), "x")
-		if _, away := errors.AsType[*awayError](err); !away || time.Since(began) != responseTime {
+		if _, away := errors.AsType[*tap.AwayError](err); !away || time.Since(began) != tap.ResponseTime {
 			t.Errorf("got %v after %v", err, time.Since(began))
 		}
 	})
@@ -94,33 +96,5 @@ func TestClosedSessionsAreForgotten(t *testing.T) {
 	if _, err := s.WaitTask(t.Context(), "x"); !errors.Is(err, mcp.ErrConnectionClosed) {
 		t.Errorf("waited: %v", err)
 	}
-	c.sessions.Range(func(any, any) bool { t.Error("a session is kept"); return true })
-}
-
-// holding is a context that counts who waits for its end.
-type holding struct {
-	context.Context
-	held int
-}
-
-func (h *holding) Done() <-chan struct{} { return make(chan struct{}) }
-func (h *holding) AfterFunc(func()) func() bool {
-	h.held++
-	return func() bool { h.held--; return true }
-}
-
-func TestAnsweredRequestsAreForgotten(t *testing.T) {
-	server := newSilentServer(func(string) string { return `{}` })
-	conn, err := (&tapTransport{server, New(nil).opts.Limits, &exchange{quiet: true}}).Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, _ := jsonrpc.MakeID("1")
-	ctx := &holding{Context: context.WithValue(t.Context(), exchangeKey{}, &exchange{method: "tasks/get"})}
-	if err := conn.Write(ctx, &jsonrpc.Request{ID: id, Method: otherMethod, Params: json.RawMessage(`{}`)}); err != nil || ctx.held != 1 {
-		t.Fatalf("held %d times, %v", ctx.held, err)
-	}
-	if _, err := conn.Read(t.Context()); err != nil || ctx.held != 0 {
-		t.Errorf("held %d times, %v", ctx.held, err)
-	}
+	c.inline.states.Range(func(any, any) bool { t.Error("a session is kept"); return true })
 }

@@ -156,7 +156,7 @@ func newToolRequest(ctx context.Context, s *client.Session, name string, pairs [
 
 // explain adds the tool's arguments to an error about them.
 func (c *toolRequest) explain(err error) error {
-	if _, began := errors.AsType[*client.TaskError](err); began {
+	if _, began := unfinishedTask(err); began {
 		return err
 	}
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && c.tool != nil {

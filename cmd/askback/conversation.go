@@ -113,8 +113,8 @@ func (c *conversation) hold(at, called string, do exchange) (err error) {
 	case errors.Is(err, errTimeout):
 		return fmt.Errorf("there is no result after the %v of --timeout", c.connect.timeout)
 	}
-	if pending, ok := errors.AsType[*client.Pending](err); ok {
-		return c.park(pending)
+	if parked, ok := errors.AsType[*client.PendingError](err); ok && errors.Is(err, client.ErrPark) {
+		return c.park(parked)
 	}
 	return explain(err)
 }
@@ -178,8 +178,8 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 }
 
 // park writes a call that waits for answers to the file of --park.
-func (c *conversation) park(p *client.Pending) error {
-	file := c.answer.park
+func (c *conversation) park(parked *client.PendingError) error {
+	file, p := c.answer.park, parked.Pending
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return fmt.Errorf("parking the call: %w", err)
@@ -203,7 +203,7 @@ func (c *conversation) park(p *client.Pending) error {
 	case len(c.connect.headers) > 0: // resume sends headers only to a target of its command line
 		again += " " + shellQuote(c.target.shown()) + " --header …"
 	}
-	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", p, again, until)}
+	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", parked, again, until)}
 }
 
 // asJSON reports whether the outcome is printed as JSON.

@@ -93,9 +93,16 @@ func (w *watch) command(name string) string {
 	return harmless(fmt.Sprintf("%s %s %s", words, shellQuote(w.target.shown()), id))
 }
 
+// unfinishedTask returns the error of a call that became a task and ended here before the
+// task did, other than by being parked.
+func unfinishedTask(err error) (*client.PendingError, bool) {
+	waited, ok := errors.AsType[*client.PendingError](err)
+	return waited, ok && waited.Pending.TaskID != "" && !errors.Is(err, client.ErrPark)
+}
+
 // explain tells how to continue a task that outlives the command. It returns the error that remains to be reported.
 func (w *watch) explain(err error) error {
-	if waited, ok := errors.AsType[*client.TaskError](err); ok {
+	if waited, ok := unfinishedTask(err); ok {
 		err = waited.Err
 		w.follow(waited.Pending.TaskID)
 		if _, told := errors.AsType[*unansweredError](err); !told {

@@ -23,14 +23,14 @@ import (
 
 // Limits bound calls and requests. They are set.
 type Limits struct {
-	Rounds      int
-	Questions   int
-	StateBytes  int
-	StoredBytes int
-	BodyBytes   int64
-	Depth       int
-	RoundTTL    time.Duration
-	CallTTL     time.Duration
+	Rounds       int
+	Questions    int
+	StateBytes   int
+	StoredBytes  int
+	MessageBytes int64
+	Depth        int
+	RoundTTL     time.Duration
+	CallTTL      time.Duration
 }
 
 // TaskSupport says how the calls of a tool become tasks.

@@ -250,10 +250,10 @@ func ManualOutcome(result mcp.Result) (requests mcp.InputRequestMap, state strin
 // suspendManual records a manual outcome in j, which starts a new round.
 func (e *Engine) suspendManual(can wire.Capability, j *journal.Journal, requests mcp.InputRequestMap, state string, meta mcp.Meta) (*Outcome, error) {
 	if len(requests) > e.Limits.Questions {
-		return nil, &journal.LimitError{Limit: "questions per round", Max: e.Limits.Questions}
+		return nil, &journal.LimitError{Limit: "questions per round", Max: int64(e.Limits.Questions)}
 	}
 	if j.Round++; j.Round > e.Limits.Rounds {
-		return nil, &journal.LimitError{Limit: "rounds per call", Max: e.Limits.Rounds}
+		return nil, &journal.LimitError{Limit: "rounds per call", Max: int64(e.Limits.Rounds)}
 	}
 	j.Manual = state
 	out := &Outcome{Meta: meta}

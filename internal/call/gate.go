@@ -184,8 +184,11 @@ func (g *Gate) Asking(ctx context.Context) (context.Context, context.CancelFunc)
 
 // withLimit bounds a context by a time to live, whose name its cause tells.
 func withLimit(ctx context.Context, name string, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, ttl, &journal.LimitError{Limit: name, Max: int(ttl.Seconds())})
+	return context.WithTimeoutCause(ctx, ttl, &journal.LimitError{Limit: name, Max: Seconds(ttl)})
 }
+
+// Seconds is a duration as an error tells it, rounded up.
+func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // expired reports whether a context is done because of [withLimit].
 func expired(ctx context.Context) bool {

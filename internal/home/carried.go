@@ -171,7 +171,7 @@ func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Out
 func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, expires time.Time, err error) {
 	now := time.Now()
 	if expires = c.expiry(j, now); !expires.After(now) {
-		return "", expires, &journal.LimitError{Limit: "seconds per call", Max: int(c.Limits.CallTTL.Seconds())}
+		return "", expires, &journal.LimitError{Limit: "seconds per call", Max: call.Seconds(c.Limits.CallTTL)}
 	}
 	if c.States != nil {
 		sealed, err = c.sealBesideStore(ctx, j, now, expires)
@@ -185,7 +185,7 @@ func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, 
 			err = call.Fault(err)
 		}
 	case len(sealed) > c.Limits.StateBytes:
-		err = &journal.LimitError{Limit: "bytes of requestState", Max: c.Limits.StateBytes}
+		err = &journal.LimitError{Limit: "bytes of requestState", Max: int64(c.Limits.StateBytes)}
 	}
 	return sealed, expires, err
 }

@@ -246,7 +246,7 @@ func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []by
 		}
 	}
 	if most := c.Limits.StoredBytes; len(payload) > most {
-		return "", &journal.LimitError{Limit: "bytes of a stored state", Max: most}
+		return "", &journal.LimitError{Limit: "bytes of a stored state", Max: int64(most)}
 	}
 	sum := sha256.Sum256(payload)
 	// The clocks of instances and stores differ.

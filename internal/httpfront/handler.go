@@ -44,7 +44,7 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 		}
 	}
 	streamable := opts.Streamable
-	streamable.MaxRequestBodyBytes = h.limits.BodyBytes
+	streamable.MaxRequestBodyBytes = h.limits.MessageBytes
 	if streamable.SessionTimeout == 0 {
 		streamable.SessionTimeout = 30 * time.Minute
 	}
@@ -92,7 +92,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		failAs(w, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
 		return
 	}
-	body, err := readBody(w, r, h.limits.BodyBytes)
+	body, err := readBody(w, r, h.limits.MessageBytes)
 	if err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			failAs(w, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))

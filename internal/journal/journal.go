@@ -90,7 +90,7 @@ type Entry struct {
 // LimitError says that a call reached one of its limits.
 type LimitError struct {
 	Limit string // the limit's name, such as "rounds per call"
-	Max   int
+	Max   int64
 }
 
 func (e *LimitError) Error() string {

@@ -127,7 +127,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		return nil, ErrInputRequired
 	}
 	if r.limits.Asks > 0 && len(r.asked) == r.limits.Asks {
-		return nil, &LimitError{"questions per round", r.limits.Asks}
+		return nil, &LimitError{"questions per round", int64(r.limits.Asks)}
 	}
 	r.asked = append(r.asked, a)
 	return nil, ErrInputRequired
@@ -307,7 +307,7 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 		return nil, false, nil
 	}
 	if r.limits.Rounds > 0 && r.journal.Round >= r.limits.Rounds {
-		return nil, false, &LimitError{"rounds per call", r.limits.Rounds}
+		return nil, false, &LimitError{"rounds per call", int64(r.limits.Rounds)}
 	}
 	r.journal.Round++
 	for _, a := range r.asked {

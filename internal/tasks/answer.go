@@ -48,7 +48,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 		if len(refused) > 0 {
 			// Each costs a round, so that nobody can make a journal grow without end.
 			if t.Round++; t.Round > s.Calls.Limits.Rounds {
-				return s.fail(t, &journal.LimitError{Limit: "rounds per call", Max: s.Calls.Limits.Rounds}), nil
+				return s.fail(t, &journal.LimitError{Limit: "rounds per call", Max: int64(s.Calls.Limits.Rounds)}), nil
 			}
 			if refused, err = s.askAgain(ctx, t, left, refused, u.Entries); err != nil {
 				return nil, err

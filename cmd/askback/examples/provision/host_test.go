@@ -1,19 +1,22 @@
 package provision
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/askbacktest"
 )
 
 // A process can die after each of the changes that a claim and a removal make.
 func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 	host := &Host{Root: filepath.Join(t.TempDir(), "machines")}
-	m := host.machine(new(askback.Call), args{Name: "web-1"})
+	m := host.machine(anyCall(t), args{Name: "web-1"})
 	left := func(want ...string) {
 		t.Helper()
 		entries, err := os.ReadDir(host.Root)
@@ -55,4 +58,16 @@ func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 		}
 	}
 	left("effects.log")
+}
+
+// anyCall is a call of a tool that does nothing.
+func anyCall(t *testing.T) (call *askback.Call) {
+	t.Helper()
+	askbacktest.Run(t, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "tool"}, func(_ context.Context, c *askback.Call, _ struct{}) (string, error) {
+			call = c
+			return "", nil
+		})
+	}, askbacktest.Call{Tool: "tool"})
+	return call
 }

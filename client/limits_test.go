@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 )
 
@@ -34,34 +36,13 @@ func result(s string) func(io.Writer, int) {
 	return func(w io.Writer, _ int) { fmt.Fprint(w, s) }
 }
 
-func isLimit(name string) func(error) bool {
-	return func(err error) bool {
-		l, ok := errors.AsType[*client.LimitError](err)
-		return ok && l.Limit == name
-	}
-}
-
-func isUndeclared(kind string) func(error) bool {
-	return func(err error) bool {
-		u, ok := errors.AsType[*client.UndeclaredError](err)
-		return ok && u.Kind == kind
-	}
-}
-
-func isProtocol(err error) bool {
-	_, ok := errors.AsType[*client.ProtocolError](err)
-	return ok
-}
-
-const formQuestion = `{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
-
 var hostileCases = []hostileCase{
 	{"endless rounds", func(w io.Writer, n int) {
 		fmt.Fprintf(w, `{"resultType":"input_required","inputRequests":{"q%d":%s},"requestState":"s%d"}`, n, formQuestion, n)
-	}, isLimit("rounds in one call")},
+	}, isLimit("rounds per call")},
 	{"endless state only", func(w io.Writer, n int) {
 		fmt.Fprintf(w, `{"resultType":"input_required","requestState":"s%d"}`, n)
-	}, isLimit("rounds in one call")},
+	}, isLimit("rounds per call")},
 	{"100 MB of state", func(w io.Writer, n int) {
 		fmt.Fprint(w, `{"resultType":"input_required","requestState":"`)
 		for range 100 << 10 {
@@ -75,7 +56,7 @@ var hostileCases = []hostileCase{
 			fmt.Fprintf(w, `,"q%d":%s`, i, formQuestion)
 		}
 		fmt.Fprint(w, `}}`)
-	}, isLimit("questions in one round")},
+	}, isLimit("questions per round")},
 	{"deep nesting", result(`{"resultType":"input_required","inputRequests":` + strings.Repeat(`{"a":`, 1000) + `1` + strings.Repeat(`}`, 1000) + `}`), isProtocol},
 	{"unknown kind", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"shell/run","params":{}}}}`), isUndeclared("shell/run")},
 	{"unknown mode", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice","message":"?"}}}}`), isUndeclared("elicitation.voice")},
@@ -101,19 +82,17 @@ var hostileCases = []hostileCase{
 	}, isLimit("bytes of a message")},
 	{"a task that asks without end", func(w io.Writer, n int) {
 		fmt.Fprintf(w, `{"resultType":"task","taskId":"t","status":"input_required","pollIntervalMs":0,"inputRequests":{"q%d":%s}}`, n, formQuestion)
-	}, isLimit("rounds in one call")},
+	}, isLimit("rounds per call")},
 	{"a task with 10,000 questions", func(w io.Writer, n int) {
 		fmt.Fprint(w, `{"resultType":"task","taskId":"t","status":"input_required","inputRequests":{"q":`+formQuestion)
 		for i := range 9_999 {
 			fmt.Fprintf(w, `,"q%d":%s`, i, formQuestion)
 		}
 		fmt.Fprint(w, `}}`)
-	}, isLimit("questions in one round")},
+	}, isLimit("questions per round")},
 }
 
 var kilobyte = strings.Repeat("x", 1<<10)
-
-const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`
 
 // serveHostile answers one request on w.
 func serveHostile(w io.Writer, c hostileCase, n int, request []byte) {
@@ -187,7 +166,7 @@ func TestHostileServers(t *testing.T) {
 				if !c.want(err) {
 					t.Errorf("got %T: %.300v", err, err)
 				}
-				if bound, ok := errors.AsType[*client.LimitError](err); ok && strings.HasPrefix(c.name, "endless") && (bound.Pending == nil || bound.Pending.State == "") {
+				if pending, ok := errors.AsType[*client.PendingError](err); strings.HasPrefix(c.name, "endless") && (!ok || pending.Pending.State == "") {
 					t.Error("the limit does not carry the pending round")
 				}
 			})
@@ -316,13 +295,34 @@ func TestTimeIsBounded(t *testing.T) {
 	}))
 	defer s.Close()
 	defer close(stop)
-	session, err := client.New(&client.Options{Limits: client.Limits{Total: 50 * time.Millisecond}}).
+	session, err := client.New(&client.Options{Limits: client.Limits{CallTTL: 50 * time.Millisecond}}).
 		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if _, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isLimit("total time of a call")(err) {
+	if _, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isLimit("seconds per call")(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A limit that both sides have is the same type on both, and its error has the same words.
+func TestLimitsAreThoseOfTheServer(t *testing.T) {
+	server, common := reflect.TypeFor[askback.Limits](), 0
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[client.Limits]()) {
+		if same, ok := server.FieldByName(field.Name); ok {
+			common++
+			if same.Type != field.Type {
+				t.Errorf("%s is of type %v, the server's of type %v", field.Name, field.Type, same.Type)
+			}
+		}
+	}
+	if common < 5 {
+		t.Errorf("%d limits have the same name, want rounds, questions, message bytes, depth and the time of a call", common)
+	}
+	ours := client.LimitError{Limit: "rounds per call", Max: 32}
+	theirs := askback.LimitError(ours)
+	if ours.Error() != theirs.Error() {
+		t.Errorf("%q here, %q there", ours.Error(), theirs.Error())
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,78 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/task"
 )
-
-// newTaskServer is a server of Askback's with tasks.
-func newTaskServer(t *testing.T) *askback.Server {
-	t.Helper()
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), PollInterval: 20 * time.Millisecond, ListAnonymous: true},
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	registerTasks(srv)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- srv.RunTasks(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return srv
-}
-
-func registerTasks(srv *askback.Server) {
-	ask := func(ctx context.Context, call *askback.Call, detach bool) (string, error) {
-		who, err1 := askback.Elicit[person](call, "who", "Who are you?")
-		roots, err2 := askback.Roots(call, "roots")
-		if err := errors.Join(err1, err2); err != nil {
-			return "", err
-		}
-		if detach {
-			if err := call.Detach(); err != nil {
-				return "", err
-			}
-		}
-		if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
-			return "", err
-		}
-		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
-			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
-		})
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
-	}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "work"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		return ask(ctx, call, false)
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "detach"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		return ask(ctx, call, true)
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "only"}, &askback.TaskSupport{Required: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		return ask(ctx, call, false)
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "fails"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-		return nil, errors.New("no luck")
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "greet"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		who, err := askback.Elicit[struct {
-			Name string `json:"name"`
-		}](call, "name", "What is your name?")
-		return "Hello " + who.Name, err
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "long"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-}
-
-const worked = "{0150 octocat 42}file:///srchello"
 
 func TestTasksOfAskback(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
@@ -178,7 +106,7 @@ func TestTasksOfAskbackWait(t *testing.T) {
 				opts.Tasks, opts.Form = dialect, park
 				first := connect(t, opts, transport, version)
 				_, err := first.CallTool(t.Context(), &mcp.CallToolParams{Name: "only"})
-				pending, ok := errors.AsType[*client.Pending](err)
+				pending, ok := parked(err)
 				if !ok || pending.TaskID == "" {
 					t.Fatalf("got %v", err)
 				}

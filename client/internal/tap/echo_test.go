@@ -1,4 +1,4 @@
-package client
+package tap
 
 import (
 	"io"
@@ -14,11 +14,11 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return
 // An answer that is sent again, after it was refused for its credentials or not sent at all,
 // carries its state again; once it was taken the state is forgotten.
 func TestAnEchoIsSentAgain(t *testing.T) {
-	echoes := &echoes{limits: Limits{Depth: 64, Questions: 16}}
-	echoes.hear([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list","state":"s"}`))
+	tap := New(config)
+	tap.echoes.collect([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list","state":"s"}`))
 	statuses := []int{0, 401, 403, 202, 202}
 	var sent []bool
-	tap := &tapRoundTripper{echoes: echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
+	web := &roundTripper{config: tap.config, hello: tap.hello, echoes: tap.echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestAnEchoIsSentAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = tap.RoundTrip(req) // what becomes of the response is not what this is about
+		_, _ = web.RoundTrip(req) // what becomes of the response is not what this is about
 	}
 	for i, want := range []bool{true, true, true, true, false} {
 		if sent[i] != want {

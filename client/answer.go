@@ -1,0 +1,176 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/form"
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// check refuses a question that no capability was declared for.
+func (o *Options) check(q *Question) error {
+	ok := false
+	kind := q.Method
+	switch {
+	case q.Method == methodElicit && q.URL != "":
+		ok, kind = o.URL != nil, "elicitation.url"
+	case q.Method == methodElicit:
+		ok, kind = o.Form != nil, "elicitation.form"
+	case q.Method == methodCreateMessage:
+		ok, kind = o.Sample != nil, "sampling"
+		if ok && !o.SampleTools && (present(q.Params, "tools") || present(q.Params, "toolChoice")) {
+			ok, kind = false, "sampling.tools"
+		}
+	case q.Method == methodListRoots:
+		ok, kind = o.Roots != nil, "roots"
+	}
+	if !ok {
+		return &UndeclaredError{Key: q.Key, Kind: kind}
+	}
+	return nil
+}
+
+func (o *Options) checkAll(questions []*Question) error {
+	for _, q := range questions {
+		if err := o.check(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func present(params json.RawMessage, name string) bool {
+	return params != nil && strictjson.TypeOf(strictjson.Get(params, name)) != strictjson.TypeInvalid
+}
+
+// answer has the handler answer one question.
+func (o *Options) answer(ctx context.Context, q *Question) (any, error) {
+	if err := o.check(q); err != nil {
+		return nil, err
+	}
+	switch {
+	case q.Method == methodElicit && q.URL != "":
+		res, err := o.URL(ctx, q)
+		return checkElicited(q, res, err)
+	case q.Method == methodElicit:
+		res, err := o.Form(ctx, q)
+		return checkElicited(q, res, err)
+	case q.Method == methodCreateMessage:
+		var params mcp.CreateMessageWithToolsParams
+		if err := json.Unmarshal(q.Params, &params); err != nil {
+			return nil, &ProtocolError{fmt.Sprintf("the question %q: %v", q.Key, err)}
+		}
+		res, err := o.Sample(ctx, q, &params)
+		if err == nil && res == nil {
+			err = fmt.Errorf("the handler of Sample returned nothing for %q", q.Key)
+		}
+		return res, err
+	default:
+		roots, err := o.Roots(ctx)
+		if roots == nil {
+			roots = []*mcp.Root{}
+		}
+		return &mcp.ListRootsResult{Roots: roots}, err
+	}
+}
+
+// checkElicited checks the answer to an elicitation. The content of a form is checked
+// against its schema, and the schema's defaults are filled in (client/elicitation, "Form
+// Mode Security"). A schema outside of the restricted dialect is left to the server.
+func checkElicited(q *Question, res *mcp.ElicitResult, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	if res == nil || res.Action != "accept" && res.Action != "decline" && res.Action != "cancel" {
+		return nil, fmt.Errorf("the handler for %q must return a result with the action accept, decline or cancel", q.Key)
+	}
+	if q.URL != "" || res.Action != "accept" {
+		return res, nil
+	}
+	schema, err := form.Parse(q.Schema)
+	if err != nil {
+		return res, nil
+	}
+	content, err := json.Marshal(res.Content)
+	if err != nil {
+		return nil, fmt.Errorf("the answer to %q: %w", q.Key, err)
+	}
+	clean, err := schema.Check(content)
+	if err != nil {
+		return nil, fmt.Errorf("the answer to %q does not fit its form: %w", q.Key, err)
+	}
+	// As JSON, so that no number loses digits.
+	return map[string]any{"action": "accept", "content": json.RawMessage(clean)}, nil
+}
+
+// encode checks and encodes an answer that no handler gave.
+func (o *Options) encode(q *Question, answer any) (json.RawMessage, error) {
+	if err := o.check(q); err != nil {
+		return nil, err
+	}
+	if res, ok := answer.(*mcp.ElicitResult); ok && q.Method == methodElicit {
+		var err error
+		if answer, err = checkElicited(q, res, nil); err != nil {
+			return nil, err
+		}
+	}
+	data, err := json.Marshal(answer)
+	if err == nil && strictjson.TypeOf(data) != strictjson.TypeObject {
+		err = errors.New("it is not an object")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the answer to %q: %w", q.Key, err)
+	}
+	return data, nil
+}
+
+// answerAll answers the questions of a round concurrently, except those that have an answer
+// already. Questions that handlers park are left out, and parked is true. With an error it
+// returns the answers that were given before.
+func (o *Options) answerAll(ctx context.Context, questions []*Question, have map[string]json.RawMessage) (answers map[string]json.RawMessage, parked bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		mu sync.Mutex
+		wg sync.WaitGroup
+	)
+	answers = make(map[string]json.RawMessage, len(questions))
+	var open []*Question
+	for _, q := range questions {
+		if given, ok := have[q.Key]; ok {
+			answers[q.Key] = given
+		} else {
+			open = append(open, q)
+		}
+	}
+	for _, q := range open {
+		wg.Go(func() {
+			res, err := o.answer(ctx, q)
+			var data []byte
+			if err == nil {
+				data, err = json.Marshal(res)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, ErrPark):
+				parked = true
+			case err != nil:
+				cancel(err)
+			default:
+				answers[q.Key] = data
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return answers, false, context.Cause(ctx)
+	}
+	return answers, parked, nil
+}

@@ -1,0 +1,83 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// A request is not sent again before all that was asked is answered.
+func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
+	var s script
+	opts := answers()
+	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		if q.Key == "b" {
+			return nil, client.ErrPark
+		}
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+	}
+	session := connect(t, opts, s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`},"requestState":"s"}`, done), "")
+	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if pending, ok := parked(err); !ok || len(pending.Answers) != 1 || pending.State != "s" {
+		t.Errorf("got %v", err)
+	}
+	if n := len(s.all()); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+
+	// Nor before the slowest handler is done; and each answer has its question's key.
+	s = script{}
+	first := make(chan struct{})
+	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		if q.Key == "a" {
+			close(first)
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		}
+		<-first
+		time.Sleep(50 * time.Millisecond)
+		return &mcp.ElicitResult{Action: "cancel"}, nil
+	}
+	session = connect(t, opts, s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`}}`, done), "")
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.all(); len(all) != 2 || string(all[1].Params["inputResponses"]) != `{"a":{"action":"decline"},"b":{"action":"cancel"}}` {
+		t.Errorf("sent %v", all)
+	}
+}
+
+func TestHandlersMayFailOrCancel(t *testing.T) {
+	session := func(form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) *client.Session {
+		opts := answers()
+		opts.Form = form
+		return connect(t, opts, web(t, newServer(t, askback.Options{})), "")
+	}
+	broken := errors.New("no display")
+	_, err := session(func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, broken }).
+		CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = session(func(ctx context.Context, _ *client.Question) (*mcp.ElicitResult, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}).CallTool(ctx, &mcp.CallToolParams{Name: "everything"})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	opts := answers()
+	refusal := errors.New("this host refuses")
+	opts.Observe = func(context.Context, *client.Round) error { return refusal }
+	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
+	if !errors.Is(err, refusal) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,151 @@
+package tap
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+)
+
+// jsonBody is the body of a response that holds one message.
+type jsonBody struct {
+	body   io.ReadCloser
+	x      *Exchange
+	config *Config
+	shown  *bytes.Reader
+}
+
+func (b *jsonBody) Read(p []byte) (int, error) {
+	if b.shown == nil {
+		bounded := &boundedBody{body: b.body, left: b.config.MessageBytes, config: b.config, x: b.x}
+		data, err := io.ReadAll(bounded)
+		if err != nil && b.x.Method == "" {
+			return 0, err
+		}
+		var shown []byte
+		switch {
+		case err == nil:
+			shown = b.x.message(data, b.config)
+			if b.x.Method != "" && !answers(shown, b.x.requestID()) { // else the connection would end
+				shown = b.x.failure(b.config.Broken("its response does not answer the request"))
+			}
+		case bounded.left < 0:
+			shown = b.x.failure(err)
+		default:
+			shown = b.x.failure(&AwayError{err.Error()})
+		}
+		b.shown = bytes.NewReader(shown)
+	}
+	return b.shown.Read(p)
+}
+
+func (b *jsonBody) Close() error { return b.body.Close() }
+
+// eventBody is the body of a response that is a stream of events. One of them holds the
+// message that answers the request.
+type eventBody struct {
+	body   io.ReadCloser
+	in     *bufio.Reader
+	x      *Exchange
+	config *Config
+	echoes *echoes
+	once   bool // the stream cannot be resumed: the request is sent again
+	out    bytes.Buffer
+	err    error
+}
+
+func (b *eventBody) Read(p []byte) (int, error) {
+	for b.out.Len() == 0 && b.err == nil {
+		b.err = b.next()
+	}
+	if b.out.Len() > 0 {
+		return b.out.Read(p)
+	}
+	return 0, b.err
+}
+
+// next copies one event. Its data may stand in several lines.
+func (b *eventBody) next() error {
+	var data []byte
+	size, hasData, cut := 0, false, false
+	for {
+		line, err := b.line(&size)
+		if err != nil && (!errors.Is(err, io.EOF) || line == "" && !hasData) {
+			return err
+		}
+		cut = err != nil
+		if line == "" {
+			break // the event is whole, or the stream ended in it
+		}
+		field, value, _ := strings.Cut(line, ":")
+		if field != "data" && b.x.Notify == nil && !(b.once && field == "id") {
+			b.out.WriteString(line + "\n")
+		} else if field == "data" {
+			if hasData {
+				data = append(data, '\n')
+			}
+			data = append(data, strings.TrimPrefix(value, " ")...)
+			hasData = true
+		}
+		if cut {
+			break
+		}
+	}
+	if cut && b.x.Method != "" && hasData && !json.Valid(data) { // as if it had not begun
+		b.out.Reset()
+		return io.EOF
+	}
+	if hasData && b.x.Notify != nil && !b.x.notified(data, b.config) {
+		return nil
+	}
+	if hasData {
+		b.echoes.collect(data)
+		for line := range bytes.SplitSeq(b.x.message(data, b.config), []byte("\n")) {
+			b.out.WriteString("data: ")
+			b.out.Write(line)
+			b.out.WriteByte('\n')
+		}
+	}
+	b.out.WriteByte('\n')
+	return nil
+}
+
+func (b *eventBody) line(size *int) (string, error) {
+	var line []byte
+	for {
+		part, err := b.in.ReadSlice('\n')
+		if *size += len(part); int64(*size) > b.config.MessageBytes {
+			return "", b.x.fail(b.config.bound())
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return strings.TrimRight(string(line), "\r\n"), err
+		}
+	}
+}
+
+func (b *eventBody) Close() error { return b.body.Close() }
+
+// boundedBody is a body of as many bytes as a message may have.
+type boundedBody struct {
+	body   io.ReadCloser
+	left   int64
+	config *Config
+	x      *Exchange // learns of the error, unless it is nil
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		tooLarge := b.config.bound()
+		if b.x != nil {
+			_ = b.x.fail(tooLarge)
+		}
+		return 0, tooLarge
+	}
+	return n, err
+}
+
+func (b *boundedBody) Close() error { return b.body.Close() }

@@ -1,0 +1,47 @@
+package tap
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+)
+
+// A stream of events arrives at the SDK with the same data, or ends with an error.
+func FuzzEvents(f *testing.F) {
+	f.Add("event: message\ndata: {\"a\":\ndata: 1}\n\n: comment\r\n\r\ndata: x")
+	small := config
+	small.MessageBytes = 1 << 10
+	f.Fuzz(func(t *testing.T, stream string) {
+		if strings.Contains(stream, "result") {
+			return // those the tap changes
+		}
+		in := strings.NewReader(stream)
+		out, err := io.ReadAll(&eventBody{config: &small, body: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange)})
+		if err != nil {
+			return
+		}
+		if want, got := events(stream), events(string(out)); want != got {
+			t.Fatalf("%q became %q", want, got)
+		}
+	})
+}
+
+// events is the data of a stream's events.
+func events(stream string) string {
+	var all, event bytes.Buffer
+	for line := range strings.SplitSeq(stream, "\n") {
+		line = strings.TrimRight(line, "\r\n")
+		if field, data, _ := strings.Cut(line, ":"); field == "data" {
+			event.WriteString(strings.TrimPrefix(data, " ") + "\n")
+		} else if line == "" && event.Len() > 0 {
+			all.WriteString(event.String() + "\x00")
+			event.Reset()
+		}
+	}
+	if event.Len() > 0 {
+		all.WriteString(event.String() + "\x00")
+	}
+	return all.String()
+}

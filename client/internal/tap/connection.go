@@ -1,0 +1,159 @@
+package tap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// transport taps a transport of whole messages.
+type transport struct {
+	mcp.Transport
+	config *Config
+	hello  *Exchange // keeps the result of initialize
+}
+
+func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{Connection: conn, config: t.config, hello: t.hello, open: make(map[jsonrpc.ID]request)}, nil
+}
+
+type connection struct {
+	mcp.Connection
+	config *Config
+	hello  *Exchange
+
+	mu   sync.Mutex
+	open map[jsonrpc.ID]request
+}
+
+// request is a request that waits for its response.
+type request struct {
+	*Exchange
+	forget func() bool // releases the request's context
+}
+
+// close removes an open request and returns it, or nil.
+func (c *connection) close(id jsonrpc.ID) *Exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.open[id]
+	if !ok {
+		return nil
+	}
+	delete(c.open, id)
+	r.forget()
+	return r.Exchange
+}
+
+func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	req, ok := msg.(*jsonrpc.Request)
+	x := exchangeOf(ctx)
+	if x != nil && ok && req.Method == methodCancelled {
+		defer x.markCancelled()
+	}
+	if ok && req.Method == methodInitialize {
+		x = c.hello
+	}
+	if !ok || !req.IsCall() || x == nil || !x.sends(req.Method) && x != c.hello {
+		return c.Connection.Write(ctx, msg)
+	}
+	params, err := x.inject(req.Params)
+	if err != nil {
+		return err
+	}
+	tapped := *req
+	tapped.Params = params
+	if x.Method != "" {
+		tapped.Method = x.Method
+	}
+	c.mu.Lock()
+	c.open[req.ID] = request{x, context.AfterFunc(ctx, func() { c.close(req.ID) })}
+	c.mu.Unlock()
+	err = c.Connection.Write(ctx, &tapped)
+	if err != nil {
+		c.close(req.ID)
+	}
+	return err
+}
+
+func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	for err == nil && c.notified(msg) {
+		msg, err = c.Connection.Read(ctx)
+	}
+	if err != nil {
+		c.fail(err)
+		return nil, err
+	}
+	res, ok := msg.(*jsonrpc.Response)
+	if !ok {
+		return msg, nil
+	}
+	x := c.close(res.ID)
+	if x == nil || res.Error != nil {
+		return msg, nil
+	}
+	shown := *res
+	if shown.Result, err = x.take(res.Result, c.config); err != nil {
+		shown.Error = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: x.fail(err).Error()}
+	}
+	return &shown, nil
+}
+
+// notified passes a notification about tasks to the request that subscribed to it, and
+// reports whether the message was one. The notification carries that request's id, because
+// all subscriptions share the connection.
+func (c *connection) notified(msg jsonrpc.Message) bool {
+	req, ok := msg.(*jsonrpc.Request)
+	if !ok || req.IsCall() || req.Method != MethodTask && req.Method != MethodAcknowledged {
+		return false
+	}
+	if int64(len(req.Params)) > c.config.MessageBytes || strictjson.Check(req.Params, c.config.Depth) != nil {
+		return req.Method == MethodTask
+	}
+	var subscription any
+	_ = json.Unmarshal(strictjson.Get(strictjson.Get(req.Params, "_meta"), mcp.MetaKeySubscriptionID), &subscription)
+	id, err := jsonrpc.MakeID(subscription)
+	c.mu.Lock()
+	x := c.open[id].Exchange
+	c.mu.Unlock()
+	if err == nil && x != nil && x.Notify != nil {
+		x.Notify(req.Method, req.Params)
+		return true
+	}
+	return req.Method == MethodTask
+}
+
+// fail closes the open requests. It tells them why nothing more can be read, unless the
+// server has just ended.
+func (c *connection) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer clear(c.open)
+	for _, r := range c.open {
+		r.forget()
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled) {
+		return
+	}
+	why := c.config.Broken(fmt.Sprintf("its message cannot be read: %v", err))
+	if strings.Contains(err.Error(), "maximum line length") { // the SDK has no type for it
+		why = c.config.TooLarge(mcp.DefaultMaxLineLength)
+	}
+	for _, r := range c.open {
+		_ = r.Exchange.fail(why)
+	}
+}

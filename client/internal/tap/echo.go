@@ -1,0 +1,86 @@
+package tap
+
+import (
+	"bytes"
+	"net/http"
+	"sync"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// echoes holds the states of a session's questions that are not answered yet. Each state
+// returns beside the answer, exactly as it came (the state proposal, "Client Behavior"). A
+// nil *echoes holds none.
+type echoes struct {
+	most, depth int
+
+	mu     sync.Mutex
+	states map[string][]byte // raw JSON, by the question's id
+}
+
+// collect keeps the state of a message that is a request with one.
+func (e *echoes) collect(message []byte) {
+	if e == nil || strictjson.Check(message, e.depth+envelope) != nil {
+		return
+	}
+	id, state := strictjson.Get(message, "id"), strictjson.Get(message, "state")
+	if id == nil || state == nil || strictjson.Get(message, "method") == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for old := range e.states {
+		if len(e.states) < e.most {
+			break
+		}
+		delete(e.states, old) // of a question that was withdrawn, or of one that does without
+	}
+	if e.states == nil {
+		e.states = make(map[string][]byte)
+	}
+	e.states[string(strictjson.AppendCanonical(nil, id))] = bytes.Clone(state)
+}
+
+// attach adds the state to a message that answers its question. Then answered is not nil,
+// and takes the server's response.
+func (e *echoes) attach(req *http.Request) (_ *http.Request, answered func(*http.Response), err error) {
+	if e == nil || req.Method != http.MethodPost || req.Body == nil {
+		return req, nil, nil
+	}
+	body, err := takeBody(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	message := bytes.TrimSpace(body)
+	if id := strictjson.Get(message, "id"); id != nil && strictjson.Get(message, "method") == nil {
+		key := string(strictjson.AppendCanonical(nil, id))
+		e.mu.Lock()
+		state := e.states[key]
+		e.mu.Unlock()
+		if state != nil {
+			body = append(message[:len(message)-1:len(message)-1], `,"state":`...)
+			body = append(append(body, state...), '}')
+			answered = func(res *http.Response) { e.answered(key, res) }
+		}
+	}
+	return withBody(req, body), answered, nil
+}
+
+// answered forgets a state that the server has taken. Until then its message may be sent
+// again.
+//
+// A response that holds a message comes from a server that does not hold the session and
+// continued from the state. It becomes 404, as such a server says without drafts: the SDK
+// would drop the message and wait for the rest of the call where nothing comes any more.
+func (e *echoes) answered(key string, res *http.Response) {
+	if res.StatusCode < 300 {
+		e.mu.Lock()
+		delete(e.states, key)
+		e.mu.Unlock()
+	}
+	if mediaType(res) != typeJSON || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusBadRequest {
+		return
+	}
+	res.Body.Close()
+	res.StatusCode, res.Status, res.Body, res.ContentLength = http.StatusNotFound, "404 Not Found", http.NoBody, 0
+}

@@ -1,0 +1,224 @@
+package tap
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// ResponseTime is how long [Exchange.Timer] waits for a response.
+const ResponseTime = 30 * time.Second
+
+// Exchange is one request and its result, as the tap sees them.
+type Exchange struct {
+	// Answers, State and Task are added to the parameters of a call. Nil adds nothing.
+	Answers map[string]json.RawMessage
+	State   *string
+	Task    json.RawMessage
+
+	// Method is the method of a request that the SDK sends as [CustomMethod], and Name its
+	// Mcp-Name. They are empty for a call.
+	Method, Name string
+
+	// Notify takes the notifications about tasks that the request subscribes to. Nil means
+	// that it is no subscription. Calls to it do not overlap.
+	Notify func(method string, params []byte)
+
+	// Timer ends the request. The tap starts it again whenever it sends the request, and
+	// stops it while the user authorizes the client. It may be nil.
+	Timer *time.Timer
+
+	// Cancelled is closed when the server was told that the request is cancelled. It may be
+	// nil.
+	Cancelled chan struct{}
+	once      sync.Once
+
+	quiet bool // nothing is changed, the result is only kept
+
+	mu     sync.Mutex // the tap may still be reading when a cancelled call returns
+	id     []byte     // the request's id as it stands in the request
+	result []byte
+	err    error
+}
+
+type exchangeKey struct{}
+
+// Context returns a context that carries the exchange. It is for one call of the SDK.
+func (x *Exchange) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, x)
+}
+
+func exchangeOf(ctx context.Context) *Exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
+	return x
+}
+
+// Result returns the result as it came, or why there is none.
+func (x *Exchange) Result() ([]byte, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.result, x.err
+}
+
+func (x *Exchange) keep(result []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.result = bytes.Clone(result)
+}
+
+func (x *Exchange) fail(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = err
+	return err
+}
+
+// failure returns the response that shows the SDK an error.
+func (x *Exchange) failure(err error) []byte {
+	return wire.AppendError(nil, x.requestID(), wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
+}
+
+func (x *Exchange) requestID() []byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.id
+}
+
+// markCancelled notes that the server was told that the request is cancelled.
+func (x *Exchange) markCancelled() {
+	if x.Cancelled != nil {
+		x.once.Do(func() { close(x.Cancelled) })
+	}
+}
+
+// sends reports whether a request of this method is the exchange's own. Other messages come
+// with its context too, such as the notification that cancels it.
+func (x *Exchange) sends(method string) bool {
+	if x.Method != "" {
+		return method == CustomMethod
+	}
+	return wire.MayAsk(method)
+}
+
+// inject adds answers, state and the request for a task to the parameters of a request.
+func (x *Exchange) inject(params []byte) ([]byte, error) {
+	if x.Answers == nil && x.State == nil && x.Task == nil {
+		return params, nil
+	}
+	params = bytes.TrimSpace(params)
+	if len(params) < 3 || params[len(params)-1] != '}' {
+		return nil, errors.New("the request has no parameters to add answers to")
+	}
+	added := append([]byte{}, params[:len(params)-1]...)
+	for _, member := range []struct {
+		name  string
+		value any
+		set   bool
+	}{
+		{"inputResponses", x.Answers, x.Answers != nil},
+		{"requestState", x.State, x.State != nil},
+		{"task", x.Task, x.Task != nil},
+	} {
+		if !member.set {
+			continue
+		}
+		value, err := json.Marshal(member.value)
+		if err != nil {
+			return nil, err
+		}
+		added = append(added, `,"`+member.name+`":`...)
+		added = append(added, value...)
+	}
+	return append(added, '}'), nil
+}
+
+// envelope is how many levels of JSON a response has around its result.
+const envelope = 2
+
+// complete is what the SDK sees of a round that is not the last.
+const complete = `{"resultType":"complete","content":[],"messages":[],"contents":[]}`
+
+// take keeps a result and returns what the SDK is to see of it.
+func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
+	if x.quiet {
+		if strictjson.Check(result, c.Depth) == nil {
+			x.keep(result)
+		}
+		return result, nil
+	}
+	if int64(len(result)) > c.MessageBytes {
+		return nil, c.bound()
+	}
+	if err := strictjson.Check(result, c.Depth); err != nil {
+		return nil, c.Broken(fmt.Sprintf("its result is not sound: %v", err))
+	}
+	if strictjson.TypeOf(result) != strictjson.TypeObject {
+		return nil, c.Broken("its result is not an object")
+	}
+	x.keep(result)
+	kind := strictjson.Get(result, "resultType")
+	switch {
+	case x.Method != "":
+		return []byte(`{}`), nil
+	case kind != nil && string(kind) != `"complete"`:
+		return []byte(complete), nil
+	case x.Task != nil && strictjson.Get(result, "content") == nil && (strictjson.Get(result, "task") != nil || strictjson.Get(result, "inputRequests") != nil):
+		return []byte(complete), nil
+	}
+	return result, nil
+}
+
+// message keeps the result in a JSON-RPC response and returns the response that the SDK is
+// to see.
+func (x *Exchange) message(data []byte, c *Config) []byte {
+	err := strictjson.Check(data, c.Depth+envelope)
+	if err != nil {
+		if x.quiet || !json.Valid(data) {
+			return data // which the SDK reports
+		}
+		err = c.Broken(fmt.Sprintf("its response is not sound: %v", err))
+	} else if strictjson.TypeOf(data) != strictjson.TypeObject || strictjson.Get(data, "result") == nil {
+		return data // an error, a notification or a request
+	}
+	id := strictjson.Get(data, "id")
+	if err == nil {
+		var shown []byte
+		if shown, err = x.take(strictjson.Get(data, "result"), c); err == nil {
+			return wire.AppendResult(nil, id, func(dst []byte) []byte { return append(dst, shown...) })
+		}
+	}
+	return wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
+}
+
+// notified passes a notification on the stream of a subscription over HTTP to Notify. It
+// reports whether the message is the response that ends the stream, the only one that the
+// SDK is to see.
+func (x *Exchange) notified(message []byte, c *Config) (ends bool) {
+	if strictjson.Check(message, c.Depth+envelope) != nil || strictjson.TypeOf(message) != strictjson.TypeObject {
+		return false
+	}
+	if method, ok := strictjson.String(strictjson.Get(message, "method")); ok {
+		if strictjson.Get(message, "id") == nil {
+			x.Notify(method, strictjson.Get(message, "params"))
+		}
+		return false
+	}
+	return answers(message, x.requestID())
+}
+
+// answers reports whether a message is the response to the request with this id.
+func answers(message, id []byte) bool {
+	if strictjson.Check(message, strictjson.MaxDepth) != nil || !bytes.Equal(strictjson.Get(message, "id"), id) {
+		return false
+	}
+	return strictjson.Get(message, "result") != nil || strictjson.TypeOf(strictjson.Get(message, "error")) == strictjson.TypeObject
+}

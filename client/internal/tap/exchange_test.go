@@ -1,0 +1,62 @@
+package tap
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// config is that of the tests' taps.
+var config = Config{
+	MessageBytes: 1 << 20, Depth: 64, Questions: 16, Echo: true,
+	TooLarge: func(most int64) error { return fmt.Errorf("more than %d bytes", most) },
+	Broken:   func(reason string) error { return fmt.Errorf("broken: %s", reason) },
+}
+
+// Whatever a server answers, the SDK sees JSON, and the result that is kept is a sound object
+// within the limits.
+func FuzzResponse(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}},"requestState":"s","_meta":{"io.github.askback-mcp/expires":"2026-11-20T12:00:00Z"}}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"x"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, x := range []*Exchange{new(Exchange), {Method: "tasks/get"}, {Task: json.RawMessage(`{}`)}} {
+			if shown := x.message(data, &config); json.Valid(data) && !json.Valid(shown) {
+				t.Fatalf("shows %s", shown)
+			}
+			result, err := x.Result()
+			if err != nil || result == nil {
+				continue
+			}
+			if err := strictjson.Check(result, config.Depth); err != nil || strictjson.TypeOf(result) != strictjson.TypeObject {
+				t.Fatalf("keeps %s: %v", result, err)
+			}
+		}
+	})
+}
+
+// A notification on the stream of a subscription is passed on, and does not end the stream;
+// only the response to its request does.
+func FuzzNotification(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t"}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":2,"result":{}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var got *string
+		x := &Exchange{Method: "subscriptions/listen", id: []byte("1"), Notify: func(method string, _ []byte) { got = &method }}
+		ends := x.notified(message, &config)
+		if strictjson.Check(message, config.Depth) != nil {
+			return
+		}
+		method, notifies := strictjson.String(strictjson.Get(message, "method"))
+		hasID := strictjson.Get(message, "id") != nil
+		if (got != nil) != (notifies && !hasID) || got != nil && *got != method {
+			t.Fatalf("passed on %v", got)
+		}
+		if ends && (notifies || string(strictjson.Get(message, "id")) != "1") {
+			t.Fatal("the stream ends")
+		}
+	})
+}

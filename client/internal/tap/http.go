@@ -1,0 +1,195 @@
+package tap
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// roundTripper taps the requests of an HTTP transport, and bounds all its responses.
+type roundTripper struct {
+	config     *Config
+	hello      *Exchange
+	echoes     *echoes
+	base       http.RoundTripper // nil means http.DefaultTransport
+	authorizes bool              // the SDK has an answer to 401 and 403
+}
+
+func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	req, answered, err := t.echoes.attach(req)
+	if err != nil {
+		return nil, err
+	}
+	x := exchangeOf(req.Context())
+	if x == nil && initializes(req) {
+		x = t.hello
+	}
+	if x != nil {
+		var own bool
+		if req, own, err = x.rewrite(req); err != nil {
+			return nil, err
+		}
+		if !own && x.Notify != nil { // over HTTP a subscription ends with its stream
+			return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
+		}
+		if !own && x != t.hello {
+			defer x.markCancelled()
+			x = nil
+		}
+	}
+	if x != nil && x.Timer != nil {
+		x.Timer.Reset(ResponseTime)
+	}
+	res, err := cmp.Or(t.base, http.DefaultTransport).RoundTrip(req)
+	if answered != nil && err == nil {
+		answered(res)
+	}
+	if x != nil && x.Timer != nil && err == nil && t.authorizing(res) {
+		x.Timer.Stop()
+	}
+	if x != nil && x.Method != "" {
+		if shown := t.standIn(x, req, res, err); shown != nil {
+			return shown, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.tapBody(x, req, res)
+	return res, nil
+}
+
+// authorizing reports whether the SDK answers a response by asking the user to authorize it.
+func (t *roundTripper) authorizing(res *http.Response) bool {
+	return t.authorizes && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)
+}
+
+// standIn returns what the SDK sees in place of the response to a request about a task, or
+// nil if it sees what came. The SDK ends the connection at a response that it cannot read.
+// That is right for a call, but a request about a task can be sent again.
+func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Response, err error) *http.Response {
+	lasts, resumes := req.Context().Err() == nil, req.Method == http.MethodGet
+	switch {
+	case err != nil && lasts && resumes:
+		return x.breakOff(req, err.Error())
+	case err != nil:
+		if lasts {
+			_ = x.fail(&AwayError{err.Error()})
+		}
+		return nil
+	case lasts && resumes && (res.StatusCode >= 300 || mediaType(res) != typeEvents):
+		res.Body.Close()
+		return x.breakOff(req, "the rest of a response was asked for, with HTTP status "+res.Status)
+	case res.StatusCode < 300 && (mediaType(res) == typeJSON || mediaType(res) == typeEvents):
+		return nil
+	case x.Notify == nil && t.authorizing(res):
+		return nil
+	}
+	x.soften(res)
+	return res
+}
+
+// tapBody makes the body of a response one that the tap reads first.
+func (t *roundTripper) tapBody(x *Exchange, req *http.Request, res *http.Response) {
+	events := mediaType(res) == typeEvents
+	if events && x == nil && t.echoes != nil {
+		x = &Exchange{quiet: true} // the questions of a session may come here as well
+	}
+	switch {
+	case events && x != nil:
+		res.Body = &eventBody{body: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes,
+			once: x.Method != "" && req.Header.Get(wire.HeaderVersion) >= wire.Version}
+	case events: // the SDK bounds its events
+	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
+		res.Body = &jsonBody{body: res.Body, x: x, config: t.config}
+		res.ContentLength = -1
+	default:
+		res.Body = &boundedBody{body: res.Body, left: t.config.MessageBytes, config: t.config, x: x}
+	}
+}
+
+// initializes reports whether a request begins a session of a revision before 2026-07-28.
+func initializes(req *http.Request) bool {
+	if req.Method != http.MethodPost || req.GetBody == nil || req.Header.Get("Mcp-Session-Id") != "" {
+		return false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	method, _ := strictjson.String(strictjson.Get(data, "method"))
+	return err == nil && method == methodInitialize
+}
+
+// rewrite adds what the exchange has to add to its request, under the request's own method,
+// and encodes the request's name for a header, which the SDK (1.8.0) does not do.
+//
+// Two other requests come with the exchange's context and keep their bodies: the GET that
+// resumes the stream of its response, and the notification that cancels it. The latter is
+// not the exchange's own.
+func (x *Exchange) rewrite(req *http.Request) (_ *http.Request, own bool, _ error) {
+	if req.Body == nil {
+		return req, true, nil
+	}
+	body, err := takeBody(req)
+	if err != nil {
+		return nil, false, err
+	}
+	method, _ := strictjson.String(strictjson.Get(body, "method"))
+	header := req.Header.Clone()
+	if own = x.sends(method); own {
+		params, err := x.inject(strictjson.Get(body, "params"))
+		if err != nil {
+			return nil, false, err
+		}
+		id := bytes.Clone(strictjson.Get(body, "id"))
+		x.mu.Lock()
+		x.id = id
+		x.mu.Unlock()
+		method = cmp.Or(x.Method, method)
+		body = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
+		if x.Method != "" && header.Get(wire.HeaderMethod) != "" {
+			header.Set(wire.HeaderMethod, x.Method)
+			if x.Name != "" {
+				header.Set(wire.HeaderName, x.Name)
+			}
+		}
+	}
+	if name := header.Get(wire.HeaderName); name != "" {
+		header.Set(wire.HeaderName, wire.EncodeHeader(name))
+	}
+	req = withBody(req, body)
+	req.Header = header
+	return req, own, nil
+}
+
+// breakOff returns a stream that ends with an error, for one whose rest is out of reach.
+func (x *Exchange) breakOff(req *http.Request, reason string) *http.Response {
+	event := append([]byte("data: "), x.failure(&AwayError{reason})...)
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {typeEvents}}, ContentLength: -1,
+		Body: io.NopCloser(bytes.NewReader(append(event, "\n\n"...))),
+	}
+}
+
+// soften turns a response that is not JSON-RPC into a JSON-RPC error.
+func (x *Exchange) soften(res *http.Response) {
+	const most = 64 << 10
+	body, _ := io.ReadAll(io.LimitReader(res.Body, most))
+	res.Body.Close()
+	if res.StatusCode < 300 || strictjson.Check(body, 64) != nil || strictjson.TypeOf(strictjson.Get(body, "error")) != strictjson.TypeObject {
+		body = x.failure(&StatusError{res.StatusCode, res.Status})
+		res.StatusCode, res.Status = http.StatusOK, "200 OK"
+	}
+	res.Header = http.Header{"Content-Type": {typeJSON}}
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+}

@@ -1,0 +1,63 @@
+package client
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits bound what a server can make a client do. A field that is zero has its default.
+type Limits struct {
+	Rounds       int           // rounds of one call, and pages of a list of tools; default 32
+	Questions    int           // questions in one round; default 64
+	MessageBytes int64         // bytes of one message of the server, or of a list of tools; default 4 MiB
+	Depth        int           // nesting of a result's JSON; default 64
+	CallTTL      time.Duration // time of one call, including the user's; default 24 hours
+	FirstPause   time.Duration // before retrying a round without questions; doubles each time; default 100 ms
+	MaxPause     time.Duration // longest such pause; default 5 s
+	MinPoll      time.Duration // between two requests for a task's status, whatever the server says; default 100 ms
+	MaxPoll      time.Duration // longest time between two such requests; default 5 minutes
+}
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.Rounds, 32)
+	setDefault(&l.Questions, 64)
+	setDefault(&l.MessageBytes, 4<<20)
+	setDefault(&l.Depth, 64)
+	setDefault(&l.CallTTL, 24*time.Hour)
+	setDefault(&l.FirstPause, 100*time.Millisecond)
+	setDefault(&l.MaxPause, 5*time.Second)
+	setDefault(&l.MinPoll, 100*time.Millisecond)
+	setDefault(&l.MaxPoll, 5*time.Minute)
+}
+
+func setDefault[T int | int64 | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+// LimitError says that a server made a call reach one of [Limits]. It has the shape and the
+// names of the server's askback.LimitError.
+type LimitError struct {
+	Limit string // what is bounded, with its unit, such as "rounds per call" or "seconds per call"
+	Max   int64  // the limit, in that unit
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
+}
+
+func (l *Limits) roundsReached() error {
+	return &LimitError{"rounds per call", int64(l.Rounds)}
+}
+
+func (l *Limits) questionsReached() error {
+	return &LimitError{"questions per round", int64(l.Questions)}
+}
+
+// timeReached counts a second that has begun, so that no limit is zero.
+func (l *Limits) timeReached() error {
+	return &LimitError{"seconds per call", int64((l.CallTTL + time.Second - 1) / time.Second)}
+}
+
+func messageTooLarge(most int64) error { return &LimitError{"bytes of a message", most} }

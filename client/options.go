@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+	"maps"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Options configure a [Client]. A handler that is nil means that the capability is not
+// declared. Handlers of one round run concurrently.
+type Options struct {
+	// Implementation says who this client is. Nil means Askback's own name.
+	Implementation *mcp.Implementation
+
+	// Form asks the user to fill in a form. (client/elicitation)
+	Form func(ctx context.Context, q *Question) (*mcp.ElicitResult, error)
+
+	// URL asks the user for consent to open a page, and then opens it.
+	// (client/elicitation, "Safe URL Handling")
+	URL func(ctx context.Context, q *Question) (*mcp.ElicitResult, error)
+
+	// Sample completes a message with the client's model. (client/sampling)
+	Sample func(ctx context.Context, q *Question, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error)
+
+	// SampleTools declares that Sample can use tools.
+	SampleTools bool
+
+	// Roots lists the client's roots. (client/roots)
+	Roots func(ctx context.Context) ([]*mcp.Root, error)
+
+	// Observe, if set, receives every round when its response has come, before any question
+	// is answered. An error ends the call with it.
+	Observe func(ctx context.Context, r *Round) error
+
+	// Tasks is the dialect for tasks. The zero value is what the server speaks.
+	Tasks TaskDialect
+
+	// Drafts makes the client return the state of a server's question inside a session
+	// before 2026-07-28, over HTTP, as the state proposal has it. Servers of Askback send a
+	// state if the endpoint's URL has draft=state: see docs/drafts.md. The client does not
+	// follow a call to a process that does not hold its session: the call fails, because the
+	// session is lost.
+	Drafts bool
+
+	// Limits bound calls.
+	Limits Limits
+
+	// SDK configures the SDK's client below: notification handlers, logger, keep-alive.
+	// Its Capabilities, handlers for questions and MultiRoundTrip are set by this package.
+	SDK mcp.ClientOptions
+}
+
+// capabilities are those that there are handlers for.
+func (o *Options) capabilities() *mcp.ClientCapabilities {
+	caps := new(mcp.ClientCapabilities)
+	if o.Form != nil || o.URL != nil {
+		caps.Elicitation = new(mcp.ElicitationCapabilities)
+		if o.Form != nil {
+			caps.Elicitation.Form = new(mcp.FormElicitationCapabilities)
+		}
+		if o.URL != nil {
+			caps.Elicitation.URL = new(mcp.URLElicitationCapabilities)
+		}
+	}
+	if o.Sample != nil {
+		caps.Sampling = new(mcp.SamplingCapabilities)
+		if o.SampleTools {
+			caps.Sampling.Tools = new(mcp.SamplingToolsCapabilities)
+		}
+	}
+	if o.Roots != nil {
+		caps.RootsV2 = new(mcp.RootCapabilities)
+	}
+	if o.Tasks == TasksAuto || o.Tasks == TasksExtension {
+		caps.AddExtension(wire.TasksExtension, nil)
+	}
+	return caps
+}
+
+// withoutExtension adds the client's capabilities without the tasks extension to a request's
+// _meta, where the SDK would declare the extension.
+func (o *Options) withoutExtension(meta mcp.Meta) mcp.Meta {
+	caps := o.capabilities()
+	if caps.Extensions == nil {
+		return meta
+	}
+	caps.Extensions = nil
+	meta = maps.Clone(meta)
+	if meta == nil {
+		meta = make(mcp.Meta)
+	}
+	meta[mcp.MetaKeyClientCapabilities] = struct {
+		*mcp.ClientCapabilities
+		Roots *mcp.RootCapabilities `json:"roots,omitempty"` // not {} where there are none
+	}{caps, caps.RootsV2}
+	return meta
+}

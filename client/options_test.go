@@ -1,0 +1,43 @@
+package client_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// What the client can do is said with every request.
+func TestExtensionIsDeclared(t *testing.T) {
+	for dialect, want := range map[client.TaskDialect]bool{client.TasksAuto: true, client.TasksExtension: true, client.TasksSeeds: false, client.TasksOff: false} {
+		var caps string
+		opts := patient()
+		opts.Tasks = dialect
+		session := connect(t, opts, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
+			caps = string(m.Params["_meta"])
+			respond(w, m, done)
+		}), "")
+		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(caps, `"extensions":{"io.modelcontextprotocol/tasks":{}}`); got != want || !strings.Contains(caps, `"elicitation":{"form":{}`) {
+			t.Errorf("%q declares %s", dialect, caps)
+		}
+	}
+	// Nor is it declared where it does not belong.
+	opts := patient()
+	session := connect(t, opts, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
+		respond(w, m, done)
+	}), "2025-11-25")
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	opts.Tasks = client.TasksOff
+	session = connect(t, opts, serveTasks(t, map[string]func(int, message) string{"tools/call": always(created("working", ""))}).transport(), "")
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isProtocol(err) {
+		t.Errorf("a task that the client does not take: %v", err)
+	}
+}

@@ -1,0 +1,168 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// A call that one process parks is resumed by another, after the server that asked was
+// replaced by a new one with the same keys.
+func TestParkAndResume(t *testing.T) {
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := answers()
+	opts.Form = park
+	first := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
+	_, err = first.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything", Arguments: map[string]any{}})
+	pending, ok := parked(err)
+	if !ok {
+		t.Fatalf("want a pending call, got %v", err)
+	}
+	if !strings.Contains(err.Error(), `"who"`) || strings.Contains(err.Error(), "roots") || len(pending.Answers) != 2 {
+		t.Errorf("pending: %v with answers %v", err, pending.Answers)
+	}
+	if pending.Expires == nil || time.Until(*pending.Expires) > time.Hour || pending.Endpoint == "" {
+		t.Errorf("expires %v, endpoint %q", pending.Expires, pending.Endpoint)
+	}
+	stored, err := json.Marshal(pending)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var loaded client.Pending
+	if err := json.Unmarshal(stored, &loaded); err != nil {
+		t.Fatal(err)
+	}
+	opts = answers()
+	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
+	second := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
+	for range 2 { // resuming twice is the client's right, where the server does not forbid it
+		res, err := second.Resume(t.Context(), &loaded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := res.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text; got != "{0150 octocat 42}file:///srchello" {
+			t.Errorf("got %q", got)
+		}
+	}
+
+	t.Run("prompts and resources", func(t *testing.T) {
+		opts := answers()
+		opts.Form = park
+		session := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
+		_, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})
+		pending, ok := parked(err)
+		if !ok {
+			t.Fatal(err)
+		}
+		if res, err := second.Resume(t.Context(), pending); err != nil || res.(*mcp.GetPromptResult).Description != "Hi octocat" {
+			t.Errorf("prompt: %v, %v", res, err)
+		}
+		_, err = session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://x"})
+		if pending, ok = parked(err); !ok {
+			t.Fatal(err)
+		}
+		if res, err := second.Resume(t.Context(), pending); err != nil || res.(*mcp.ReadResourceResult).Contents[0].Text != "doc://xoctocat" {
+			t.Errorf("resource: %v, %v", res, err)
+		}
+	})
+	t.Run("with an answer that does not fit", func(t *testing.T) {
+		opts := answers()
+		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": 1}}, nil
+		}
+		_, err := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "").Resume(t.Context(), &loaded)
+		if err == nil || !strings.Contains(err.Error(), `"who"`) || !strings.Contains(err.Error(), "zip: is required") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("with a server that has other keys", func(t *testing.T) {
+		_, err := connect(t, answers(), web(t, newServer(t, askback.Options{})), "").Resume(t.Context(), &loaded)
+		if _, refused := errors.AsType[*client.RefusedError](err); !refused {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a second time, where states are used once", func(t *testing.T) {
+		single := newServer(t, askback.Options{Keys: keys, ReplayGuard: &guard{}})
+		session := connect(t, answers(), web(t, single), "")
+		if _, err := session.Resume(t.Context(), &loaded); err != nil {
+			t.Fatal(err)
+		}
+		_, err := session.Resume(t.Context(), &loaded)
+		if _, refused := errors.AsType[*client.RefusedError](err); !refused {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("from a session that cannot wait", func(t *testing.T) {
+		opts := answers()
+		opts.Form = park
+		session := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "2025-11-25")
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+		if err != nil || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "cannot wait") {
+			t.Errorf("got %v, %v", res, err)
+		}
+	})
+	t.Run("from something else", func(t *testing.T) {
+		for _, data := range []string{`{}`, `[]`, `{"method":"tools/call","params":{},"questions":[null]}`, `{"method":"tools/list","params":{},"requestState":"x"}`} {
+			var p client.Pending
+			err := json.Unmarshal([]byte(data), &p)
+			if err == nil {
+				_, err = second.Resume(t.Context(), &p)
+			}
+			if err == nil || !strings.Contains(err.Error(), "not a pending call") {
+				t.Errorf("%s: %v", data, err)
+			}
+		}
+	})
+}
+
+type guard struct {
+	used atomic.Pointer[map[string]bool]
+}
+
+func (g *guard) Use(_ context.Context, id string, _ time.Time) (bool, error) {
+	seen := g.used.Load()
+	next := map[string]bool{id: true}
+	if seen != nil {
+		for id := range *seen {
+			next[id] = true
+		}
+	}
+	g.used.Store(&next)
+	return seen == nil || !(*seen)[id], nil
+}
+
+// A parked call brings back what there was, even where that is the empty string.
+func TestAParkedCallKeepsItsState(t *testing.T) {
+	for member, want := range map[string]string{``: ``, `,"requestState":""`: `""`, `,"requestState":"s"`: `"s"`} {
+		var s script
+		transport := s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`}`+member+`}`, done)
+		opts := answers()
+		opts.Form = park
+		_, err := connect(t, opts, transport, "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		pending, ok := parked(err)
+		if !ok {
+			t.Fatalf("got %v", err)
+		}
+		res, err := connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending))
+		if err != nil || said(t, res.(*mcp.CallToolResult), nil) != "done" {
+			t.Errorf("%q: %v, %v", member, res, err)
+		}
+		if sent := s.all(); len(sent) != 2 || string(sent[1].Params["requestState"]) != want {
+			t.Errorf("%q: sent %s", member, sent[len(sent)-1].Params)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+func TestRoundsAreObserved(t *testing.T) {
+	for name, transport := range map[string]mcp.Transport{"http": web(t, newServer(t, askback.Options{})), "memory": memory(t, newServer(t, askback.Options{}))} {
+		opts := answers()
+		var seen []string
+		var states []int
+		var raw string
+		opts.Observe = func(_ context.Context, r *client.Round) error {
+			var asked []string
+			for _, q := range r.Questions {
+				asked = append(asked, q.Key)
+			}
+			seen = append(seen, fmt.Sprint(r.Number, r.Target, len(r.Answers), asked, r.Pause > 0, r.Final))
+			states = append(states, r.StateSent, r.StateReceived)
+			raw = string(r.Result)
+			return nil
+		}
+		session := connect(t, opts, transport, "")
+		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"}); err != nil {
+			t.Fatal(err)
+		}
+		// Rounds are counted, and questions stand in the order in which they were asked.
+		want := []string{
+			"1everything0 [who roots page] false false", "2everything3 [] true false", "3everything0 [] true false",
+			"4everything0 [model] false false", "5everything1 [] false true",
+		}
+		if diff := cmp.Diff(want, seen); diff != "" {
+			t.Errorf("%s: rounds (-want +got):\n%s", name, diff)
+		}
+		if states[0] != 0 || states[1] == 0 || states[2] != states[1] {
+			t.Errorf("%s: states sent and received: %v", name, states)
+		}
+		if !strings.Contains(raw, `"resultType":"complete"`) {
+			t.Errorf("%s: the result as it came: %s", name, raw)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// questionTime is how long tasks/result may take for questions that are already open.
+const questionTime = 5 * time.Second
+
+// GetTask returns the status of a task. The error is an [ErrTaskUnknown] if the server does
+// not know it, or does not show it to this user. (SEP-2663, "Task Polling")
+func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
+	d, err := s.dialect()
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.getTask(ctx, d, id)
+	if err != nil || d == TasksExtension || t.Status != taskAsks || s.legacy() {
+		return t, err
+	}
+	// The questions come with the result, which is waited for if they were just answered.
+	bounded, cancel := context.WithTimeout(ctx, questionTime)
+	defer cancel()
+	raw, err := s.exchange(bounded, d, &tap.Exchange{Method: wire.TaskResult, Name: id}, &taskParams{TaskID: id})
+	switch {
+	case err != nil && ctx.Err() == nil && bounded.Err() != nil:
+		return t, nil
+	case err != nil:
+		return nil, err
+	}
+	asked, err := parseAsked(raw, s.Server(), &s.opts.Limits)
+	if err != nil {
+		return nil, err
+	}
+	if asked == nil { // it has ended
+		return s.getTask(ctx, d, id)
+	}
+	t.Questions, t.state = asked.Questions, asked.state
+	return t, nil
+}
+
+// AnswerTask gives answers to questions of a task, without waiting for what the task does
+// with them. The answers, by the questions' keys, are an *mcp.ElicitResult, an
+// *mcp.CreateMessageWithToolsResult, an *mcp.ListRootsResult, or anything that marshals to
+// the same JSON. Nothing is sent unless each belongs to an open question and fits it.
+//
+// In a session before 2026-07-28 it is an error: there the handlers answer, during
+// [Session.WaitTask].
+func (s *Session) AnswerTask(ctx context.Context, id string, answers map[string]any) error {
+	d, err := s.dialect()
+	if err != nil {
+		return err
+	}
+	if s.legacy() {
+		return errors.New("in a session before 2026-07-28 the questions of a task are answered while its result is waited for")
+	}
+	t, err := s.GetTask(ctx, id)
+	if err != nil {
+		return err
+	}
+	raw := make(map[string]json.RawMessage, len(answers))
+	for _, key := range slices.Sorted(maps.Keys(answers)) {
+		at := slices.IndexFunc(t.Questions, func(q *Question) bool { return q.Key == key })
+		if at < 0 {
+			return fmt.Errorf("the task does not ask %q: it is %s", key, t.Status)
+		}
+		if raw[key], err = s.opts.encode(t.Questions[at], answers[key]); err != nil {
+			return err
+		}
+	}
+	return s.sendAnswers(ctx, d, id, t.state, raw)
+}
+
+// CancelTask asks the server to end a task. Whether and when it does shows in the task's
+// status. (SEP-2663, "Task Cancellation")
+func (s *Session) CancelTask(ctx context.Context, id string) error {
+	d, err := s.dialect()
+	if err != nil {
+		return err
+	}
+	_, err = s.request(ctx, d, wire.CancelTask, id, &taskParams{TaskID: id})
+	return err
+}
+
+// ListTasks lists the caller's tasks, a page at a time: cursor is empty for the first, next
+// is empty after the last. The extension has no list: its clients keep the IDs.
+// (2025-11-25, "Listing Tasks")
+func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, next string, err error) {
+	d, err := s.dialect()
+	if err != nil {
+		return nil, "", err
+	}
+	raw, err := s.request(ctx, d, wire.ListTasks, "", &taskParams{Cursor: cursor})
+	if hasCode(err, jsonrpc.CodeMethodNotFound) && d == TasksExtension {
+		return nil, "", fmt.Errorf("the tasks extension has no list of tasks, keep their ids: %w", err)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if next, err = nextCursor(raw); err != nil {
+		return nil, "", err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(strictjson.Get(raw, "tasks"), &list); err != nil {
+		return nil, "", &ProtocolError{"the list of tasks is not an array"}
+	}
+	for _, value := range list {
+		t, err := parseTask(value, s.Server(), &s.opts.Limits)
+		if err != nil {
+			return nil, "", err
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, next, nil
+}
+
+// getTask requests the status of a task.
+func (s *Session) getTask(ctx context.Context, d TaskDialect, id string) (*Task, error) {
+	raw, err := s.request(ctx, d, wire.GetTask, id, &taskParams{TaskID: id})
+	if hasCode(err, jsonrpc.CodeInvalidParams) {
+		if s.legacy() {
+			return nil, fmt.Errorf("%w: %.80q: %w (this session is of %s: a client of another revision may have made the task)",
+				ErrTaskUnknown, id, err, s.sdk.InitializeResult().ProtocolVersion)
+		}
+		return nil, fmt.Errorf("%w: %.80q: %w", ErrTaskUnknown, id, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := parseTask(raw, s.Server(), &s.opts.Limits)
+	if err == nil && t.ID != id {
+		err = &ProtocolError{fmt.Sprintf("asked for one task, it answers about another one, %.80q", t.ID)}
+	}
+	return t, err
+}
+
+// answerMethod is the method that answers the questions of a task.
+func answerMethod(d TaskDialect) string {
+	if d == TasksSeeds {
+		return wire.InputResponse
+	}
+	return wire.UpdateTask
+}
+
+// sendAnswers answers questions of a task. The state is the one that came with them, or nil.
+func (s *Session) sendAnswers(ctx context.Context, d TaskDialect, id string, state *string, answers map[string]json.RawMessage) error {
+	params := &taskParams{TaskID: id, InputResponses: answers}
+	if d == TasksSeeds {
+		params = &taskParams{InputResponses: answers, RequestState: state}
+		params.SetMeta(mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": id}})
+	}
+	_, err := s.request(ctx, d, answerMethod(d), id, params)
+	return err
+}
