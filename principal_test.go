@@ -231,6 +231,12 @@ func (f front) identifies(task string) map[string]string {
 // everything is a server with one of everything.
 func everything(t *testing.T, opts askback.Options) *askback.Server {
 	t.Helper()
+	return everythingOn(t, opts, func(*mcp.Server) {})
+}
+
+// everythingOn is everything on an SDK's server that is prepared.
+func everythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server)) *askback.Server {
+	t.Helper()
 	opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -244,6 +250,7 @@ func everything(t *testing.T, opts askback.Options) *askback.Server {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: "plain"}}}, nil
 		})
 	}
+	prepare(m)
 	srv, err := askback.New(m, &opts)
 	if err != nil {
 		t.Fatal(err)

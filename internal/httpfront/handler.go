@@ -280,7 +280,10 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 			fail(w, req.ID, wire.InvalidState())
 			return
 		}
-		h.throughSDK(w, r, params.Target)
+		// The SDK compares the header as it stands.
+		r.Header = maps.Clone(r.Header)
+		r.Header[wire.HeaderName] = []string{params.Target}
+		h.stateless.ServeHTTP(w, r)
 		return
 	}
 	if mirrored {
@@ -291,33 +294,23 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 			}
 		}
 	}
-	if !h.SDK.Direct() {
-		req.Params = sdkfront.Carry(req.Params, nil)
-		setBody(r, wire.AppendRequest(nil, req))
-		h.throughSDK(w, r, params.Target)
-		return
-	}
-	stream := &eventStream{w: w, token: params.Meta.ProgressToken}
+	stream := &eventStream{w: w, token: params.Meta.ProgressToken, events: acceptsEvents(r)}
 	var progress call.ProgressFunc
-	if params.Meta.ProgressToken != nil && acceptsEvents(r) {
+	if params.Meta.ProgressToken != nil && stream.events {
 		progress = stream.progress
 	}
+	ctx, extra := r.Context(), requestExtra(r)
 	var out *call.Outcome
 	var err error
-	if h.SDK.Chained() {
-		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, requestExtra(r), progress)
-	} else {
-		out, err = h.serve(r.Context(), handler, req, params, requestExtra(r), progress)
+	switch {
+	case !h.SDK.Direct():
+		out, err = h.throughSDK(ctx, stream, req, extra)
+	case h.SDK.Chained():
+		out, err = h.SDK.Receive(ctx, req.Method, req.Params, extra, progress)
+	default:
+		out, err = h.serve(ctx, handler, req, params, extra, progress)
 	}
-	h.respond(r.Context(), stream, req, out, err)
-}
-
-// throughSDK serves a request for this target through the SDK, which compares the header as
-// it stands.
-func (h *handler) throughSDK(w http.ResponseWriter, r *http.Request, target string) {
-	r.Header = maps.Clone(r.Header)
-	r.Header[wire.HeaderName] = []string{target}
-	h.stateless.ServeHTTP(w, r)
+	h.respond(ctx, stream, req, out, err)
 }
 
 // serve serves a request for one of our handlers.
@@ -366,20 +359,23 @@ func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Req
 	if fault == nil && req.Method != wire.ListTasks && (q.Extension || len(r.Header[wire.HeaderName]) > 0) {
 		fault = wire.CheckHeader(r.Header, wire.HeaderName, q.TaskID, true)
 	}
-	switch {
-	case fault != nil:
+	if fault != nil {
 		failTask(w, req.ID, fault)
 		return
-	case !h.SDK.Direct():
-		h.stateless.ServeHTTP(w, r)
-		return
 	}
-	out, err := h.SDK.Receive(r.Context(), req.Method, req.Params, requestExtra(r), nil)
-	if err != nil {
+	var out *call.Outcome
+	var err error
+	stream := &eventStream{w: w}
+	if h.SDK.Direct() {
+		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, requestExtra(r), nil)
+	} else {
+		out, err = h.throughSDK(r.Context(), stream, req, requestExtra(r))
+	}
+	if err != nil && r.Context().Err() == nil {
 		failTask(w, req.ID, err)
 		return
 	}
-	h.respond(r.Context(), &eventStream{w: w}, req, out, nil)
+	h.respond(r.Context(), stream, req, out, err)
 }
 
 func failTask(w http.ResponseWriter, id []byte, err error) {

@@ -64,6 +64,7 @@ type listenRelay struct {
 	stream *eventStream
 	agreed chan []byte
 	told   bool
+	answer []byte // before the acknowledgment: a refusal
 	status int
 	buffer bytes.Buffer
 }
@@ -100,13 +101,20 @@ func (l *listenRelay) pass(message []byte) error {
 		l.agreed <- bytes.Clone(strictjson.Get(params, "notifications"))
 	case method != "":
 		return l.stream.notify(method, params)
+	case !l.told:
+		l.answer = bytes.Clone(message)
 	}
 	return nil
 }
 
-// end passes on an answer that is no stream, which is a refusal.
+// end passes on what the SDK answered instead of an acknowledgment: a refusal.
 func (l *listenRelay) end() {
 	if l.told {
+		return
+	}
+	defer close(l.agreed)
+	if l.answer != nil {
+		writeJSON(l.stream.w, http.StatusOK, l.answer)
 		return
 	}
 	maps.Copy(l.stream.w.Header(), l.header)
@@ -114,5 +122,4 @@ func (l *listenRelay) end() {
 		l.stream.w.WriteHeader(l.status)
 	}
 	_, _ = io.Copy(l.stream.w, &l.buffer) // a client that is gone gets nothing
-	close(l.agreed)
 }

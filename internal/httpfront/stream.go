@@ -20,8 +20,9 @@ import (
 // eventStream answers one request: with a single JSON object, unless a notification
 // made it a stream of events before.
 type eventStream struct {
-	w     http.ResponseWriter
-	token []byte
+	w      http.ResponseWriter
+	token  []byte
+	events bool // the client takes a stream
 
 	mu       sync.Mutex
 	started  bool

@@ -61,7 +61,7 @@ func (f *Front) Install() error {
 	f.before = !f.receiving.IsValid() || !pristine.IsValid() || f.receiving.Pointer() != pristine.Pointer()
 	handle := mcp.MethodHandler(f.handle)
 	f.handler.Store(&handle)
-	f.own = reflect.ValueOf(f.middleware(nil)).Pointer()
+	f.own = reflect.ValueOf(f.receive).Pointer()
 	if f.receiving.IsValid() && f.receiving.Pointer() == f.own {
 		return errors.New("askback: there is a Server on this mcp.Server already")
 	}
@@ -70,10 +70,13 @@ func (f *Front) Install() error {
 	if f.Tasks == nil {
 		return nil
 	}
-	// So that the SDK passes the requests about tasks to the middleware.
+	// So that requests about tasks pass all middleware, as all others do.
 	for _, method := range wire.TaskMethods {
-		err := mcp.AddReceivingCustomMethod(f.Server, method, func(context.Context, *mcp.ServerSession, *rawParams) (*rawResult, error) {
-			return nil, tasks.MethodNotFound(method)
+		err := mcp.AddReceivingCustomMethod(f.Server, method, func(ctx context.Context, _ *mcp.ServerSession, p *rawParams) (*rawResult, error) {
+			if p == nil || p.serve == nil {
+				return nil, tasks.MethodNotFound(method)
+			}
+			return p.serve(ctx)
 		})
 		if err != nil {
 			return err
@@ -121,15 +124,24 @@ func (f *Front) AddReceivingMiddleware(middleware ...mcp.Middleware) {
 // Chained reports whether there is middleware of AddReceivingMiddleware.
 func (f *Front) Chained() bool { return f.chained.Load() }
 
-// middleware stands around the SDK's handlers. Inlined, its function would be another one
-// wherever it is called.
-//
-//go:noinline
+// middleware stands around the SDK's handlers.
 func (f *Front) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	f.next = next
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		return (*f.handler.Load())(ctx, method, req)
+	return f.receive
+}
+
+// receive serves a request, by whatever way it came. A panic of middleware, or of a handler of
+// the SDK's, costs the request and not the process.
+func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+	panicked := call.Safely(func() error {
+		result, err = (*f.handler.Load())(ctx, method, req)
+		return nil
+	})
+	if panicked != nil {
+		f.Log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", panicked)
+		return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 	}
+	return result, err
 }
 
 // Receive serves a request for one of our handlers or about tasks past the SDK, through the
@@ -149,11 +161,7 @@ func (f *Front) Receive(ctx context.Context, method string, params []byte, extra
 		req = call.View(method, Carry(params, nil), nil, extra, call.Manual{})
 	}
 	ctx = context.WithValue(ctx, progressKey{}, progress)
-	var result mcp.Result
-	err := call.Safely(func() (err error) {
-		result, err = (*f.handler.Load())(ctx, method, req)
-		return err
-	})
+	result, err := f.receive(ctx, method, req)
 	if err != nil {
 		return nil, err
 	}
@@ -197,14 +205,23 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 	})
 	_, refused := errors.AsType[*call.RefusedError](err)
 	_, limit := errors.AsType[*journal.LimitError](err)
-	switch {
-	case refused && sessionOf(req) == nil:
-		return nil, err // for the HTTP front, which gives it a status of its own
-	case refused, limit:
+	if to, ok := ctx.Value(refusalKey{}).(*error); ok && refused {
+		*to = err
+	}
+	if sessionOf(req) != nil && (refused || limit) {
 		return nil, call.Fault(err)
 	}
 	return result, err
 }
+
+// WithRefusal returns a context whose request, if the gate refuses it behind the SDK, tells
+// so: over HTTP its status is another one than that of an error.
+func WithRefusal(ctx context.Context) (context.Context, func() error) {
+	var refusal error
+	return context.WithValue(ctx, refusalKey{}, &refusal), func() error { return refusal }
+}
+
+type refusalKey struct{}
 
 // call serves a request that may ask.
 func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

@@ -165,9 +165,10 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 			}
 			c.mu.Lock()
 			l.ended = true
+			response := l.response
 			c.mu.Unlock()
-			if l.response != nil {
-				_ = c.Write(l.ctx, l.response)
+			if response != nil {
+				_ = c.Write(c.life, response) // which ends the subscription's own context
 			}
 		})
 		return nil

@@ -2,6 +2,7 @@ package sdkfront
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 
@@ -160,6 +161,8 @@ func takeOutcome(result mcp.Result) *call.Outcome {
 type rawParams struct {
 	mcp.ParamsBase
 	raw json.RawMessage
+	// serve answers the request, which has passed the gate.
+	serve func(ctx context.Context) (*rawResult, error)
 }
 
 // GetMeta is for requests without parameters, too, for which the SDK has a nil *rawParams.

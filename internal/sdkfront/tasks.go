@@ -31,11 +31,18 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 	}
 	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p *call.Passage) (mcp.Result, error) {
 		q.Principal = p.Principal
-		encoded, err := f.Tasks.Serve(ctx, q)
-		if err != nil {
-			return nil, call.Fault(err)
+		own := *params // which the SDK hands to the method's handler, past all middleware
+		own.serve = func(ctx context.Context) (*rawResult, error) {
+			encoded, err := f.Tasks.Serve(ctx, q)
+			if err != nil {
+				return nil, call.Fault(err)
+			}
+			return &rawResult{encoded: encoded}, nil
 		}
-		return &rawResult{encoded: encoded}, nil
+		if sessionOf(req) == nil { // it came past the SDK
+			return own.serve(ctx)
+		}
+		return f.next(ctx, method, &mcp.ServerRequest[*rawParams]{Session: sessionOf(req), Params: &own, Extra: req.GetExtra()})
 	})
 }
 

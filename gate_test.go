@@ -1,0 +1,188 @@
+package askback_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// The rules of the gate, each on every front. Identity and panics are in principal_test.go,
+// middleware is in middleware_test.go.
+
+func TestAuthorize(t *testing.T) {
+	var denied error
+	var asked atomic.Int32
+	srv := everything(t, askback.Options{
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+		Authorize: func(_ context.Context, a askback.Access) error {
+			asked.Add(1)
+			if a.Principal != "alice" || a.Method == "" || a.Target == "" && a.Method != "tasks/list" && a.Method != "subscriptions/listen" {
+				t.Errorf("asked about %+v", a)
+			}
+			if denied == nil {
+				panic("no policy")
+			}
+			return denied
+		},
+	})
+	for _, c := range []struct {
+		err     error
+		code    float64
+		message string
+	}{
+		{errors.New("alice must not"), -32600, "the caller is not authorized for this request"},
+		{&jsonrpc.Error{Code: -32099, Message: "not today"}, -32099, "not today"},
+		{nil, -32600, "the caller is not authorized for this request"}, // it panics
+	} {
+		denied = c.err
+		eachRequest(t, srv, nil, func(t *testing.T, f front, response map[string]any) {
+			if at(response, "error", "code") != c.code || at(response, "error", "message") != c.message {
+				t.Errorf("got %v, want %q", response, c.message)
+			}
+			if asked.Swap(0) != 1 {
+				t.Error("it was not asked once")
+			}
+		})
+		for _, request := range [][2]string{{"tools/call", `"name":"quiet"`}, {"tasks/get", `"taskId":"x"`}, {"subscriptions/listen", `"notifications":{"taskIds":["x"]}`}} {
+			if response := fronts[0].dial(t, srv, nil)(request[0], request[1]); response["status"] != 403 {
+				t.Errorf("over HTTP %s has the status %v", request[0], response["status"])
+			}
+			asked.Store(0)
+		}
+	}
+}
+
+// Whoever knows the id of a session, but did not open it, gets nothing by it: cannot call,
+// listen, end it, or answer what its server asks.
+func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
+	answered := make(chan string, 1)
+	srv := newServer(t, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)}, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			l, err := askback.Elicit[login](call, "login", "Who are you?")
+			if err == nil {
+				answered <- l.Name
+			}
+			return l.Name, err
+		})
+	})
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+	session := ""
+	send := func(user, method, body string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, web.URL, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"X-User": user, "Content-Type": "application/json", "Mcp-Session-Id": session,
+			"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"} {
+			r.Header.Set(name, value)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res
+	}
+	session = send("alice", http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`).Header.Get("Mcp-Session-Id")
+	send("alice", http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	question := ""
+	events := bufio.NewScanner(send("alice", http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`).Body)
+	for events.Scan() && !strings.Contains(question, "elicitation/create") {
+		question = events.Text()
+	}
+	var asked struct{ ID json.RawMessage }
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(question, "data: ")), &asked); err != nil {
+		t.Fatalf("no question: %q, %v", question, err)
+	}
+	answer := func(name string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":%q}}}`, asked.ID, name)
+	}
+	for what, res := range map[string]*http.Response{
+		"an answer": send("bob", http.MethodPost, answer("mallory")),
+		"a call":    send("bob", http.MethodPost, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ask"}}`),
+		"a list":    send("bob", http.MethodPost, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`),
+		"listening": send("bob", http.MethodGet, ""),
+		"the end":   send("bob", http.MethodDelete, ""),
+		"nobody":    send("", http.MethodDelete, ""),
+	} {
+		body, _ := io.ReadAll(res.Body)
+		if res.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "another caller") {
+			t.Errorf("%s: status %d, %s", what, res.StatusCode, body)
+		}
+	}
+	if res := send("alice", http.MethodPost, answer("octocat")); res.StatusCode != http.StatusAccepted {
+		t.Errorf("alice's own answer: status %d", res.StatusCode)
+	}
+	if name := <-answered; name != "octocat" {
+		t.Errorf("the handler got the answer of %s", name)
+	}
+}
+
+// A client that is asked inside its session and says nothing more costs nothing once the time
+// to live has passed, in whatever style it is asked.
+func TestTimesToLiveHoldInSessions(t *testing.T) {
+	for name, limits := range map[string]askback.Limits{
+		"of a round": {RoundTTL: 200 * time.Millisecond},
+		"of a call":  {RoundTTL: time.Hour, CallTTL: 200 * time.Millisecond},
+	} {
+		limit := map[string]string{"of a round": "seconds per round", "of a call": "seconds per call"}[name]
+		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+		m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if len(req.Params.InputResponses) > 0 {
+				return text("done"), nil
+			}
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "?"}}}, nil
+		})
+		srv, err := askback.New(m, &askback.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(call *askback.Call) error {
+			_, err := askback.Elicit[login](call, "login", "Who are you?")
+			return err
+		}
+		askback.AddTool(srv, &mcp.Tool{Name: "tool"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) { return "", ask(call) })
+		srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, ask(call)
+		})
+		srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"}, func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{}, ask(call)
+		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+			return text("done"), nil, err
+		})
+		for _, f := range fronts {
+			if !f.session {
+				continue
+			}
+			for _, r := range [][2]string{
+				{"tools/call", `"name":"tool"`}, {"tools/call", `"name":"inline"`}, {"tools/call", `"name":"manual"`},
+				{"prompts/get", `"name":"prompt"`}, {"resources/read", `"uri":"test:r"`},
+			} {
+				t.Run(name+" "+f.name+" "+r[1], func(t *testing.T) {
+					if response := f.dial(t, srv, nil)(r[0], r[1]); !strings.Contains(fmt.Sprint(response), limit) {
+						t.Errorf("got %v, want an error that names the limit %q", response, limit)
+					}
+				})
+			}
+		}
+	}
+}

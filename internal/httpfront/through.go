@@ -1,0 +1,112 @@
+package httpfront
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/sdkfront"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// throughSDK serves a request for one of our handlers or tasks by the SDK's server, whose
+// middleware has to see it. The session of the request is its own, and ends with it.
+func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.Request, extra *mcp.RequestExtra) (*call.Outcome, error) {
+	id, err := jsonrpc.MakeID("1") // within its session; the client's goes around the result
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{
+		request:  make(chan *jsonrpc.Request, 1),
+		response: make(chan *jsonrpc.Response, 1),
+		closed:   make(chan struct{}),
+		gone:     ctx.Done(),
+		stream:   stream,
+	}
+	if wire.MayAsk(req.Method) {
+		req.Params = sdkfront.Carry(req.Params, nil)
+	}
+	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: extra}
+	ctx, refusal := sdkfront.WithRefusal(ctx)
+	session, err := h.SDK.Server.Connect(ctx, c, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	select {
+	case res := <-c.response:
+		if refused := refusal(); refused != nil {
+			return nil, refused
+		}
+		if res.Error != nil {
+			return nil, res.Error
+		}
+		return &call.Outcome{Encoded: withIsError(req.Method, res.Result)}, nil
+	case <-ctx.Done(): // of which the handler is told
+		return nil, ctx.Err()
+	}
+}
+
+// withIsError adds to a tool's result what the SDK leaves out and the specification's
+// examples have.
+func withIsError(method string, result []byte) []byte {
+	kind, _ := strictjson.String(strictjson.Get(result, "resultType"))
+	if method != wire.CallTool || kind != "complete" || strictjson.Get(result, "isError") != nil {
+		return result
+	}
+	return slices.Concat([]byte(`{"isError":false,`), result[1:])
+}
+
+// connection is the client's end of a session with one request. It implements
+// [mcp.Transport], too.
+type connection struct {
+	request  chan *jsonrpc.Request
+	response chan *jsonrpc.Response
+	gone     <-chan struct{} // the client is, which cancels the request
+	stream   *eventStream
+
+	close  sync.Once
+	closed chan struct{}
+}
+
+func (c *connection) Connect(context.Context) (mcp.Connection, error) { return c, nil }
+func (c *connection) SessionID() string                               { return "" }
+
+func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case req := <-c.request:
+		return req, nil
+	case <-c.gone:
+		c.gone = nil
+		return &jsonrpc.Request{Method: "notifications/cancelled", Params: []byte(`{"requestId":"1"}`)}, nil
+	case <-c.closed:
+	case <-ctx.Done():
+	}
+	return nil, io.EOF
+}
+
+func (c *connection) Write(_ context.Context, msg jsonrpc.Message) error {
+	switch m := msg.(type) {
+	case *jsonrpc.Response:
+		select {
+		case c.response <- m:
+		default: // the response to the one request is there already
+		}
+	case *jsonrpc.Request:
+		if !m.IsCall() && c.stream.events {
+			return c.stream.notify(m.Method, m.Params)
+		}
+	}
+	return nil
+}
+
+func (c *connection) Close() error {
+	c.close.Do(func() { close(c.closed) })
+	return nil
+}

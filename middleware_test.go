@@ -1,0 +1,212 @@
+package askback_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// watcher is middleware that counts requests by method, and denies all but those that open a
+// session.
+type watcher struct {
+	deny bool
+
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (w *watcher) middleware(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		w.mu.Lock()
+		w.seen[method]++
+		w.mu.Unlock()
+		if w.deny && method != "initialize" && method != "server/discover" && !strings.HasPrefix(method, "notifications/") {
+			return nil, &jsonrpc.Error{Code: -32042, Message: "denied"}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// watched are the ways to add middleware.
+var watched = map[string]func(t *testing.T, w *watcher) *askback.Server{
+	"before New": func(t *testing.T, w *watcher) *askback.Server {
+		return everythingOn(t, askback.Options{}, func(m *mcp.Server) { m.AddReceivingMiddleware(w.middleware) })
+	},
+	"after New": func(t *testing.T, w *watcher) *askback.Server {
+		var sdk *mcp.Server
+		srv := everythingOn(t, askback.Options{}, func(m *mcp.Server) { sdk = m })
+		sdk.AddReceivingMiddleware(w.middleware)
+		return srv
+	},
+	"on the Server": func(t *testing.T, w *watcher) *askback.Server {
+		srv := everything(t, askback.Options{})
+		srv.AddReceivingMiddleware(w.middleware)
+		return srv
+	},
+}
+
+// Whatever brings a request, and whatever it is for, no middleware is passed by.
+func TestMiddlewareThatDenies(t *testing.T) {
+	for name, add := range watched {
+		t.Run(name, func(t *testing.T) {
+			srv := add(t, &watcher{deny: true, seen: make(map[string]int)})
+			eachRequest(t, srv, nil, func(t *testing.T, f front, response map[string]any) {
+				if at(response, "error", "code") != -32042.0 || at(response, "error", "message") != "denied" {
+					t.Errorf("got %v, want what the middleware says", response)
+				}
+			})
+		})
+	}
+}
+
+// Middleware that lets requests pass changes no answer, and sees each request once.
+func TestMiddlewareThatWatches(t *testing.T) {
+	plain := everything(t, askback.Options{})
+	for name, add := range watched {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range fronts {
+				for method, params := range f.identifies("nonesuch") {
+					if strings.Contains(params, "shadow") && f.name == "HTTP" {
+						continue // past the SDK our template goes first, through it the SDK's resource
+					}
+					t.Run(f.name+" "+method, func(t *testing.T) {
+						w := &watcher{seen: make(map[string]int)}
+						name := strings.Fields(method)[0]
+						want := f.dial(t, plain, nil)(name, params)
+						got := f.dial(t, add(t, w), nil)(name, params)
+						if w.seen[name] != 1 {
+							t.Errorf("seen %d times", w.seen[name])
+						}
+						if fmt.Sprint(got) != fmt.Sprint(want) {
+							t.Errorf("got %v, without middleware %v", got, want)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// Middleware may change what a request says, and what it is answered.
+func TestMiddlewareThatChanges(t *testing.T) {
+	louder := func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			call, ok := req.(*mcp.CallToolRequest)
+			if !ok {
+				return next(ctx, method, req)
+			}
+			call.Params.Arguments = []byte(`{"place":"Bergen"}`)
+			result, err := next(ctx, method, call)
+			if res, ok := result.(*mcp.CallToolResult); ok && len(res.Content) > 0 {
+				own := *res
+				own.Content = []mcp.Content{&mcp.TextContent{Text: res.Content[0].(*mcp.TextContent).Text + "!"}}
+				return &own, err
+			}
+			return result, err
+		}
+	}
+	for name, add := range map[string]func(m *mcp.Server, srv *askback.Server){
+		"on the SDK's server": func(m *mcp.Server, _ *askback.Server) { m.AddReceivingMiddleware(louder) },
+		"on the Server":       func(_ *mcp.Server, srv *askback.Server) { srv.AddReceivingMiddleware(louder) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+			srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			greet(srv)
+			add(m, srv)
+			h := srv.HTTPHandler(nil)
+			r := request{target: "greet", arguments: `{"place":"Oslo"}`}
+			r.state = r.send(t, h).asked(t, "login")
+			r.responses = octocat
+			if res := r.send(t, h); !strings.Contains(res.raw, "Bergen") || !strings.Contains(res.raw, `!"`) {
+				t.Errorf("got %s", res.raw)
+			}
+		})
+	}
+}
+
+// It is not enough that middleware is there: where requests take the SDK's path for it, the
+// operator is told, once.
+func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
+	log := new(safeBuffer)
+	srv := everythingOn(t, askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(m *mcp.Server) {
+		m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
+	})
+	h := srv.HTTPHandler(nil)
+	for range 2 {
+		(request{target: "quiet"}).send(t, h)
+	}
+	if n := strings.Count(log.String(), "AddReceivingMiddleware"); n != 1 {
+		t.Errorf("mentioned %d times", n)
+	}
+}
+
+// The path past the SDK is taken where there is no other middleware. If an update of the SDK
+// moves what tells whether there is any, requests take the slower path, and this test fails.
+func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
+	sessions := 0
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+		for range m.Sessions() {
+			sessions++
+		}
+		return "", nil
+	})
+	srv.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
+	(request{target: "t"}).send(t, srv.HTTPHandler(nil))
+	if sessions != 0 {
+		t.Error("the SDK served the request: does mcp.Server still have the field receivingMethodHandler_?")
+	}
+	m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
+	(request{target: "t"}).send(t, srv.HTTPHandler(nil))
+	if sessions != 1 {
+		t.Errorf("with middleware on the SDK's server there were %d sessions, want one", sessions)
+	}
+}
+
+func TestThereIsOneServerOnAnSDKsServer(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	opts := &askback.Options{Logger: slog.New(slog.DiscardHandler)}
+	if _, err := askback.New(m, opts); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := askback.New(m, opts); err == nil {
+		t.Error("a second Server would not see the requests of the first")
+	}
+}
+
+// Middleware that panics costs its request, not the process.
+func TestMiddlewareThatPanics(t *testing.T) {
+	srv := everything(t, askback.Options{})
+	srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "tools/call" {
+				panic("no luck")
+			}
+			return next(ctx, method, req)
+		}
+	})
+	for _, f := range fronts {
+		t.Run(f.name, func(t *testing.T) {
+			response := f.dial(t, srv, nil)("tools/call", `"name":"quiet"`)
+			if at(response, "error", "message") != "internal error" {
+				t.Errorf("got %v", response)
+			}
+		})
+	}
+}
