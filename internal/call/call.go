@@ -79,12 +79,14 @@ type Call struct {
 	Round     int
 	Principal string
 	Can       wire.Capability
-	Request   func() mcp.Request
 	InSession bool
 	Inline    bool // its handler asks through a session: it has no asks and no checkpoints
 
 	ctx      context.Context // of the round
-	id       string          // the journal's: a secret
+	request  *Request
+	manual   Manual
+	view     mcp.Request // in place of the request's own
+	id       string      // the journal's: a secret
 	run      *journal.Run
 	progress ProgressFunc
 	support  *TaskSupport
@@ -119,6 +121,17 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 	c.sent, c.last = true, progress
 	return c.progress(ctx, progress, total, message)
 }
+
+// Request is the SDK's view of the request.
+func (c *Call) Request() mcp.Request {
+	if c.view != nil {
+		return c.view
+	}
+	return c.request.View(c.manual)
+}
+
+// SetRequest lets the handler see another request than came.
+func (c *Call) SetRequest(view mcp.Request) { c.view = view }
 
 // errInline is for a handler that asks through its session.
 var errInline = errors.New("a handler added with AddInlineTool asks through its session: to ask through its Call, add it with AddTool")

@@ -48,7 +48,7 @@ type Passage struct {
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
 // before 2026-07-28, or nil. The error is one for the client.
-func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p *Passage) error) error {
+func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
 	if !g.Log.Enabled(ctx, slog.LevelDebug) {
 		return g.pass(ctx, a, session, serve)
 	}
@@ -65,7 +65,7 @@ func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 	return err
 }
 
-func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p *Passage) error) error {
+func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
 	var err error
 	if a.Principal, err = g.Principal(ctx, a.Extra); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = withLimit(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
-	err = serve(ctx, &Passage{a.Principal, session != nil})
+	err = serve(ctx, Passage{a.Principal, session != nil})
 	if err != nil && expired(ctx) {
 		err = context.Cause(ctx)
 	}

@@ -3,7 +3,6 @@ package call
 import (
 	"encoding/json"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -52,6 +51,15 @@ func (o *Outcome) Typed() mcp.InputRequestMap {
 	return requests
 }
 
+// Size estimates the bytes of the result object with info, so that few are moved.
+func (o *Outcome) Size(info []byte) int {
+	size := 256 + len(o.State) + len(info) + len(o.Encoded)
+	for _, q := range o.Questions {
+		size += len(q.Key) + len(q.Params) + 64
+	}
+	return size
+}
+
 // AppendResult appends the result object. A modern one says its type and, in info, the
 // _meta of every result, who answers; info is nil for a session.
 func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
@@ -66,12 +74,10 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 			return nil, err
 		}
 		requests := make([]wire.InputRequest, len(o.Questions))
-		size := 256 + len(o.State) + len(meta)
 		for i, q := range o.Questions {
 			requests[i] = wire.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params}
-			size += len(q.Key) + len(q.Params) + 64
 		}
-		return wire.InputRequired(slices.Grow(dst, size), requests, o.State, meta), nil
+		return wire.InputRequired(dst, requests, o.State, meta), nil
 	}
 	result := o.Result
 	if own := result.GetMeta(); len(own) > 0 && info != nil {
@@ -86,7 +92,7 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.Complete(slices.Grow(dst, 128+len(encoded)+len(info)), encoded, info, members), nil
+	return wire.Complete(dst, encoded, info, members), nil
 }
 
 // meta is the _meta of a result that needs input, or nil.

@@ -294,9 +294,9 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 			}
 		}
 	}
-	stream := &eventStream{w: w, token: params.Meta.ProgressToken, events: acceptsEvents(r)}
+	stream := &eventStream{w: w, token: params.Meta.ProgressToken}
 	var progress call.ProgressFunc
-	if params.Meta.ProgressToken != nil && stream.events {
+	if params.Meta.ProgressToken != nil && acceptsEvents(r) {
 		progress = stream.progress
 	}
 	ctx, extra := r.Context(), requestExtra(r)
@@ -304,6 +304,7 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 	var err error
 	switch {
 	case !h.SDK.Direct():
+		stream.events = acceptsEvents(r)
 		out, err = h.throughSDK(ctx, stream, req, extra)
 	case h.SDK.Chained():
 		out, err = h.SDK.Receive(ctx, req.Method, req.Params, extra, progress)
@@ -316,7 +317,7 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 // serve serves a request for one of our handlers.
 func (h *handler) serve(ctx context.Context, handler *call.Handler, req wire.Request, params *wire.Params, extra *mcp.RequestExtra, progress call.ProgressFunc) (out *call.Outcome, err error) {
 	a := call.Access{Method: req.Method, Target: params.Target, Extra: extra}
-	err = h.SDK.Gate.Pass(ctx, a, nil, func(ctx context.Context, p *call.Passage) (err error) {
+	err = h.SDK.Gate.Pass(ctx, a, nil, func(ctx context.Context, p call.Passage) (err error) {
 		q := &call.Request{
 			Handler:   handler,
 			Params:    params,
@@ -341,7 +342,7 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
 		return
 	}
-	response := wire.AppendResult(nil, req.ID, func(dst []byte) []byte {
+	response := wire.AppendResult(make([]byte, 0, 64+out.Size(h.SDK.Info)), req.ID, func(dst []byte) []byte {
 		dst, err = out.AppendResult(dst, h.SDK.Info)
 		return dst
 	})

@@ -22,7 +22,7 @@ import (
 type eventStream struct {
 	w      http.ResponseWriter
 	token  []byte
-	events bool // the client takes a stream
+	events bool // the client takes notifications of the SDK's
 
 	mu       sync.Mutex
 	started  bool

@@ -65,7 +65,7 @@ func (s *Server) Open() int {
 func (s *Server) Run(ctx context.Context, c *call.Call, h func(context.Context, *mcp.CallToolRequest) error) error {
 	c.Inline = true
 	req := c.Request().(*mcp.CallToolRequest)
-	c.Request = func() mcp.Request { return req }
+	c.SetRequest(req)
 	if c.InSession {
 		return likeSDK(h(ctx, req))
 	}

@@ -197,9 +197,9 @@ type passageKey struct{ *Front }
 
 // pass brings a request through the gate. What serve returns is encoded where the SDK's types
 // cannot express it.
-func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p *call.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
+func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p call.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
 	a := call.Access{Method: method, Target: target, Extra: req.GetExtra()}
-	err = f.Gate.Pass(ctx, a, legacySession(req), func(ctx context.Context, p *call.Passage) (err error) {
+	err = f.Gate.Pass(ctx, a, legacySession(req), func(ctx context.Context, p call.Passage) (err error) {
 		result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
 		return err
 	})
@@ -225,7 +225,7 @@ type refusalKey struct{}
 
 // call serves a request that may ask.
 func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-	return f.pass(ctx, method, target(req), req, func(ctx context.Context, p *call.Passage) (mcp.Result, error) {
+	return f.pass(ctx, method, target(req), req, func(ctx context.Context, p call.Passage) (mcp.Result, error) {
 		h := f.Handlers.Lookup(method, target(req))
 		if h == nil {
 			return f.serveForeign(ctx, p, method, req)
@@ -264,7 +264,7 @@ func (f *Front) encode(out *call.Outcome, inSession bool) (mcp.Result, error) {
 // serveForeign serves a request for a handler that is registered on the SDK's server. If it
 // is in the manual style, the state is sealed for it and, in a session, its further rounds
 // are asked there, too.
-func (f *Front) serveForeign(ctx context.Context, p *call.Passage, method string, req mcp.Request) (mcp.Result, error) {
+func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string, req mcp.Request) (mcp.Result, error) {
 	m := newManualRequest(req)
 	r, err := f.foreignRequest(p, method, req, m)
 	if err != nil {
@@ -292,9 +292,9 @@ func (f *Front) serveForeign(ctx context.Context, p *call.Passage, method string
 // result that the SDK's types do not express is one that they do, and carries the outcome
 // past the middleware that stands between.
 func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Request) (mcp.Result, error) {
-	p, _ := ctx.Value(passageKey{f}).(*call.Passage)
-	if p == nil { // another middleware made a context of its own
-		return f.pass(ctx, h.Method, target(req), req, func(ctx context.Context, _ *call.Passage) (mcp.Result, error) {
+	p, passed := ctx.Value(passageKey{f}).(call.Passage)
+	if !passed { // another middleware made a context of its own
+		return f.pass(ctx, h.Method, target(req), req, func(ctx context.Context, _ call.Passage) (mcp.Result, error) {
 			return f.ServeHandler(ctx, h, req)
 		})
 	}
@@ -308,7 +308,7 @@ func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Reque
 	return carryOutcome(h.Method, out), nil
 }
 
-func (f *Front) serveOwn(ctx context.Context, p *call.Passage, h *call.Handler, req mcp.Request) (*call.Outcome, error) {
+func (f *Front) serveOwn(ctx context.Context, p call.Passage, h *call.Handler, req mcp.Request) (*call.Outcome, error) {
 	raw, id, err := exactParams(req, f.Calls.Limits.Depth)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type subscription struct {
 
 // Listen begins a subscription that names tasks, if the gate lets its caller through.
 func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
-	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, nil, func(ctx context.Context, p *call.Passage) (err error) {
+	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, nil, func(ctx context.Context, p call.Passage) (err error) {
 		l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
 		return err
 	})

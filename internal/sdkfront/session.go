@@ -21,7 +21,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		default:
 			return next(ctx, method, req)
 		}
-		if p, _ := ctx.Value(passageKey{f}).(*call.Passage); p == nil { // not asked by a call
+		if _, asked := ctx.Value(passageKey{f}).(call.Passage); !asked { // not by a call
 			return next(ctx, method, req)
 		}
 		ctx, cancel := f.Gate.Asking(ctx)

@@ -29,7 +29,7 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 	if fault != nil {
 		return nil, fault
 	}
-	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p *call.Passage) (mcp.Result, error) {
+	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p call.Passage) (mcp.Result, error) {
 		q.Principal = p.Principal
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
