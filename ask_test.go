@@ -235,6 +235,45 @@ func TestAsksOfARequestThatHasEnded(t *testing.T) {
 	}
 }
 
+// A question inside a step is an error that tells its author the way out, and the client is
+// not asked.
+func TestAStepCannotAsk(t *testing.T) {
+	h := newServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "with a result"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err := askback.Do(ctx, call, "step", func(context.Context) (login, error) {
+				return askback.Elicit[login](call, "login", "Who are you?")
+			})
+			return fmt.Sprint(who), err
+		})
+		askback.AddTool(srv, &mcp.Tool{Name: "without a result"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return "", call.Do(ctx, "step", func(context.Context) error {
+				_, err := askback.Roots(call, "roots")
+				return err
+			})
+		})
+		askback.AddTool(srv, &mcp.Tool{Name: "answered before"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			if _, err := askback.Elicit[login](call, "login", "Who are you?"); err != nil {
+				return "", err
+			}
+			return "", call.Do(ctx, "step", func(context.Context) error {
+				_, err := askback.Elicit[login](call, "login", "Who are you?")
+				return err
+			})
+		})
+	}).HTTPHandler(nil)
+	const want = "a step cannot ask: ask before it, outside of the function that Do gets"
+	for _, tool := range []string{"with a result", "without a result", "answered before"} {
+		r := request{target: tool}
+		if tool == "answered before" {
+			r.state = r.send(t, h).asked(t, "login")
+			r.responses = octocat
+		}
+		if res := r.send(t, h); !strings.HasSuffix(res.text(t), want) || !res.Result.IsError {
+			t.Errorf("%s: got %s", tool, res.raw)
+		}
+	}
+}
+
 func TestStepsWithoutAResult(t *testing.T) {
 	ran := map[string]int{}
 	h := newServer(t, nil, func(srv *askback.Server) {

@@ -60,7 +60,7 @@ func (c *Call) IdempotencyKey(step string) string { return c.c.IdempotencyKey(st
 // returned and step does not run. The result travels as JSON, in the first run too,
 // so that it is the same in all of them. While a question is open no step runs, and
 // the error is [ErrInputRequired]. A step that fails records nothing. Each step of a
-// handler needs its own name. A round ends when its steps have: one that runs in another
+// handler needs its own name. A step cannot ask: ask before it. A round ends when its steps have: one that runs in another
 // goroutine must not wait for what a later round brings. In a task the result is durable
 // when Do returns; a worker that was out of reach for longer than its lease may still be in a
 // step that another one has begun, but cannot record it.

@@ -62,17 +62,17 @@ func TestInputRequiredEndsItsStream(t *testing.T) {
 // ever answered with input required.
 func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, addEcho, greet)
-	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
-	s.get(seedsOnly, id, "input_required")
+	id := at(s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	s.get(proposalOnly, id, "input_required")
 	const more = `,"inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}},"login":{"action":"accept","content":{"name":"x"}}},"requestState":"forged"`
 	for _, test := range []struct{ capabilities, method, name, members string }{
-		{seedsOnly, "tools/list", "", ""},
-		{seedsOnly, "prompts/list", "", ""},
-		{seedsOnly, "resources/list", "", ""},
-		{seedsOnly, "resources/templates/list", "", ""},
-		{seedsOnly, "server/discover", "", ""},
-		{seedsOnly, "tasks/list", "", ""},
-		{seedsOnly, "tasks/get", id, `,"taskId":"` + id + `"`},
+		{proposalOnly, "tools/list", "", ""},
+		{proposalOnly, "prompts/list", "", ""},
+		{proposalOnly, "resources/list", "", ""},
+		{proposalOnly, "resources/templates/list", "", ""},
+		{proposalOnly, "server/discover", "", ""},
+		{proposalOnly, "tasks/list", "", ""},
+		{proposalOnly, "tasks/get", id, `,"taskId":"` + id + `"`},
 		{withExtension, "tasks/get", id, `,"taskId":"` + id + `"`},
 	} {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}%s%s}}`,
@@ -82,15 +82,15 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 			t.Errorf("%s: %s", test.method, res.raw)
 		}
 	}
-	if now := s.result(seedsOnly, "tasks/get", "", `"taskId":"`+id+`"`); now["status"] != "input_required" {
+	if now := s.result(proposalOnly, "tasks/get", "", `"taskId":"`+id+`"`); now["status"] != "input_required" {
 		t.Errorf("an answer was taken from a request that carries none: %v", now)
 	}
 	// Taking an answer is not answered with a question, though one is open.
-	ack := s.result(seedsOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"other":{}}`)
+	ack := s.result(proposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"other":{}}`)
 	if ack["resultType"] != "complete" || ack["inputRequests"] != nil {
 		t.Errorf("acknowledged %v", ack)
 	}
-	if cancelled := s.result(seedsOnly, "tasks/cancel", "", `"taskId":"`+id+`"`+more); cancelled["resultType"] != "complete" || cancelled["status"] != "cancelled" {
+	if cancelled := s.result(proposalOnly, "tasks/cancel", "", `"taskId":"`+id+`"`+more); cancelled["resultType"] != "complete" || cancelled["status"] != "cancelled" {
 		t.Errorf("cancelled %v", cancelled)
 	}
 }
@@ -238,11 +238,11 @@ func TestInputRequiredIsNeverEmpty(t *testing.T) {
 // request, until the answer is there. A state that comes with the answer is none of ours.
 func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 	s := newTaskServer(t, nil, addEcho)
-	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
-	s.get(seedsOnly, id, "input_required")
+	id := at(s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	s.get(proposalOnly, id, "input_required")
 	var first map[string]any
 	for range 3 {
-		status, response := s.send(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)
+		status, response := s.send(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 		asked, _ := response["result"].(map[string]any)
 		if status != 200 || response["id"] != 1.0 || asked["resultType"] != "input_required" || at(asked, "inputRequests", "echo_input") == nil || asked["content"] != nil || asked["requestState"] != nil {
 			t.Fatalf("asked: %d %v", status, response)
@@ -254,8 +254,8 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 			t.Errorf("asked differently (-first +now):\n%s", diff)
 		}
 	}
-	s.result(seedsOnly, "tasks/input_response", "", `"taskId":"`+id+`","requestState":"forged","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
-	if final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); content(final) != "Echo: x" {
+	s.result(proposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","requestState":"forged","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
+	if final := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); content(final) != "Echo: x" {
 		t.Errorf("final %v", final)
 	}
 }
@@ -263,15 +263,15 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 // Answers that are none are a protocol error in both dialects, and leave the task as it was.
 func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
 	s := newTaskServer(t, nil, addEcho)
-	for capabilities, method := range map[string]string{seedsOnly: "tasks/input_response", withExtension: "tasks/update"} {
-		id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
-		before := s.get(seedsOnly, id, "input_required")
+	for capabilities, method := range map[string]string{proposalOnly: "tasks/input_response", withExtension: "tasks/update"} {
+		id := at(s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+		before := s.get(proposalOnly, id, "input_required")
 		for _, members := range []string{``, `,"inputResponses":[]`, `,"inputResponses":null`, `,"inputResponses":{"echo_input":"x"}`, `,"inputResponses":{"echo_input":null}`} {
 			if code, message := s.fault(capabilities, method, id, `"taskId":"`+id+`"`+members); code != -32602 || !strings.Contains(message, "inputResponses") {
 				t.Errorf("%s with %s: %d %s", method, members, code, message)
 			}
 		}
-		if diff := cmp.Diff(before, s.get(seedsOnly, id, "input_required")); diff != "" {
+		if diff := cmp.Diff(before, s.get(proposalOnly, id, "input_required")); diff != "" {
 			t.Errorf("%s changed the task (-before +after):\n%s", method, diff)
 		}
 	}
@@ -292,12 +292,12 @@ func (s *journalReads) Journal(ctx context.Context, id string) ([]byte, [][]byte
 func TestLookingAtATaskReadsNoJournal(t *testing.T) {
 	counted := &journalReads{Store: new(task.MemoryStore)}
 	s := newTaskServerOn(t, counted, nil, addEcho)
-	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	id := at(s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
 	look := func(status string) {
 		t.Helper()
-		s.get(seedsOnly, id, status)
+		s.get(proposalOnly, id, status)
 		before := counted.n.Load()
-		for _, capabilities := range []string{seedsOnly, withExtension} {
+		for _, capabilities := range []string{proposalOnly, withExtension} {
 			s.get(capabilities, id, status)
 		}
 		if now := counted.n.Load(); now != before || before == 0 {
@@ -305,17 +305,17 @@ func TestLookingAtATaskReadsNoJournal(t *testing.T) {
 		}
 	}
 	look("input_required")
-	s.result(seedsOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
+	s.result(proposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
 	look("completed")
 }
 
 // A tool asks in the same form in a call and in a task.
 func TestToolsAndTasksAskAlike(t *testing.T) {
 	s := newTaskServer(t, nil, addEcho)
-	inCall := s.result(seedsOnly, "tools/call", "echo", `"name":"echo"`)
-	id := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
-	s.get(seedsOnly, id, "input_required")
-	inTask := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)
+	inCall := s.result(proposalOnly, "tools/call", "echo", `"name":"echo"`)
+	id := at(s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	s.get(proposalOnly, id, "input_required")
+	inTask := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 	for _, member := range []string{"resultType", "inputRequests"} {
 		if diff := cmp.Diff(inCall[member], inTask[member]); diff != "" || inCall[member] == nil {
 			t.Errorf("%s (-call +task):\n%s", member, diff)

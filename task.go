@@ -13,32 +13,15 @@ import (
 )
 
 // Tasks let calls of tools go on as durable tasks: see [Options.Tasks], [AddTaskTool]
-// and [Server.RunTasks]. A field that is zero has its default.
+// and [Server.RunTasks]. The Store is required.
 type Tasks struct {
-	// Store keeps the tasks, and is shared by all instances behind one endpoint. It is
-	// required, and stays open when the Server is gone.
+	// Store keeps the tasks, and is shared by all instances behind one endpoint. It stays
+	// open when the Server is gone.
 	Store task.Store
 
-	// TTL is a task's time to live where the client asks for none; default 24 hours.
-	// MaxTTL caps what it asks for; default 7 days, or TTL if that is more. A task that
-	// has not ended by then fails, and is deleted a little later.
-	TTL, MaxTTL time.Duration
-
-	// PollInterval is what clients are told to wait between two looks; default 1 second.
-	PollInterval time.Duration
-
-	// PerPrincipal bounds the unfinished tasks of one principal; default 1000.
-	PerPrincipal int
-
-	// Workers is how many tasks this process runs at once; default 16.
-	Workers int
-
-	// Lease is how long a worker that says nothing more keeps a task; default 10 seconds.
-	Lease time.Duration
-
-	// Attempts is how often a task may be begun again without having recorded anything
-	// since, as after a crash, before it fails; default 25.
-	Attempts int
+	// Settings are those of the engine that runs the tasks: times to live, limits, workers
+	// and leases. Zero means the defaults.
+	task.Settings
 
 	// ListAnonymous lets callers without a principal list all tasks without one. Leave it
 	// off where they are not all the same user.
@@ -53,18 +36,16 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 	}
 	service := &tasks.Service{
 		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous, Log: s.log,
-		PerPrincipal: o.PerPrincipal,
 	}
-	setDefault(&service.PerPrincipal, 1000)
 	var err error
 	service.Engine, err = task.NewEngine(o.Store, &task.Options{
-		Handler: service.Handle,
-		Failure: tasks.EncodeFailure,
+		Settings: o.Settings,
+		Handler:  service.Handle,
+		Failure:  tasks.EncodeFailure,
 		// A round that detached can be repeated for as long as its state lives, and must find
 		// its task.
-		Grace: max(10*time.Minute, s.opts.Limits.RoundTTL),
-		TTL:   o.TTL, MaxTTL: o.MaxTTL, PollInterval: o.PollInterval, PerPrincipal: o.PerPrincipal,
-		Workers: o.Workers, Lease: o.Lease, Attempts: o.Attempts, Logger: s.log,
+		Grace:  max(10*time.Minute, s.opts.Limits.RoundTTL),
+		Logger: s.log,
 	})
 	return service, err
 }

@@ -156,9 +156,9 @@ func TestListAgreesWithGet(t *testing.T) {
 		})
 	}
 	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, add)
-	id := at(s.result(seedsOnly, "tools/call", "bad", `"name":"bad","task":{}`), "task", "taskId").(string)
-	get := s.get(seedsOnly, id, "failed")
-	listed := s.result(seedsOnly, "tasks/list", "", "")["tasks"].([]any)[0]
+	id := at(s.result(proposalOnly, "tools/call", "bad", `"name":"bad","task":{}`), "task", "taskId").(string)
+	get := s.get(proposalOnly, id, "failed")
+	listed := s.result(proposalOnly, "tasks/list", "", "")["tasks"].([]any)[0]
 	if at(listed, "status") != "failed" || at(listed, "statusMessage") != get["statusMessage"] {
 		t.Errorf("listed as %v, got as %v", listed, get)
 	}
@@ -171,7 +171,7 @@ func TestOtherRequestsIgnoreTheMemberTask(t *testing.T) {
 		})
 	}
 	s := newTaskServer(t, nil, add)
-	if got := s.result(seedsOnly, "prompts/get", "p", `"name":"p","task":{"ttl":"no number"}`); got["resultType"] != "complete" {
+	if got := s.result(proposalOnly, "prompts/get", "p", `"name":"p","task":{"ttl":"no number"}`); got["resultType"] != "complete" {
 		t.Errorf("%v", got)
 	}
 }
@@ -226,7 +226,7 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 		t.Errorf("got the task %v, then %v", id, got)
 	}
 	// A client without the extension gets no task in its form.
-	if code, _ := s.fault(seedsOnly, "tools/call", "paint", again+`,"task":{}`); code != -32021 {
+	if code, _ := s.fault(proposalOnly, "tools/call", "paint", again+`,"task":{}`); code != -32021 {
 		t.Errorf("without the extension: %d", code)
 	}
 	// One that has ended says so.
@@ -335,7 +335,7 @@ func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 }
 
 func TestMaxTTLAlone(t *testing.T) {
-	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{MaxTTL: time.Hour}}, addEcho)
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{MaxTTL: time.Hour}}}, addEcho)
 	if got := s.result(withExtension, "tools/call", "echo", `"name":"echo"`); got["ttlMs"] != 3600000.0 {
 		t.Errorf("%v", got)
 	}

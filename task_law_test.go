@@ -85,7 +85,7 @@ func TestLawInTheStore(t *testing.T) {
 	told := new(news)
 	for range 2 {
 		stores = append(stores, &stealing{Store: store, often: &often, news: told})
-		srv := newServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: stores[len(stores)-1], PerPrincipal: 1 << 20}}, register)
+		srv := newServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: stores[len(stores)-1], Settings: task.Settings{PerPrincipal: 1 << 20}}}, register)
 		all.Go(func() { _ = srv.RunTasks(ctx) })
 		instances = append(instances, serveTasks(t, srv))
 	}
@@ -184,13 +184,13 @@ func TestLawInTheStore(t *testing.T) {
 func planResult(t *testing.T, s *taskServer, arguments string) any {
 	t.Helper()
 	params := `"name":"plan",` + arguments
-	res := s.result(seedsOnly, "tools/call", "plan", params)
+	res := s.result(proposalOnly, "tools/call", "plan", params)
 	for res["resultType"] == "input_required" {
 		more := ""
 		if requests, ok := res["inputRequests"].(map[string]any); ok {
 			more = `,"inputResponses":` + planAnswers(requests, func() int { return 1 })
 		}
-		res = s.result(seedsOnly, "tools/call", "plan", params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
+		res = s.result(proposalOnly, "tools/call", "plan", params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
 	}
 	return res["content"].([]any)[0].(map[string]any)["text"]
 }
@@ -228,7 +228,7 @@ func FuzzTasks(f *testing.F) {
 		if json.Unmarshal([]byte("{"+members+"}"), &params) != nil || params["_meta"] != nil || strings.ContainsAny(method+name, "\r\n\x00") {
 			return
 		}
-		for _, capabilities := range []string{withExtension, seedsOnly} {
+		for _, capabilities := range []string{withExtension, proposalOnly} {
 			meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
 			if members != "" {
 				meta = "," + meta

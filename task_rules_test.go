@@ -108,8 +108,8 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 	for _, c := range []struct{ capabilities, params, want string }{
 		{withExtension, `"name":"plain"`, "false"},
 		{withExtension, `"name":"detaching"`, "true"},
-		{seedsOnly, `"name":"detaching"`, "false"},
-		{seedsOnly, `"name":"detaching","task":{}`, "true"},
+		{proposalOnly, `"name":"detaching"`, "false"},
+		{proposalOnly, `"name":"detaching","task":{}`, "true"},
 	} {
 		name := strings.Split(c.params, `"`)[3]
 		if got := content(s.result(c.capabilities, "tools/call", name, c.params)); got != c.want {
@@ -148,10 +148,10 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
 	var first, second atomic.Int32
 	s := newTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)}, addPainter(&first, &second))
-	asked := s.result(seedsOnly, "tools/call", "paint", `"name":"paint","task":{}`)
+	asked := s.result(proposalOnly, "tools/call", "paint", `"name":"paint","task":{}`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
-	s.result(seedsOnly, "tools/call", "paint", again+`,"task":{}`)
-	if code, message := s.fault(seedsOnly, "tools/call", "paint", again); code != -32602 {
+	s.result(proposalOnly, "tools/call", "paint", again+`,"task":{}`)
+	if code, message := s.fault(proposalOnly, "tools/call", "paint", again); code != -32602 {
 		t.Errorf("%d %s", code, message)
 	}
 }
@@ -172,7 +172,7 @@ func (a *appendFails) Append(ctx context.Context, id string, fence int64, entry 
 func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 	store := &appendFails{Store: new(task.MemoryStore)}
 	store.failing.Store(true)
-	s := newTaskServerOn(t, store, &askback.Options{Tasks: &askback.Tasks{Lease: 300 * time.Millisecond}}, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	s := newTaskServerOn(t, store, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Lease: 300 * time.Millisecond}}}, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		n, err := askback.Do(ctx, call, "step", func(context.Context) (int, error) { return 7, nil })
 		if err != nil {
 			store.failing.Store(false)
@@ -198,7 +198,7 @@ func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, addText("t", nil, func(context.Context, *askback.Call) (string, error) { return "a task", nil }))
 	s := serveTasks(t, srv)
 	id := s.result(withExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
-	log.has(t, "leaving its like to other processes")
+	log.has(t, "leaving tasks of this target to other processes")
 	eventually(t, "update", func() bool { // without the pause
 		now, err := store.Get(t.Context(), id)
 		return err == nil && now.Version > 0 && store.Update(t.Context(), now, taskUpdateDue) == nil
@@ -330,19 +330,19 @@ func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
 		_, err := askback.Elicit[color](call, "c", "Which?")
 		return "", err
 	}))
-	id := at(s.result(seedsOnly, "tools/call", "t", `"name":"t","task":{"ttl":300}`), "task", "taskId").(string)
+	id := at(s.result(proposalOnly, "tools/call", "t", `"name":"t","task":{"ttl":300}`), "task", "taskId").(string)
 	now := s.get(withExtension, id, "failed") // the same task, to a client of the extension
 	if at(now, "error", "code") != -32603.0 || !strings.Contains(fmt.Sprint(at(now, "error", "message")), "time to live of 300ms") || now["statusMessage"] != at(now, "error", "message") {
 		t.Errorf("%v", now)
 	}
-	if code, message := s.fault(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 || !strings.Contains(message, "time to live") {
+	if code, message := s.fault(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 || !strings.Contains(message, "time to live") {
 		t.Errorf("tasks/result: %d %s", code, message)
 	}
 }
 
 func TestOptionsReachTheWorkers(t *testing.T) {
 	var running, most atomic.Int32
-	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Workers: 1}}, addText("t", nil, func(context.Context, *askback.Call) (string, error) {
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Workers: 1}}}, addText("t", nil, func(context.Context, *askback.Call) (string, error) {
 		n := running.Add(1)
 		most.Store(max(most.Load(), n))
 		time.Sleep(10 * time.Millisecond) // work
@@ -398,7 +398,7 @@ func TestProgressOfATask(t *testing.T) {
 // A round that becomes a task at once takes the answers that it brings.
 func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
 	s := newTaskServer(t, nil, addEcho)
-	asked := s.result(seedsOnly, "tools/call", "echo", `"name":"echo"`)
+	asked := s.result(proposalOnly, "tools/call", "echo", `"name":"echo"`)
 	created := s.result(withExtension, "tools/call", "echo", `"name":"echo","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}},"requestState":"`+asked["requestState"].(string)+`"`)
 	if done := s.get(withExtension, created["taskId"].(string), "completed"); content(at(done, "result").(map[string]any)) != "Echo: x" {
 		t.Errorf("%v", done)
@@ -425,7 +425,7 @@ func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 		passed <- detached
 		return "", errors.Join(err, detached)
 	}))
-	for _, capabilities := range []string{seedsOnly, withExtension} {
+	for _, capabilities := range []string{proposalOnly, withExtension} {
 		if got := s.result(capabilities, "tools/call", "t", `"name":"t"`); got["resultType"] != "input_required" {
 			t.Errorf("%v", got)
 		}
@@ -435,7 +435,7 @@ func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 	}
 }
 
-func TestSeedsTaskForAClientWithoutTheExtension(t *testing.T) {
+func TestProposalTaskForAClientWithoutTheExtension(t *testing.T) {
 	gate := make(chan struct{})
 	s := newTaskServer(t, nil, addText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		got, err := askback.Elicit[color](call, "c", "Which?")
@@ -447,24 +447,24 @@ func TestSeedsTaskForAClientWithoutTheExtension(t *testing.T) {
 		}
 		return got.Color, err
 	}))
-	created := s.result(seedsOnly, "tools/call", "t", `"name":"t","task":{"ttl":null}`)
+	created := s.result(proposalOnly, "tools/call", "t", `"name":"t","task":{"ttl":null}`)
 	id, _ := at(created, "task", "taskId").(string)
 	if at(created, "task", "ttl") != 86400000.0 || at(created, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
 		t.Errorf("created %v", created)
 	}
-	s.get(seedsOnly, id, "input_required")
-	if code, _ := s.fault(seedsOnly, "tasks/update", "", answered(id, `"c":{"action":"decline"}`)); code != -32021 {
+	s.get(proposalOnly, id, "input_required")
+	if code, _ := s.fault(proposalOnly, "tasks/update", "", answered(id, `"c":{"action":"decline"}`)); code != -32021 {
 		t.Errorf("tasks/update: %d", code)
 	}
-	if code, _ := s.fault(seedsOnly, "tasks/get", "another", `"taskId":"`+id+`"`); code != -32020 {
+	if code, _ := s.fault(proposalOnly, "tasks/get", "another", `"taskId":"`+id+`"`); code != -32020 {
 		t.Errorf("with another Mcp-Name: %d", code)
 	}
-	s.result(seedsOnly, "tasks/input_response", "", answered(id, `"c":{"action":"accept","content":{"color":"red"}}`))
-	if now := s.get(seedsOnly, id, "working"); now["statusMessage"] != "The operation is now in progress." {
+	s.result(proposalOnly, "tasks/input_response", "", answered(id, `"c":{"action":"accept","content":{"color":"red"}}`))
+	if now := s.get(proposalOnly, id, "working"); now["statusMessage"] != "The operation is now in progress." {
 		t.Errorf("%v", now)
 	}
 	close(gate)
-	if final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); at(final, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
+	if final := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); at(final, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
 		t.Errorf("%v", final)
 	}
 }
@@ -501,7 +501,7 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 		return "", nil
 	}))
 	defer close(gate)
-	id := at(s.result(seedsOnly, "tools/call", "t", `"name":"t","task":{}`), "task", "taskId").(string)
+	id := at(s.result(proposalOnly, "tools/call", "t", `"name":"t","task":{}`), "task", "taskId").(string)
 	before := store.gets.Load()
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})
@@ -516,7 +516,7 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 	before = store.gets.Load()
 	const others = 50
 	for range others { // while other requests are served
-		s.result(seedsOnly, "tasks/get", "", `"taskId":"`+id+`"`)
+		s.result(proposalOnly, "tasks/get", "", `"taskId":"`+id+`"`)
 	}
 	if n := store.gets.Load() - before; n > others+20 {
 		t.Errorf("%d rows were read for %d requests", n, others)
@@ -798,8 +798,8 @@ func TestWhoIsToldOfTasksUnasked(t *testing.T) {
 	}
 	modern := taskPipe(t, quick)
 	for i := range 5 {
-		id, _ := at(modern.call(100+i, "tools/call", `"name":"quick","task":{}`, seedsOnly), "result", "task", "taskId").(string)
-		modern.call(200+i, "tasks/result", `"taskId":"`+id+`"`, seedsOnly)
+		id, _ := at(modern.call(100+i, "tools/call", `"name":"quick","task":{}`, proposalOnly), "result", "task", "taskId").(string)
+		modern.call(200+i, "tasks/result", `"taskId":"`+id+`"`, proposalOnly)
 	}
 	for _, m := range modern.kept {
 		t.Errorf("a modern client was told unasked: %v", m)

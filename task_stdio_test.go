@@ -136,25 +136,25 @@ func TestTasksOverStdio(t *testing.T) {
 	if gone := c.call(5, "tasks/result", `"taskId":"`+id+`"`, withExtension); at(gone, "error", "code") != -32601.0 {
 		t.Errorf("%v", gone)
 	}
-	if none := c.call(6, "tasks/get", `"taskId":"none"`, seedsOnly); at(none, "error", "code") != -32021.0 {
+	if none := c.call(6, "tasks/get", `"taskId":"none"`, proposalOnly); at(none, "error", "code") != -32021.0 {
 		t.Errorf("%v", none)
 	}
-	// The seeds' dialect.
-	created = c.call(7, "tools/call", `"name":"echo","task":{"ttl":60000}`, seedsOnly)
+	// The proposals' dialect.
+	created = c.call(7, "tools/call", `"name":"echo","task":{"ttl":60000}`, proposalOnly)
 	id, _ = at(created, "result", "task", "taskId").(string)
 	if id == "" {
 		t.Fatalf("%v", created)
 	}
-	asked := c.call(8, "tasks/result", `"taskId":"`+id+`"`, seedsOnly) // waits until the task asks
+	asked := c.call(8, "tasks/result", `"taskId":"`+id+`"`, proposalOnly) // waits until the task asks
 	if at(asked, "result", "inputRequests", "echo_input") == nil {
 		t.Fatalf("%v", asked)
 	}
-	c.call(9, "tasks/input_response", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"y"}}}`, seedsOnly)
-	final := c.call(10, "tasks/result", `"taskId":"`+id+`"`, seedsOnly)
+	c.call(9, "tasks/input_response", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"y"}}}`, proposalOnly)
+	final := c.call(10, "tasks/result", `"taskId":"`+id+`"`, proposalOnly)
 	if at(final, "result", "content").([]any)[0].(map[string]any)["text"] != "Echo: y" {
 		t.Errorf("%v", final)
 	}
-	if found := c.call(11, "server/discover", "", seedsOnly); at(found, "result", "capabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
+	if found := c.call(11, "server/discover", "", proposalOnly); at(found, "result", "capabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
 		t.Errorf("%v", found)
 	}
 }
@@ -349,7 +349,7 @@ func TestSubscriptionToTasks(t *testing.T) {
 				}
 				id, _ := at(c.call(1, "tools/call", `"name":"echo"`, withExtension), "result", "taskId").(string)
 				filter := `"notifications":{"taskIds":["` + id + `","none"]` + others + `}`
-				if res := c.call(2, "subscriptions/listen", filter, seedsOnly); at(res, "error", "code") != -32021.0 {
+				if res := c.call(2, "subscriptions/listen", filter, proposalOnly); at(res, "error", "code") != -32021.0 {
 					t.Errorf("without the extension: %v", res)
 				}
 				listening.request(50, "subscriptions/listen", filter, withExtension)

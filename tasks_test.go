@@ -80,7 +80,7 @@ func serveTasks(t testing.TB, srv *askback.Server) *taskServer {
 
 const (
 	withExtension = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	seedsOnly     = `{"elicitation":{}}`
+	proposalOnly  = `{"elicitation":{}}`
 )
 
 // send sends a request with these members of params, and returns its response.
@@ -194,48 +194,48 @@ func addEcho(s *askback.Server) {
 		})
 }
 
-func TestEchoInTheSeedsDialect(t *testing.T) {
+func TestEchoInTheProposalsDialect(t *testing.T) {
 	s := newTaskServer(t, nil, addEcho)
-	created := at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task").(map[string]any)
+	created := at(s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task").(map[string]any)
 	id := created["taskId"].(string)
 	if created["status"] != "working" || created["ttl"] != 60000.0 || created["pollInterval"] != 100.0 ||
 		created["statusMessage"] != "Task has been created for echo tool invocation." {
 		t.Errorf("created %v", created)
 	}
-	parked := s.get(seedsOnly, id, "input_required")
+	parked := s.get(proposalOnly, id, "input_required")
 	if parked["statusMessage"] != "Input Required to Proceed call tasks/result" || parked["inputRequests"] != nil || parked["resultType"] != "complete" {
 		t.Errorf("parked %v", parked)
 	}
-	asked := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)
+	asked := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 	if asked["resultType"] != "input_required" || at(asked, "inputRequests", "echo_input", "method") != "elicitation/create" ||
 		at(asked, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("asked %v", asked)
 	}
 	related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
 	// What was not requested leaves the task as it is, and it is asked again.
-	ack := s.result(seedsOnly, "tasks/input_response", "",
+	ack := s.result(proposalOnly, "tasks/input_response", "",
 		`"inputResponses":{"echo_input":{"action":"accept","content":{"not_requested_parameter":"x"}}},`+related)
 	if at(ack, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("acknowledged %v", ack)
 	}
-	if now := s.result(seedsOnly, "tasks/get", "", `"taskId":"`+id+`"`); now["status"] != "input_required" {
+	if now := s.result(proposalOnly, "tasks/get", "", `"taskId":"`+id+`"`); now["status"] != "input_required" {
 		t.Errorf("after an answer that does not fit: %v", now)
 	}
-	again := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)
+	again := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 	if at(again, "inputRequests", "echo_input#2", "method") != "elicitation/create" || at(again, "inputRequests", "echo_input") != nil {
 		t.Errorf("asked again %v", again)
 	}
-	s.result(seedsOnly, "tasks/input_response", "",
+	s.result(proposalOnly, "tasks/input_response", "",
 		`"inputResponses":{"echo_input#2":{"action":"accept","content":{"input":"Hello World!"}},"unknown":{"x":1}},`+related)
-	if done := s.get(seedsOnly, id, "completed"); done["statusMessage"] != "Task has been completed successfully, call tasks/result" || done["result"] != nil {
+	if done := s.get(proposalOnly, id, "completed"); done["statusMessage"] != "Task has been completed successfully, call tasks/result" || done["result"] != nil {
 		t.Errorf("done %v", done)
 	}
-	final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)
+	final := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 	if text := final["content"].([]any)[0].(map[string]any)["text"]; text != "Echo: Hello World!" || final["isError"] != false ||
 		at(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("final %v", final)
 	}
-	if code, message := s.fault(seedsOnly, "tasks/cancel", "", `"taskId":"`+id+`"`); code != -32602 || !strings.Contains(message, "already in terminal status 'completed'") {
+	if code, message := s.fault(proposalOnly, "tasks/cancel", "", `"taskId":"`+id+`"`); code != -32602 || !strings.Contains(message, "already in terminal status 'completed'") {
 		t.Errorf("cancelling a task that ended: %d %s", code, message)
 	}
 }
@@ -300,21 +300,21 @@ func TestForeignTasksAreNone(t *testing.T) {
 		}
 	}
 	// Neither does a client see it that does not declare the extension.
-	if code, _ := s.fault(seedsOnly, "tasks/get", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32021 {
+	if code, _ := s.fault(proposalOnly, "tasks/get", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32021 {
 		t.Errorf("without the extension: %d", code)
 	}
-	if code, _ := s.fault(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32602 {
+	if code, _ := s.fault(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32602 {
 		t.Errorf("tasks/result without the extension: %d", code)
 	}
 	// The list has only one's own.
 	for _, user := range []string{"alice", "bob"} {
-		_, _ = s.send(seedsOnly, "tools/call", "echo", `"name":"echo","task":{}`, "X-User: "+user)
+		_, _ = s.send(proposalOnly, "tools/call", "echo", `"name":"echo","task":{}`, "X-User: "+user)
 	}
-	_, list := s.send(seedsOnly, "tasks/list", "", "", "X-User: bob")
+	_, list := s.send(proposalOnly, "tasks/list", "", "", "X-User: bob")
 	if tasks := at(list, "result", "tasks").([]any); len(tasks) != 1 {
 		t.Errorf("bob sees %v", tasks)
 	}
-	if code, _ := s.fault(seedsOnly, "tasks/list", "", ""); code != -32601 {
+	if code, _ := s.fault(proposalOnly, "tasks/list", "", ""); code != -32601 {
 		t.Errorf("an anonymous caller's list: %d", code)
 	}
 }
@@ -323,10 +323,10 @@ func TestTasksListIsPaged(t *testing.T) {
 	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, addEcho)
 	created := map[string]bool{}
 	for range 120 {
-		created[at(s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task", "taskId").(string)] = true
+		created[at(s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task", "taskId").(string)] = true
 	}
 	for cursor, pages := "", 1; ; pages++ {
-		page := s.result(seedsOnly, "tasks/list", "", strings.TrimSuffix(cursor, ","))
+		page := s.result(proposalOnly, "tasks/list", "", strings.TrimSuffix(cursor, ","))
 		for _, listed := range page["tasks"].([]any) {
 			id := at(listed, "taskId").(string)
 			if !created[id] {
@@ -344,7 +344,7 @@ func TestTasksListIsPaged(t *testing.T) {
 		cursor = `"cursor":"` + next + `"`
 	}
 	for _, cursor := range []string{`"x"`, `7`, `"!!!"`, `"` + strings.Repeat("A", 1000) + `"`} {
-		if code, _ := s.fault(seedsOnly, "tasks/list", "", `"cursor":`+cursor); code != -32602 {
+		if code, _ := s.fault(proposalOnly, "tasks/list", "", `"cursor":`+cursor); code != -32602 {
 			t.Errorf("cursor %.20s: %d", cursor, code)
 		}
 	}
@@ -366,31 +366,31 @@ func TestTaskSupportOfATool(t *testing.T) {
 	if got := s.result(withExtension, "tools/call", "plain", `"name":"plain","task":{"ttl":"bad"}`); got["resultType"] != "complete" {
 		t.Errorf("a tool without tasks: %v", got)
 	}
-	if code, message := s.fault(seedsOnly, "tools/call", "plain", `"name":"plain","task":{}`); code != -32601 {
+	if code, message := s.fault(proposalOnly, "tools/call", "plain", `"name":"plain","task":{}`); code != -32601 {
 		t.Errorf("a forbidden task: %d %s", code, message)
 	}
-	_, response := s.send(seedsOnly, "tools/call", "required", `"name":"required"`)
+	_, response := s.send(proposalOnly, "tools/call", "required", `"name":"required"`)
 	if at(response, "error", "code") != -32021.0 || at(response, "error", "data", "requiredCapabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
 		t.Errorf("a required task: %v", response)
 	}
-	if got := s.result(seedsOnly, "tools/call", "echo", `"name":"echo"`); got["resultType"] != "input_required" || got["requestState"] == nil {
+	if got := s.result(proposalOnly, "tools/call", "echo", `"name":"echo"`); got["resultType"] != "input_required" || got["requestState"] == nil {
 		t.Errorf("a client without tasks: %v", got)
 	}
-	if got := s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":null`); got["resultType"] != "input_required" {
+	if got := s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":null`); got["resultType"] != "input_required" {
 		t.Errorf("task null: %v", got)
 	}
 	for _, member := range []string{`7`, `{"ttl":"x"}`, `{"ttl":-1}`, `{"ttl":0}`, `[]`} {
-		if code, _ := s.fault(seedsOnly, "tools/call", "echo", `"name":"echo","task":`+member); code != -32602 {
+		if code, _ := s.fault(proposalOnly, "tools/call", "echo", `"name":"echo","task":`+member); code != -32602 {
 			t.Errorf("task %s: %d", member, code)
 		}
 	}
-	if got := s.result(seedsOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); at(got, "task", "ttl") != 7*24*3600*1000.0 {
+	if got := s.result(proposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); at(got, "task", "ttl") != 7*24*3600*1000.0 {
 		t.Errorf("a huge time to live: %v", got)
 	}
 }
 
 func TestQuotaOfAPrincipal(t *testing.T) {
-	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{PerPrincipal: 2}}, addEcho)
+	s := newTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{PerPrincipal: 2}}}, addEcho)
 	for range 2 {
 		s.result(withExtension, "tools/call", "echo", `"name":"echo"`)
 	}
@@ -437,12 +437,12 @@ func addPainter(first, second *atomic.Int32) func(s *askback.Server) {
 }
 
 func TestRoundsGoOnAsATask(t *testing.T) {
-	for name, capabilities := range map[string]string{"extension": withExtension, "seeds": seedsOnly} {
+	for name, capabilities := range map[string]string{"extension": withExtension, "proposal": proposalOnly} {
 		t.Run(name, func(t *testing.T) {
 			var first, second atomic.Int32
 			s := newTaskServer(t, nil, addPainter(&first, &second))
 			params := `"name":"paint"`
-			if capabilities == seedsOnly {
+			if capabilities == proposalOnly {
 				params += `,"task":{"ttl":60000}`
 			}
 			asked := s.result(capabilities, "tools/call", "paint", params)
@@ -491,14 +491,14 @@ func TestDetachIsNothingForAClientWithoutTasks(t *testing.T) {
 	s := newTaskServer(t, nil, addPainter(&first, &second))
 	state, answer := "", ""
 	for _, key := range []string{"base", "top"} {
-		asked := s.result(seedsOnly, "tools/call", "paint", `"name":"paint"`+answer+state)
+		asked := s.result(proposalOnly, "tools/call", "paint", `"name":"paint"`+answer+state)
 		if at(asked, "inputRequests", key) == nil {
 			t.Fatalf("%v", asked)
 		}
 		state = `,"requestState":"` + asked["requestState"].(string) + `"`
 		answer = `,"inputResponses":{"` + key + `":{"action":"accept","content":{"color":"` + key + `"}}}`
 	}
-	done := s.result(seedsOnly, "tools/call", "paint", `"name":"paint"`+answer+state)
+	done := s.result(proposalOnly, "tools/call", "paint", `"name":"paint"`+answer+state)
 	if text := done["content"].([]any)[0].(map[string]any)["text"]; text != "base+white/top" {
 		t.Errorf("%v", done)
 	}
@@ -535,15 +535,15 @@ func TestPartialAnswers(t *testing.T) {
 	}
 
 	// The other dialect has them in the answer to tasks/result.
-	id = at(s.result(seedsOnly, "tools/call", "two", `"name":"two","task":{}`), "task", "taskId").(string)
+	id = at(s.result(proposalOnly, "tools/call", "two", `"name":"two","task":{}`), "task", "taskId").(string)
 	for answered, open := range [][]string{{"a", "b"}, {"a"}} {
-		asked, _ := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`)["inputRequests"].(map[string]any)
+		asked, _ := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)["inputRequests"].(map[string]any)
 		if got := slices.Sorted(maps.Keys(asked)); !slices.Equal(got, open) {
 			t.Errorf("after %d answers tasks/result asks %q, want %q", answered, got, open)
 		}
-		s.result(seedsOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"`+open[len(open)-1]+`":{"action":"accept","content":{"color":"3"}}}`)
+		s.result(proposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"`+open[len(open)-1]+`":{"action":"accept","content":{"color":"3"}}}`)
 	}
-	if final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); content(final) != "33" {
+	if final := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); content(final) != "33" {
 		t.Errorf("%v", final)
 	}
 }
@@ -583,20 +583,20 @@ func TestTaskOutcomes(t *testing.T) {
 	if got := end("", "completed"); at(got, "result", "_meta", "own") != 1.0 {
 		t.Errorf("a result with _meta: %v", got)
 	}
-	// In the seeds' dialect a tool's error is the task's failure.
-	id := at(s.result(seedsOnly, "tools/call", "end", `"name":"end","arguments":{"how":"error"},"task":{}`), "task", "taskId").(string)
-	if now := s.get(seedsOnly, id, "failed"); now["statusMessage"] != "no luck" {
-		t.Errorf("a tool's error in the seeds' dialect: %v", now)
+	// In the proposals' dialect a tool's error is the task's failure.
+	id := at(s.result(proposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":"error"},"task":{}`), "task", "taskId").(string)
+	if now := s.get(proposalOnly, id, "failed"); now["statusMessage"] != "no luck" {
+		t.Errorf("a tool's error in the proposals' dialect: %v", now)
 	}
-	if final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); final["isError"] != true {
+	if final := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); final["isError"] != true {
 		t.Errorf("its result: %v", final)
 	}
-	id = at(s.result(seedsOnly, "tools/call", "end", `"name":"end","arguments":{"how":""},"task":{}`), "task", "taskId").(string)
-	if final := s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); at(final, "_meta", "own") != 1.0 || at(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
+	id = at(s.result(proposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":""},"task":{}`), "task", "taskId").(string)
+	if final := s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); at(final, "_meta", "own") != 1.0 || at(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("_meta of a result: %v", final)
 	}
-	id = at(s.result(seedsOnly, "tools/call", "end", `"name":"end","arguments":{"how":"panic"},"task":{}`), "task", "taskId").(string)
-	if code, _ := s.fault(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 {
+	id = at(s.result(proposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":"panic"},"task":{}`), "task", "taskId").(string)
+	if code, _ := s.fault(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 {
 		t.Errorf("the error of a failed task: %d", code)
 	}
 }
@@ -689,14 +689,14 @@ func TestTasksResultWaits(t *testing.T) {
 		})
 	}
 	s := newTaskServer(t, nil, add)
-	id := at(s.result(seedsOnly, "tools/call", "wait", `"name":"wait","task":{}`), "task", "taskId").(string)
+	id := at(s.result(proposalOnly, "tools/call", "wait", `"name":"wait","task":{}`), "task", "taskId").(string)
 	for {
-		if now := s.get(seedsOnly, id, "working"); now["statusMessage"] == "waiting (1 of 2)" {
+		if now := s.get(proposalOnly, id, "working"); now["statusMessage"] == "waiting (1 of 2)" {
 			break
 		}
 	}
 	got := make(chan map[string]any)
-	go func() { got <- s.result(seedsOnly, "tasks/result", "", `"taskId":"`+id+`"`) }()
+	go func() { got <- s.result(proposalOnly, "tasks/result", "", `"taskId":"`+id+`"`) }()
 	select {
 	case r := <-got:
 		t.Fatalf("tasks/result did not wait: %v", r)

@@ -167,7 +167,7 @@ func TestLawOfAllTogether(t *testing.T) {
 			return pairs[o]
 		}
 		opts := askback.Options{Keys: ring, Principal: userHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
-			Tasks: &askback.Tasks{Store: tasks, PerPrincipal: 1 << 20}}
+			Tasks: &askback.Tasks{Store: tasks, Settings: task.Settings{PerPrincipal: 1 << 20}}}
 		if o.guard {
 			opts.ReplayGuard = new(state.MemoryGuard)
 		}

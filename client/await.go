@@ -72,7 +72,7 @@ const backstop = time.Minute
 // resumeTask waits for the task of a pending call.
 func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error) {
 	w := &await{Session: s, id: p.TaskID, tasks: p.Tasks, params: p.Params, round: p.Round, have: make(map[string]reply)}
-	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksSeeds {
+	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksProposal {
 		var err error
 		if w.tasks, err = s.dialect(); err != nil {
 			return nil, err
@@ -267,7 +267,7 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 		return nil, false, w.observe(ctx, r)
 	case t.Status == taskCancelled:
 		return w.finish(ctx, r, nil, t.cancellation())
-	case w.tasks == TasksSeeds:
+	case w.tasks == TasksProposal:
 		if err := w.observe(ctx, r); err != nil {
 			return nil, false, err
 		}

@@ -18,7 +18,7 @@ import (
 
 func TestTasksOfAskback(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
-		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksSeeds, client.TasksOff} {
+		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal, client.TasksOff} {
 			for name, transport := range map[string]func(*testing.T, *askback.Server) mcp.Transport{
 				"http": func(t *testing.T, srv *askback.Server) mcp.Transport { return web(t, srv) }, "memory": memory,
 			} {
@@ -98,7 +98,7 @@ func TestTasksOfAskback(t *testing.T) {
 // A person answers later, from another process, maybe through another dialect's door.
 func TestTasksOfAskbackWait(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
-		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksSeeds} {
+		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal} {
 			t.Run(fmt.Sprint(version, " ", dialect), func(t *testing.T) {
 				t.Parallel()
 				transport := web(t, newTaskServer(t))
@@ -128,7 +128,7 @@ func TestTasksOfAskbackWait(t *testing.T) {
 }
 
 func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
-	for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksSeeds} {
+	for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal} {
 		opts := answers()
 		opts.Tasks = dialect
 		session := connect(t, opts, web(t, newTaskServer(t)), "")

@@ -66,7 +66,7 @@ func TestTaskOfTheExtension(t *testing.T) {
 	}
 }
 
-func TestTaskOfTheSeeds(t *testing.T) {
+func TestTaskOfTheProposal(t *testing.T) {
 	var answered atomic.Int64
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": inTurn(`{"inputRequests":{"first":`+formQuestion+`},"requestState":"s1"}`, `{"task":`+draft("Working")+`}`),
@@ -84,7 +84,7 @@ func TestTaskOfTheSeeds(t *testing.T) {
 		},
 	})
 	opts := patient()
-	opts.Tasks = client.TasksSeeds
+	opts.Tasks = client.TasksProposal
 	seen := observed(&opts)
 	session := connect(t, opts, srv.transport(), "")
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": 1}})
@@ -130,7 +130,7 @@ func TestTaskOfTheSeeds(t *testing.T) {
 }
 
 // A draft's server asks again under the same key if it could do nothing with the answer.
-func TestSeedsAskAgainUnderTheSameKey(t *testing.T) {
+func TestTheProposalAsksAgainUnderTheSameKey(t *testing.T) {
 	n := 0
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(`{"task":` + draft("working") + `}`),
@@ -144,7 +144,7 @@ func TestSeedsAskAgainUnderTheSameKey(t *testing.T) {
 		"tasks/input_response": func(k int, _ message) string { n = k; return `{}` },
 	})
 	opts := patient()
-	opts.Tasks = client.TasksSeeds
+	opts.Tasks = client.TasksProposal
 	asked := 0
 	form := opts.Form
 	opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
@@ -167,7 +167,7 @@ func TestTaskOfASession(t *testing.T) {
 	})
 	t.Run("that is a result without content", func(t *testing.T) {
 		opts := patient()
-		opts.Tasks = client.TasksSeeds
+		opts.Tasks = client.TasksProposal
 		srv := serveTasks(t, map[string]func(int, message) string{"tools/call": always(`{"structuredContent":{"a":1}}`)})
 		res, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 		if err != nil || fmt.Sprint(res.StructuredContent) != "map[a:1]" {
@@ -176,7 +176,7 @@ func TestTaskOfASession(t *testing.T) {
 	})
 	t.Run("that the tool cannot be", func(t *testing.T) {
 		opts := patient()
-		opts.Tasks = client.TasksSeeds
+		opts.Tasks = client.TasksProposal
 		srv := serveTasks(t, map[string]func(int, message) string{"tools/call": func(_ int, m message) string {
 			if m.Params["task"] != nil {
 				return `error {"code":-32601,"message":"no tasks here"}`
@@ -246,7 +246,7 @@ func TestTaskOfASession(t *testing.T) {
 
 // A task that waits is a file; who is not there to answer now may be tomorrow.
 func TestTaskIsParkedAndResumed(t *testing.T) {
-	for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksSeeds} {
+	for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal} {
 		t.Run(string(dialect), func(t *testing.T) {
 			var mu sync.Mutex
 			var answered string
@@ -271,9 +271,9 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
-					case dialect == client.TasksSeeds && answered == "":
+					case dialect == client.TasksProposal && answered == "":
 						return draft("input_required")
-					case dialect == client.TasksSeeds:
+					case dialect == client.TasksProposal:
 						return draft("completed")
 					case answered == "":
 						return flat("input_required", ","+two)
@@ -419,7 +419,7 @@ func TestTaskFailsWhileWaitedFor(t *testing.T) {
 		"tasks/result": always(`error {"code":-32602,"message":"no such bug"}`),
 	})
 	opts := patient()
-	opts.Tasks = client.TasksSeeds
+	opts.Tasks = client.TasksProposal
 	_, err := connect(t, opts, srv.transport(), "").WaitTask(t.Context(), oddID)
 	fault, ok := errors.AsType[*jsonrpc.Error](err)
 	_, waited := waitEnded(err)

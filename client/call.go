@@ -38,7 +38,7 @@ import (
 // cancelled gives [ErrTaskCancelled]. (SEP-2663)
 func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	var task json.RawMessage
-	if s.opts.Tasks == TasksSeeds {
+	if s.opts.Tasks == TasksProposal {
 		task = json.RawMessage(`{}`)
 	}
 	c, err := s.newToolCall(params, task)
@@ -59,7 +59,7 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // time continues with [Session.Resume] to the result.
 func (s *Session) StartTask(ctx context.Context, params *mcp.CallToolParams, ttl time.Duration) (*Task, *mcp.CallToolResult, error) {
 	var task json.RawMessage
-	if d := s.opts.Tasks; d == TasksSeeds || d == TasksAuto && s.takes {
+	if d := s.opts.Tasks; d == TasksProposal || d == TasksAuto && s.takes {
 		task = json.RawMessage(`{}`)
 		if ttl > 0 {
 			task = fmt.Appendf(nil, `{"ttl":%d}`, max(ttl.Milliseconds(), 1))
@@ -393,18 +393,18 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 	if err != nil {
 		return nil, err
 	}
-	seeds := c.task != nil && strictjson.Get(result, "content") == nil // the drafts' results have no type
+	untyped := c.task != nil && strictjson.Get(result, "content") == nil // the drafts' results have no type
 	created := strictjson.Get(result, "task")
 	switch {
 	case kind == "task" && c.method == wire.CallTool && c.task == nil && c.opts.Tasks != TasksOff:
 		c.tasks = TasksExtension
 		c.became, err = parseTask(result, c.Server(), &c.opts.Limits)
 		return nil, err
-	case kind == "complete" && seeds && created != nil:
-		c.tasks = TasksSeeds
+	case kind == "complete" && untyped && created != nil:
+		c.tasks = TasksProposal
 		c.became, err = parseTask(created, c.Server(), &c.opts.Limits)
 		return nil, err
-	case kind == "complete" && seeds && strictjson.Get(result, "inputRequests") != nil:
+	case kind == "complete" && untyped && strictjson.Get(result, "inputRequests") != nil:
 	case kind == "complete":
 		return nil, nil
 	case kind != "input_required":

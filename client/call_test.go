@@ -211,7 +211,7 @@ func TestCallIsParkedBeforeItIsATask(t *testing.T) {
 		"tasks/result": always(done),
 	})
 	opts := patient()
-	opts.Tasks = client.TasksSeeds
+	opts.Tasks = client.TasksProposal
 	opts.Form = park
 	transport := srv.transport()
 	_, _, err := connect(t, opts, transport, "").StartTask(t.Context(), &mcp.CallToolParams{Name: "t"}, time.Minute)

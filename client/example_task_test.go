@@ -20,7 +20,7 @@ import (
 func exampleTasks() (url string, stop func()) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "example", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{
-		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), PollInterval: 100 * time.Millisecond},
+		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), Settings: task.Settings{PollInterval: 100 * time.Millisecond}},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -351,7 +351,7 @@ func created(status, message string) string {
 	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":%q,"statusMessage":%q,%s,"ttlMs":null,"pollIntervalMs":1}`, oddID, status, message, times)
 }
 
-// draft is a task of the seeds' dialect.
+// draft is a task of the proposals' dialect.
 func draft(status string) string {
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,"statusMessage":"it is %[2]s","createdAt":"2026-01-27T03:32:48.3148180Z","ttl":60000,"pollInterval":1}`, oddID, status)
 }
@@ -414,7 +414,7 @@ func stored(t *testing.T, p *client.Pending) *client.Pending {
 func newTaskServer(t *testing.T) *askback.Server {
 	t.Helper()
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), PollInterval: 20 * time.Millisecond, ListAnonymous: true},
+		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), ListAnonymous: true, Settings: task.Settings{PollInterval: 20 * time.Millisecond}},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

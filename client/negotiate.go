@@ -27,7 +27,7 @@ func takesTasks(initialized []byte) bool {
 // negotiateTask returns the task that a call of a tool asks for in a session before
 // 2026-07-28, or nil: the one that the caller wants, as far as the tool allows it.
 func (s *Session) negotiateTask(ctx context.Context, tool string, task json.RawMessage) (json.RawMessage, error) {
-	if d := s.opts.Tasks; !s.takes || d != TasksAuto && d != TasksSeeds {
+	if d := s.opts.Tasks; !s.takes || d != TasksAuto && d != TasksProposal {
 		return nil, nil
 	}
 	support, err := s.taskSupport(ctx, tool)
@@ -63,7 +63,7 @@ func (s *Session) listToolTasks(ctx context.Context) (map[string]string, error) 
 	all := make(map[string]string)
 	cursor, size := "", int64(0)
 	for range limits.Rounds {
-		page, err := s.request(ctx, TasksSeeds, methodListTools, "", &taskParams{Cursor: cursor})
+		page, err := s.request(ctx, TasksProposal, methodListTools, "", &taskParams{Cursor: cursor})
 		if err != nil {
 			return nil, err
 		}

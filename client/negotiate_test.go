@@ -165,11 +165,11 @@ func TestTaskSupportOfASession(t *testing.T) {
 		{"forbidden", tasksCapability, forbidden, client.TasksAuto, "at once", "at once"},
 		{"no word", tasksCapability, "", client.TasksAuto, "at once", "at once"},
 		{"an odd word", tasksCapability, `,"execution":{"taskSupport":["required"]}`, client.TasksAuto, "at once", "at once"},
-		{"optional, always asked for", tasksCapability, optional, client.TasksSeeds, "done", "task"},
-		{"forbidden, always asked for", tasksCapability, forbidden, client.TasksSeeds, "at once", "at once"},
+		{"optional, always asked for", tasksCapability, optional, client.TasksProposal, "done", "task"},
+		{"forbidden, always asked for", tasksCapability, forbidden, client.TasksProposal, "at once", "at once"},
 		{"optional, never asked for", tasksCapability, optional, client.TasksOff, "at once", "at once"},
 		{"optional, of another dialect", tasksCapability, optional, client.TasksExtension, "at once", "at once"},
-		{"optional, and no capability", "", optional, client.TasksSeeds, "at once", "at once"},
+		{"optional, and no capability", "", optional, client.TasksProposal, "at once", "at once"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			opts := patient()

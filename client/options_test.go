@@ -12,7 +12,7 @@ import (
 
 // What the client can do is said with every request.
 func TestExtensionIsDeclared(t *testing.T) {
-	for dialect, want := range map[client.TaskDialect]bool{client.TasksAuto: true, client.TasksExtension: true, client.TasksSeeds: false, client.TasksOff: false} {
+	for dialect, want := range map[client.TaskDialect]bool{client.TasksAuto: true, client.TasksExtension: true, client.TasksProposal: false, client.TasksOff: false} {
 		var caps string
 		opts := patient()
 		opts.Tasks = dialect

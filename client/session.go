@@ -102,7 +102,7 @@ func (s *Session) dialect() (TaskDialect, error) {
 	case d == TasksExtension && s.legacy():
 		return "", errors.New("the server does not speak 2026-07-28, which the tasks extension belongs to")
 	case d == TasksAuto && s.legacy():
-		return TasksSeeds, nil
+		return TasksProposal, nil
 	case d == TasksAuto:
 		return TasksExtension, nil
 	default:
@@ -130,7 +130,7 @@ func (s *Session) request(ctx context.Context, d TaskDialect, method, id string,
 
 // exchange sends a request that the SDK does not know, however long its response takes.
 func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, params *taskParams) (json.RawMessage, error) {
-	if d == TasksSeeds && !s.legacy() {
+	if d == TasksProposal && !s.legacy() {
 		params.SetMeta(s.opts.withoutExtension(params.GetMeta()))
 	}
 	ctx, done := s.bound(ctx)

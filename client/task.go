@@ -27,11 +27,11 @@ const (
 	// The server decides which calls become tasks.
 	TasksExtension TaskDialect = "extension"
 
-	// TasksSeeds speaks the tasks of 2025-11-25 also with servers of 2026-07-28, as the
+	// TasksProposal speaks the tasks of 2025-11-25 also with servers of 2026-07-28, as the
 	// drafts of Multi Round-Trip Requests had them: every call asks for a task, the task's
 	// questions come with tasks/result, and the answers go with tasks/input_response. Servers
 	// do not announce this dialect.
-	TasksSeeds TaskDialect = "seeds"
+	TasksProposal TaskDialect = "proposal"
 
 	// TasksOff asks for no tasks, and accepts none.
 	TasksOff TaskDialect = "off"

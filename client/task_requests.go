@@ -149,7 +149,7 @@ func (s *Session) getTask(ctx context.Context, d TaskDialect, id string) (*Task,
 
 // answerMethod is the method that answers the questions of a task.
 func answerMethod(d TaskDialect) string {
-	if d == TasksSeeds {
+	if d == TasksProposal {
 		return wire.InputResponse
 	}
 	return wire.UpdateTask
@@ -158,7 +158,7 @@ func answerMethod(d TaskDialect) string {
 // sendAnswers answers questions of a task. The state is the one that came with them, or nil.
 func (s *Session) sendAnswers(ctx context.Context, d TaskDialect, id string, state *string, answers map[string]json.RawMessage) error {
 	params := &taskParams{TaskID: id, InputResponses: answers}
-	if d == TasksSeeds {
+	if d == TasksProposal {
 		params = &taskParams{InputResponses: answers, RequestState: state}
 		params.SetMeta(mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": id}})
 	}

@@ -17,20 +17,20 @@ import (
 
 // A task is started, looked at and answered by its id, maybe in another process.
 func TestTaskByItsID(t *testing.T) {
-	for _, dialect := range []client.TaskDialect{client.TasksExtension, client.TasksSeeds} {
+	for _, dialect := range []client.TaskDialect{client.TasksExtension, client.TasksProposal} {
 		t.Run(string(dialect), func(t *testing.T) {
 			answered, ended := false, false
 			look := func(int, message) string {
 				switch {
-				case ended && dialect == client.TasksSeeds:
+				case ended && dialect == client.TasksProposal:
 					return draft("completed")
 				case ended:
 					return flat("completed", `,"result":`+done)
-				case answered && dialect == client.TasksSeeds:
+				case answered && dialect == client.TasksProposal:
 					return draft("working")
 				case answered:
 					return flat("working", "")
-				case dialect == client.TasksSeeds:
+				case dialect == client.TasksProposal:
 					return draft("input_required")
 				}
 				return flat("input_required", ","+askWho)
@@ -59,14 +59,14 @@ func TestTaskByItsID(t *testing.T) {
 			if err != nil || res != nil || started.ID != oddID || started.Status != "working" {
 				t.Fatalf("started %v, %v, %v", started, res, err)
 			}
-			if sent, _ := srv.sent("tools/call"); dialect == client.TasksSeeds && sent[0] != `{"arguments":{},"name":"t","task":{"ttl":90000}}` {
+			if sent, _ := srv.sent("tools/call"); dialect == client.TasksProposal && sent[0] != `{"arguments":{},"name":"t","task":{"ttl":90000}}` {
 				t.Errorf("sent %s", sent)
 			}
 			now, err := session.GetTask(t.Context(), oddID)
 			if err != nil || now.Status != "input_required" || len(now.Questions) != 1 || now.Questions[0].Message != "Who?" {
 				t.Fatalf("now %v, %v", now, err)
 			}
-			if now.TTL != time.Minute || now.PollInterval != time.Millisecond || now.Created.IsZero() || now.Updated.IsZero() != (dialect == client.TasksSeeds) {
+			if now.TTL != time.Minute || now.PollInterval != time.Millisecond || now.Created.IsZero() || now.Updated.IsZero() != (dialect == client.TasksProposal) {
 				t.Errorf("now %+v", now)
 			}
 			for name, answer := range map[string]map[string]any{
@@ -85,7 +85,7 @@ func TestTaskByItsID(t *testing.T) {
 			if err := session.AnswerTask(t.Context(), oddID, map[string]any{"who": json.RawMessage(`{"action":"decline"}`)}); err != nil || !answered {
 				t.Fatal(err)
 			}
-			if sent, _ := srv.sent("tasks/input_response"); dialect == client.TasksSeeds && sent[0] != `{"inputResponses":{"who":{"action":"decline"}},"requestState":"s"}` {
+			if sent, _ := srv.sent("tasks/input_response"); dialect == client.TasksProposal && sent[0] != `{"inputResponses":{"who":{"action":"decline"}},"requestState":"s"}` {
 				t.Errorf("sent %s", sent)
 			}
 			if err := session.CancelTask(t.Context(), oddID); err != nil {
@@ -116,7 +116,7 @@ func TestNoSuchTask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := patient()
-			opts.Tasks = client.TasksSeeds
+			opts.Tasks = client.TasksProposal
 			session := connect(t, opts, serveTasks(t, on).transport(), "")
 			_, err := session.WaitTask(t.Context(), oddID)
 			if !errors.Is(err, client.ErrTaskUnknown) || !strings.Contains(err.Error(), `no such task: "tâche/1"`) || strings.Contains(err.Error(), "may still go on") {
@@ -151,7 +151,7 @@ func TestWhoWillNotAnswerMayCancel(t *testing.T) {
 		"tasks/cancel": always(draft("cancelled")),
 	})
 	opts := patient()
-	opts.Tasks = client.TasksSeeds
+	opts.Tasks = client.TasksProposal
 	opts.Form = park
 	session := connect(t, opts, srv.transport(), "")
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})

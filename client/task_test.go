@@ -23,7 +23,7 @@ func TestHostileTasks(t *testing.T) {
 	call := func(result string) map[string]func(int, message) string {
 		return map[string]func(int, message) string{"tools/call": always(result), "tasks/get": always(flat("working", ""))}
 	}
-	seeds := func(method, result string) map[string]func(int, message) string {
+	proposal := func(method, result string) map[string]func(int, message) string {
 		on := map[string]func(int, message) string{
 			"tools/call": always(`{"task":` + draft("working") + `}`), "tasks/get": always(draft("input_required")),
 			"tasks/result": always(`{` + askWho + `}`), "tasks/input_response": always(`{}`),
@@ -35,41 +35,41 @@ func TestHostileTasks(t *testing.T) {
 		on   map[string]func(int, message) string
 		want func(error) bool
 	}{
-		"an id that no header can carry":  {call(`{"resultType":"task","taskId":"` + strings.Repeat("x", 4097) + `",` + plain + `}`), isProtocol},
-		"an empty id":                     {call(`{"resultType":"task","taskId":"",` + plain + `}`), isProtocol},
-		"an id that is no string":         {call(`{"resultType":"task","taskId":7,` + plain + `}`), isProtocol},
-		"no id":                           {call(`{"resultType":"task",` + plain + `}`), isProtocol},
-		"no status":                       {call(`{"resultType":"task","taskId":"x"}`), isProtocol},
-		"a status that is no string":      {call(`{"resultType":"task","taskId":"x","status":["working"]}`), isProtocol},
-		"an unknown status":               {get(flat("dreaming", "")), isProtocol},
-		"an endless status":               {get(flat(strings.Repeat("working", 1000), "")), isProtocol},
-		"another task":                    {get(strings.Replace(flat("working", ""), oddID, "x", 1)), isProtocol},
-		"a task that is no object":        {get(`[]`), isProtocol},
-		"a task of another type":          {get(strings.Replace(flat("working", ""), `"complete"`, `"input_required"`, 1)), isProtocol},
-		"a key for two questions":         {get(flat("input_required", ","+askWho), flat("input_required", ","+other)), isProtocol},
-		"questions that are no object":    {get(flat("input_required", `,"inputRequests":[]`)), isProtocol},
-		"a question of an unknown kind":   {get(flat("input_required", `,"inputRequests":{"q":{"method":"shell/run"}}`)), isUndeclared("shell/run")},
-		"an undeclared kind":              {get(flat("input_required", `,"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice"}}}`)), isUndeclared("elicitation.voice")},
-		"deep nesting":                    {get(flat("completed", `,"result":`+strings.Repeat(`{"a":`, 100)+`1`+strings.Repeat(`}`, 100))), isProtocol},
-		"duplicate members":               {get(flat("working", `,"status":"completed"`)), isProtocol},
-		"no result":                       {get(flat("completed", "")), isProtocol},
-		"a result that is no object":      {get(flat("completed", `,"result":[]`)), isProtocol},
-		"a result that asks":              {get(flat("completed", `,"result":{"resultType":"input_required",`+askWho+`}`)), isProtocol},
-		"a result that is a task":         {get(flat("completed", `,"result":`+created("working", ""))), isProtocol},
-		"a result of another kind":        {get(flat("completed", `,"result":{"content":[{"type":"hologram"}]}`)), isProtocol},
-		"an error that is none":           {get(flat("failed", `,"error":"no luck"`)), isProtocol},
-		"endless work":                    {get(flat("working", "")), isLimit("seconds per call")},
-		"work without end, always news":   {map[string]func(int, message) string{"tools/call": always(created("working", "")), "tasks/get": func(n int, _ message) string { return flat("working", fmt.Sprintf(`,"statusMessage":"%d"`, n)) }}, isLimit("seconds per call")},
-		"input required, nothing asked":   {get(flat("input_required", `,"inputRequests":{}`)), isLimit("seconds per call")},
-		"input required, without a word":  {get(flat("input_required", "")), isProtocol},
-		"no JSON":                         {get("<p>"), func(err error) bool { return err != nil }},
-		"seeds: a result of no type":      {seeds("tasks/result", `{"resultType":"surprise"}`), isProtocol},
-		"seeds: an odd type":              {seeds("tasks/result", `{"resultType":7}`), isProtocol},
-		"seeds: no questions":             {seeds("tasks/result", `{"resultType":"input_required","requestState":"x"}`), isProtocol},
-		"seeds: a state of no string":     {seeds("tasks/result", `{`+askWho+`,"requestState":{}}`), isProtocol},
-		"seeds: a task that is no object": {seeds("tools/call", `{"task":7}`), isProtocol},
-		"seeds: the extension's task":     {seeds("tools/call", created("working", "")), isProtocol},
-		"seeds: asks without end":         {seeds("tasks/get", draft("input_required")), isLimit("rounds per call")},
+		"an id that no header can carry":     {call(`{"resultType":"task","taskId":"` + strings.Repeat("x", 4097) + `",` + plain + `}`), isProtocol},
+		"an empty id":                        {call(`{"resultType":"task","taskId":"",` + plain + `}`), isProtocol},
+		"an id that is no string":            {call(`{"resultType":"task","taskId":7,` + plain + `}`), isProtocol},
+		"no id":                              {call(`{"resultType":"task",` + plain + `}`), isProtocol},
+		"no status":                          {call(`{"resultType":"task","taskId":"x"}`), isProtocol},
+		"a status that is no string":         {call(`{"resultType":"task","taskId":"x","status":["working"]}`), isProtocol},
+		"an unknown status":                  {get(flat("dreaming", "")), isProtocol},
+		"an endless status":                  {get(flat(strings.Repeat("working", 1000), "")), isProtocol},
+		"another task":                       {get(strings.Replace(flat("working", ""), oddID, "x", 1)), isProtocol},
+		"a task that is no object":           {get(`[]`), isProtocol},
+		"a task of another type":             {get(strings.Replace(flat("working", ""), `"complete"`, `"input_required"`, 1)), isProtocol},
+		"a key for two questions":            {get(flat("input_required", ","+askWho), flat("input_required", ","+other)), isProtocol},
+		"questions that are no object":       {get(flat("input_required", `,"inputRequests":[]`)), isProtocol},
+		"a question of an unknown kind":      {get(flat("input_required", `,"inputRequests":{"q":{"method":"shell/run"}}`)), isUndeclared("shell/run")},
+		"an undeclared kind":                 {get(flat("input_required", `,"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice"}}}`)), isUndeclared("elicitation.voice")},
+		"deep nesting":                       {get(flat("completed", `,"result":`+strings.Repeat(`{"a":`, 100)+`1`+strings.Repeat(`}`, 100))), isProtocol},
+		"duplicate members":                  {get(flat("working", `,"status":"completed"`)), isProtocol},
+		"no result":                          {get(flat("completed", "")), isProtocol},
+		"a result that is no object":         {get(flat("completed", `,"result":[]`)), isProtocol},
+		"a result that asks":                 {get(flat("completed", `,"result":{"resultType":"input_required",`+askWho+`}`)), isProtocol},
+		"a result that is a task":            {get(flat("completed", `,"result":`+created("working", ""))), isProtocol},
+		"a result of another kind":           {get(flat("completed", `,"result":{"content":[{"type":"hologram"}]}`)), isProtocol},
+		"an error that is none":              {get(flat("failed", `,"error":"no luck"`)), isProtocol},
+		"endless work":                       {get(flat("working", "")), isLimit("seconds per call")},
+		"work without end, always news":      {map[string]func(int, message) string{"tools/call": always(created("working", "")), "tasks/get": func(n int, _ message) string { return flat("working", fmt.Sprintf(`,"statusMessage":"%d"`, n)) }}, isLimit("seconds per call")},
+		"input required, nothing asked":      {get(flat("input_required", `,"inputRequests":{}`)), isLimit("seconds per call")},
+		"input required, without a word":     {get(flat("input_required", "")), isProtocol},
+		"no JSON":                            {get("<p>"), func(err error) bool { return err != nil }},
+		"proposal: a result of no type":      {proposal("tasks/result", `{"resultType":"surprise"}`), isProtocol},
+		"proposal: an odd type":              {proposal("tasks/result", `{"resultType":7}`), isProtocol},
+		"proposal: no questions":             {proposal("tasks/result", `{"resultType":"input_required","requestState":"x"}`), isProtocol},
+		"proposal: a state of no string":     {proposal("tasks/result", `{`+askWho+`,"requestState":{}}`), isProtocol},
+		"proposal: a task that is no object": {proposal("tools/call", `{"task":7}`), isProtocol},
+		"proposal: the extension's task":     {proposal("tools/call", created("working", "")), isProtocol},
+		"proposal: asks without end":         {proposal("tasks/get", draft("input_required")), isLimit("rounds per call")},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestHostileTasks(t *testing.T) {
 			opts := patient()
 			opts.Roots = nil
 			opts.Limits.CallTTL, opts.Limits.Rounds = time.Second, 4
-			if strings.HasPrefix(name, "seeds") {
-				opts.Tasks = client.TasksSeeds
+			if strings.HasPrefix(name, "proposal") {
+				opts.Tasks = client.TasksProposal
 			}
 			_, err := connect(t, opts, serveTasks(t, c.on).transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 			if !c.want(err) {

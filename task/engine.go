@@ -2,73 +2,15 @@ package task
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 )
-
-// Options configure an [Engine]. A field that is zero has its default.
-type Options struct {
-	// Handler runs the tasks that [Engine.Run] claims.
-	Handler Handler
-
-	// Failure makes the Outcome of a task that fails without its handler: at the end of
-	// its time to live, or after too many attempts. Nil leaves it empty.
-	Failure func(message string) []byte
-
-	TTL          time.Duration // time to live where none is asked for; default 24 hours
-	MaxTTL       time.Duration // the most that may be asked for; default 7 days, or TTL if that is more
-	Grace        time.Duration // how long a task is kept beyond its time to live; default 10 minutes
-	PollInterval time.Duration // of tasks that say nothing else; default 1 second
-	PerPrincipal int           // unfinished tasks of one principal; default 1000
-	Workers      int           // tasks that run here at once; default 16
-	Lease        time.Duration // of a claim, renewed while its worker lives; default 10 seconds
-	Attempts     int           // claims of a task without anything recorded since; default 25
-
-	// Look is how often the engine looks for tasks that are due, changed or expired
-	// without having been told; default 1 second.
-	Look time.Duration
-
-	// Logger receives what went wrong. Nil means slog.Default().
-	Logger *slog.Logger
-}
-
-func (o *Options) setDefaults() error {
-	if o.TTL == 0 && o.MaxTTL > 0 {
-		o.TTL = min(24*time.Hour, o.MaxTTL)
-	}
-	setDefault(&o.TTL, 24*time.Hour)
-	setDefault(&o.MaxTTL, max(7*24*time.Hour, o.TTL))
-	setDefault(&o.Grace, 10*time.Minute)
-	setDefault(&o.PollInterval, time.Second)
-	setDefault(&o.PerPrincipal, 1000)
-	setDefault(&o.Workers, 16)
-	setDefault(&o.Lease, 10*time.Second)
-	setDefault(&o.Attempts, 25)
-	setDefault(&o.Look, time.Second)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if min(int64(o.TTL), int64(o.MaxTTL), int64(o.Grace), int64(o.PollInterval), int64(o.PerPrincipal),
-		int64(o.Workers), int64(o.Lease), int64(o.Attempts), int64(o.Look)) < 0 {
-		return errors.New("task: a negative option; zero means the default")
-	}
-	if o.TTL > o.MaxTTL {
-		return errors.New("task: TTL is more than MaxTTL")
-	}
-	return nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
 
 // Causes of the context that a [Handler] gets, when it is done.
 var (
@@ -78,24 +20,24 @@ var (
 	ErrShutdown = errors.New("this process stops running tasks")
 )
 
-// ErrElsewhere is what a [Handler] returns for a task that this process cannot run, but
-// another may: it is left alone for a moment, and the attempt does not count.
+// ErrElsewhere is the error of a [Handler] for a task that this process cannot run, but
+// another may. This engine leaves the task alone for a moment, and the attempt does not count.
 var ErrElsewhere = errors.New("this process cannot run the task")
 
 // ErrEnded says that a task is in a terminal status, so that it cannot be cancelled.
 var ErrEnded = errors.New("the task has ended")
 
-// Engine keeps tasks in a [Store] and lets them run. It is safe for concurrent use.
+// Engine keeps tasks in a [Store] and runs them. It is safe for concurrent use.
 type Engine struct {
 	store safeStore
 	opts  Options
 	log   *slog.Logger
 	wake  chan struct{} // something may be due
 
-	unknown sync.Map // targets that were left to others, each told of once
+	unknown sync.Map // targets left to other processes, each logged once
 
 	mu      sync.Mutex
-	waiting map[string]map[chan struct{}]struct{} // by task
+	waiting map[string]map[chan struct{}]struct{} // subscriptions by task
 }
 
 // NewEngine returns an engine on a store.
@@ -111,10 +53,13 @@ func NewEngine(store Store, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
+// Settings returns the engine's settings, with the default for each that was zero.
+func (e *Engine) Settings() Settings { return e.opts.Settings }
+
 // New is a task to be created.
 type New struct {
-	// ID makes creating a task repeatable: the same one again returns the task that there
-	// is. It must be as hard to guess as 128 random bits. Empty means a random one.
+	// ID makes creating a task repeatable: a second Create with it returns the existing
+	// task. It must be as hard to guess as 128 random bits. Empty means a random one.
 	ID string
 
 	Principal, Method, Target, Dialect string
@@ -139,7 +84,7 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 		Principal: n.Principal, Method: n.Method, Target: n.Target, Dialect: n.Dialect,
 		Status: Working, Message: n.Message, PollInterval: n.PollInterval, Round: n.Round,
 	}
-	setDefault(&t.ID, rand.Text()) // 130 bits
+	setDefault(&t.ID, crand.Text()) // 130 bits
 	setDefault(&t.PollInterval, e.opts.PollInterval)
 	err := e.store.Create(ctx, t, min(ttl, e.opts.MaxTTL), n.Call, n.Entries, e.opts.PerPrincipal)
 	if n.ID != "" && (errors.Is(err, ErrExists) || errors.Is(err, ErrQuota)) {
@@ -154,14 +99,15 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	return t, nil
 }
 
-// short is what logs have of an id: where nobody is authenticated, the whole one is all that
-// is needed to read the task.
+// short is the part of an ID that logs show. Where nobody is authenticated, whoever has the
+// whole ID can read the task.
 func short(id string) string { return id[:min(len(id), 6)] + "…" }
 
-// longestID bounds the ids that are looked up: clients choose what they send.
+// longestID bounds the IDs that are looked up: clients choose what they send.
 const longestID = 128
 
-// Get reads a task of a principal. Another principal's is [ErrNotFound] like none at all.
+// Get reads a task of a principal. For another principal's task the error is [ErrNotFound], as
+// for a task that does not exist.
 func (e *Engine) Get(ctx context.Context, principal, id string) (*Task, error) {
 	if id == "" || len(id) > longestID {
 		return nil, ErrNotFound
@@ -176,7 +122,7 @@ func (e *Engine) Get(ctx context.Context, principal, id string) (*Task, error) {
 	return t, nil
 }
 
-// Journal reads what a task began with and has recorded. It does not ask whose it is.
+// Journal reads what a task began with and has recorded, whoever its principal is.
 func (e *Engine) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
 	return e.store.Journal(ctx, id)
 }
@@ -190,8 +136,9 @@ func (e *Engine) List(ctx context.Context, principal, dialect string, after *Tas
 	return e.store.List(ctx, principal, dialect, after.Created, after.ID, limit)
 }
 
-// Change reads a task of a principal, lets change say what to write, and writes it, again
-// from the beginning when the task was changed meanwhile. A nil update writes nothing.
+// Change reads a task of a principal, calls change with it, and writes the task and the update
+// that change returns. When the task was changed meanwhile it begins again. A nil update
+// writes nothing.
 func (e *Engine) Change(ctx context.Context, principal, id string, change func(t *Task) (*Update, error)) (*Task, error) {
 	for {
 		t, err := e.Get(ctx, principal, id)
@@ -213,8 +160,13 @@ func (e *Engine) Change(ctx context.Context, principal, id string, change func(t
 	}
 }
 
-// Cancel ends a task of a principal at once; its worker is told, and its handler gets the
-// chance to clean up. The error is [ErrEnded] if it has ended, along with the task.
+// Cancel ends a task of a principal:
+//
+//  1. Its status is [Cancelled] when Cancel returns.
+//  2. The context of its handler ends, if it runs. What the handler returns is ignored.
+//  3. The handler runs again, with [Work.Stopped], to clean up.
+//
+// If the task has ended before, Cancel returns it with [ErrEnded].
 func (e *Engine) Cancel(ctx context.Context, principal, id string) (*Task, error) {
 	return e.Change(ctx, principal, id, func(t *Task) (*Update, error) {
 		if t.Status.Terminal() {
@@ -224,8 +176,8 @@ func (e *Engine) Cancel(ctx context.Context, principal, id string) (*Task, error
 	})
 }
 
-// stop ends a task from outside. A parked one becomes due, so that its handler cleans up;
-// any other is in a worker's hands, or soon will be.
+// stop makes t a task that was ended from outside. A parked task becomes due, so that its
+// handler cleans up; any other has a worker, or soon will have one.
 func stop(t *Task, s Status, message string, outcome []byte) *Update {
 	u := &Update{Keep: t.Status != InputRequired}
 	t.Status, t.Message, t.Pending, t.Outcome = s, message, nil, outcome
@@ -243,22 +195,19 @@ func (e *Engine) Wait(ctx context.Context, principal, id string, version int64) 
 		if err != nil || t.Version != version {
 			return t, err
 		}
-		timer := time.NewTimer(e.opts.Look)
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(e.opts.Look):
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, context.Cause(ctx)
 		}
-		timer.Stop()
 	}
 }
 
-// Follow calls told with each of the tasks, now and whenever its Version has changed, until
-// all have ended or are gone, ctx is done, or told returns an error, which it returns. It
-// may miss a status that lasts for a moment only.
-func (e *Engine) Follow(ctx context.Context, tasks []*Task, told func(*Task) error) error {
+// Follow calls report with each of the tasks, now and whenever its Version has changed. It
+// returns when all have ended or were deleted, when ctx is done, or with the error of report.
+// It may miss a status that lasts for a moment only.
+func (e *Engine) Follow(ctx context.Context, tasks []*Task, report func(*Task) error) error {
 	ids := make([]string, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.ID
@@ -287,7 +236,7 @@ func (e *Engine) Follow(ctx context.Context, tasks []*Task, told func(*Task) err
 			case now.Version == versions[i]:
 				continue
 			}
-			if err := told(now); err != nil {
+			if err := report(now); err != nil {
 				return err
 			}
 			if versions[i] = now.Version; now.Status.Terminal() {
@@ -308,7 +257,8 @@ func (e *Engine) Follow(ctx context.Context, tasks []*Task, told func(*Task) err
 	return nil
 }
 
-// subscribe returns a channel that tells of changes of tasks, as far as they are known.
+// subscribe returns a channel that receives after changes of the tasks, as far as this process
+// learns of them.
 func (e *Engine) subscribe(ids ...string) (changed <-chan struct{}, done func()) {
 	c := make(chan struct{}, 1)
 	ids = slices.Clone(ids)
@@ -332,19 +282,19 @@ func (e *Engine) subscribe(ids ...string) (changed <-chan struct{}, done func())
 	}
 }
 
-// Changed tells those who wait for a task, and the workers, that it may have changed. It
-// need not be called for what the engine itself writes.
+// Changed wakes those who wait for a task, and the workers, because it may have changed. The
+// engine calls it after its own writes.
 func (e *Engine) Changed(id string) {
-	e.tell(id, nil)
+	e.notify(id, nil)
 	signal(e.wake)
 }
 
-// tell tells those who wait for a task, but for the one who changed it.
-func (e *Engine) tell(id string, but <-chan struct{}) {
+// notify wakes those who wait for a task, except the one who changed it.
+func (e *Engine) notify(id string, except <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for c := range e.waiting[id] {
-		if c != but {
+		if c != except {
 			signal(c)
 		}
 	}
@@ -357,8 +307,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Run claims tasks and runs them until ctx is done. Then it interrupts those that run
-// (see [ErrShutdown]), gives their leases back, and returns when their handlers have.
+// Run claims tasks and runs them until ctx is done. Then it interrupts the handlers that run
+// (see [ErrShutdown]), waits for them, gives their leases back, and returns.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.opts.Handler == nil {
 		return errors.New("task: an engine without a handler cannot run tasks")
@@ -368,11 +318,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	all.Go(func() { e.watch(ctx) })
 	all.Go(func() { e.sweep(ctx) })
 	slots := make(chan struct{}, e.opts.Workers)
-	var last string // whose turn it was
+	var last string // the principal that was served last
 	for {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil { // also where a slot was free
 			return nil
 		}
 		t, err := e.claim(ctx, last)
@@ -392,30 +344,30 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// claim is not interrupted by a shutdown: a claim that nobody heard of would keep its task
-// from other processes until the lease ends.
+// claim is not interrupted by a shutdown: a claim whose answer is lost would keep its task from
+// other processes until the lease ends.
 func (e *Engine) claim(ctx context.Context, after string) (*Task, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(e.opts.Lease, 5*time.Second))
 	defer cancel()
 	return e.store.Claim(ctx, after, e.opts.Lease)
 }
 
-// idle waits until something may be due.
+// idle waits until something may be due. Its looks are irregular: a change wakes all
+// instances at once, and at regular intervals they would go on looking at the same time, so
+// that the quickest would win each claim, even of a task that it cannot run.
 func (e *Engine) idle(ctx context.Context, failing bool) {
-	timer := time.NewTimer(e.opts.Look)
-	defer timer.Stop()
 	wake := e.wake
 	if failing {
 		wake = nil
 	}
 	select {
 	case <-wake:
-	case <-timer.C:
+	case <-time.After(e.opts.Look/2 + rand.N(e.opts.Look)):
 	case <-ctx.Done():
 	}
 }
 
-// watch learns of changes from the store, if it can tell.
+// watch subscribes to the store's changes, if it is a [Watcher].
 func (e *Engine) watch(ctx context.Context) {
 	for watches := true; watches && ctx.Err() == nil; {
 		var err error
@@ -426,10 +378,10 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// sweepLimit bounds what one sweep takes on, so that none holds the store for long.
+// sweepLimit bounds the tasks of one sweep, so that none holds the store for long.
 const sweepLimit = 100
 
-// sweep fails tasks whose time to live has ended, and deletes those long past it.
+// sweep fails tasks whose time to live has ended, and deletes those that ended it long ago.
 func (e *Engine) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		n, err := e.sweepOnce(ctx)
@@ -437,11 +389,9 @@ func (e *Engine) sweep(ctx context.Context) {
 			e.log.ErrorContext(ctx, "task: sweeping failed; trying again", "error", err)
 		}
 		if n < sweepLimit {
-			timer := time.NewTimer(e.opts.Look)
 			select {
-			case <-timer.C:
+			case <-time.After(e.opts.Look):
 			case <-ctx.Done():
-				timer.Stop()
 			}
 		}
 	}

@@ -168,7 +168,7 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 		}
 		return nil
 	}}
-	e, err := task.NewEngine(f.store, &task.Options{PerPrincipal: 1})
+	e, err := task.NewEngine(f.store, &task.Options{Settings: task.Settings{PerPrincipal: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
 func TestNobodyHasToLook(t *testing.T) {
 	f := newFixture(t)
 	report, reported := make(chan struct{}), make(chan struct{})
-	e, _ := f.engine(&task.Options{Look: time.Hour, Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		if len(w.Entries) == 0 {
 			return task.Verdict{Status: task.InputRequired}, nil
 		}
@@ -331,7 +331,7 @@ func TestCancelledTaskAsksNothing(t *testing.T) {
 func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
 	f := newFixture(t)
 	cleaned := make(chan struct{}, 10)
-	e, _ := f.engine(&task.Options{Attempts: 1, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Stopped {
 			cleaned <- struct{}{}
 			return task.Verdict{}, nil
@@ -442,7 +442,7 @@ func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 func TestTimeToLiveInterruptsAtOnce(t *testing.T) {
 	f := newFixture(t)
 	interrupted := make(chan error, 1)
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Stopped {
 			return task.Verdict{}, nil
 		}
@@ -478,7 +478,7 @@ func TestWriteThatFailsIsRepeated(t *testing.T) {
 			}
 			return nil
 		}}
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		runs.Add(1)
 		if err := w.Record(ctx, []byte("step")); err != nil {
 			t.Errorf("Record: %v", err)
@@ -494,7 +494,7 @@ func TestWriteThatFailsIsRepeated(t *testing.T) {
 // What a task records, or asks, is not nothing, however often it fails in between.
 func TestTaskThatComesFurtherIsNotGivenUp(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Attempts: 2, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		switch n := len(w.Entries); {
 		case n >= 5:
 			return completed(""), nil
@@ -547,7 +547,7 @@ func TestAttemptsAreCountedExactly(t *testing.T) {
 	f := newFixture(t)
 	var runs atomic.Int32
 	cleaned := make(chan struct{}, 10)
-	e, _ := f.engine(&task.Options{Attempts: 1, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Stopped {
 			cleaned <- struct{}{}
 			return task.Verdict{}, nil
@@ -585,7 +585,7 @@ func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
 		}
 		return nil
 	}}
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Stopped {
 			cleaned <- struct{}{}
 		}
@@ -631,7 +631,7 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	}
 	f.store = meddling
 	// With one worker, so that it is not this engine that claims the task again.
-	e, stop := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Workers: 1, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 		<-ready
 		runs.Add(1)
 		return completed("too late"), nil
@@ -662,7 +662,7 @@ func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
 func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
 	f := newFixture(t)
 	started := make(chan struct{}, 1)
-	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
 		started <- struct{}{}
 		<-ctx.Done()
 		return task.Verdict{}, ctx.Err()
@@ -682,7 +682,7 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 	const look = 20 * time.Millisecond
 	f := newFixture(t)
 	runs := make(chan time.Time, 100)
-	e, stop := f.engine(&task.Options{Look: look, Attempts: 2, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 		runs <- time.Now()
 		return task.Verdict{}, task.ErrElsewhere
 	}})
@@ -708,7 +708,7 @@ func TestCleaningUpIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			var runs atomic.Int32
-			e, stop := f.engine(&task.Options{Attempts: 2, Grace: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 				if !w.Stopped {
 					return task.Verdict{Status: task.InputRequired}, nil
 				}
@@ -752,7 +752,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 		return nil
 	}}
 	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Lease: 2 * time.Second, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 2 * time.Second}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
 		runs.Add(1)
 		for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
 			if ctx.Err() != nil {
@@ -775,7 +775,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 func TestLostLeaseInterrupts(t *testing.T) {
 	f := newFixture(t)
 	started, interrupted := make(chan struct{}, 1), make(chan error, 1)
-	e, _ := f.engine(&task.Options{Lease: time.Second, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		started <- struct{}{}
 		<-ctx.Done()
 		interrupted <- context.Cause(ctx)
@@ -810,7 +810,7 @@ func TestReportedMessages(t *testing.T) {
 		renew: func() error { renewals.Add(1); return nil }}
 	var created *task.Task
 	ready := make(chan struct{})
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		<-ready
 		runs.Add(1)
 		has := func(message string) func() bool {
@@ -863,7 +863,7 @@ func TestReportedMessages(t *testing.T) {
 func TestReportLearnsOfACancellation(t *testing.T) {
 	f := newFixture(t)
 	started, interrupted := make(chan struct{}), make(chan error, 1)
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Stopped {
 			return task.Verdict{}, nil
 		}
@@ -896,7 +896,7 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 	var renewals atomic.Int32
 	f.store = &meddled{Store: f.store, renew: func() error { renewals.Add(1); return nil }}
 	cleaned := make(chan struct{}, 10)
-	e, stop := f.engine(&task.Options{Lease: 600 * time.Millisecond, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 600 * time.Millisecond}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Stopped {
 			w.Report("cleaning up")
 			before := renewals.Load() // after the report has been seen
@@ -954,7 +954,7 @@ func TestWorkersAreBounded(t *testing.T) {
 		all = append(all, f.create(idle, &task.New{}))
 	}
 	var running, most atomic.Int32
-	e, _ := f.engine(&task.Options{Workers: 2, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 		n := running.Add(1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
@@ -972,7 +972,7 @@ func TestWorkersAreBounded(t *testing.T) {
 
 func TestTaskThatIsNotDoneGoesOnAtOnce(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Task.Round < 3 {
 			return task.Verdict{Status: task.Working, Round: w.Task.Round + 1}, nil
 		}

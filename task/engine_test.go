@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -165,7 +166,7 @@ func TestShutdownGivesTheLeaseBack(t *testing.T) {
 		return completed("of an interrupted run"), nil // which counts for nothing
 	}
 	// A lease that would keep the task for an hour.
-	first, stop := f.engine(&task.Options{Handler: slow, Lease: time.Hour})
+	first, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: slow})
 	created := f.create(first, &task.New{})
 	<-started
 	stop()
@@ -182,7 +183,7 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	f := newFixture(t)
 	var runs atomic.Int32
 	stolen := make(chan struct{})
-	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		if runs.Add(1) > 1 {
 			return completed("second"), nil
 		}
@@ -197,18 +198,19 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 		return completed("first"), nil
 	}})
 	created := f.create(e, &task.New{})
-	// The task becomes due, as when the lease has ended, without the worker being told.
-	for {
+	// The task becomes due, as when the lease has ended, without the worker being told. The
+	// worker may renew its lease at this moment, and then the task becomes due once more.
+	for claims := int64(0); claims < 2; {
 		now, err := f.store.Get(t.Context(), created.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now.Fence > 0 {
-			if err := f.store.Update(t.Context(), now, task.Update{Due: 0}); err != nil {
+		if claims = now.Fence; claims == 1 {
+			if err := f.store.Update(t.Context(), now, task.Update{Leased: true, Due: 0}); err != nil && !errors.Is(err, task.ErrLeaseLost) {
 				t.Fatal(err)
 			}
-			break
 		}
+		time.Sleep(time.Millisecond)
 	}
 	done := f.until(e, created, task.Completed)
 	close(stolen)
@@ -258,6 +260,60 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 	if now, err = e.Cancel(t.Context(), "", created.ID); !errors.Is(err, task.ErrEnded) || now.Status != task.Cancelled {
 		t.Errorf("again: %+v, %v", now, err)
 	}
+}
+
+// A cancellation interrupts a run at once, however early it comes, and not only when the
+// lease is renewed.
+func TestCancelAtTheStartOfARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{t, silent{new(task.MemoryStore)}}
+		started, interrupted := make(chan struct{}), make(chan struct{})
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if !w.Stopped {
+				close(started)
+				<-ctx.Done()
+				close(interrupted)
+			}
+			return completed(""), nil
+		}})
+		for range 20 {
+			created := f.create(e, &task.New{})
+			<-started
+			began := time.Now()
+			if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+				t.Fatal(err)
+			}
+			<-interrupted
+			if took := time.Since(began); took > 0 {
+				t.Fatalf("the run was interrupted after %v", took)
+			}
+			started, interrupted = make(chan struct{}), make(chan struct{})
+		}
+	})
+}
+
+// An engine that has been told to stop claims nothing, however many workers are free.
+func TestAStoppedEngineClaimsNothing(t *testing.T) {
+	f := newFixture(t)
+	created := f.create(must(task.NewEngine(f.store, nil)), &task.New{})
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		e := must(task.NewEngine(f.store, &task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }}))
+		if err := e.Run(stopped); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Fence != 0 {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
@@ -314,7 +370,7 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 
 func TestTimeToLiveIsCapped(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{TTL: time.Minute, MaxTTL: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	e, _ := f.engine(&task.Options{Settings: task.Settings{TTL: time.Minute, MaxTTL: time.Hour}, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
 	for asked, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second, 100 * time.Hour: time.Hour} {
 		created := f.create(e, &task.New{TTL: asked})
 		if got := created.Expires.Sub(created.Created); got != want {
@@ -343,7 +399,7 @@ func TestEndedTaskIsDeletedAfterTheGrace(t *testing.T) {
 func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
 	f := newFixture(t)
 	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Attempts: 2, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 		runs.Add(1)
 		return task.Verdict{}, errors.New("the infrastructure is down")
 	}})
@@ -383,7 +439,7 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 		last = f.create(idle, &task.New{Principal: "greedy"})
 	}
 	modest := f.create(idle, &task.New{Principal: "modest"})
-	e, _ := f.engine(&task.Options{Workers: 2, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		mu.Lock()
 		order = append(order, w.Task.Principal)
 		running++
@@ -412,8 +468,8 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for name, opts := range map[string]*task.Options{
-		"negative":   {Workers: -1},
-		"TTL beyond": {TTL: 2 * time.Hour, MaxTTL: time.Hour},
+		"negative":   {Settings: task.Settings{Workers: -1}},
+		"TTL beyond": {Settings: task.Settings{TTL: 2 * time.Hour, MaxTTL: time.Hour}},
 	} {
 		if _, err := task.NewEngine(nil, opts); err == nil {
 			t.Errorf("%s: no error", name)
@@ -440,7 +496,7 @@ func TestLeaseEndsThoughRenewingHangs(t *testing.T) {
 	f := newFixture(t)
 	f.store = deaf{f.store}
 	interrupted := make(chan error, 10)
-	e, stop := f.engine(&task.Options{Lease: 300 * time.Millisecond, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 300 * time.Millisecond}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
 		<-ctx.Done()
 		interrupted <- context.Cause(ctx)
 		return task.Verdict{}, ctx.Err()
@@ -473,6 +529,36 @@ func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
 	if done := f.until(second, created, task.Completed); string(done.Outcome) != "here" || done.Attempts != 0 {
 		t.Errorf("%q after %d attempts", done.Outcome, done.Attempts)
 	}
+}
+
+// slowClaims is a store that another instance is always quicker to claim from.
+type slowClaims struct{ *task.MemoryStore }
+
+func (s slowClaims) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
+	time.Sleep(time.Millisecond)
+	return s.MemoryStore.Claim(ctx, after, lease)
+}
+
+// Two instances are woken together by each change. The quicker one cannot run the task: it
+// does not win every claim, although it left the task alone for a whole number of looks.
+func TestTheQuickestInstanceDoesNotKeepATaskItCannotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(task.MemoryStore)
+		f := &fixture{t, store}
+		var left atomic.Int32
+		quick, _ := f.engine(&task.Options{Look: time.Second, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			left.Add(1)
+			return task.Verdict{}, task.ErrElsewhere
+		}})
+		f.store = slowClaims{store}
+		f.engine(&task.Options{Look: time.Second, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed("here"), nil }})
+		created := f.create(quick, &task.New{})
+		time.Sleep(10 * time.Minute) // a hundred claims; with even chances one is enough
+		done, err := quick.Get(t.Context(), "", created.ID)
+		if err != nil || done.Status != task.Completed {
+			t.Errorf("the task is %q (%v) after the instance that cannot run it left it alone %d times", done.Status, err, left.Load())
+		}
+	})
 }
 
 func TestFollowTellsOfEachChange(t *testing.T) {

@@ -89,7 +89,7 @@ func TestATaskWhoseLastAnswerWasLostHasEnded(t *testing.T) {
 		f.store = &losing{Store: plain, update: once(status)}
 		var runs atomic.Int32
 		// Nobody looks by themselves: whoever waits is told.
-		e, stop := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 			return task.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
 		}})
 		created := f.create(e, &task.New{})
@@ -109,7 +109,7 @@ func TestATaskWhoseParkingWasLostUsesUpNoRound(t *testing.T) {
 	plain := f.store
 	f.store = &losing{Store: plain, update: once(task.InputRequired)}
 	var runs atomic.Int32
-	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: asking(&runs)})
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: asking(&runs)})
 	created := f.create(e, &task.New{})
 	f.until(e, created, task.InputRequired)
 	f.until(e, f.create(e, &task.New{}), task.InputRequired)
@@ -146,7 +146,7 @@ func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 			}}
 			// With one worker, so that no other goes on before the write is repeated.
 			var runs atomic.Int32
-			e, stop := f.engine(&task.Options{Lease: time.Hour, Workers: 1, Handler: asking(&runs)})
+			e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Handler: asking(&runs)})
 			created := f.create(e, &task.New{})
 			// Written are the parking, what the client did, and what came of that: the answer's end, or the cleaning up.
 			wait(t, string(tt.want)+" and settled", func() bool {
@@ -177,7 +177,7 @@ func TestAReportWhoseAnswerWasLostCostsNoRun(t *testing.T) {
 		return false
 	}}
 	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		runs.Add(1)
 		w.Report("half way")
 		come(ctx, reported)
@@ -193,7 +193,7 @@ func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
 	f := newFixture(t)
 	var appends atomic.Int32
 	f.store = &losing{Store: f.store, append: func() bool { return appends.Add(1) <= 2 }}
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		for _, entry := range []string{"one", "two"} {
 			if err := w.Record(ctx, []byte(entry)); err != nil {
 				t.Errorf("Record: %v", err)
@@ -224,7 +224,7 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 			return task.Update{}
 		})
 		const lease = 50 * time.Millisecond
-		runner, stop := f.engine(&task.Options{Lease: lease, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		runner, stop := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 			runs.Add(1)
 			return completed("again"), nil
 		}})
@@ -244,7 +244,7 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var runs atomic.Int32
-	e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 		if runs.Add(1) == 1 {
 			runtime.Goexit()
 		}
@@ -264,7 +264,7 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 func TestGoexitIsGivenUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Attempts: 1, Lease: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		if !w.Stopped {
 			runtime.Goexit()
 		}
@@ -312,7 +312,7 @@ func TestAStoreThatPanics(t *testing.T) {
 		watch:   func(context.Context, func(), func(string)) error { panic("a bug in Watch") },
 	}}
 	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Lease: 100 * time.Millisecond, Handler: asking(&runs)})
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
 	unbroken, err := task.NewEngine(plain, &task.Options{Look: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f := newFixture(t)
 		reported := outage(f, nothing)
 		var runs atomic.Int32
-		e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 			if runs.Add(1) == 1 {
 				w.Report("half way")
 				come(ctx, reported)
@@ -381,7 +381,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f := newFixture(t)
 		plain := f.store
 		reported := outage(f, nothing)
-		e, stop := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 			w.Report("half way")
 			<-ctx.Done()
 			return task.Verdict{}, ctx.Err()
@@ -403,7 +403,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 			})
 		})
 		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 			if w.Stopped {
 				cleaned <- struct{}{}
 				return task.Verdict{}, nil
@@ -421,7 +421,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 	f := newFixture(t)
 	started, changed := make(chan struct{}, 10), make(chan struct{})
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		started <- struct{}{}
 		come(ctx, changed)
 		if len(w.Entries) == 0 {
@@ -462,7 +462,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 		return err
 	}}
 	got := make(chan error, 1)
-	e, _ := f.engine(&task.Options{Lease: time.Hour, Look: time.Hour, Workers: 1, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		come(ctx, ready)
 		got <- w.Record(ctx, []byte("step"))
 		return completed(""), nil

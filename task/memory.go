@@ -13,18 +13,18 @@ import (
 // MemoryStore is a [Store] for a service of one process, and for tests: nothing survives
 // the process. The zero value is ready to use; it must not be copied.
 //
-// Any number of engines in the process may share one, as instances share a database. It is
-// a [Watcher], so they learn of each other's writes at once. It holds a task with its
-// journal until Purge deletes it, which an [Engine] does when the time is over.
+// Any number of engines in the process may share a MemoryStore, as instances share a database.
+// It is a [Watcher], so they learn of each other's writes at once. It holds a task with its
+// journal until an [Engine] purges it after its time to live.
 type MemoryStore struct {
 	mu    sync.Mutex
 	tasks map[string]*memoryTask
-	seq   int64 // of the newest task
+	seq   int64 // the seq of the newest task
 
-	unfinished map[string]int // tasks of a principal that have not ended
+	unfinished map[string]int // how many tasks have not ended, by principal
 
-	// The indexes: each task is in list; in due if it is due now or later; in expiry if it
-	// has not ended, and in purge if it has and is due neither now nor later.
+	// The indexes. Each task is in list. It is in due if it is due now or later, in expiry if
+	// it has not ended, and in purge if it has ended and is not due any more.
 	list, due, expiry, purge memoryIndex
 
 	watches map[*memoryWatch]struct{}
@@ -36,7 +36,7 @@ type memoryTask struct {
 	seq int64 // rises with each task that is created
 
 	scheduled bool  // it is due now or later
-	dueAt     int64 // since when, or from when on; in milliseconds since 1970
+	dueAt     int64 // the time at which it is due, in milliseconds since 1970
 
 	call    []byte
 	entries [][]byte
@@ -47,7 +47,7 @@ var (
 	_ Watcher = (*MemoryStore)(nil)
 )
 
-// lock begins what a method does, and returns the time at which it does it.
+// lock locks the store for one method, and returns the time of its writes.
 func (s *MemoryStore) lock(ctx context.Context) (now int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -177,7 +177,7 @@ func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, entry 
 	return nil
 }
 
-// Renew lets a lease end later. See [Store].
+// Renew makes a lease end later. See [Store].
 func (s *MemoryStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
 	now, err := s.lock(ctx)
 	if err != nil {
@@ -254,7 +254,7 @@ func (s *MemoryStore) Expired(ctx context.Context, limit int) (ids []string, err
 	return ids, nil
 }
 
-// Purge deletes tasks that nobody needs any more. See [Store].
+// Purge deletes tasks whose time to live ended long ago. See [Store].
 func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	now, err := s.lock(ctx)
 	if err != nil {
@@ -272,13 +272,12 @@ func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int)
 	return n, nil
 }
 
-// Close does nothing: engines that share the store may close it each for itself, and what
-// it holds goes when nobody refers to it any more.
+// Close does nothing, so that each of several engines that share the store may close it.
 func (s *MemoryStore) Close() error { return nil }
 
-// Watch tells of tasks that are created and updated. See [Watcher].
+// Watch reports tasks that are created and updated. See [Watcher].
 func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(id string)) error {
-	w := &memoryWatch{ids: make(map[string]struct{}), told: make(chan struct{}, 1)}
+	w := &memoryWatch{ids: make(map[string]struct{}), news: make(chan struct{}, 1)}
 	if _, err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -296,7 +295,7 @@ func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(id s
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.told:
+		case <-w.news:
 		}
 		s.mu.Lock()
 		ids := w.ids
@@ -308,17 +307,17 @@ func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(id s
 	}
 }
 
-// memoryWatch is a call of Watch, with the ids that it has yet to tell of: each once,
-// however slowly it tells.
+// memoryWatch is a call of Watch with the IDs that it has yet to report. A set holds each ID
+// once, however slow the receiver is.
 type memoryWatch struct {
 	ids  map[string]struct{}
-	told chan struct{}
+	news chan struct{}
 }
 
 func (s *MemoryStore) changed(id string) {
 	for w := range s.watches {
 		w.ids[id] = struct{}{}
-		signal(w.told)
+		signal(w.news)
 	}
 }
 
@@ -329,44 +328,37 @@ func (s *MemoryStore) change(m *memoryTask, do func()) {
 	s.index(m)
 }
 
-// index puts a task where it belongs, except for list: its place in that never changes.
-func (s *MemoryStore) index(m *memoryTask) {
-	if m.scheduled {
-		s.due.insert(m, longestDue)
-	}
-	switch {
-	case !m.Status.Terminal():
-		s.expiry.insert(m, firstExpired)
-		s.unfinished[m.Principal]++
-	case !m.scheduled:
-		s.purge.insert(m, firstExpired)
-	}
-}
+func (s *MemoryStore) index(m *memoryTask)   { s.eachIndex(m, (*memoryIndex).insert, 1) }
+func (s *MemoryStore) unindex(m *memoryTask) { s.eachIndex(m, (*memoryIndex).remove, -1) }
 
-func (s *MemoryStore) unindex(m *memoryTask) {
+// eachIndex calls do with each index that a task belongs to, except list, where its place
+// never changes. It adds n to the tasks that have not ended, if the task has not.
+func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask, memoryOrder), n int) {
 	if m.scheduled {
-		s.due.remove(m, longestDue)
+		do(&s.due, m, longestDue)
 	}
 	switch {
 	case !m.Status.Terminal():
-		s.expiry.remove(m, firstExpired)
-		if s.unfinished[m.Principal]--; s.unfinished[m.Principal] == 0 {
+		do(&s.expiry, m, firstExpired)
+		if s.unfinished[m.Principal] += n; s.unfinished[m.Principal] == 0 {
 			delete(s.unfinished, m.Principal)
 		}
 	case !m.scheduled:
-		s.purge.remove(m, firstExpired)
+		do(&s.purge, m, firstExpired)
 	}
 }
 
 // memoryIndex holds tasks in an order.
 type memoryIndex []*memoryTask
 
-func (x *memoryIndex) insert(m *memoryTask, order func(a, b *memoryTask) int) {
+type memoryOrder func(a, b *memoryTask) int
+
+func (x *memoryIndex) insert(m *memoryTask, order memoryOrder) {
 	i, _ := slices.BinarySearchFunc(*x, m, order)
 	*x = slices.Insert(*x, i, m)
 }
 
-func (x *memoryIndex) remove(m *memoryTask, order func(a, b *memoryTask) int) {
+func (x *memoryIndex) remove(m *memoryTask, order memoryOrder) {
 	i, _ := slices.BinarySearchFunc(*x, m, order)
 	*x = slices.Delete(*x, i, i+1)
 }

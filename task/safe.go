@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// safeStore is a store whose panics are errors: the engine calls it from goroutines of its own, where a panic would end
-// the process.
+// safeStore is a store whose panics are errors: the engine calls it from goroutines of its own,
+// where a panic would end the process.
 type safeStore struct{ store Store }
 
 func recoverInto(err *error) {
@@ -67,8 +67,8 @@ func (s safeStore) Purge(ctx context.Context, grace time.Duration, limit int) (n
 	return s.store.Purge(ctx, grace, limit)
 }
 
-// watch waits for changes that other instances make. It returns at once, with watches false, if the store cannot tell of
-// them.
+// watch waits for changes that other instances make. If the store is not a [Watcher] it returns
+// at once, with watches false.
 func (s safeStore) watch(ctx context.Context, ready func(), changed func(id string)) (watches bool, err error) {
 	w, watches := s.store.(Watcher)
 	if !watches {

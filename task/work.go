@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Handler runs a claimed task as far as it goes. When ctx is done it should return soon;
-// what it returns then counts for nothing, and the task goes on elsewhere. An error says
-// that this attempt came to nothing: the task is tried again after a while.
+// Handler runs a claimed task until it ends, asks, or hands over. When ctx is done it should
+// return soon; what it returns then is ignored, and another run goes on from the journal. An
+// error says that the attempt failed: the task is tried again after a pause.
 //
 // With w.Stopped the task has been ended from outside, and the handler cleans up what the
-// journal says was begun. That is done when it returns a nil error.
+// journal says was begun. It is called again until it returns a nil error.
 type Handler func(ctx context.Context, w *Work) (Verdict, error)
 
-// Verdict is what a task came to in one run.
+// Verdict is the outcome of one run of a task.
 type Verdict struct {
-	// Status is Completed or Failed, or InputRequired to park the task until it is given
-	// what it waits for, or Working to go on at once, here or elsewhere.
+	// Status is one of four: Completed and Failed end the task; InputRequired parks it until
+	// it is given answers; Working lets it go on at once, here or in another process.
 	Status  Status
 	Message string
 	Pending []byte
@@ -41,23 +41,23 @@ type Work struct {
 	engine   *Engine
 	progress chan struct{}
 
-	// A reported message that was sent to the store, of which the answer was lost. Only keepAlive uses it and, after that
-	// has ended, attempt.
+	// A reported message whose write may have been made, because the store's answer was
+	// lost. Only keepAlive uses these fields and, once that has ended, attempt.
 	unanswered string
 	inDoubt    bool
 
 	mu       sync.Mutex
-	message  string
-	recorded bool // something, so that this attempt did not come to nothing
+	message  string // the last one that was reported
+	recorded bool   // this attempt recorded something, and so does not count as failed
 }
 
-// Record adds an entry to the task's journal: nil means that it is durable, and that every
-// later run will find it. Where the store is out of reach it tries until the lease ends.
-// An entry that is in the journal by then is not added again, because the store may have
-// taken it and its answer got lost: the entries of a task must differ. The error is
-// [ErrLeaseLost] when the task is no longer this worker's.
+// Record adds an entry to the task's journal. A nil error means that the entry is durable, and
+// that every later run will find it. While the store is out of reach Record tries again until
+// the lease ends. The entries of a task must differ: when Record tries again, an entry that is
+// in the journal already is taken for the one whose answer was lost. The error is
+// [ErrLeaseLost] when another worker has the task.
 func (w *Work) Record(ctx context.Context, entry []byte) error {
-	// What was done must be recorded, though the task be interrupted at this moment.
+	// What was done must be recorded, even if the task is interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
 	defer cancel()
 	store, again := w.engine.store, false
@@ -86,7 +86,8 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 	return err
 }
 
-// Report sets the task's message, soon, without waiting for it: a later one may replace it.
+// Report sets the task's message soon, without waiting for the store. A later report may
+// replace the message before it is written.
 func (w *Work) Report(message string) {
 	w.mu.Lock()
 	w.message = message
@@ -94,7 +95,7 @@ func (w *Work) Report(message string) {
 	signal(w.progress)
 }
 
-// persist repeats a write until the store takes it, refuses it for good, or ctx is done.
+// persist repeats a write until the store takes it, refuses it, or ctx is done.
 func (e *Engine) persist(ctx context.Context, write func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := write()
@@ -102,22 +103,21 @@ func (e *Engine) persist(ctx context.Context, write func() error) error {
 			return err
 		}
 		e.log.WarnContext(ctx, "task: a write failed; trying again", "error", err)
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		}
 	}
 }
 
-// refused reports whether a store refused what it was asked to do. Any other error says that its answer was lost.
+// refused reports whether err is a store's refusal of a write. Any other error says that the
+// store's answer was lost.
 func refused(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound)
 }
 
-// work runs a claimed task and writes what came of it.
+// work runs a claimed task and writes the outcome.
 func (e *Engine) work(ctx context.Context, t *Task) {
 	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
@@ -131,7 +131,7 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 	}
 	for {
 		w := &Work{Task: t, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
-		now := *t // what the heart of this run may change
+		now := *t // the row, which keepAlive may change
 		verdict, err := e.attempt(ctx, w, &now)
 		t = &now
 		switch {
@@ -153,18 +153,18 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			if err := e.settle(write, t, u); !errors.Is(err, ErrConflict) {
 				return
 			}
-			// Ended from outside while it came to this.
+			// The task was ended from outside during the run.
 		default:
 			u := Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
 			switch {
 			case errors.Is(err, ErrShutdown):
 				u.Due = 0
-				t.Attempts = max(0, t.Attempts-1) // it is not the task's fault
+				t.Attempts = max(0, t.Attempts-1) // the task has not failed
 			case errors.Is(err, ErrElsewhere) && !w.Stopped:
 				u.Due = 5 * e.opts.Look
 				t.Attempts = max(0, t.Attempts-1)
-				if _, told := e.unknown.LoadOrStore(t.Target, true); !told {
-					log.WarnContext(ctx, "task: leaving its like to other processes", "error", err)
+				if _, logged := e.unknown.LoadOrStore(t.Target, true); !logged {
+					log.WarnContext(ctx, "task: leaving tasks of this target to other processes", "error", err)
 				}
 			default:
 				log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
@@ -180,22 +180,23 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 		if t = current; t.Stopped {
 			continue
 		}
-		if t.Status == Working { // changed by nobody we know: begin again
+		if t.Status == Working { // by a writer that is not an engine: run it again
 			_ = e.settle(write, t, Update{Leased: true, Due: 0})
 		}
 		return
 	}
 }
 
-// leave ends the lease on a task that waits for input or has ended, and should not have been due. It does not run: its
-// handler would ask again what is asked, or change an outcome that the client knows.
+// leave ends the lease on a task that waits for input or has ended, and should not have been
+// due. The handler does not run: it would repeat open questions, or change an outcome that the
+// client knows.
 func (e *Engine) leave(ctx context.Context, t *Task) {
 	e.log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "task", short(t.ID), "target", t.Target, "status", string(t.Status))
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
 	defer cancel()
 	t.Attempts = 0
 	err := e.store.Update(ctx, t, Update{Leased: true, Due: -1})
-	if err != nil && !errors.Is(err, ErrConflict) { // which is an answer that came meanwhile
+	if err != nil && !errors.Is(err, ErrConflict) { // a conflict is an answer that came meanwhile
 		e.log.WarnContext(ctx, "task: a task that has nothing to do could not be left alone", "task", short(t.ID), "error", err)
 	}
 }
@@ -207,11 +208,11 @@ func (e *Engine) read(ctx context.Context, id string) (*Task, error) {
 	return e.store.Get(ctx, id)
 }
 
-// settle writes the last word of a run.
+// settle writes the last update of a run.
 func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
 	defer cancel()
-	doubt := false // whether the store may have taken the write without telling so
+	doubt := false // the write may have been made, although there was no answer
 	err := e.persist(ctx, func() error {
 		next := *t
 		err := e.store.Update(ctx, &next, u)
@@ -237,10 +238,11 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	return err
 }
 
-// reconcile says what a conflict means to the worker that holds the lease and has tried before to write t: that write may
-// itself be what is in the way. Nobody else changes a task that works but to stop it, and nobody changes one that was
-// stopped: so if there were two changes, the first was ours. The error is nil if the write was made, [ErrConflict] if it
-// was not, and [ErrLeaseLost] if another worker has the task.
+// reconcile explains a conflict to the worker that holds the lease and has tried before to
+// write t, whose first attempt may itself be the cause. Others change a working task only to
+// stop it, and never change a stopped one: if there were two changes, the first was ours. The
+// error is nil if the write was made, [ErrConflict] if it was not, and [ErrLeaseLost] if
+// another worker has the task.
 func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 	now, err := e.store.Get(ctx, t.ID)
 	switch {
@@ -254,7 +256,7 @@ func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 	return ErrConflict
 }
 
-// giveUp ends a task whose attempts all came to nothing.
+// giveUp ends a task that had too many attempts without recording anything.
 func (e *Engine) giveUp(ctx context.Context, t *Task) {
 	e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
 	if t.Stopped {
@@ -266,23 +268,26 @@ func (e *Engine) giveUp(ctx context.Context, t *Task) {
 	_ = e.settle(ctx, t, Update{Leased: true, Due: 0}) // to clean up
 }
 
-// attempt runs the handler once, under a lease that is kept alive. Now is the task's row
-// as this worker knows it. The error is [ErrLeaseLost], [ErrStopped] or [ErrShutdown] when
-// the run was interrupted by that, whatever the handler made of it.
+// attempt runs the handler once and keeps the lease alive meanwhile. Now is the task's row as
+// this worker knows it. If the run was interrupted, the error is the cause, whatever the
+// handler returned: [ErrLeaseLost], [ErrStopped] or [ErrShutdown].
 func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, error) {
 	run, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	// Before the handler runs, so that no change is missed that comes while it does.
+	changed, done := e.subscribe(now.ID)
+	defer done()
 	var heart, handler sync.WaitGroup
-	heart.Go(func() { e.keepAlive(alive, w, now, interrupt) })
+	heart.Go(func() { e.keepAlive(alive, w, now, changed, interrupt) })
 	verdict, err := Verdict{}, errGoexit
 	handler.Go(func() { verdict, err = e.handle(run, w) }) // which may end its goroutine
 	handler.Wait()
 	stop()
 	heart.Wait()
-	w.mu.Lock() // what the handler left running may record still
+	w.mu.Lock() // goroutines that the handler left running may still record
 	recorded := w.recorded
 	w.mu.Unlock()
 	if w.inDoubt {
@@ -297,11 +302,12 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	return verdict, err
 }
 
-// learn finds out whether the message was written whose answer was lost, before anything else is.
+// learn finds out whether the message whose answer was lost has been written. It must come
+// before the next write.
 func (e *Engine) learn(ctx context.Context, w *Work, now *Task) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
 	defer cancel()
-	_ = e.persist(ctx, func() error { // else the next write is a conflict
+	_ = e.persist(ctx, func() error { // if it fails, the next write is a conflict
 		stored, err := e.store.Get(ctx, now.ID)
 		if err == nil {
 			w.adopt(now, stored)
@@ -310,7 +316,7 @@ func (e *Engine) learn(ctx context.Context, w *Work, now *Task) {
 	})
 }
 
-// adopt makes now what is stored, if that differs by nothing but the message whose answer was lost.
+// adopt sets now to the stored row if only the message whose answer was lost differs.
 func (w *Work) adopt(now, stored *Task) {
 	if w.inDoubt && stored.Version == now.Version+1 && stored.Message == w.unanswered && stored.Fence == now.Fence &&
 		stored.Status == now.Status && !stored.Stopped && stored.Expires.Equal(now.Expires) {
@@ -341,9 +347,7 @@ const reportEvery = 200 * time.Millisecond
 
 // keepAlive renews the lease, writes reported messages, and interrupts the run when the
 // lease is lost or the task was ended from outside.
-func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt context.CancelCauseFunc) {
-	changed, done := e.subscribe(now.ID)
-	defer done()
+func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-chan struct{}, interrupt context.CancelCauseFunc) {
 	every := e.opts.Lease / 3
 	renew := time.NewTimer(every)
 	defer renew.Stop()
@@ -366,13 +370,13 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, interrupt co
 			}
 			reported = time.Now()
 			if err := e.report(ctx, w, now, until); err == nil {
-				e.tell(now.ID, changed)
+				e.notify(now.ID, changed)
 				continue
 			}
 		case <-changed:
 		case <-renew.C:
 		}
-		if ctx.Err() != nil { // which a report ends with as well
+		if ctx.Err() != nil { // it may have ended the report, too
 			return
 		}
 		renewing, cancel := context.WithDeadline(ctx, until)

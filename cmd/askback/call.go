@@ -178,7 +178,7 @@ func (c *conversation) callTool(ctx context.Context, s *client.Session, params *
 		return nil, res, err
 	}
 	c.watch.follow(started.ID)
-	if c.tasks.ttl != 0 && revision(s) >= "2026-07-28" && c.watch.dialect != client.TasksSeeds {
+	if c.tasks.ttl != 0 && revision(s) >= "2026-07-28" && c.watch.dialect != client.TasksProposal {
 		c.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's to decide")
 	}
 	if c.tasks.detach {

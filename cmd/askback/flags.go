@@ -164,7 +164,7 @@ type taskFlags struct {
 
 // register adds the flags. A command that begins tasks also has those for new tasks.
 func (f *taskFlags) register(flags *pflag.FlagSet, begins bool) {
-	flags.StringVar(&f.dialect, "tasks", "", "`DIALECT`: auto, extension, seeds or off")
+	flags.StringVar(&f.dialect, "tasks", "", "`DIALECT`: auto, extension, proposal or off")
 	if begins {
 		flags.BoolVar(&f.detach, "detach", false, "print the task's id, do not wait for it")
 		flags.DurationVar(&f.ttl, "task-ttl", 0, "`TIME` to keep the task for")
@@ -172,14 +172,14 @@ func (f *taskFlags) register(flags *pflag.FlagSet, begins bool) {
 }
 
 var dialects = map[string]client.TaskDialect{
-	"": client.TasksAuto, "auto": client.TasksAuto, "extension": client.TasksExtension, "seeds": client.TasksSeeds, "off": client.TasksOff,
+	"": client.TasksAuto, "auto": client.TasksAuto, "extension": client.TasksExtension, "proposal": client.TasksProposal, "off": client.TasksOff,
 }
 
 func (f *taskFlags) check() error {
 	dialect, ok := dialects[f.dialect]
 	switch {
 	case !ok:
-		return usagef("--tasks %s: want auto, extension, seeds or off", f.dialect)
+		return usagef("--tasks %s: want auto, extension, proposal or off", f.dialect)
 	case dialect == client.TasksOff && (f.detach || f.ttl != 0):
 		return usagef("--tasks off excludes --detach and --task-ttl")
 	case f.ttl < 0:

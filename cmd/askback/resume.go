@@ -89,7 +89,7 @@ func callee(p *client.Pending) string {
 func (c *conversation) resume(ctx context.Context, s *client.Session, p *client.Pending) (mcp.Result, error) {
 	c.asker.trace.resumed(p)
 	if p.TaskID != "" { // somebody may have answered it meanwhile, or it may ask something else
-		if p.Tasks == client.TasksSeeds && revision(s) >= "2026-07-28" {
+		if p.Tasks == client.TasksProposal && revision(s) >= "2026-07-28" {
 			c.watch.dialect = p.Tasks
 		}
 		return s.Resume(ctx, p)

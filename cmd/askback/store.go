@@ -132,7 +132,7 @@ func (s *storage) options(workers int) *askback.Tasks {
 	}
 	return &askback.Tasks{
 		Store:         s.tasks,
-		Workers:       workers,
+		Settings:      task.Settings{Workers: workers},
 		ListAnonymous: true, // without authentication all callers are one user
 	}
 }

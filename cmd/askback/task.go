@@ -23,8 +23,8 @@ func taskCommand() *cobra.Command {
 their results. 'askback call' prints their ids.
 
 All commands take --tasks: auto speaks the tasks extension with servers of
-2026-07-28 and the tasks of 2025-11-25 with others; seeds speaks the latter with
-servers of 2026-07-28 too, where what a task asks comes with tasks/result.`,
+2026-07-28 and the tasks of 2025-11-25 with others; proposal speaks the latter
+with servers of 2026-07-28 too, where what a task asks comes with tasks/result.`,
 		RunE: needsCommand,
 	}
 	cmd.AddCommand(taskGetCommand(), taskResultCommand(), taskAnswerCommand(), taskCancelCommand(), taskListCommand())
@@ -35,7 +35,7 @@ servers of 2026-07-28 too, where what a task asks comes with tasks/result.`,
 func taskSubcommand(cmd *cobra.Command, groups flagGroups, run func(c *conversation, args []string) error) *cobra.Command {
 	return conversationCommand(cmd, groups|withTasks, func(c *conversation, args []string) error {
 		if dialects[c.tasks.dialect] == client.TasksOff {
-			return usagef("--tasks off: want auto, extension or seeds")
+			return usagef("--tasks off: want auto, extension or proposal")
 		}
 		if len(args) > 1 {
 			c.taskID = args[1]
@@ -144,10 +144,10 @@ func taskListCommand() *cobra.Command {
 		Use:   "list TARGET",
 		Short: "List the tasks of a server",
 		Long: `List the tasks that the server at TARGET keeps for this user, in sessions of
-2025-11-25 and with --tasks seeds, up to 10000. The tasks extension has no list.
+2025-11-25 and with --tasks proposal, up to 10000. The tasks extension has none.
 
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
-		Example: `  askback task list --tasks seeds http://127.0.0.1:8080/mcp`,
+		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp`,
 		Args:    takes("TARGET"),
 	}, 0, func(c *conversation, args []string) error {
 		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) {
@@ -263,8 +263,8 @@ func listTasks(ctx context.Context, s *client.Session, dialect client.TaskDialec
 	})
 	fault, isFault := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case isFault && fault.Code == jsonrpc.CodeMethodNotFound && dialect != client.TasksSeeds && revision(s) >= "2026-07-28":
-		err = errors.New("the tasks extension has no list of tasks: keep the ids that calls print; --tasks seeds lists those that were made with it")
+	case isFault && fault.Code == jsonrpc.CodeMethodNotFound && dialect != client.TasksProposal && revision(s) >= "2026-07-28":
+		err = errors.New("the tasks extension has no list of tasks: keep the ids that calls print; --tasks proposal lists those that were made with it")
 	case err != nil:
 		err = fmt.Errorf("listing the tasks: %w", err)
 	}

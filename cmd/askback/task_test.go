@@ -80,7 +80,7 @@ func TestListsOfTasksAreBounded(t *testing.T) {
 	page := `"nextCursor":"on","tasks":[{"taskId":"` + strings.Repeat("x", 4000) + `","status":"working"}` + strings.Repeat(`,{"taskId":"t","status":"working"}`, 5999) + `]`
 	pages := 0
 	url := scripted(t, func(string) string { pages++; return page })
-	code, stdout, stderr := command(t, "task", "list", "--tasks", "seeds", url)
+	code, stdout, stderr := command(t, "task", "list", "--tasks", "proposal", url)
 	if lines := strings.Count(stdout, "\n"); code != 0 || lines != 1+maxTasks || len(stdout) > 1<<20 || pages != 2 || !strings.Contains(stderr, "the first 10000") {
 		t.Errorf("exit code %d, %d lines, %d bytes, %d pages: %s", code, lines, len(stdout), pages, stderr)
 	}

@@ -52,7 +52,7 @@ func (c *chaos) account(ctx context.Context) error {
 	}
 	for id, o := range l.orders {
 		if !o.extension {
-			s.seeds++
+			s.proposals++
 		}
 		switch o.ended {
 		case "completed":

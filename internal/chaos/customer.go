@@ -15,7 +15,7 @@ import (
 // order is one machine that a customer wants.
 type order struct {
 	number    int
-	extension bool // the dialect of its task: the extension's or that of the seeds
+	extension bool // the dialect of its task: the extension's or that of the proposals
 	cancel    bool // the customer will change their mind
 	patience  time.Duration
 
@@ -156,7 +156,7 @@ func (c *customers) look(ctx context.Context, o *order) (status string, err erro
 	return now.Status, nil
 }
 
-// await waits in the seeds' way, with one request for as long as it takes.
+// await waits in the proposals' way, with one request for as long as it takes.
 func (c *customers) await(ctx context.Context, o *order) (status string, err error) {
 	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -255,7 +255,7 @@ func (c *customers) insist(ctx context.Context, o *order, method string, params 
 }
 
 func (o *order) String() string {
-	dialect := "seeds"
+	dialect := "proposal"
 	if o.extension {
 		dialect = "extension"
 	}

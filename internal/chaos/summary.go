@@ -22,10 +22,10 @@ type summary struct {
 	killsAll      int // with those of all servers at once
 	crashes       int // of PostgreSQL
 
-	completed, cancelled, seeds int // tasks
-	unacknowledged              int
-	broken                      int // requests
-	refusals                    map[string]int
+	completed, cancelled, proposals int // tasks
+	unacknowledged                  int
+	broken                          int // requests
+	refusals                        map[string]int
 
 	recorded, effects, repeated int // steps
 	recordedTwice               int // entries of a journal for the same step
@@ -52,7 +52,7 @@ func (s *summary) String() string {
 	if s.crashes > 0 {
 		row("crashes of PostgreSQL", "%d", s.crashes)
 	}
-	row("tasks", "%d completed, %d cancelled; %d of them in the dialect of the seeds", s.completed, s.cancelled, s.seeds)
+	row("tasks", "%d completed, %d cancelled; %d of them in the proposals' dialect", s.completed, s.cancelled, s.proposals)
 	row("never acknowledged", "%d tasks that were created, but the answer was lost", s.unacknowledged)
 	row("requests cut off", "%d", s.broken)
 	for _, text := range slices.Sorted(maps.Keys(s.refusals)) {

@@ -1,6 +1,5 @@
-// Package home keeps the journals of calls: carried by the client in a sealed requestState,
-// or held in memory inside the one request of a session. The journals of tasks are stored,
-// which is package tasks' part.
+// Package home has the three homes of a call's journal: [Carried] by the client in a sealed
+// requestState, [Held] in memory inside one request of a session, and [Stored] with a task.
 package home
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// Carrier makes the homes of calls whose journal the client carries. It is safe for
-// concurrent use; its fields must not be changed while it is used.
+// Carrier makes the homes of calls whose journal the client carries. It is safe for concurrent
+// use, once its fields are set.
 type Carrier struct {
 	Keys     *seal.Ring
 	Audience string
@@ -30,7 +29,7 @@ type Carrier struct {
 	Bare   bool
 	Guard  state.Guard    // nil: a state may be used again
 	States *state.Options // nil: there is no store beside requestState
-	// Observe is told what became of each state. Nil tells nobody.
+	// Observe receives the outcome of each state. It may be nil.
 	Observe func(ctx context.Context, e state.Event)
 	// FindTask returns the outcome of a request whose call became a task before, or nil.
 	FindTask func(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error)
@@ -60,9 +59,9 @@ func (c *Carried) Open(ctx context.Context) (*journal.Journal, *call.Outcome, er
 	return j, out, err
 }
 
-// open returns the journal of the request's state, or a new call's. Where it goes on from
-// another one than the state's, it takes those answers out of the request that are to other
-// questions.
+// open returns the journal of the request's state, or a new call's. If it returns another
+// journal than the state's, it removes from the request the answers to questions that this
+// journal has not asked.
 func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *call.Outcome, error) {
 	params := c.request.Params
 	if !params.HasState {
@@ -118,7 +117,8 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 	return j, nil, nil
 }
 
-// recallOrRefuse is for a state that does not open: its call goes on if it is stored.
+// recallOrRefuse returns the stored journal of a call whose state does not open, or refuses the
+// state.
 func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err error) (*journal.Journal, *call.Outcome, error) {
 	refusal := c.refuse(ctx, reason, err)
 	if j, err := c.recall(ctx, state.Invalid); j != nil || err != nil {
@@ -127,15 +127,14 @@ func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err er
 	return nil, nil, refusal
 }
 
-// refuse tells the operator why a state was refused, and the client only that it was.
+// refuse logs the reason why a state is refused, which the client does not learn.
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
 	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method, "reason", string(reason), "error", err)
 	c.observe(ctx, state.Event{Outcome: state.Refused, Reason: reason})
 	return wire.InvalidState()
 }
 
-// observe tells the operator what became of a state. What becomes of the request does not
-// depend on it.
+// observe tells the operator the outcome of a state. A panic there does not affect the request.
 func (c *Carried) observe(ctx context.Context, e state.Event) {
 	if c.Observe == nil {
 		return
@@ -190,7 +189,7 @@ func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, 
 	return sealed, expires, err
 }
 
-// expiry is when the state of a round that ends now expires.
+// expiry returns the time at which the state of a round that ends now expires.
 func (c *Carried) expiry(j *journal.Journal, now time.Time) time.Time {
 	round, whole := now.Add(c.Limits.RoundTTL), j.Started.Add(c.Limits.CallTTL)
 	if whole.Before(round) {
@@ -210,8 +209,8 @@ func (c *Carried) End(ctx context.Context, j *journal.Journal, err error) {
 	}
 }
 
-// Spend lets no call go on from a state that was answered elsewhere, where a state may be
-// used once.
+// Spend marks a state that was answered elsewhere as used, so that no call goes on from it
+// where states may be used once.
 func (c *Carried) Spend(ctx context.Context, j *journal.Journal, sealed string) error {
 	if c.Guard == nil {
 		return nil

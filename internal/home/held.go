@@ -51,8 +51,8 @@ func (h *Held) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcom
 // End implements [call.Home].
 func (h *Held) End(context.Context, *journal.Journal, error) {}
 
-// Ask sends questions as requests of the server and waits for all results. One that does
-// not fit its question is left out, and so asked again.
+// Ask sends questions as requests of the server and waits for all results. It leaves out a
+// result that does not fit its question, which is then asked again.
 func Ask(ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap) (map[string][]byte, error) {
 	var mu sync.Mutex
 	responses := make(map[string][]byte, len(requests))
@@ -100,7 +100,7 @@ func send(ctx context.Context, session *mcp.ServerSession, callID, key string, r
 	return nil, fmt.Errorf("unknown input request %T", request)
 }
 
-// WithMeta is a copy of a request with more in its _meta; what it has itself stays.
+// WithMeta returns a copy of a request with more in its _meta. The request's own members win.
 func WithMeta(request mcp.InputRequest, more mcp.Meta) mcp.InputRequest {
 	meta := maps.Clone(more)
 	switch p := request.(type) {
@@ -128,8 +128,8 @@ func WithMeta(request mcp.InputRequest, more mcp.Meta) mcp.InputRequest {
 	return request
 }
 
-// unfit reports whether the SDK refused a form's answer because it does not fit the schema.
-// It has no type for that error.
+// unfit reports whether the SDK refused a form's answer because it does not fit the schema. The
+// SDK has no type for that error.
 func unfit(err error) bool {
 	_, fromClient := errors.AsType[*jsonrpc.Error](err)
 	return !fromClient && strings.Contains(err.Error(), "does not match requested schema")

@@ -21,7 +21,7 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// UseStates puts a store beside requestState, once its configuration is checked. Named says
+// UseStates checks the configuration of a store beside requestState, and uses it. Named says
 // that the operator names callers who have no token.
 func (c *Carrier) UseStates(o state.Options, named bool) error {
 	if o.Mode == "" {
@@ -71,10 +71,10 @@ func (s safeStore) DeleteState(ctx context.Context, id string) error {
 // keepsStates reports whether every state is stored.
 func (c *Carried) keepsStates() bool { return c.States != nil && c.States.Mode != state.StatelessOnly }
 
-// failed tells the operator of a store that failed.
+// failed logs and observes a failure of the store.
 func (c *Carried) failed(ctx context.Context, doing string, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return // the client went away, and the store was told so
+		return // the client went away, which ended the store's context
 	}
 	c.Log.ErrorContext(ctx, "askback: "+doing+" failed", "method", c.request.Handler.Method, "error", err)
 	c.observe(ctx, state.Event{Outcome: state.Failed})
@@ -110,7 +110,7 @@ func (c *Carried) sealBesideStore(ctx context.Context, j *journal.Journal, now, 
 
 // Drop deletes the state of a call that has ended.
 func (c *Carried) Drop(ctx context.Context, j *journal.Journal) {
-	if !c.keepsStates() || ctx.Err() != nil { // nobody gets to know that it has ended
+	if !c.keepsStates() || ctx.Err() != nil { // the client does not learn that it has ended
 		return
 	}
 	if err := c.States.Store.DeleteState(ctx, stateID(j)); err != nil {
@@ -118,21 +118,21 @@ func (c *Carried) Drop(ctx context.Context, j *journal.Journal) {
 	}
 }
 
-// keepUndelivered stores the journal of a round whose client has gone away. No response
-// tells of it, so the client may repeat the round.
+// keepUndelivered stores the journal of a round whose client has gone away. The client gets no
+// response, so it may repeat the round.
 func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 	if !c.keepsStates() {
 		return
 	}
-	j.Round++ // whoever repeats the round is a round behind
+	j.Round++ // a client that repeats the round is one round behind
 	now, b, payload := time.Now(), c.binding(), j.Append(nil)
 	if expires := c.expiry(j, now); expires.After(now) && len(payload) <= c.Limits.StoredBytes {
 		c.keep(ctx, j, &b, payload, expires)
 	}
 }
 
-// keep stores the encoding of j. What was done is as true when the client has gone away:
-// no step is to run twice.
+// keep stores the encoding of j, also when the client has gone away: steps that ran must not
+// run again.
 func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
@@ -141,7 +141,7 @@ func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding,
 	}
 }
 
-// keepTimeout is how long that may take.
+// keepTimeout bounds the time for storing a state.
 const keepTimeout = 10 * time.Second
 
 // reconcile returns the journal that a call goes on from in [state.Dual]: j, whose encoding is
@@ -173,7 +173,7 @@ func (c *Carried) reconcile(ctx context.Context, j *journal.Journal, payload []b
 			"method", c.request.Handler.Method, "call", journal.Derived("call", j.ID), "round", j.Round)
 	}
 	if manualStyle(j) {
-		return j // nothing would tell for which round's question an answer is
+		return j // its answers do not name the round of their question
 	}
 	// The answers are to the questions that came with the state.
 	for key := range c.request.Params.Responses {
@@ -201,8 +201,8 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	if err == nil && len(found) == 1 {
 		j, err = journal.Decode(found[0])
 	}
-	// The answers may be to questions of any round. Their keys tell of which (see
-	// [journal.Run.Distinct]), but for those that a handler chooses itself.
+	// The answers may be to questions of any round. Their keys name the question (see
+	// [journal.Run.Distinct]), except those that a handler in the manual style chooses.
 	fits := err == nil && j != nil && (j.Round == 1 || !manualStyle(j))
 	if fits {
 		var fault error
@@ -231,7 +231,8 @@ func manualStyle(j *journal.Journal) bool {
 	return j.Manual != "" || slices.ContainsFunc(j.Pending, func(q journal.Question) bool { return q.Digest == journal.Digest{} })
 }
 
-// roundID is what a [state.Guard] knows a round by, whichever way its journal came.
+// roundID returns the ID of a round for a [state.Guard], whether its journal was carried or
+// stored.
 func roundID(j *journal.Journal) string {
 	return journal.Derived("round "+strconv.Itoa(j.Round), j.ID)
 }
@@ -239,7 +240,7 @@ func roundID(j *journal.Journal) string {
 // sealOrRefer makes the requestState of a journal's encoding, or of a reference to it.
 func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []byte, now, expires time.Time) (string, error) {
 	overflow := c.States.Overflow
-	if overflow == 0 || len(payload) <= overflow { // else there is no need to try
+	if overflow == 0 || len(payload) <= overflow { // a larger payload never fits when sealed
 		sealed, err := c.Keys.Seal(*b, payload, now, expires)
 		if err != nil || overflow == 0 || len(sealed) <= overflow {
 			return sealed, err
@@ -259,8 +260,8 @@ func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []by
 	return c.Keys.Seal(*b, journal.AppendReference(nil, sum), now, expires)
 }
 
-// load returns the encoding that a reference is to. A reason says why there is none; an
-// error alone is the store's.
+// load returns the encoding that a reference points to. If there is none, the reason says why.
+// An error without a reason is the store's.
 func (c *Carried) load(ctx context.Context, sum [sha256.Size]byte) (payload []byte, reason seal.Reason, err error) {
 	if c.States == nil {
 		return nil, "no_store", errors.New("the state is in a store, and this instance has none: set Options.States on every instance")

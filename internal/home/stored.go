@@ -24,7 +24,7 @@ type Stored struct {
 	journal *journal.Journal
 
 	mu   sync.Mutex
-	lost error // why an entry was not recorded: then the run counts for nothing
+	lost error // the reason why an entry was not recorded, which voids the run
 }
 
 // StoredCall is what a task begins with.
@@ -70,7 +70,7 @@ func (s *Stored) Suspend(context.Context, *journal.Journal, *call.Outcome) (agai
 // End implements [call.Home]: the task ends with the verdict.
 func (s *Stored) End(context.Context, *journal.Journal, error) {}
 
-// Verdict is what the run means for its task. The error says that it counts for nothing.
+// Verdict returns the verdict of the run for its task. An error says that the run is void.
 func (s *Stored) Verdict(out *call.Outcome, err error) (task.Verdict, error) {
 	if s.journal == nil {
 		return task.Verdict{}, err
@@ -135,7 +135,7 @@ type OpenQuestion struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// OpenQuestions are those that a task waits for.
+// OpenQuestions returns the questions that a task waits for.
 func OpenQuestions(t *task.Task) ([]OpenQuestion, error) {
 	if len(t.Pending) == 0 {
 		return nil, nil

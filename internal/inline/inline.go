@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -173,14 +172,11 @@ func (r *run) end() int {
 // ask returns the answer to a question that has no key of its own. It does not return in
 // the handler's own goroutine if the question is open.
 func (r *run) ask(ctx context.Context, kind string, q *question.Question) ([]byte, error) {
-	if onStack(stepName) {
-		return nil, errInStep
-	}
 	value, err := r.askOrJoin(ctx, kind, q)
 	if !errors.Is(err, journal.ErrInputRequired) {
 		return value, err
 	}
-	if onStack(frameName) {
+	if handlerFrame.OnStack() {
 		r.suspend(journal.ErrInputRequired)
 		runtime.Goexit()
 	}
@@ -213,10 +209,6 @@ func (r *run) askOrJoin(ctx context.Context, kind string, q *question.Question) 
 	return value, nil
 }
 
-// A recorded step does not run again: a question that is the same as one in it would be
-// taken for that one, and get its answer.
-var errInStep = errors.New("a step cannot ask: ask before it, outside of the function that Do gets")
-
 var errEnded = errors.New("the round has ended: a handler must wait for what it asks before it returns")
 
 // frame is the bottom frame of a handler's own goroutine, which tells it from those
@@ -225,33 +217,7 @@ var errEnded = errors.New("the round has ended: a handler must wait for what it 
 //go:noinline
 func frame(f func()) { f() }
 
-var (
-	frameName = functionName(frame)
-	stepName  = functionName((*journal.Run).Step)
-)
-
-func functionName(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
-
-// onStack reports whether the function has been called in this goroutine and has not
-// returned.
-func onStack(function string) bool {
-	stack := make([]uintptr, 64)
-	n := runtime.Callers(1, stack)
-	for n == len(stack) {
-		stack = make([]uintptr, 2*n)
-		n = runtime.Callers(1, stack)
-	}
-	frames := runtime.CallersFrames(stack[:n])
-	for {
-		frame, more := frames.Next()
-		if frame.Function == function {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
-}
+var handlerFrame = journal.FrameOf(frame)
 
 // connect makes a session for one round. No goroutine outlives disconnect.
 func (s *Server) connect(r *run, meta mcp.Meta) (session *mcp.ServerSession, disconnect func(), err error) {

@@ -160,6 +160,82 @@ func TestSteps(t *testing.T) {
 	})
 }
 
+// A question inside a step is an error, whether it has an answer or not. Questions of other
+// goroutines are asked while a step runs.
+func TestAStepCannotAsk(t *testing.T) {
+	j := new(Journal)
+	round(t, j, nil, question("answered", "?"))
+	run := Begin(j, answers("answered", "yes"), Limits{})
+	refused := func(name string, a Ask) {
+		t.Helper()
+		_, err := run.Step(t.Context(), name, func(context.Context) ([]byte, error) { return run.Ask(a) })
+		if err == nil || errors.Is(err, ErrInputRequired) || !strings.Contains(err.Error(), "a step cannot ask") {
+			t.Errorf("a question in the step %q: %v", name, err)
+		}
+	}
+	refused("an answered question", question("answered", "?"))
+	refused("an open question", question("open", "?"))
+	_, err := run.Step(t.Context(), "a question far down", func(context.Context) ([]byte, error) {
+		var down func(n int) ([]byte, error)
+		down = func(n int) ([]byte, error) {
+			if n == 0 {
+				return run.Ask(question("open", "?"))
+			}
+			return down(n - 1)
+		}
+		return down(1000)
+	})
+	if err == nil || !strings.Contains(err.Error(), "a step cannot ask") {
+		t.Errorf("a question far down in a step: %v", err)
+	}
+	if run.Suspended() {
+		t.Fatal("a question in a step suspended the call")
+	}
+
+	running, asked, stepped := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := run.Step(t.Context(), "elsewhere", func(context.Context) ([]byte, error) {
+			close(running)
+			<-asked
+			return nil, nil
+		})
+		stepped <- err
+	}()
+	<-running
+	if v, err := run.Ask(question("answered", "?")); err != nil || string(v) != "yes" {
+		t.Errorf("an answered question beside a step: %q, %v", v, err)
+	}
+	if _, err := run.Ask(question("open", "?")); !errors.Is(err, ErrInputRequired) {
+		t.Errorf("an open question beside a step: %v", err)
+	}
+	close(asked)
+	if err := <-stepped; err != nil {
+		t.Errorf("the step beside the questions: %v", err)
+	}
+}
+
+// A step that panics has ended, and the questions after it are asked.
+func TestAskAfterAStepThatPanicked(t *testing.T) {
+	run := Begin(new(Journal), nil, Limits{})
+	_, err := run.Step(t.Context(), "outer", func(ctx context.Context) ([]byte, error) {
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = run.Step(ctx, "inner", func(context.Context) ([]byte, error) { panic("inside") })
+		}()
+		_, err := run.Ask(question("k", "?"))
+		return nil, err
+	})
+	if err == nil || !strings.Contains(err.Error(), "a step cannot ask") {
+		t.Errorf("a question in a step after one that panicked: %v", err)
+	}
+	if _, err := run.Ask(question("k", "?")); !errors.Is(err, ErrInputRequired) {
+		t.Errorf("a question after steps: %v", err)
+	}
+	if run.active != 0 {
+		t.Errorf("%d steps run after all have ended", run.active)
+	}
+}
+
 func TestCheckpointSuspendsOnce(t *testing.T) {
 	j := new(Journal)
 	run := Begin(j, nil, Limits{})

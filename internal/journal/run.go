@@ -54,6 +54,7 @@ type Run struct {
 	over    bool  // the handler has returned
 	detach  bool  // the call goes on as a task from its checkpoint
 	steps   map[string]bool
+	active  int // steps that run now
 
 	running sync.WaitGroup // of the steps
 }
@@ -86,9 +87,15 @@ func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
 // the journal may already be on its way to the client.
 var errOver = errors.New("the handler has returned: let it wait for what it starts")
 
+// errInStep is the error for a question inside a step. The step does not run again once it
+// is recorded: the question would be asked in some runs and not in others.
+var errInStep = errors.New("a step cannot ask: ask before it, outside of the function that Do gets")
+
+var stepFrame = FrameOf((*Run).Step)
+
 // Ask returns the recorded answer to a, as Accept returned it. Without one the
 // question joins this round and the error is [ErrInputRequired]. A recorded answer
-// that Accept refuses is forgotten, and the question asked again.
+// that Accept refuses is forgotten, and the question asked again. A step cannot ask.
 func (r *Run) Ask(a Ask) ([]byte, error) {
 	if a.Key == "" {
 		return nil, errors.New("a question needs a key: the empty string is not one")
@@ -97,6 +104,9 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	defer r.mu.Unlock()
 	if r.over {
 		return nil, errOver
+	}
+	if r.active > 0 && stepFrame.OnStack() {
+		return nil, errInStep
 	}
 	if raw, ok := r.bare[a.Key]; ok {
 		delete(r.bare, a.Key)
@@ -141,7 +151,7 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 	if recorded || err != nil {
 		return value, err
 	}
-	defer r.running.Done()
+	defer r.endStep()
 	value, err = step(ctx)
 	if err != nil {
 		return nil, err
@@ -187,8 +197,16 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	if err := r.mayGoOn(ctx); err != nil {
 		return nil, false, err
 	}
+	r.active++
 	r.running.Add(1)
 	return nil, false, nil
+}
+
+func (r *Run) endStep() {
+	r.mu.Lock()
+	r.active--
+	r.mu.Unlock()
+	r.running.Done()
 }
 
 // mayGoOn returns the reason why a step or checkpoint that is not recorded must not begin.

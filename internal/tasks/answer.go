@@ -12,9 +12,12 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// answer gives a parked task the answers to its open questions. It goes on when none
-// is left. What answers no open question is ignored; an answer that does not fit its
-// question uses up the question's key, and the question is asked again under another.
+// answer gives a parked task the answers to its open questions:
+//
+//  1. An answer to no open question is ignored.
+//  2. An answer that does not fit its question uses up the question's key, and the question is
+//     asked again under another key.
+//  3. When no question is left, the task goes on.
 func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string][]byte) error {
 	_, err := s.Engine.Change(ctx, t.Principal, t.ID, func(t *task.Task) (*task.Update, error) {
 		open, err := home.OpenQuestions(t)

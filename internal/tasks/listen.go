@@ -15,8 +15,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Subscriptions to tasks (SEP-2663, "Task Status Notifications"). What else a subscription
-// asks for is the SDK's, which serves it on the same stream.
+// Subscriptions to tasks (SEP-2663, "Task Status Notifications"). The SDK serves the other parts
+// of a subscription, on the same stream.
 
 // The methods of subscriptions.
 const (
@@ -33,7 +33,7 @@ const PerListen = 64
 type Listening struct {
 	Others bool // the request asks for more than tasks
 
-	id    []byte // of the request, raw
+	id    []byte // the request's ID, raw
 	tasks []*task.Task
 }
 
@@ -42,7 +42,7 @@ func NamesTasks(params []byte) bool {
 	return strictjson.Get(strictjson.Get(params, "notifications"), "taskIds") != nil
 }
 
-// Listen begins a subscription that names tasks. It agrees to those that are the principal's.
+// Listen begins a subscription that names tasks. It agrees to the principal's tasks among them.
 func (s *Service) Listen(ctx context.Context, principal string, id, params []byte) (*Listening, error) {
 	meta, fault := wire.ParseMeta(strictjson.Get(params, "_meta"))
 	if fault != nil {
@@ -83,8 +83,8 @@ func OnlyTasks(params []byte) bool {
 	return only
 }
 
-// Acknowledge makes the parameters of the first notification; others is what else was
-// agreed to, an object or nil.
+// Acknowledge makes the parameters of the first notification. Others is an object with what was
+// agreed to besides tasks, or nil.
 func (l *Listening) Acknowledge(others []byte) []byte {
 	agreed := map[string]json.RawMessage{}
 	_ = json.Unmarshal(others, &agreed) // nil is nothing
@@ -104,8 +104,8 @@ func (s *Service) Result(l *Listening) []byte {
 	return wire.Complete(nil, []byte("{}"), meta, "")
 }
 
-// Follow sends how each task stands, now and whenever that changes, until all have ended or
-// ctx is done.
+// Follow sends the state of each task, now and whenever it changes, until all have ended or ctx
+// is done.
 func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
 	return s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
 		params, err := s.notification(l, t)
@@ -125,12 +125,12 @@ func (s *Service) notification(l *Listening, t *task.Task) ([]byte, error) {
 	return slices.Concat([]byte("{"), res.members, meta, []byte("}")), nil
 }
 
-// Announce follows a task for the client of a session before 2026-07-28, whose call became
-// it: the task is reported to send after each change (2025-11-25, "Task Status Notification").
+// Announce calls send with the state of a task after each change, for the client of a session
+// before 2026-07-28 whose call became the task (2025-11-25, "Task Status Notification").
 func (s *Service) Announce(ctx context.Context, id string, send func(params []byte) error) error {
 	var t *task.Task
 	err := call.Safely(func() (err error) {
-		t, err = s.Store.Get(ctx, id) // whose it is does not matter: the client's own call became it
+		t, err = s.Store.Get(ctx, id) // for any principal: the client's own call became it
 		return err
 	})
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// The requests about tasks come in two dialects: that of the extension, for clients that
-// declare it, and that of the proposals, for those that sent the member task. Sessions
-// before 2026-07-28 speak the proposals' one as their revision has it.
+// The requests about tasks come in two dialects: the extension's, for clients that declare it,
+// and the proposals', for clients that sent the member task. Sessions before 2026-07-28 speak
+// the proposals' dialect as their revision has it.
 
 // Request is a request about tasks, whatever front brought it.
 type Request struct {
@@ -39,8 +39,8 @@ type Request struct {
 // result is the result of a request about tasks.
 type result struct {
 	members   []byte              // without braces
-	questions []wire.InputRequest // what makes it an input-required result
-	related   string              // id of the related task, for _meta
+	questions []wire.InputRequest // the open questions of an input-required result
+	related   string              // the ID of the related task, for _meta
 	result    []byte              // the result of the task's call, in place of members
 }
 
@@ -85,7 +85,7 @@ func (q *Request) methodExists() bool {
 	return false
 }
 
-// MethodNotFound is the error for a method that there is none of.
+// MethodNotFound is the error for a method that does not exist.
 func MethodNotFound(method string) *jsonrpc.Error {
 	return wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %q", method)
 }
@@ -113,7 +113,7 @@ func (s *Service) serve(ctx context.Context, q *Request) (*result, error) {
 	}
 	t, err := s.Engine.Get(ctx, q.Principal, q.TaskID)
 	if err == nil && !q.Extension && t.Dialect != call.DialectProposal {
-		err = task.ErrNotFound // nor may it know that there is one
+		err = task.ErrNotFound // the client may not know that the task exists
 	}
 	switch {
 	case errors.Is(err, task.ErrNotFound) && q.mustDeclare():
@@ -146,8 +146,8 @@ func (s *Service) serve(ctx context.Context, q *Request) (*result, error) {
 	}
 }
 
-// mustDeclare reports whether a client that asks for a task that it did not create in the
-// seeds' dialect is told to declare the extension (SEP-2663, "Protocol Errors").
+// mustDeclare reports whether the error for a task that is not of the proposals' dialect is
+// that the client must declare the extension (SEP-2663, "Protocol Errors").
 func (q *Request) mustDeclare() bool {
 	return q.session == nil && !q.Extension && (q.Method == wire.GetTask || q.Method == wire.CancelTask || q.Method == wire.UpdateTask)
 }
@@ -165,7 +165,8 @@ func (s *Service) failed(ctx context.Context, doing string, err error) error {
 	return s.storeFailed(ctx, doing, err)
 }
 
-// describe tells how a task stands: for the extension with all that belongs to its status.
+// describe returns the state of a task. For the extension it includes the questions, the result
+// or the error that belong to the status.
 func (s *Service) describe(t *task.Task, extension bool) (*result, error) {
 	w := row(t, extension)
 	res := &result{members: w.Append(nil, extension)}
@@ -215,7 +216,7 @@ func row(t *task.Task, extension bool) *wire.Task {
 	return row
 }
 
-// firstText is the beginning of what a tool's error says.
+// firstText returns the beginning of the text of a tool's error.
 func firstText(result []byte) string {
 	var said struct{ Content []struct{ Text string } }
 	if json.Unmarshal(result, &said) != nil || len(said.Content) == 0 {
@@ -226,7 +227,7 @@ func firstText(result []byte) string {
 	return string(text[:min(len(text), most)])
 }
 
-// proposalMessage is what the seeds say of a status.
+// proposalMessage returns the message of a status in the proposals.
 func proposalMessage(t *task.Task, status string) string {
 	switch task.Status(status) {
 	case task.Working:
@@ -258,8 +259,8 @@ func (s *Service) cancel(ctx context.Context, q *Request) (*result, error) {
 	return s.describe(t, false)
 }
 
-// await answers tasks/result: once the task has ended or, outside of sessions, waits for
-// input. Inside a session the questions go out as requests of the server.
+// await answers tasks/result once the task has ended. While the task waits for input, a session
+// is asked with requests of the server; any other client gets the questions as the answer.
 func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
 	version := int64(-1)
 	for {
@@ -294,7 +295,7 @@ func outcomeError(t *task.Task) *jsonrpc.Error {
 	return fault
 }
 
-// ask asks the client of a session what a task waits for.
+// ask sends the open questions of a task to the client of a session.
 func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.Task) error {
 	requests, err := inputRequests(t)
 	if err != nil {
@@ -331,7 +332,7 @@ func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.T
 	}
 	for _, r := range requests {
 		if responses[r.Key] == nil {
-			responses[r.Key] = []byte("{}") // what came does not fit: it is asked again
+			responses[r.Key] = []byte("{}") // the response does not fit: ask again
 		}
 	}
 	return s.answer(ctx, t, responses)
@@ -361,7 +362,7 @@ func (s *Service) list(ctx context.Context, q *Request) (*result, error) {
 		if i > 0 {
 			members = append(members, ',')
 		}
-		if t.Status == task.Completed { // whether it failed in this dialect, its outcome says
+		if t.Status == task.Completed { // its outcome decides whether it failed in this dialect
 			if t, err = s.Engine.Get(ctx, q.Principal, t.ID); errors.Is(err, task.ErrNotFound) {
 				t = tasks[i]
 			} else if err != nil {
@@ -400,9 +401,9 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 	return &task.Task{ID: id, Created: time.UnixMilli(ms)}, nil
 }
 
-// encode makes the result object: a modern one says its type and who answers.
+// encode makes the result object. A modern one has its type, and names the server.
 func (r *result) encode(info []byte, modern bool) ([]byte, error) {
-	if modern && r.related == "" { // as most are
+	if modern && r.related == "" { // the common case
 		members := slices.Concat([]byte("{"), r.members, []byte("}"))
 		return wire.Complete(make([]byte, 0, len(members)+len(info)+64), members, info, ""), nil
 	}

@@ -1,6 +1,6 @@
-// Package tasks is about calls that are durable tasks: it makes them, runs their handlers,
-// and answers the requests about them in both dialects. The engine and the stores are those
-// of package task.
+// Package tasks serves calls that are durable tasks: it creates them, runs their handlers, and
+// answers the requests about them in both dialects. The engine and the stores are those of
+// package task.
 package tasks
 
 import (
@@ -23,16 +23,14 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Service serves tasks. It is safe for concurrent use; its fields must not be changed while
-// it is used.
+// Service serves tasks. It is safe for concurrent use, once its fields are set.
 type Service struct {
 	Engine   *task.Engine
 	Store    task.Store
 	Calls    *call.Engine
 	Handlers *call.Registry
-	Info     []byte // the _meta of every result, which says who answers
+	Info     []byte // the _meta of every result, which names the server
 
-	PerPrincipal  int  // unfinished tasks of one principal, as an error tells it
 	ListAnonymous bool // anonymous callers may list the tasks of all of them
 
 	Log *slog.Logger
@@ -47,7 +45,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.Engine.Run(ctx)
 }
 
-// Create makes a task of a call that has come as far as j.
+// Create makes a task of a call, which goes on from the journal j.
 func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journal) (*call.Outcome, error) {
 	if !s.runs.Load() {
 		s.warnIdle.Do(func() {
@@ -79,14 +77,15 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 	t, err := s.Engine.Create(ctx, n)
 	switch {
 	case errors.Is(err, task.ErrQuota):
-		return nil, wire.Errorf(jsonrpc.CodeInternalError, "too many unfinished tasks: at most %d may be under way for one caller; wait for some to end, or cancel them", s.PerPrincipal)
+		return nil, wire.Errorf(jsonrpc.CodeInternalError, "too many unfinished tasks: at most %d may be under way for one caller; wait for some to end, or cancel them", s.Engine.Settings().PerPrincipal)
 	case err != nil:
 		return nil, s.storeFailed(ctx, "creating a task", err)
 	}
 	return outcome(r, t)
 }
 
-// taskID is the id of the task that a call becomes: a repeated round must not make a second.
+// taskID returns the ID of the task that a call becomes. It is always the same, so that a
+// repeated round makes no second task.
 func taskID(callID string) string { return journal.Derived("task", callID) }
 
 // Find returns the outcome of a request whose call became a task before, or nil.
@@ -101,8 +100,8 @@ func (s *Service) Find(ctx context.Context, r *call.Request, callID string) (*ca
 	return outcome(r, t)
 }
 
-// outcome answers a call with its task. One that was created in the extension's dialect is
-// not for a client that does not declare it now.
+// outcome answers a call with its task. A task that was created in the extension's dialect is
+// an error for a client that does not declare the extension now.
 func outcome(r *call.Request, t *task.Task) (*call.Outcome, error) {
 	extension := r.Task.Dialect == call.DialectExtension
 	if t.Dialect == call.DialectExtension && !extension {

@@ -16,7 +16,7 @@ const TasksExtension = "io.modelcontextprotocol/tasks"
 // MetaRelatedTask ties a message to a task (2025-11-25, "Related Task Metadata").
 const MetaRelatedTask = "io.modelcontextprotocol/related-task"
 
-// The requests about tasks. The extension has the first three, the seeds' dialect all except
+// The requests about tasks. The extension has the first three, the proposals' dialect all except
 // UpdateTask.
 const (
 	GetTask       = "tasks/get"
@@ -43,7 +43,7 @@ type Task struct {
 }
 
 // Append appends the members of a task, without braces, under the names of the extension or
-// of the seeds' dialect.
+// of the proposals' dialect.
 func (t *Task) Append(dst []byte, extension bool) []byte {
 	ttl, poll := `,"ttl":`, `,"pollInterval":`
 	if extension {

@@ -9,13 +9,13 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// statements are those of the store, with the name of its schema in place. Each is one
-// round trip and, but for those of Purge, a transaction of its own.
+// statements is the SQL of the store, with the name of its schema in place. Each statement is
+// one round trip and, except for those of Purge, a transaction of its own.
 //
-// Time is the server's when it was given the statement. The level read committed lets a
-// statement that waited for a row see it as it is then, and check its conditions again:
-// that makes versions and fences exact. It sees nothing else that came meanwhile, so an
-// entry's number comes from a counter in the row, not from the other entries.
+// The time is the server's when it received the statement. At the level read committed, a
+// statement that waited for a row sees the row as it is then, and checks its conditions again:
+// that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
+// entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
 	lockPrincipal, create, get, list, claim, journal, append, renew, update, notify, fence, expired, purgeable, purge string
 
@@ -152,8 +152,8 @@ func newStatements(schema string) statements {
 	}
 }
 
-// Conditions of indexes: a statement can use an index only if it has the same words. A
-// time after '-infinity' is any time; it keeps other statements off.
+// Conditions of indexes: a statement can use an index only if it contains the same condition.
+// Every time is after '-infinity'; that condition keeps other statements off an index.
 const (
 	listed      = `created > '-infinity'`
 	unfinished  = `status NOT IN ('completed', 'failed', 'cancelled')`

@@ -20,31 +20,30 @@
 // Versions only add to the tables. Instances of the old version go on beside those of
 // the new one; but an old one does not open what a newer one has changed.
 //
-// Like all that is changed often, tasks need what PostgreSQL clears away while it works:
-// leave autovacuum on, and transactions in the same database short. While one stays open
-// each Claim is slower than the one before.
+// Tasks change often, so PostgreSQL must be able to clear old rows away: leave autovacuum on,
+// and keep transactions in the same database short. While one stays open, each Claim is slower
+// than the one before.
 //
 // # The URL
 //
-// Both forms of PostgreSQL do, URL and "key=value key=value", with the parameters of
-// pgxpool: pool_max_conns (by default the number of CPUs, and 4 at least) and its like.
-// [Store.Watch] takes a connection more.
+// It has either form that PostgreSQL knows, postgres://… or "key=value key=value", and takes
+// the parameters of pgxpool, such as pool_max_conns (by default the number of CPUs, at least 4).
+// [Store.Watch] uses one connection more.
 //
-// Through PgBouncer in transaction mode, give default_query_exec_mode=exec: prepared
-// statements and the settings of a session are for a connection of one's own. Watch
-// needs that too, and returns an error.
+// Through PgBouncer in transaction mode, set default_query_exec_mode=exec, because prepared
+// statements and session settings need a connection of their own. Watch needs one as well, and
+// returns an error there.
 //
 // # States
 //
-// The Store also keeps states, as an state.Store, in a table of their own: see
+// The Store also keeps states, as a state.Store, in a table of their own: see
 // [Store.PutState]. Writes delete those that have expired.
 //
 // # Text
 //
-// PostgreSQL keeps text without zero bytes and in valid UTF-8 only. Create and Update
-// refuse another ID, Principal, Method, Target, Dialect or Status; what does not fit of
-// a Message becomes U+FFFD. An ID may have up to 2 KB, and so may Principal and Dialect
-// together.
+// PostgreSQL stores only valid UTF-8 without zero bytes. Create and Update refuse any other ID,
+// Principal, Method, Target, Dialect or Status; in a Message each invalid part becomes U+FFFD.
+// An ID may have up to 2 KB, and so may Principal and Dialect together.
 package postgres
 
 import (
@@ -68,21 +67,21 @@ import (
 
 // Store is a [task.Store] and a [task.Watcher]. It is safe for concurrent use.
 //
-// When the connection or the server is lost, methods return an error, and work again
-// when the server does. It is a *pgconn.ConnectError if there was no connection to be
-// had; the server's own errors are a *pgconn.PgError, with the code 57P01 if it shut
-// down. Whether a write was done whose connection broke off, nobody knows.
+// When the connection or the server is lost, methods return an error until the server is back.
+// The error is a *pgconn.ConnectError if no connection could be made, and a *pgconn.PgError if
+// the server sent it, with the code 57P01 if it shut down. A write whose connection broke may
+// or may not have been made.
 //
-// A write lasts as the server's synchronous_commit says, which by default is that it
-// survives a crash.
+// The server's synchronous_commit decides when a write is durable; by default it survives a
+// crash of the server.
 type Store struct {
 	pool   *pgxpool.Pool
 	schema string
 	sql    statements
 
-	news chan string // ids that others are to be told
+	news chan string // IDs of changed tasks, for the other instances
 
-	puts atomic.Int64 // of states
+	puts atomic.Int64 // how many states were put
 
 	closing  context.Context
 	stop     context.CancelFunc
@@ -94,8 +93,8 @@ var (
 	_ task.Watcher = (*Store)(nil)
 )
 
-// Open connects to the database with this URL and makes its tables fit; see the package
-// comment. Errors never show the URL, which may hold a password.
+// Open connects to the database with this URL and creates or updates its tables; see the
+// package comment. Errors never show the URL, which may hold a password.
 func Open(ctx context.Context, url string) (*Store, error) {
 	config, schema, err := parse(url)
 	if err != nil {
@@ -125,14 +124,14 @@ func (s *Store) Close() error {
 }
 
 // Create implements [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
-	const what = "create a task"
+func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
+	defer s.wrap(ctx, "create a task", &err)
 	for _, text := range []struct{ name, value string }{
 		{"ID", t.ID}, {"Principal", t.Principal}, {"Method", t.Method},
 		{"Target", t.Target}, {"Dialect", t.Dialect}, {"Status", string(t.Status)},
 	} {
 		if err := check(text.name, text.value); err != nil {
-			return fmt.Errorf("task/postgres: %s: %w", what, err)
+			return err
 		}
 	}
 	var created, expires time.Time
@@ -142,7 +141,6 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 		int64(t.PollInterval), t.Stopped, t.Attempts, ttl.Truncate(time.Millisecond),
 		call, list(entries), quota,
 	}
-	var err error
 	if quota <= 0 {
 		err = s.pool.QueryRow(ctx, s.sql.create, args...).Scan(&created, &expires)
 	} else {
@@ -155,14 +153,13 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 		})
 		err = s.pool.SendBatch(ctx, &batch).Close()
 	}
-	if errors.Is(err, pgx.ErrNoRows) {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrQuota
-	}
-	if code(err) == uniqueViolation {
+	case code(err) == uniqueViolation:
 		return task.ErrExists
-	}
-	if err != nil {
-		return s.failed(ctx, what, err)
+	case err != nil:
+		return err
 	}
 	t.Created, t.Updated, t.Expires = created.UTC(), created.UTC(), expires.UTC()
 	t.Version, t.Fence = 0, 0
@@ -171,22 +168,21 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 }
 
 // Get implements [task.Store].
-func (s *Store) Get(ctx context.Context, id string) (*task.Task, error) {
+func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
+	defer s.wrap(ctx, "get a task", &err)
 	if check("", id) != nil {
 		return nil, task.ErrNotFound // and no id that is stored
 	}
-	t, err := scan(s.pool.QueryRow(ctx, s.sql.get, id))
+	t, err = scan(s.pool.QueryRow(ctx, s.sql.get, id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, task.ErrNotFound
 	}
-	if err != nil {
-		return nil, s.failed(ctx, "get a task", err)
-	}
-	return t, nil
+	return t, err
 }
 
 // List implements [task.Store]. It leaves out Pending and Outcome.
-func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*task.Task, error) {
+func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
+	defer s.wrap(ctx, "list tasks", &err)
 	for _, text := range []string{principal, dialect, id} {
 		if check("", text) != nil {
 			return nil, nil // nothing like it is stored
@@ -197,44 +193,40 @@ func (s *Store) List(ctx context.Context, principal, dialect string, created tim
 		from = &created
 	}
 	rows, _ := s.pool.Query(ctx, s.sql.list, principal, dialect, from, id, max(limit, 0))
-	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
-	if err != nil {
-		return nil, s.failed(ctx, "list tasks", err)
-	}
-	return tasks, nil
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
 }
 
 // Claim implements [task.Store]. The order of principals is that of their bytes. A task
 // that is being written to at this moment is not claimed.
-func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
-	t, err := scan(s.pool.QueryRow(ctx, s.sql.claim, fit(after), lease))
+func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t *task.Task, err error) {
+	defer s.wrap(ctx, "claim a task", &err)
+	t, err = scan(s.pool.QueryRow(ctx, s.sql.claim, fit(after), lease))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, s.failed(ctx, "claim a task", err)
-	}
-	return t, nil
+	return t, err
 }
 
 // Journal implements [task.Store].
 func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+	defer s.wrap(ctx, "read a journal", &err)
 	if check("", id) != nil {
 		return nil, nil, task.ErrNotFound
 	}
 	rows, _ := s.pool.Query(ctx, s.sql.journal, id)
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		return nil, nil, s.failed(ctx, "read a journal", err)
-	}
-	if len(bodies) == 0 {
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(bodies) == 0:
 		return nil, nil, task.ErrNotFound
 	}
 	return bodies[0], bodies[1:], nil
 }
 
 // Append implements [task.Store].
-func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
+	defer s.wrap(ctx, "append to a journal", &err)
 	if check("", id) != nil {
 		return task.ErrNotFound
 	}
@@ -242,14 +234,12 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte
 	if err == nil && tag.RowsAffected() == 0 {
 		return s.refused(ctx, id, &fence)
 	}
-	if err != nil {
-		return s.failed(ctx, "append to a journal", err)
-	}
-	return nil
+	return err
 }
 
 // Renew implements [task.Store]. A task that is parked stays parked.
 func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
+	defer s.wrap(ctx, "renew a lease", &err)
 	if check("", id) != nil {
 		return 0, task.ErrNotFound
 	}
@@ -257,21 +247,18 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, s.refused(ctx, id, &fence)
 	}
-	if err != nil {
-		return 0, s.failed(ctx, "renew a lease", err)
-	}
-	return version, nil
+	return version, err
 }
 
-// Update implements [task.Store]. Who has lost its lease is told that rather than
-// [task.ErrConflict].
-func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) error {
-	const what = "update a task"
+// Update implements [task.Store]. A worker that has lost its lease gets [task.ErrLeaseLost]
+// rather than [task.ErrConflict].
+func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
+	defer s.wrap(ctx, "update a task", &err)
 	if check("", t.ID) != nil {
 		return task.ErrNotFound
 	}
 	if err := check("Status", string(t.Status)); err != nil {
-		return fmt.Errorf("task/postgres: %s: %w", what, err)
+		return err
 	}
 	var fence *int64
 	if u.Leased {
@@ -283,57 +270,53 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) error {
 	}
 	var updated time.Time
 	var version int64
-	err := s.pool.QueryRow(ctx, s.sql.update,
+	err = s.pool.QueryRow(ctx, s.sql.update,
 		t.ID, t.Version, fence,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
 		u.Keep, due, list(u.Entries),
 	).Scan(&updated, &version)
-	if errors.Is(err, pgx.ErrNoRows) {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
 		return s.refused(ctx, t.ID, fence)
-	}
-	if err != nil {
-		return s.failed(ctx, what, err)
+	case err != nil:
+		return err
 	}
 	t.Updated, t.Version = updated.UTC(), version
 	s.tell(t.ID)
 	return nil
 }
 
-// Expired implements [task.Store]. Those that have been so longest come first.
+// Expired implements [task.Store]. The tasks that expired first come first.
 func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error) {
+	defer s.wrap(ctx, "look for expired tasks", &err)
 	rows, _ := s.pool.Query(ctx, s.sql.expired, max(limit, 0))
-	ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, s.failed(ctx, "look for expired tasks", err)
-	}
-	return ids, nil
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // Purge implements [task.Store]. It leaves tasks that will be due later, such as those
 // under a lease.
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
+	defer s.wrap(ctx, "purge tasks", &err)
+	var ids []string
 	// A statement does not see what came after it began. So one locks the tasks, and
 	// another deletes all that had been added to their journals when they were locked.
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		rows, _ := tx.Query(ctx, s.sql.purgeable, grace, max(limit, 0))
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil || len(ids) == 0 {
-			return err
+		if ids, err = pgx.CollectRows(rows, pgx.RowTo[string]); err == nil && len(ids) > 0 {
+			_, err = tx.Exec(ctx, s.sql.purge, ids)
 		}
-		n = len(ids)
-		_, err = tx.Exec(ctx, s.sql.purge, ids)
 		return err
 	})
 	if err != nil {
-		return 0, s.failed(ctx, "purge tasks", err)
+		return 0, err
 	}
-	return n, nil
+	return len(ids), nil
 }
 
-// refused says why a write under a condition found no task. A fence of nil is no
-// condition. A fence, once passed, does not come back, so it does not matter that this
-// is a look at a later time.
+// refused returns the reason why a write under a condition found no task. A fence of nil is
+// no condition. A fence, once passed, does not come back, so the reason still holds although
+// it is read later than the write.
 func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
 	var stored int64
 	err := s.pool.QueryRow(ctx, s.sql.fence, id).Scan(&stored)
@@ -341,20 +324,23 @@ func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound
 	case err != nil:
-		return s.failed(ctx, "see why a write was refused", err)
+		return err
 	case fence != nil && *fence != stored:
 		return task.ErrLeaseLost
 	}
 	return task.ErrConflict
 }
 
-// failed adds to an error what was being done. If the server is gone, so are the other
+// wrap adds to an error what was being done. If the server is gone, so are the other
 // connections, which would each fail one more call.
-func (s *Store) failed(ctx context.Context, what string, err error) error {
-	if ctx.Err() == nil && lost(err) {
+func (s *Store) wrap(ctx context.Context, doing string, err *error) {
+	if *err == nil {
+		return
+	}
+	if ctx.Err() == nil && lost(*err) {
 		s.pool.Reset()
 	}
-	return fmt.Errorf("task/postgres: %s: %w", what, err)
+	*err = fmt.Errorf("task/postgres: %s: %w", doing, *err)
 }
 
 // lost reports whether an error says that the connection broke off.
@@ -377,7 +363,7 @@ func code(err error) string {
 	return ""
 }
 
-// check refuses what PostgreSQL does not keep.
+// check returns an error for text that PostgreSQL does not store.
 func check(name, text string) error {
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("the %s %.100q is not valid UTF-8, which PostgreSQL does not store: choose another", name, text)
@@ -388,7 +374,7 @@ func check(name, text string) error {
 	return nil
 }
 
-// fit replaces what PostgreSQL does not keep.
+// fit replaces the parts of text that PostgreSQL does not store.
 func fit(text string) string {
 	if check("", text) == nil {
 		return text
@@ -396,7 +382,7 @@ func fit(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }
 
-// optional returns bytes that are stored as NULL if there are none.
+// optional returns nil for empty bytes, so that they are stored as NULL.
 func optional(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
@@ -404,7 +390,7 @@ func optional(b []byte) []byte {
 	return b
 }
 
-// list returns a list that is not stored as NULL.
+// list returns an empty list for nil, because nil would be NULL.
 func list(entries [][]byte) [][]byte {
 	if entries == nil {
 		return [][]byte{}

@@ -18,8 +18,8 @@ var (
 	silence = time.Minute
 )
 
-// Watch implements [task.Watcher], on a connection of its own. It is an error if what
-// the database tells does not get through, as with PgBouncer in transaction mode.
+// Watch implements [task.Watcher], on a connection of its own. It returns an error if
+// notifications do not arrive, as with PgBouncer in transaction mode.
 func (s *Store) Watch(ctx context.Context, ready func(), changed func(id string)) error {
 	s.watchers.Add(1)
 	defer s.watchers.Done()
@@ -97,10 +97,10 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
-// tell lets the others know of a write that is done. It does not belong to the write's
-// transaction: PostgreSQL commits those that notify one after the other, which would
-// bound all instances together to a fraction of what they write. What is lost when this
-// process dies in between, the others find when they look.
+// tell notifies the other instances of a write that was made. The notification does not belong
+// to the write's transaction: PostgreSQL commits transactions that notify one after the other,
+// and all instances together could write only a fraction of what they do. If this process
+// dies in between, the others find the change when they look.
 func (s *Store) tell(id string) {
 	select {
 	case s.news <- id:
@@ -108,8 +108,8 @@ func (s *Store) tell(id string) {
 	}
 }
 
-// notify sends what is to be told, many ids at once where many have come, until the store
-// is closed.
+// notify sends the notifications until the store is closed, several at once where several IDs
+// are waiting.
 func (s *Store) notify() {
 	for {
 		var ids []string

@@ -109,7 +109,7 @@ func (b *bare) add(ctx context.Context, t *task.Task, call, entry []byte) error 
 }
 
 func newTask(principal string) *task.Task {
-	return &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy", Dialect: "seeds",
+	return &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy", Dialect: "proposal",
 		Status: task.Working, PollInterval: time.Second}
 }
 
@@ -285,7 +285,7 @@ func park(b *testing.B, s *Store, n int) {
 	mustExec(b, s.conn, `WITH RECURSIVE i (i) AS (SELECT 0 UNION ALL SELECT i+1 FROM i LIMIT ?1)
 		INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
 			poll, stopped, attempts, version, fence, ended, pending)
-		SELECT lower(hex(randomblob(16))), 'principal ' || i % (?1 / 100), 'tools/call', 'deploy', 'seeds', 'input_required', 'which one?', 1,
+		SELECT lower(hex(randomblob(16))), 'principal ' || i % (?1 / 100), 'tools/call', 'deploy', 'proposal', 'input_required', 'which one?', 1,
 			?2, ?2, ?2 + 3600000, 1000, 0, 0, 3, 1, 0, randomblob(300) FROM i WHERE i < ?1`, n, time.Now().UnixMilli())
 	mustExec(b, s.conn, `INSERT INTO journal SELECT seq, 0, randomblob(300) FROM task`)
 	mustExec(b, s.conn, `PRAGMA wal_checkpoint(TRUNCATE)`)

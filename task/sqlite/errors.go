@@ -9,7 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// advice says what the driver's result codes mean here, and what to do.
+// advice explains the driver's result codes: what each means here, and what to do.
 var advice = map[int]string{
 	sqlite3.SQLITE_BUSY:     "another process has kept the file locked for " + busyTimeout.String() + "; look for one that left a transaction open, and try again",
 	sqlite3.SQLITE_FULL:     "the disk is full; make room and try again: nothing was written",
@@ -22,17 +22,21 @@ var advice = map[int]string{
 	sqlite3.SQLITE_TOOBIG:   "a value is larger than SQLite allows, which is 1 GB",
 }
 
-// failed tells what was being done when err came up, and what to do about it.
-func (s *Store) failed(ctx context.Context, doing string, err error) error {
-	if isCode(err, sqlite3.SQLITE_INTERRUPT) && ctx.Err() != nil {
-		err = ctx.Err()
+// wrap adds to an error what was being done, and what to do about it.
+func (s *Store) wrap(ctx context.Context, doing string, err *error) {
+	if *err == nil {
+		return
 	}
-	if e, ok := errors.AsType[*driver.Error](err); ok {
+	if isCode(*err, sqlite3.SQLITE_INTERRUPT) && ctx.Err() != nil {
+		*err = ctx.Err()
+	}
+	if e, ok := errors.AsType[*driver.Error](*err); ok {
 		if a, ok := advice[e.Code()&0xff]; ok {
-			return fmt.Errorf("task/sqlite: %s in %s: %s: %w", doing, s.path, a, err)
+			*err = fmt.Errorf("task/sqlite: %s in %s: %s: %w", doing, s.path, a, *err)
+			return
 		}
 	}
-	return fmt.Errorf("task/sqlite: %s in %s: %w", doing, s.path, err)
+	*err = fmt.Errorf("task/sqlite: %s in %s: %w", doing, s.path, *err)
 }
 
 // isCode reports whether err has this primary or extended result code.

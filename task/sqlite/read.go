@@ -19,41 +19,29 @@ const (
 	journalSQL = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
 	expiredSQL = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
 
-	// Those that write look first, for it is seldom that there is something to do.
+	// Claim and Purge look before they write, because there is seldom something to do.
 	anyDueSQL       = `SELECT EXISTS (SELECT 1 FROM task WHERE due IS NOT NULL) OR EXISTS (SELECT 1 FROM task WHERE wake <= ?)`
 	anyPurgeableSQL = `SELECT EXISTS (SELECT 1 FROM task WHERE ended = 1 AND due IS NULL AND wake IS NULL AND expires <= ?)`
 )
 
 // reads are the statements of the readers.
-type reads struct {
-	get, list, journal, expired, anyDue, anyPurgeable *sql.Stmt
-
-	getState, findStates *sql.Stmt
-}
-
-func (s *Store) prepareReads(ctx context.Context) error {
-	r := &s.r
-	return s.prepare(ctx, s.readers, map[**sql.Stmt]string{
-		&r.get: getSQL, &r.list: listSQL, &r.journal: journalSQL,
-		&r.expired: expiredSQL, &r.anyDue: anyDueSQL, &r.anyPurgeable: anyPurgeableSQL,
-		&r.getState: getStateSQL, &r.findStates: findStatesSQL,
-	})
-}
+var reads = []string{getSQL, listSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
 
 // Get reads the row of a task. See [task.Store].
-func (s *Store) Get(ctx context.Context, id string) (*task.Task, error) {
-	t := new(task.Task)
-	err := scan(s.r.get.QueryRowContext(ctx, id), t, &t.Pending, &t.Outcome)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = task.ErrNotFound
-	}
-	if err != nil {
-		return nil, s.failed(ctx, "get a task", err)
+func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
+	defer s.wrap(ctx, "get a task", &err)
+	t = new(task.Task)
+	err = scan(s.r[getSQL].QueryRowContext(ctx, id), t, &t.Pending, &t.Outcome)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, task.ErrNotFound
+	case err != nil:
+		return nil, err
 	}
 	return t, nil
 }
 
-// scan reads columns, and what comes after them.
+// scan reads columns, and those after them into more.
 func scan(row interface{ Scan(...any) error }, t *task.Task, more ...any) error {
 	var created, updated, expires, poll int64
 	to := [18]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, &t.Status, &t.Message, &t.Round,
@@ -67,71 +55,56 @@ func scan(row interface{ Scan(...any) error }, t *task.Task, more ...any) error 
 func timeAt(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
 
 // List reads tasks of a principal, without Pending and Outcome. See [task.Store].
-func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*task.Task, error) {
+func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
+	defer s.wrap(ctx, "list tasks", &err)
 	before := int64(math.MaxInt64)
 	if !created.IsZero() {
 		before = created.UnixMilli()
 	}
-	var ts []*task.Task
-	err := each(ctx, s.r.list, func(rows *sql.Rows) error {
-		t := new(task.Task)
-		ts = append(ts, t)
-		return scan(rows, t)
+	return collect(ctx, s.r[listSQL], func(rows *sql.Rows, t **task.Task) error {
+		*t = new(task.Task)
+		return scan(rows, *t)
 	}, principal, dialect, before, id, max(limit, 0))
-	if err != nil {
-		return nil, s.failed(ctx, "list tasks", err)
-	}
-	return ts, nil
 }
 
 // Journal reads the call and the entries of a task. See [task.Store].
 func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
-	found := false
-	err = each(ctx, s.r.journal, func(rows *sql.Rows) error {
-		var entry []byte
-		if err := rows.Scan(&entry); err != nil {
-			return err
-		}
-		if !found {
-			found, call = true, entry
-		} else {
-			entries = append(entries, entry)
-		}
-		return nil
-	}, id)
-	if err == nil && !found {
-		err = task.ErrNotFound // each task has entry 0
+	defer s.wrap(ctx, "read the journal of a task", &err)
+	all, err := collect(ctx, s.r[journalSQL], column[[]byte], id)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(all) == 0: // each task has entry 0
+		return nil, nil, task.ErrNotFound
 	}
-	if err != nil {
-		return nil, nil, s.failed(ctx, "read the journal of a task", err)
-	}
-	return call, entries, nil
+	return all[0], all[1:], nil
 }
 
 // Expired finds tasks whose time to live has ended. See [task.Store].
 func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error) {
-	err = each(ctx, s.r.expired, func(rows *sql.Rows) error {
-		var id string
-		ids = append(ids, id)
-		return rows.Scan(&ids[len(ids)-1])
-	}, time.Now().UnixMilli(), max(limit, 0))
-	if err != nil {
-		return nil, s.failed(ctx, "find expired tasks", err)
-	}
-	return ids, nil
+	defer s.wrap(ctx, "find expired tasks", &err)
+	return collect(ctx, s.r[expiredSQL], column[string], time.Now().UnixMilli(), max(limit, 0))
 }
 
-// each calls do for each row of a query.
-func each(ctx context.Context, stmt *sql.Stmt, do func(*sql.Rows) error, args ...any) error {
+// collect returns what scan makes of each row of a query.
+func collect[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows, *T) error, args ...any) (all []T, err error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := do(rows); err != nil {
-			return err
+		var one T
+		if err := scan(rows, &one); err != nil {
+			return nil, err
 		}
+		all = append(all, one)
 	}
-	return errors.Join(rows.Err(), rows.Close())
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	return all, nil
 }
+
+// column scans rows of one column.
+func column[T any](rows *sql.Rows, to *T) error { return rows.Scan(to) }

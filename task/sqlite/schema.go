@@ -72,8 +72,8 @@ CREATE INDEX state_call    ON state (call, expires) WHERE call > '';
 CREATE INDEX state_expires ON state (expires);
 `}
 
-// prepareSchema sees to it that the file is a store of this release's schema version, in
-// WAL mode. Several processes may do that at once.
+// prepareSchema makes the file a store of this release's schema version, in WAL mode. Several
+// processes may do that at once.
 func prepareSchema(ctx context.Context, conn *sql.Conn) error {
 	// A file that is not ours is to stay as it is, so look before anything is written.
 	version, err := inTransaction(ctx, conn, "BEGIN", readVersion)

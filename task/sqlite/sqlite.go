@@ -18,7 +18,7 @@
 // of this machine, as processes share memory through it; a fleet of machines uses
 // task/postgres.
 //
-// The Store also keeps states, as an state.Store, in a table of their own: see
+// The Store also keeps states, as a state.Store, in a table of their own: see
 // PutState. Of those a write deletes some that have expired.
 //
 // Instances are not told of each other's writes (there is no [task.Watcher]): an engine
@@ -58,12 +58,10 @@ type Store struct {
 	writer  *sql.DB
 	conn    *sql.Conn
 	writing chan struct{} // holds a token while the connection is in use
-	w       writes
+	w       statements
 
 	readers *sql.DB
-	r       reads
-
-	statements []*sql.Stmt // of both, to be closed
+	r       statements
 }
 
 var _ task.Store = (*Store)(nil)
@@ -87,7 +85,8 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	s := &Store{path: path, writing: make(chan struct{}, 1)}
 	if err := s.open(ctx); err != nil {
 		s.Close()
-		return nil, s.failed(ctx, "open the store", err)
+		s.wrap(ctx, "open the store", &err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -103,7 +102,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := prepareSchema(ctx, s.conn); err != nil {
 		return err
 	}
-	if err := s.prepareWrites(ctx); err != nil {
+	if s.w, err = prepare(ctx, s.conn, writes); err != nil {
 		return err
 	}
 
@@ -113,19 +112,25 @@ func (s *Store) open(ctx context.Context) (err error) {
 	n := max(4, runtime.GOMAXPROCS(0))
 	s.readers.SetMaxOpenConns(n)
 	s.readers.SetMaxIdleConns(n)
-	return s.prepareReads(ctx)
+	s.r, err = prepare(ctx, s.readers, reads)
+	return err
 }
 
-func (s *Store) prepare(ctx context.Context, on interface {
+// statements are prepared statements by their SQL.
+type statements map[string]*sql.Stmt
+
+func prepare(ctx context.Context, on interface {
 	PrepareContext(context.Context, string) (*sql.Stmt, error)
-}, statements map[**sql.Stmt]string) (err error) {
-	for stmt, query := range statements {
-		if *stmt, err = on.PrepareContext(ctx, query); err != nil {
-			return err
+}, queries []string) (statements, error) {
+	prepared := make(statements)
+	for _, query := range queries {
+		stmt, err := on.PrepareContext(ctx, query)
+		if err != nil {
+			return prepared, err
 		}
-		s.statements = append(s.statements, *stmt)
+		prepared[query] = stmt
 	}
-	return nil
+	return prepared, nil
 }
 
 // Close waits for the write that is going on, and closes the file. If no other process
@@ -135,8 +140,10 @@ func (s *Store) Close() error {
 	defer func() { <-s.writing }()
 	var errs []error
 	// A connection that has statements left does not let go of the file.
-	for _, stmt := range s.statements {
-		errs = append(errs, stmt.Close())
+	for _, prepared := range []statements{s.w, s.r} {
+		for _, stmt := range prepared {
+			errs = append(errs, stmt.Close())
+		}
 	}
 	// The writer goes last: it is the one that can move what is in the -wal file.
 	if s.readers != nil {

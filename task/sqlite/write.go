@@ -12,6 +12,10 @@ import (
 )
 
 const (
+	beginSQL    = `BEGIN IMMEDIATE`
+	commitSQL   = `COMMIT`
+	rollbackSQL = `ROLLBACK`
+
 	// Counting ends at the quota, however many tasks there are.
 	quotaSQL  = `SELECT count(*) FROM (SELECT 1 FROM task WHERE principal = ? AND ended = 0 LIMIT ?)`
 	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, ended)
@@ -49,32 +53,15 @@ const (
 )
 
 // writes are the statements of the writer.
-type writes struct {
-	begin, commit, rollback      *sql.Stmt
-	quota, create, call, entry   *sql.Stmt
-	wake, claim                  *sql.Stmt
-	leased, recorded, renew      *sql.Stmt
-	updateKeep, updateDue, state *sql.Stmt
-	purge, purgeJournal          *sql.Stmt
-
-	putState, deleteState, purgeStates *sql.Stmt
+var writes = []string{
+	beginSQL, commitSQL, rollbackSQL, quotaSQL, createSQL, callSQL, entrySQL, wakeSQL, claimSQL, leasedSQL, recordedSQL, renewSQL,
+	updateKeepSQL, updateDueSQL, stateSQL, purgeSQL, purgeJournalSQL, putStateSQL, deleteStateSQL, purgeStatesSQL,
 }
 
-func (s *Store) prepareWrites(ctx context.Context) error {
-	w := &s.w
-	return s.prepare(ctx, s.conn, map[**sql.Stmt]string{
-		&w.begin: "BEGIN IMMEDIATE", &w.commit: "COMMIT", &w.rollback: "ROLLBACK",
-		&w.quota: quotaSQL, &w.create: createSQL, &w.call: callSQL, &w.entry: entrySQL,
-		&w.wake: wakeSQL, &w.claim: claimSQL,
-		&w.leased: leasedSQL, &w.recorded: recordedSQL, &w.renew: renewSQL,
-		&w.updateKeep: updateKeepSQL, &w.updateDue: updateDueSQL, &w.state: stateSQL,
-		&w.purge: purgeSQL, &w.purgeJournal: purgeJournalSQL,
-		&w.putState: putStateSQL, &w.deleteState: deleteStateSQL, &w.purgeStates: purgeStatesSQL,
-	})
-}
-
-// alone calls do while nobody else in this process writes.
-func (s *Store) alone(ctx context.Context, do func() error) error {
+// write calls do in a transaction, while nobody else writes. What do gives to statements is
+// a context that does not end: they wait for nothing, and a transaction whose COMMIT is
+// interrupted may or may not have happened.
+func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -84,38 +71,30 @@ func (s *Store) alone(ctx context.Context, do func() error) error {
 	case s.writing <- struct{}{}:
 	}
 	defer func() { <-s.writing }()
-	return do()
-}
-
-// write calls do in a transaction that nobody can write beside. What do gives to
-// statements is a context that does not end: they wait for nothing, and a transaction
-// whose COMMIT is interrupted may or may not have happened.
-func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) error {
-	return s.alone(ctx, func() (err error) {
-		on := context.WithoutCancel(ctx)
-		defer func() {
-			if err != nil {
-				s.w.rollback.ExecContext(on) // fails if there is nothing to roll back
-			}
-		}()
-		if _, err := s.w.begin.ExecContext(ctx); err != nil {
-			return err
+	on := context.WithoutCancel(ctx)
+	defer func() {
+		if err != nil {
+			s.w[rollbackSQL].ExecContext(on) // fails if there is nothing to roll back
 		}
-		if err := do(on, time.Now().UnixMilli()); err != nil {
-			return err
-		}
-		_, err = s.w.commit.ExecContext(on)
+	}()
+	if _, err := s.w[beginSQL].ExecContext(ctx); err != nil {
 		return err
-	})
+	}
+	if err := do(on, time.Now().UnixMilli()); err != nil {
+		return err
+	}
+	_, err = s.w[commitSQL].ExecContext(on)
+	return err
 }
 
 // Create adds a task with its journal. See [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
+func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
+	defer s.wrap(ctx, "create a task", &err)
 	var created, expires int64
-	err := s.write(ctx, func(ctx context.Context, now int64) error {
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		if quota > 0 {
 			var n int
-			if err := s.w.quota.QueryRowContext(ctx, t.Principal, quota).Scan(&n); err != nil {
+			if err := s.w[quotaSQL].QueryRowContext(ctx, t.Principal, quota).Scan(&n); err != nil {
 				return err
 			}
 			if n >= quota {
@@ -123,7 +102,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 			}
 		}
 		created, expires = now, now+ttl.Milliseconds()
-		result, err := s.w.create.ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
+		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 			string(t.Status), t.Message, t.Round, created, created, expires, t.PollInterval.Milliseconds(), t.Stopped, t.Attempts,
 			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), now, t.Status.Terminal())
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
@@ -136,13 +115,13 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 		if err != nil {
 			return err
 		}
-		if _, err := s.w.call.ExecContext(ctx, seq, blob(call)); err != nil {
+		if _, err := s.w[callSQL].ExecContext(ctx, seq, blob(call)); err != nil {
 			return err
 		}
 		return s.addEntries(ctx, seq, entries)
 	})
 	if err != nil {
-		return s.failed(ctx, "create a task", err)
+		return err
 	}
 	t.Created, t.Updated, t.Expires = timeAt(created), timeAt(created), timeAt(expires)
 	t.Version, t.Fence = 0, 0
@@ -151,7 +130,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 
 func (s *Store) addEntries(ctx context.Context, seq int64, entries [][]byte) error {
 	for _, entry := range entries {
-		if _, err := s.w.entry.ExecContext(ctx, seq, blob(entry)); err != nil {
+		if _, err := s.w[entrySQL].ExecContext(ctx, seq, blob(entry)); err != nil {
 			return err
 		}
 	}
@@ -166,7 +145,7 @@ func blob(b []byte) []byte {
 	return b
 }
 
-// bytesOrNull makes what is empty NULL, which takes no room in the row.
+// bytesOrNull makes empty bytes NULL, which takes no room in the row.
 func bytesOrNull(b []byte) any {
 	if len(b) == 0 {
 		return nil
@@ -175,30 +154,28 @@ func bytesOrNull(b []byte) any {
 }
 
 // Claim takes a task that is due, or nil. See [task.Store].
-func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
+func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t *task.Task, err error) {
+	defer s.wrap(ctx, "claim a task", &err)
 	var due bool
-	err := s.r.anyDue.QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
-	if err != nil {
-		return nil, s.failed(ctx, "look for a task to claim", err)
+	err = s.r[anyDueSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
+	if err != nil || !due {
+		return nil, err
 	}
-	if !due {
-		return nil, nil
-	}
-	t := new(task.Task)
+	claimed := new(task.Task)
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
-		if _, err := s.w.wake.ExecContext(ctx, now); err != nil {
+		if _, err := s.w[wakeSQL].ExecContext(ctx, now); err != nil {
 			return err
 		}
-		err := scan(s.w.claim.QueryRowContext(ctx, now+ceil(lease), after), t, &t.Pending, &t.Outcome)
+		err := scan(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), after), claimed, &claimed.Pending, &claimed.Outcome)
 		if errors.Is(err, sql.ErrNoRows) { // another process was quicker
-			t, err = nil, nil
+			claimed, err = nil, nil
 		}
 		return err
 	})
 	if err != nil {
-		return nil, s.failed(ctx, "claim a task", err)
+		return nil, err
 	}
-	return t, nil
+	return claimed, nil
 }
 
 // ceil returns a duration in milliseconds that is not shorter.
@@ -207,11 +184,12 @@ func ceil(d time.Duration) int64 {
 }
 
 // Append adds an entry to the journal under a lease. See [task.Store].
-func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) error {
-	err := s.write(ctx, func(ctx context.Context, _ int64) error {
+func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
+	defer s.wrap(ctx, "append to the journal of a task", &err)
+	return s.write(ctx, func(ctx context.Context, _ int64) error {
 		var seq int64
 		var attempts int
-		err := s.w.leased.QueryRowContext(ctx, id, fence).Scan(&seq, &attempts)
+		err := s.w[leasedSQL].QueryRowContext(ctx, id, fence).Scan(&seq, &attempts)
 		if errors.Is(err, sql.ErrNoRows) {
 			_, err = s.state(ctx, id, &fence)
 		}
@@ -219,23 +197,19 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte
 			return err
 		}
 		if attempts != 0 {
-			if _, err := s.w.recorded.ExecContext(ctx, seq); err != nil {
+			if _, err := s.w[recordedSQL].ExecContext(ctx, seq); err != nil {
 				return err
 			}
 		}
 		return s.addEntries(ctx, seq, [][]byte{entry})
 	})
-	if err != nil {
-		return s.failed(ctx, "append to the journal of a task", err)
-	}
-	return nil
 }
 
-// state reads the version of a task. The error is that of a task that is not there, or of
-// a lease that is lost, if fence is not nil.
+// state reads the version of a task. The error is [task.ErrNotFound] if it does not exist, and
+// [task.ErrLeaseLost] if fence is not nil and not the stored one.
 func (s *Store) state(ctx context.Context, id string, fence *int64) (version int64, err error) {
 	var stored int64
-	err = s.w.state.QueryRowContext(ctx, id).Scan(&version, &stored)
+	err = s.w[stateSQL].QueryRowContext(ctx, id).Scan(&version, &stored)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = task.ErrNotFound
@@ -245,35 +219,37 @@ func (s *Store) state(ctx context.Context, id string, fence *int64) (version int
 	return version, err
 }
 
-// Renew lets a lease end later. See [task.Store].
+// Renew makes a lease end later. See [task.Store].
 func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
+	defer s.wrap(ctx, "renew the lease on a task", &err)
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
-		if _, err := s.w.renew.ExecContext(ctx, now+ceil(lease), id, fence); err != nil {
+		if _, err := s.w[renewSQL].ExecContext(ctx, now+ceil(lease), id, fence); err != nil {
 			return err
 		}
 		version, err = s.state(ctx, id, &fence)
 		return err
 	})
 	if err != nil {
-		return 0, s.failed(ctx, "renew the lease on a task", err)
+		return 0, err
 	}
 	return version, nil
 }
 
 // Update writes what may change in the row of a task, and entries. See [task.Store].
-func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) error {
+func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
+	defer s.wrap(ctx, "update a task", &err)
 	var updated int64
-	err := s.write(ctx, func(ctx context.Context, now int64) error {
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		updated = now
 		var fence *int64
 		if u.Leased {
 			fence = &t.Fence
 		}
-		stmt := s.w.updateKeep
+		stmt := s.w[updateKeepSQL]
 		args := append(make([]any, 0, 15), string(t.Status), t.Status.Terminal(), t.Message,
 			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts, now)
 		if !u.Keep {
-			stmt = s.w.updateDue
+			stmt = s.w[updateDueSQL]
 			due, wake := schedule(now, u.Due)
 			args = append(args, due, wake)
 		}
@@ -290,14 +266,14 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) error {
 		return s.addEntries(ctx, seq, u.Entries)
 	})
 	if err != nil {
-		return s.failed(ctx, "update a task", err)
+		return err
 	}
 	t.Updated = timeAt(updated)
 	t.Version++
 	return nil
 }
 
-// schedule returns what the columns due and wake are to be.
+// schedule returns the new values of the columns due and wake.
 func schedule(now int64, in time.Duration) (due, wake any) {
 	switch {
 	case in < 0:
@@ -309,36 +285,29 @@ func schedule(now int64, in time.Duration) (due, wake any) {
 	}
 }
 
-// Purge deletes tasks that nobody needs any more. See [task.Store].
+// Purge deletes tasks whose time to live ended long ago. See [task.Store].
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
+	defer s.wrap(ctx, "purge tasks", &err)
 	before := func() int64 { return time.Now().Add(-grace).UnixMilli() }
 	var any bool
-	if err := s.r.anyPurgeable.QueryRowContext(ctx, before()).Scan(&any); err != nil {
-		return 0, s.failed(ctx, "look for tasks to purge", err)
-	}
-	if !any {
-		return 0, nil
+	if err := s.r[anyPurgeableSQL].QueryRowContext(ctx, before()).Scan(&any); err != nil || !any {
+		return 0, err
 	}
 	err = s.write(ctx, func(on context.Context, _ int64) error {
-		var purged []int64
-		err := each(on, s.w.purge, func(rows *sql.Rows) error {
-			purged = append(purged, 0)
-			return rows.Scan(&purged[len(purged)-1])
-		}, before(), max(limit, 0))
+		purged, err := collect(on, s.w[purgeSQL], column[int64], before(), max(limit, 0))
 		for _, seq := range purged {
-			if err == nil {
-				err = ctx.Err() // journals may be large
-			}
-			if err != nil {
+			if err := ctx.Err(); err != nil { // journals may be large
 				return err
 			}
-			_, err = s.w.purgeJournal.ExecContext(on, seq)
+			if _, err := s.w[purgeJournalSQL].ExecContext(on, seq); err != nil {
+				return err
+			}
 		}
 		n = len(purged)
 		return err
 	})
 	if err != nil {
-		return 0, s.failed(ctx, "purge tasks", err)
+		return 0, err
 	}
 	return n, nil
 }

@@ -136,7 +136,7 @@ var purgeTests = []test{
 			f.wantRow(s, t)
 			f.wantJournal(s, t.ID)
 		}
-		if n := len(f.list(s, "alice", "seeds", 100)); n != len(stay) {
+		if n := len(f.list(s, "alice", "proposal", 100)); n != len(stay) {
 			f.Errorf("List has %d tasks, want %d", n, len(stay))
 		}
 	}},
@@ -147,7 +147,7 @@ var purgeTests = []test{
 			f.ended(s, f.add(s, "alice"), task.Completed, task.Update{Due: -1})
 		}
 		f.purge(s, 0, 2, 2)
-		if n := len(f.list(s, "alice", "seeds", 100)); n != 3 {
+		if n := len(f.list(s, "alice", "proposal", 100)); n != 3 {
 			f.Errorf("%d tasks are left, want 3", n)
 		}
 		f.purge(s, 0, 3, 3)
@@ -219,7 +219,7 @@ var contextTests = []test{
 		for name, call := range map[string]func() error{
 			"Create":  func() error { return s.Create(ctx, newTask("alice"), long, nil, nil, 0) },
 			"Get":     func() error { _, err := s.Get(ctx, t.ID); return err },
-			"List":    func() error { _, err := s.List(ctx, "alice", "seeds", time.Time{}, "", 10); return err },
+			"List":    func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
 			"Claim":   func() error { _, err := s.Claim(ctx, "", long); return err },
 			"Journal": func() error { _, _, err := s.Journal(ctx, t.ID); return err },
 			"Append":  func() error { return s.Append(ctx, t.ID, 0, []byte("x")) },
@@ -250,11 +250,11 @@ var contextTests = []test{
 					t = got
 				}
 			case 3:
-				s.List(ctx, "bob", "seeds", time.Time{}, "", 100)
+				s.List(ctx, "bob", "proposal", time.Time{}, "", 100)
 			}
 			cancel()
 		}
-		for _, other := range f.list(s, "bob", "seeds", 100) {
+		for _, other := range f.list(s, "bob", "proposal", 100) {
 			f.wantJournal(s, other.ID, "one", "two")
 		}
 		t = f.get(s, t.ID)

@@ -80,7 +80,8 @@ var lostTests = []test{
 			return task.Verdict{Status: task.Completed, Outcome: []byte(outcome), Round: w.Task.Round}, nil
 		}
 		e, err := task.NewEngine(s, &task.Options{
-			Handler: handler, Lease: 2 * time.Second, Look: 5 * time.Millisecond, Workers: 4, Logger: slog.New(slog.DiscardHandler),
+			Settings: task.Settings{Lease: 2 * time.Second, Workers: 4},
+			Handler:  handler, Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			f.Fatal(err)

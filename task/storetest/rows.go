@@ -165,7 +165,7 @@ var createTests = []test{
 		}
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID, "one")
-		if ts := f.list(s, "mallory", "seeds", 10); len(ts) != 0 {
+		if ts := f.list(s, "mallory", "proposal", 10); len(ts) != 0 {
 			f.Errorf("mallory has %d tasks, want none", len(ts))
 		}
 	}},
@@ -212,7 +212,7 @@ var createTests = []test{
 		if err := s.Create(f.ctx, newTask("alice"), long, nil, nil, 4); err != nil {
 			f.Fatalf("Create within a higher quota: %v", err)
 		}
-		if n := len(f.list(s, "alice", "seeds", 10)); n != 4 {
+		if n := len(f.list(s, "alice", "proposal", 10)); n != 4 {
 			f.Errorf("List has %d tasks, want 4", n)
 		}
 	}},
@@ -276,7 +276,7 @@ var createTests = []test{
 					}
 				}
 			})
-			stored := len(f.list(handles[0], principal, "seeds", 100))
+			stored := len(f.list(handles[0], principal, "proposal", 100))
 			if created.Load() != quota || stored != quota {
 				f.Fatalf("%d tasks were created and %d are stored, want the quota, which is %d", created.Load(), stored, quota)
 			}
@@ -311,7 +311,7 @@ var listTests = []test{
 	{"a principal without tasks has none", func(f *fixture) {
 		s := f.open()
 		f.add(s, "alice")
-		if ts := f.list(s, "bob", "seeds", 10); len(ts) != 0 {
+		if ts := f.list(s, "bob", "proposal", 10); len(ts) != 0 {
 			f.Errorf("bob has %d tasks", len(ts))
 		}
 	}},
@@ -321,7 +321,7 @@ var listTests = []test{
 		type whose struct{ principal, dialect string }
 		want := make(map[whose]map[string]*task.Task)
 		for _, principal := range []string{"alice", "Alice", "alice ", "", "al%", "ali", "á", "a\u0301"} {
-			for _, dialect := range []string{"seeds", "Seeds", "", "extension"} {
+			for _, dialect := range []string{"proposal", "Proposal", "", "extension"} {
 				w := whose{principal, dialect}
 				want[w] = make(map[string]*task.Task)
 				for _, status := range []task.Status{task.Working, task.InputRequired, task.Completed, task.Failed, task.Cancelled} {
@@ -353,7 +353,7 @@ var listTests = []test{
 		c.Status, c.Message, c.Round, c.Attempts, c.Stopped = task.InputRequired, "waiting", 2, 5, true
 		c.Pending, c.Outcome = []byte("pending"), []byte("outcome")
 		f.update(s, c, task.Update{Due: -1})
-		got := f.list(s, "alice", "seeds", 1)
+		got := f.list(s, "alice", "proposal", 1)
 		if len(got) != 1 || got[0].ID != t.ID {
 			f.Fatalf("List gave %d tasks, want the one", len(got))
 		}
@@ -377,7 +377,7 @@ var listTests = []test{
 			}
 		})
 		s := handles[0]
-		all := f.list(s, "alice", "seeds", n+1)
+		all := f.list(s, "alice", "proposal", n+1)
 		if len(all) != n {
 			f.Fatalf("List gave %d tasks, want %d", len(all), n)
 		}
@@ -389,7 +389,7 @@ var listTests = []test{
 			var created time.Time
 			id := ""
 			for {
-				page, err := s.List(f.ctx, "alice", "seeds", created, id, size)
+				page, err := s.List(f.ctx, "alice", "proposal", created, id, size)
 				if err != nil {
 					f.Fatalf("List: %v", err)
 				}
@@ -432,7 +432,7 @@ var listTests = []test{
 			{"an earlier time and a higher id", mid.Created.Add(-time.Millisecond), "zzz", []string{old.ID}},
 			{"the end", old.Created, old.ID, nil},
 		} {
-			got, err := s.List(f.ctx, "alice", "seeds", c.created, c.id, 10)
+			got, err := s.List(f.ctx, "alice", "proposal", c.created, c.id, 10)
 			if err != nil {
 				f.Fatalf("List: %v", err)
 			}

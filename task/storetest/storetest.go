@@ -177,7 +177,7 @@ func newTask(principal string) *task.Task {
 		Principal:    principal,
 		Method:       "tools/call",
 		Target:       "deploy",
-		Dialect:      "seeds",
+		Dialect:      "proposal",
 		Status:       task.Working,
 		PollInterval: 1500 * time.Millisecond,
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/interop/program"
+	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
@@ -55,7 +56,7 @@ func newServer(ctx context.Context) (srv *askback.Server, end func(), err error)
 		return nil, nil, err
 	}
 	srv, err = askback.New(mcp.NewServer(&mcp.Implementation{Name: "askback", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks:  &askback.Tasks{Store: store, PollInterval: 50 * time.Millisecond, ListAnonymous: true},
+		Tasks:  &askback.Tasks{Store: store, ListAnonymous: true, Settings: task.Settings{PollInterval: 50 * time.Millisecond}},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/cmd/askback/examples/provision"
+	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
@@ -229,7 +230,7 @@ func open(ctx context.Context, dir string, delay time.Duration) (*instance, erro
 	}
 	i := &instance{parent: dir, host: &provision.Host{Root: filepath.Join(dir, "machines"), Delay: delay}, store: store}
 	i.Handler, i.server, err = server(i.host, &askback.Options{
-		Tasks: &askback.Tasks{Store: store, Lease: 500 * time.Millisecond},
+		Tasks: &askback.Tasks{Store: store, Settings: task.Settings{Lease: 500 * time.Millisecond}},
 	})
 	return i, err
 }

@@ -1,0 +1,93 @@
+package task
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Settings are what an operator chooses for an [Engine]. A field that is zero has its
+// default; a negative one is an error.
+type Settings struct {
+	// TTL is the time to live of a task whose client asks for none; default 24 hours, or
+	// MaxTTL if that is less. A task that has not ended by then fails, and is deleted a
+	// little later.
+	TTL time.Duration
+
+	// MaxTTL is the longest time to live that a client gets; default 7 days, or TTL if that
+	// is more. It must not be less than TTL.
+	MaxTTL time.Duration
+
+	// PollInterval is how long clients are asked to wait between two looks at a task that
+	// has no interval of its own; default 1 second.
+	PollInterval time.Duration
+
+	// PerPrincipal bounds the unfinished tasks of one principal; default 1000.
+	PerPrincipal int
+
+	// Workers bounds the tasks that run in this process at once; default 16.
+	Workers int
+
+	// Lease is how long a worker that is no longer heard of keeps a task; default 10
+	// seconds. A worker that lives renews its lease.
+	Lease time.Duration
+
+	// Attempts bounds how often in a row a task is begun without recording anything, as
+	// when its process dies each time; default 25. Then the task fails.
+	Attempts int
+}
+
+// Options configure an [Engine]. A field that is zero has its default.
+type Options struct {
+	Settings
+
+	// Handler runs the tasks that [Engine.Run] claims.
+	Handler Handler
+
+	// Failure makes the Outcome of a task that fails without its handler: at the end of
+	// its time to live, or after too many attempts. Nil leaves the Outcome empty.
+	Failure func(message string) []byte
+
+	// Grace is how long a task is kept beyond its time to live; default 10 minutes.
+	Grace time.Duration
+
+	// Look is how often, on average, the engine looks for tasks that are due, changed or
+	// expired without having been told; default 1 second.
+	Look time.Duration
+
+	// Logger receives what went wrong. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) setDefaults() error {
+	if o.TTL == 0 && o.MaxTTL > 0 {
+		o.TTL = min(24*time.Hour, o.MaxTTL)
+	}
+	setDefault(&o.TTL, 24*time.Hour)
+	setDefault(&o.MaxTTL, max(7*24*time.Hour, o.TTL))
+	setDefault(&o.Grace, 10*time.Minute)
+	setDefault(&o.PollInterval, time.Second)
+	setDefault(&o.PerPrincipal, 1000)
+	setDefault(&o.Workers, 16)
+	setDefault(&o.Lease, 10*time.Second)
+	setDefault(&o.Attempts, 25)
+	setDefault(&o.Look, time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if min(int64(o.TTL), int64(o.MaxTTL), int64(o.Grace), int64(o.PollInterval), int64(o.PerPrincipal),
+		int64(o.Workers), int64(o.Lease), int64(o.Attempts), int64(o.Look)) < 0 {
+		return errors.New("task: a negative option; zero means the default")
+	}
+	if o.TTL > o.MaxTTL {
+		return errors.New("task: TTL is more than MaxTTL")
+	}
+	return nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
