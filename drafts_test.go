@@ -1,7 +1,6 @@
 package askback_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/seal"
-	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -152,68 +150,36 @@ const (
 	weatherText = "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"
 )
 
-// Every shape in which the drafts answer a request that needs input, and every one in which
-// their clients come back.
+// One call in the form of a draft. The other forms of requests and responses are tested in
+// internal/drafts.
 func TestDraftsOfACall(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true)
-	const head = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}`
-	incomplete := `{"jsonrpc":"2.0","id":2,"result":{"inputRequests":{"github_login":` + loginRequest + `},"requestState":STATE}}`
-	content := `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"elicitation",` +
-		strings.TrimSuffix(strings.TrimPrefix(loginRequest, `{"method":"elicitation/create","params":{`), "}}") +
-		`,"_meta":{"io.github.askback-mcp/key":"github_login"}}],"isError":false,"requestState":STATE}}`
-	dependent := `{"jsonrpc":"2.0","id":2,"dependent_requests":{"state":STATE,"requests":[` + loginRequest + `]}}`
-	dependentEach := `{"jsonrpc":"2.0","id":2,"dependent_requests":{"requests":[` + strings.Replace(loginRequest, "{", `{"state":STATE,`, 1) + `]}}`
-	for _, test := range []struct {
-		name, query, asked, retry string
-		state                     []any // where it is
-	}{
-		{"wrapped answers", "?draft=mrtr-1", incomplete, head + `,"inputResponses":{"github_login":{"result":` + loginAnswer + `}},"requestState":STATE}}`, []any{"result", "requestState"}},
-		{"bare answers", "?draft=mrtr-2", incomplete, head + `,"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}}`, []any{"result", "requestState"}},
-		{"no form named, wrapped", "", incomplete, head + `,"inputResponses":{"github_login":{"result":` + loginAnswer + `}},"requestState":STATE}}`, []any{"result", "requestState"}},
-		{"bare answers with a result of their own", "", incomplete, head + `,"inputResponses":{"github_login":` + strings.Replace(loginAnswer, "{", `{"result":{},`, 1) + `},"requestState":STATE}}`, []any{"result", "requestState"}},
-		{"beside params", "", incomplete, head + `},"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}`, []any{"result", "requestState"}},
-		{"answers beside, state inside", "", incomplete, head + `,"requestState":STATE},"inputResponses":{"github_login":` + loginAnswer + `}}`, []any{"result", "requestState"}},
-		{"content", "?draft=tasks-2", content,
-			head + `,"inputResponses":{"github_login":` + loginAnswer + `},"requestState":STATE}}`, []any{"result", "requestState"}},
-		{"one state for all", "?draft=state-1", dependent, head + `},"dependent_responses":{"state":STATE,"responses":[{"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "state"}},
-		{"one state for all, form not named again", "?draft=state-1", dependent, "!" + head + `},"dependent_responses":{"state":STATE,"responses":[{"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "state"}},
-		{"a state for each", "?draft=state-2", dependentEach, head + `},"dependent_responses":{"responses":[{"state":STATE,"result":` + loginAnswer + `}]}}`, []any{"dependent_requests", "requests", 0, "state"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			status, asked := post(t, url+test.query, callWeather)
-			state, _ := member(asked, test.state...).(string)
-			if status != 200 || state == "" {
-				t.Fatalf("status %d: %v", status, asked)
-			}
-			if diff := cmp.Diff(asJSON(t, strings.ReplaceAll(test.asked, "STATE", quote(state))), any(asked)); diff != "" {
-				t.Errorf("asked (-want +got):\n%s", diff)
-			}
-			retry, unnamed := strings.CutPrefix(strings.ReplaceAll(test.retry, "STATE", quote(state)), "!")
-			query := test.query
-			if unnamed {
-				query = ""
-			}
-			_, answered := post(t, url+query, retry)
-			want := asJSON(t, `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":`+quote(weatherText)+`}],"isError":false}}`)
-			if diff := cmp.Diff(want, any(answered)); diff != "" {
-				t.Errorf("answered (-want +got):\n%s", diff)
-			}
-		})
+	url := newDraftServer(t, newRing(t), true) + "?draft=mrtr-1"
+	status, asked := post(t, url, callWeather)
+	state, _ := member(asked, "result", "requestState").(string)
+	if status != 200 || state == "" {
+		t.Fatalf("status %d: %v", status, asked)
+	}
+	want := `{"jsonrpc":"2.0","id":2,"result":{"inputRequests":{"github_login":` + loginRequest + `},"requestState":` + quote(state) + `}}`
+	if diff := cmp.Diff(asJSON(t, want), any(asked)); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	_, answered := post(t, url, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},`+
+		`"inputResponses":{"github_login":{"result":`+loginAnswer+`}},"requestState":`+quote(state)+`}}`)
+	want = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":` + quote(weatherText) + `}],"isError":false}}`
+	if diff := cmp.Diff(asJSON(t, want), any(answered)); diff != "" {
+		t.Errorf("answered (-want +got):\n%s", diff)
 	}
 }
 
 // With several questions in a round, a checkpoint without any, and answers that do not come.
 func TestDraftsOfAState(t *testing.T) {
 	url := newDraftServer(t, newRing(t), true)
-	call := func(t *testing.T, form, dependent string) map[string]any {
+	call := func(dependent string) map[string]any {
 		t.Helper()
-		if dependent != "" {
-			dependent = `,"dependent_responses":` + dependent
-		}
-		_, message := post(t, url+"?draft="+form, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"both"}`+dependent+`}`)
+		_, message := post(t, url+"?draft=state-2", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"both"}`+dependent+`}`)
 		return message
 	}
-	asks := func(t *testing.T, message map[string]any, want ...string) {
+	asks := func(message map[string]any, want ...string) {
 		t.Helper()
 		requests, ok := member(message, "dependent_requests", "requests").([]any)
 		if !ok || len(requests) != len(want) {
@@ -225,125 +191,65 @@ func TestDraftsOfAState(t *testing.T) {
 			}
 		}
 	}
-	accept := func(name string) string {
-		return `"result":{"action":"accept","content":{"name":"` + name + `"}}`
+	answer := func(m map[string]any, name string) string {
+		state, _ := member(m, "dependent_requests", "requests", 0, "state").(string)
+		return `,"dependent_responses":{"responses":[{"state":` + quote(state) + `,"result":` + named(name) + `}]}`
 	}
-	for _, form := range []string{"state-1", "state-2"} {
-		t.Run(form, func(t *testing.T) {
-			shared := func(m map[string]any) string { return quote(member(m, "dependent_requests", "state").(string)) }
-			of := func(m map[string]any, i int) string {
-				if form == "state-1" {
-					return ""
-				}
-				return `"state":` + quote(member(m, "dependent_requests", "requests", i, "state").(string)) + `,`
-			}
-			all := func(m map[string]any, responses string) string {
-				if form == "state-1" {
-					return `{"state":` + shared(m) + `,"responses":[` + responses + `]}`
-				}
-				return `{"responses":[` + responses + `]}`
-			}
-			first := call(t, form, "")
-			asks(t, first, "The first?", "The second?")
-			// The second is not answered, and asked again.
-			second := call(t, form, all(first, `{`+of(first, 0)+accept("a")+`}`))
-			asks(t, second, "The second?")
-			// An answer to nothing is ignored.
-			third := call(t, form, all(second, `{`+of(second, 0)+accept("b")+`},{`+of(second, 0)+accept("x")+`}`))
-			asks(t, third) // only a state
-			fourth := call(t, form, `{"state":`+shared(third)+`}`)
-			asks(t, fourth, "The third?")
-			done := call(t, form, all(fourth, `{`+of(fourth, 0)+accept("c")+`}`))
-			if got := member(done, "result", "content", 0, "text"); got != "abc" {
-				t.Errorf("got %v", done)
-			}
-			// Only states of one round go together, and they have to be ours.
-			for _, bad := range []string{
-				`{"state":"x","responses":[]}`, `{"state":{"a":1}}`, `{}`, `{"responses":[{` + accept("a") + `}]}`,
-				`{"state":"!","responses":[{` + accept("a") + `}]}`,
-			} {
-				if m := call(t, form, bad); member(m, "error", "message") != "Invalid or expired requestState" {
-					t.Errorf("%s: %v", bad, m)
-				}
-			}
-			for _, bad := range []string{`[]`, `{"responses":{}}`, `{"state":` + quote("e30") + `,"responses":[1]}`} {
-				if m := call(t, form, bad); member(m, "error", "code") != -32602.0 {
-					t.Errorf("%s: %v", bad, m)
-				}
-			}
-		})
+	first := call("")
+	asks(first, "The first?", "The second?")
+	second := call(answer(first, "a"))
+	asks(second, "The second?") // which was not answered
+	third := call(answer(second, "b"))
+	asks(third) // only a state
+	fourth := call(`,"dependent_responses":{"state":` + quote(member(third, "dependent_requests", "state").(string)) + `}`)
+	asks(fourth, "The third?")
+	if done := call(answer(fourth, "c")); member(done, "result", "content", 0, "text") != "abc" {
+		t.Errorf("got %v", done)
 	}
-	a, b := call(t, "state-2", ""), call(t, "state-2", "")
-	mixed := `{"responses":[{"state":` + quote(member(a, "dependent_requests", "requests", 0, "state").(string)) + `,` + accept("a") + `},` +
-		`{"state":` + quote(member(b, "dependent_requests", "requests", 1, "state").(string)) + `,` + accept("b") + `}]}`
-	if m := call(t, "state-2", mixed); member(m, "error", "message") != "Invalid or expired requestState" {
-		t.Errorf("states of two calls: %v", m)
+	// What is inside has to be this server's.
+	if m := call(`,"dependent_responses":{"state":` + quote(base64.RawURLEncoding.EncodeToString([]byte(`{"s":"x"}`))) + `}`); member(m, "error", "message") != "Invalid or expired requestState" {
+		t.Errorf("another's state inside: %v", m)
 	}
 }
 
-// A task in the forms of the proposals that have one.
+// A task in a form of the proposals whose question and answer are messages of their own.
 func TestDraftsOfATask(t *testing.T) {
 	url := newDraftServer(t, newRing(t), true)
-	for _, test := range []struct{ form, working, waiting, completed string }{
-		{"mrtr-1", "Working", "input_required", "Completed"},
-		{"mrtr-2", "working", "input_required", "completed"},
-		{"tasks-1", "Working", "input_required", "Completed"},
-		{"tasks-2", "Working", "input_required", "Completed"},
-	} {
-		t.Run(test.form, func(t *testing.T) {
-			send := func(method, params string) map[string]any {
-				t.Helper()
-				status, m := post(t, url+"?draft="+test.form, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`)
-				if status != 200 {
-					t.Fatalf("%s: status %d: %v", method, status, m)
-				}
-				return m
-			}
-			created := send("tools/call", `"name":"echo","task":{"ttl":60000}`)
-			id, _ := member(created, "result", "task", "taskId").(string)
-			if status := member(created, "result", "task", "status"); status != test.working {
-				t.Errorf("created: %v", created)
-			}
-			related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
-			question := `"mode":"form","message":"Please provide the input string to echo back",
-				"requestedSchema":{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
-			asked := map[string]string{
-				"tasks-1": `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{` + question + `},` + related + `}`,
-				"tasks-2": `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"elicitation",` + question + `}],"isError":false,` + related + `}}`,
-				"mrtr-1":  `{"jsonrpc":"2.0","id":7,"result":{"inputRequests":{"echo_input":{"method":"elicitation/create","params":{` + question + `}}},` + related + `}}`,
-			}
-			asked["mrtr-2"] = asked["mrtr-1"]
-			if diff := cmp.Diff(asJSON(t, asked[test.form]), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
-				t.Errorf("asked (-want +got):\n%s", diff)
-			}
-			if m := send("tasks/get", `"taskId":"`+id+`"`); member(m, "result", "status") != test.waiting {
-				t.Errorf("waiting: %v", m)
-			}
-			const input = `"action":"accept","content":{"input":"Hello World!"}`
-			switch test.form {
-			case "mrtr-1":
-				send("tasks/input_response", `"inputResponses":{"echo_input":{"result":{`+input+`}}},`+related)
-			case "mrtr-2":
-				send("tasks/input_response", `"inputResponses":{"echo_input":{`+input+`}},`+related)
-			default:
-				answer := `{"jsonrpc":"2.0","id":4,"result":{` + input + `,` + related + `}}`
-				if status, m := post(t, url, answer); status != 202 || m != nil {
-					t.Errorf("answered: status %d, %v", status, m)
-				}
-				defer func() { // nothing is open any more
-					if status, m := post(t, url, answer); status != 202 {
-						t.Errorf("answered again: status %d, %v", status, m)
-					}
-				}()
-			}
-			want := `{"jsonrpc":"2.0","id":7,"result":{"isError":false,"content":[{"type":"text","text":"Echo: Hello World!"}],` + related + `}}`
-			if diff := cmp.Diff(asJSON(t, want), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
-				t.Errorf("completed (-want +got):\n%s", diff)
-			}
-			if m := send("tasks/get", `"taskId":"`+id+`"`); member(m, "result", "status") != test.completed {
-				t.Errorf("completed: %v", m)
-			}
-		})
+	send := func(method, params string) map[string]any {
+		t.Helper()
+		status, m := post(t, url+"?draft=tasks-1", `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`)
+		if status != 200 {
+			t.Fatalf("%s: status %d: %v", method, status, m)
+		}
+		return m
+	}
+	created := send("tools/call", `"name":"echo","task":{"ttl":60000}`)
+	id, _ := member(created, "result", "task", "taskId").(string)
+	if status := member(created, "result", "task", "status"); status != "Working" {
+		t.Errorf("created: %v", created)
+	}
+	related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
+	asked := `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"mode":"form","message":"Please provide the input string to echo back",
+		"requestedSchema":{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}},` + related + `}`
+	if diff := cmp.Diff(asJSON(t, asked), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	if m := send("tasks/get", `"taskId":"`+id+`"`); member(m, "result", "status") != "input_required" {
+		t.Errorf("waiting: %v", m)
+	}
+	answer := `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","content":{"input":"Hello World!"},` + related + `}}`
+	if status, m := post(t, url, answer); status != 202 || m != nil {
+		t.Errorf("answered: status %d, %v", status, m)
+	}
+	want := `{"jsonrpc":"2.0","id":7,"result":{"isError":false,"content":[{"type":"text","text":"Echo: Hello World!"}],` + related + `}}`
+	if diff := cmp.Diff(asJSON(t, want), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
+		t.Errorf("completed (-want +got):\n%s", diff)
+	}
+	if m := send("tasks/get", `"taskId":"`+id+`"`); member(m, "result", "status") != "Completed" {
+		t.Errorf("completed: %v", m)
+	}
+	if status, m := post(t, url, answer); status != 202 { // nothing is open any more
+		t.Errorf("answered again: status %d, %v", status, m)
 	}
 	const none = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"none"}}}}`
 	// A client that began a session is served as its URL says, answers included.
@@ -363,43 +269,18 @@ func TestDraftsOfATask(t *testing.T) {
 // is refused.
 func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 	url := newDraftServer(t, newRing(t), true)
-	ratified := func(params string) string {
-		return `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}` + params +
-			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
-	}
-	headers := []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "get_weather"}
-	_, m := post(t, url, ratified(""), headers...)
+	const ratified = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
+	_, m := post(t, url, ratified, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "get_weather")
 	if member(m, "result", "resultType") != "input_required" || member(m, "result", "_meta") == nil {
 		t.Errorf("a ratified request: %v", m)
 	}
-	state := quote(member(m, "result", "requestState").(string))
-	_, m = post(t, url, ratified(`,"inputResponses":{"github_login":{"result":`+loginAnswer+`}},"requestState":`+state), headers...)
-	if member(m, "result", "resultType") != "input_required" {
-		t.Errorf("a ratified request with a wrapped answer: %v", m)
-	}
-	for name, response := range map[string]string{
-		"an echo":   `{"jsonrpc":"2.0","id":1,"state":"eyJrIjpbImEiXSwiYyI6eyJpIjoxLCJtIjoidG9vbHMvY2FsbCIsInAiOnsibmFtZSI6ImJvdGgifX19","result":{}}`,
-		"an answer": `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`,
+	for name, test := range map[string]struct{ body, want string }{
+		"not this server's": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","requestState":"a","params":{"name":"get_weather"}}`, "Invalid or expired requestState"},
+		"no version":        {`{"id":1,"method":"tools/call","params":{"name":"get_weather"}}`, `"jsonrpc" must be "2.0"`},
+		"no answers at all": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","inputResponses":[],"params":{"name":"get_weather"}}`, "inputResponses"},
 	} {
-		if status, m := post(t, url, response, "MCP-Protocol-Version", "2026-07-28"); status != 400 || !strings.Contains(fmt.Sprint(m), "method") {
-			t.Errorf("a response that claims the ratified version, %s: status %d, %v", name, status, m)
-		}
-	}
-	// The form that the URL names goes before.
-	if _, m = post(t, url+"?draft=state-1", ratified(""), headers...); member(m, "dependent_requests") == nil {
-		t.Errorf("a named form: %v", m)
-	}
-	for name, test := range map[string]struct{ query, body, want string }{
-		"no such form":        {"?draft=mrtr-9", callWeather, "unknown draft in the URL's query"},
-		"twice":               {"", `{"jsonrpc":"2.0","id":1,"method":"tools/call","requestState":"a","params":{"name":"get_weather","requestState":"a"}}`, "both inside and beside"},
-		"of two drafts":       {"", `{"jsonrpc":"2.0","id":1,"method":"tools/call","requestState":"a","dependent_responses":{},"params":{"name":"get_weather"}}`, "comes without"},
-		"no params object":    {"", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}`, "must be an object"},
-		"not this server's":   {"", `{"jsonrpc":"2.0","id":1,"method":"tools/call","requestState":"a","params":{"name":"get_weather"}}`, "Invalid or expired requestState"},
-		"no version of JSON":  {"", `{"id":1,"method":"tools/call","params":{"name":"get_weather"}}`, `"jsonrpc" must be "2.0"`},
-		"no answers at all":   {"", `{"jsonrpc":"2.0","id":1,"method":"tools/call","inputResponses":[],"params":{"name":"get_weather"}}`, "inputResponses"},
-		"a state of a server": {"", `{"jsonrpc":"2.0","id":1,"state":"abc","result":{}}`, "Invalid or expired requestState"},
-	} {
-		status, m := post(t, url+test.query, test.body)
+		status, m := post(t, url, test.body)
 		message, _ := member(m, "error", "message").(string)
 		if status != 400 || !strings.Contains(message, test.want) {
 			t.Errorf("%s: status %d, %v", name, status, m)
@@ -419,11 +300,39 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 	if _, m := post(t, url, none); member(m, "error", "code") != -32021.0 {
 		t.Errorf("without capabilities: %v", m)
 	}
-	// Progress makes a stream of the response; its last event is the draft's.
-	res := open(t, url, strings.Replace(callWeather, `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1))
-	defer res.Body.Close()
-	if data, _ := io.ReadAll(res.Body); strings.Contains(string(data), "resultType") {
-		t.Errorf("a response with progress: %s", data)
+}
+
+// The routing headers of a draft's request may be absent. Those that are there say what the body
+// says, because an intermediary may have let the request pass for them.
+func TestRoutingHeadersOfADraftMatch(t *testing.T) {
+	deleted := 0
+	url := newDraftServer(t, newRing(t), true, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "delete_everything", InputSchema: map[string]any{"type": "object", "properties": map[string]any{
+			"region": map[string]any{"type": "string", "x-mcp-header": "Region"},
+		}}}, func(context.Context, *askback.Call, map[string]any) (string, error) {
+			deleted++
+			return "deleted", nil
+		})
+	})
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_everything","arguments":{"region":"eu"}}}`
+	for name, test := range map[string]struct {
+		header  []string
+		refused bool
+	}{
+		"none":                {nil, false},
+		"all match":           {[]string{"Mcp-Method", "tools/call", "Mcp-Name", "delete_everything", "Mcp-Param-Region", "eu"}, false},
+		"another name":        {[]string{"Mcp-Name", "harmless"}, true},
+		"another method":      {[]string{"Mcp-Method", "tools/list"}, true},
+		"another parameter":   {[]string{"Mcp-Param-Region", "us"}, true},
+		"a parameter of none": {[]string{"Mcp-Param-Planet", "mars"}, false},
+	} {
+		for _, query := range []string{"?draft=mrtr-1", ""} {
+			deleted = 0
+			status, m := post(t, url+query, call, test.header...)
+			if refused := status == 400 && member(m, "error", "code") == -32020.0; refused != test.refused || (deleted == 0) != test.refused {
+				t.Errorf("%s%s: status %d, deleted %d times: %v", name, query, status, deleted, m)
+			}
+		}
 	}
 }
 
@@ -478,248 +387,6 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 		if q := c.event(); q["method"] != "elicitation/create" || q["state"] != nil || strings.Contains(c.last, "askback-mcp/state") {
 			t.Errorf("a question in a session: %s", c.last)
 		}
-	}
-}
-
-// oldSession is a client of 2025-11-25, whose POSTs may go to different servers.
-type oldSession struct {
-	t      *testing.T
-	url    string // of the requests
-	answer string // of the responses
-	id     string
-	events *bufio.Scanner
-	last   string
-}
-
-func newSession(t *testing.T, url, answer string) *oldSession {
-	t.Helper()
-	return newSessionThatCan(t, url, answer, `{"elicitation":{}}`)
-}
-
-func newSessionThatCan(t *testing.T, url, answer, capabilities string) *oldSession {
-	t.Helper()
-	c := &oldSession{t: t, url: url, answer: answer}
-	res := open(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"c","version":"1"}}}`)
-	c.id = res.Header.Get("Mcp-Session-Id")
-	_, _ = io.Copy(io.Discard, res.Body)
-	res.Body.Close()
-	c.post(url, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	return c
-}
-
-func (c *oldSession) post(url, body string) (int, map[string]any) {
-	c.t.Helper()
-	return post(c.t, url, body, "Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25")
-}
-
-// call begins a call, whose stream stays open.
-func (c *oldSession) call(tool, arguments string) {
-	c.t.Helper()
-	res := open(c.t, c.url, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"`+tool+`","arguments":`+arguments+`}}`,
-		"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25")
-	c.t.Cleanup(func() { res.Body.Close() })
-	c.events = bufio.NewScanner(res.Body)
-	c.events.Buffer(nil, 1<<20)
-}
-
-// event is the next message of the call's stream.
-func (c *oldSession) event() map[string]any {
-	c.t.Helper()
-	for c.events.Scan() {
-		if data, ok := strings.CutPrefix(c.events.Text(), "data: "); ok && data != "" {
-			c.last = data
-			return asJSON(c.t, data).(map[string]any)
-		}
-	}
-	c.t.Fatalf("the stream ended: %v", c.events.Err())
-	return nil
-}
-
-// respond answers a request of the server, with a member state if it is not "".
-func (c *oldSession) respond(request map[string]any, state, result string) (int, map[string]any) {
-	c.t.Helper()
-	id, err := json.Marshal(request["id"])
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if state != "" {
-		state = `,"state":` + quote(state)
-	}
-	return c.post(c.answer, `{"jsonrpc":"2.0","id":`+string(id)+state+`,"result":`+result+`}`)
-}
-
-func named(name string) string { return `{"action":"accept","content":{"name":"` + name + `"}}` }
-
-// In a session here, a call goes on with an echo and without one; a wrong one is refused,
-// and the question stays open.
-func TestAStateIsEchoedInASession(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true)
-	for name, echo := range map[string]bool{"echoed": true, "not known": false} {
-		t.Run(name, func(t *testing.T) {
-			c := newSession(t, url+"?draft=state", url)
-			c.call("both", "{}")
-			for n := range 3 {
-				q := c.event()
-				state, _ := q["state"].(string)
-				if state == "" || q["method"] != "elicitation/create" || strings.Contains(c.last, "askback-mcp/state") {
-					t.Fatalf("question %d: %s", n, c.last)
-				}
-				if status, m := c.respond(q, state+"x", named("x")); status != 400 || member(m, "error", "message") != "Invalid or expired requestState" {
-					t.Errorf("a wrong state: status %d, %v", status, m)
-				}
-				if !echo {
-					state = ""
-				}
-				answer := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}[member(q, "params", "message")]
-				if status, m := c.respond(q, state, named(answer)); status != 202 || m != nil {
-					t.Errorf("status %d, %v", status, m)
-				}
-				if status, _ := c.respond(q, state, named("again")); status != 202 {
-					t.Errorf("a second time: status %d", status)
-				}
-			}
-			if got := member(c.event(), "result", "content", 0, "text"); got != "abc" {
-				t.Errorf("got %s", c.last)
-			}
-		})
-	}
-}
-
-// The state is for the requests of every kind, also where the kind has no parameters.
-func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true, addText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		who, err1 := askback.Elicit[login](call, "login", "?")
-		model, err2 := askback.Sample(call, "capital", sampling("?"))
-		roots, err3 := askback.Roots(call, "roots")
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return "", err
-		}
-		return fmt.Sprint(who.Name, model.Model, roots[0].URI), nil
-	}))
-	c := newSessionThatCan(t, url+"?draft=state", url, `{"elicitation":{},"sampling":{},"roots":{}}`)
-	c.call("kinds", "{}")
-	answers := map[any]string{
-		"elicitation/create":     named("octocat"),
-		"sampling/createMessage": `{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m"}`,
-		"roots/list":             `{"roots":[{"uri":"file:///home"}]}`,
-	}
-	for len(answers) > 0 {
-		q := c.event()
-		state, _ := q["state"].(string)
-		if state == "" || answers[q["method"]] == "" {
-			t.Fatalf("got %s, with %d to come", c.last, len(answers))
-		}
-		if status, m := c.respond(q, state, answers[q["method"]]); status != 202 {
-			t.Errorf("%s: status %d, %v", q["method"], status, m)
-		}
-		delete(answers, q["method"])
-	}
-	if got := member(c.event(), "result", "content", 0, "text"); got != "octocatmfile:///home" {
-		t.Errorf("got %s", c.last)
-	}
-}
-
-// Where the session is not held, the call goes on from the state: the response is what the
-// server has to say next.
-func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
-	ring := newRing(t)
-	here, there := newDraftServer(t, ring, true), newDraftServer(t, ring, true)
-	c := newSession(t, here+"?draft=state", there)
-	c.call("both", "{}")
-	q := c.event()
-	answers := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}
-	for n := range 3 {
-		status, next := c.respond(q, q["state"].(string), named(answers[member(q, "params", "message")]))
-		if status != 200 {
-			t.Fatalf("status %d: %v", status, next)
-		}
-		if n < 2 {
-			if next["method"] != "elicitation/create" || next["state"] == q["state"] || next["id"] == q["id"] || next["result"] != nil {
-				t.Fatalf("question %d: %v", n, next)
-			}
-			q = next
-			continue
-		}
-		want := asJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"abc"}],"isError":false}}`)
-		if diff := cmp.Diff(want, any(next)); diff != "" {
-			t.Errorf("result (-want +got):\n%s", diff)
-		}
-	}
-	// So it does for a client that has begun another session there, as it must where its own
-	// is not known.
-	lost := newSession(t, here+"?draft=state", there)
-	lost.call("get_weather", `{"location":"New York"}`)
-	q = lost.event()
-	again := newSession(t, there+"?draft=state", there)
-	if _, m := again.respond(q, q["state"].(string), named("octocat")); member(m, "result", "content", 0, "text") != weatherText {
-		t.Errorf("in a new session: %v", m)
-	}
-	// It is bound as ever: to the call that it was made for, and to what was asked.
-	bound := newSession(t, here+"?draft=state", there)
-	bound.call("get_weather", `{"location":"New York"}`)
-	q = bound.event()
-	if status, m := c.respond(q, altered(t, q["state"].(string), "New York", "Cairo"), named("octocat")); status != 400 || member(m, "error", "code") != -32602.0 {
-		t.Errorf("other arguments: status %d, %v", status, m)
-	}
-	id, _ := json.Marshal(q["id"])
-	failed := `{"jsonrpc":"2.0","id":` + string(id) + `,"state":` + quote(q["state"].(string)) + `,"error":{"code":1,"message":"no"}}`
-	if _, m := c.post(there, failed); member(m, "error", "code") != -32603.0 || m["id"] != 9.0 {
-		t.Errorf("a client's error: %v", m)
-	}
-	// Another key than that of the question.
-	if _, m := c.respond(q, altered(t, q["state"].(string), `"github_login"`, `"google_login"`), named("octocat")); m["method"] != "elicitation/create" {
-		t.Errorf("another key: %v", m)
-	}
-	if _, m := c.respond(q, q["state"].(string), named("octocat")); member(m, "result", "content", 0, "text") != weatherText {
-		t.Errorf("got %v", m)
-	}
-}
-
-// Where a state counts once, one that was used in its session is used.
-func TestAStateOfASessionIsUsedOnce(t *testing.T) {
-	ran := make(chan string, 9)
-	srv := newServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
-			who, err := askback.Elicit[struct {
-				Name string `json:"name"`
-			}](call, "name", "Who?")
-			if err == nil {
-				ran <- who.Name
-			}
-			return "redeemed", err
-		})
-	})
-	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
-	defer func() {
-		ts.CloseClientConnections()
-		ts.Close()
-	}()
-	elsewhere := func(q map[string]any, want string) {
-		t.Helper()
-		_, m := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+quote(q["state"].(string))+`,"result":`+named("b")+`}`)
-		if !strings.Contains(fmt.Sprint(m), want) {
-			t.Errorf("want %s, got %v", want, m)
-		}
-	}
-	// In the session, and then elsewhere.
-	c := newSession(t, ts.URL+"?draft=state", ts.URL)
-	c.call("redeem", "{}")
-	q := c.event()
-	c.respond(q, "", named("a"))
-	if m := c.event(); !strings.Contains(c.last, "redeemed") {
-		t.Errorf("in the session: %v", m)
-	}
-	elsewhere(q, "Invalid or expired requestState")
-	// Elsewhere, and then in the session.
-	c.call("redeem", "{}")
-	q = c.event()
-	elsewhere(q, "redeemed")
-	c.respond(q, "", named("a"))
-	if m := c.event(); !strings.Contains(c.last, "Invalid or expired requestState") {
-		t.Errorf("in the session: %v", m)
-	}
-	if len(ran) != 2 {
-		t.Errorf("ran %d times", len(ran))
 	}
 }
 
@@ -835,16 +502,6 @@ func FuzzDrafts(f *testing.F) {
 			t.Errorf("a ratified form: %s", w.Body)
 		}
 	})
-}
-
-// altered changes what is inside of a state in a session.
-func altered(t *testing.T, state, from, to string) string {
-	t.Helper()
-	data, err := base64.RawURLEncoding.DecodeString(state)
-	if err != nil || !strings.Contains(string(data), from) {
-		t.Fatalf("%q is not in %s, %v", from, data, err)
-	}
-	return base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(data), from, to, 1)))
 }
 
 // What surrounds a sealed state in the drafts' own forms is not sealed. Whoever changes it, or

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,183 +18,58 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task/storetest"
 )
 
-var _ storetest.StateStore = state.Store(nil)
+// What becomes of a state, in each phase and with each fault, is tested in internal/home. Here
+// it is what needs a server: that the options reach the home, clients that go away, tasks,
+// sessions, and the law.
 
-// spyStore is a store that tests look into and break.
+// spyStore is a store that tests count the calls of, and break.
 type spyStore struct {
 	state.MemoryStore
-	mu                         sync.Mutex
-	ids                        []string // of all puts
-	puts, gets, finds, deletes int
-	fail, failPut              error
-	alter                      func([]byte) []byte // what is read
+	mu   sync.Mutex
+	used int
+	fail error
+}
+
+func (s *spyStore) call(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used++
+	return errors.Join(ctx.Err(), s.fail)
 }
 
 func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.puts++
-	if err := errors.Join(ctx.Err(), s.fail, s.failPut); err != nil {
+	if err := s.call(ctx); err != nil {
 		return err
 	}
-	s.ids = append(s.ids, id)
 	return s.MemoryStore.PutState(ctx, id, call, data, expires)
 }
 
 func (s *spyStore) GetState(ctx context.Context, id string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gets++
-	data, err := s.MemoryStore.GetState(ctx, id)
-	if s.alter != nil && data != nil {
-		data = s.alter(data)
+	if err := s.call(ctx); err != nil {
+		return nil, err
 	}
-	return data, errors.Join(err, ctx.Err(), s.fail)
+	return s.MemoryStore.GetState(ctx, id)
 }
 
 func (s *spyStore) FindStates(ctx context.Context, call string, limit int) ([][]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.finds++
-	found, err := s.MemoryStore.FindStates(ctx, call, limit)
-	if s.alter != nil {
-		for i := range found {
-			found[i] = s.alter(found[i])
-		}
+	if err := s.call(ctx); err != nil {
+		return nil, err
 	}
-	return found, errors.Join(err, ctx.Err(), s.fail)
+	return s.MemoryStore.FindStates(ctx, call, limit)
 }
 
 func (s *spyStore) DeleteState(ctx context.Context, id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deletes++
-	if err := ctx.Err(); err != nil {
+	if err := s.call(ctx); err != nil {
 		return err
 	}
-	return errors.Join(s.fail, s.MemoryStore.DeleteState(ctx, id))
-}
-
-// clear deletes everything.
-func (s *spyStore) clear(t *testing.T) {
-	for _, id := range s.ids {
-		if err := s.MemoryStore.DeleteState(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// used counts the calls.
-func (s *spyStore) used() int { return s.puts + s.gets + s.finds + s.deletes }
-
-// fleet are instances that share a store, and what they observe.
-type fleet struct {
-	t        *testing.T
-	store    *spyStore
-	ring     *seal.Ring
-	outcomes []string
-	reasons  []string
-	steps    []string // that ran
-	opts     askback.Options
-}
-
-func newFleet(t *testing.T) *fleet {
-	return &fleet{t: t, store: new(spyStore), ring: newRing(t), opts: askback.Options{Principal: userHeader}}
+	return s.MemoryStore.DeleteState(ctx, id)
 }
 
 // userHeader takes the principal from a header, which only a test may do.
 func userHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 	return extra.Header.Get("X-User"), nil
-}
-
-// instance starts one in this phase.
-func (f *fleet) instance(mode state.Mode, keys *seal.Ring, overflow ...int) http.Handler {
-	opts := f.opts
-	opts.Keys = keys
-	opts.States = &state.Options{Store: f.store, Mode: mode}
-	opts.ObserveState = func(_ context.Context, e state.Event) {
-		if e.Method != "tools/call" {
-			f.t.Errorf("the method is %q", e.Method)
-		}
-		if e.Outcome == state.Refused {
-			f.reasons = append(f.reasons, string(e.Reason))
-		} else {
-			f.outcomes = append(f.outcomes, string(e.Outcome))
-		}
-	}
-	if len(overflow) > 0 {
-		opts.States.Overflow = overflow[0]
-	}
-	return newServer(f.t, &opts, f.trip, f.manual, f.confirm).HTTPHandler(nil)
-}
-
-// observed checks what was observed since it was called last.
-func (f *fleet) observed(want ...string) {
-	f.t.Helper()
-	if !slices.Equal(f.outcomes, want) {
-		f.t.Errorf("observed %q, want %q", f.outcomes, want)
-	}
-	f.outcomes = nil
-}
-
-// trip asks, does, asks.
-func (f *fleet) trip(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "trip"}, func(ctx context.Context, call *askback.Call, in greeting) (string, error) {
-		from, err := askback.Elicit[login](call, "from", "From where?")
-		if err != nil {
-			return "", err
-		}
-		seat, err := askback.Do(ctx, call, "seat", func(context.Context) (int, error) {
-			f.steps = append(f.steps, call.ID())
-			return len(f.steps), nil
-		})
-		if err != nil {
-			return "", err
-		}
-		to, err := askback.Elicit[login](call, "to", "To where?")
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("%s to %s, seat %d", from.Name, to.Name, seat), nil
-	})
-}
-
-// manual asks twice under one key, in the manual style.
-func (f *fleet) manual(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-		p := call.Request().(*mcp.CallToolRequest).Params
-		heard := ""
-		if r, ok := p.InputResponses["q"].(*mcp.ElicitResult); ok {
-			heard = fmt.Sprint(r.Content["name"])
-		}
-		n := len(p.RequestState)
-		if heard != "" && n == 2 {
-			return text(p.RequestState + heard), nil
-		}
-		state := p.RequestState
-		if heard != "" || n == 0 {
-			state += string("ab"[min(n, 1)])
-		}
-		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
-	})
-}
-
-// confirm asks two questions under one key.
-func (f *fleet) confirm(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "confirm"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		var heard []string
-		for _, what := range []string{"the copy", "the original"} {
-			ok, err := askback.Elicit[login](call, "sure", "Delete "+what+"?")
-			if err != nil {
-				return "", err
-			}
-			heard = append(heard, ok.Name)
-		}
-		return strings.Join(heard, ", "), nil
-	})
 }
 
 func answer(key, name string) string {
@@ -204,170 +78,103 @@ func answer(key, name string) string {
 
 var alice = http.Header{"X-User": {"alice"}}
 
-// What becomes of a retry, in each phase: its requestState is as the case says, and the
-// call waits for the answer to its second question.
-func TestPhases(t *testing.T) {
-	const done, fresh, refused = "Oslo to Rome, seat 1", "asks from", "refused"
-	dual, primary, only := state.Dual, state.StatelessFirst, state.StatelessOnly
-	type retry struct {
-		*fleet
-		mode    state.Mode
-		first   string // the state of the round before
-		request request
-		server  http.Handler
+// Each option decides what becomes of a retry whose state is as the case says.
+func TestOptionsReachTheHome(t *testing.T) {
+	states := func(mode state.Mode) func(*askback.Options) {
+		return func(o *askback.Options) { o.States = &state.Options{Store: new(state.MemoryStore), Mode: mode} }
 	}
-	tamper := func(state string) string {
-		last := "A"
-		if strings.HasSuffix(state, "A") {
-			last = "Q"
-		}
-		return state[:len(state)-1] + last
-	}
+	twice := func(t *testing.T, r *request, h http.Handler) { r.send(t, h).text(t) }
+	lost := func(_ *testing.T, r *request, _ http.Handler) { r.state = "" }
+	bad := func(_ *testing.T, r *request, _ http.Handler) { r.state = "x" }
 	for _, c := range []struct {
-		says   string
-		change func(r *retry)
-		want   map[state.Mode][2]string // how it ends, and what is observed
+		says    string
+		options func(o *askback.Options)
+		change  func(t *testing.T, r *request, h http.Handler) // between the rounds; nil: nothing
+		want    string                                         // in the second response
+		seen    string
 	}{
-		{"as it was sent", func(*retry) {},
-			map[state.Mode][2]string{dual: {done, "same"}, primary: {done}, only: {done}}},
-		{"missing", func(r *retry) { r.request.state = "" },
-			map[state.Mode][2]string{dual: {done, "missing"}, primary: {done, "missing"}, only: {fresh}}},
-		{"tampered with", func(r *retry) { r.request.state = tamper(r.request.state) },
-			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
-		{"no state at all", func(r *retry) { r.request.state = "nonsense" },
-			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
-		{"at an instance with other keys", func(r *retry) { r.server = r.instance(r.mode, newRing(r.t)) },
-			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
-		{"at an instance with another name", func(r *retry) { r.opts.Audience = "other"; r.server = r.instance(r.mode, r.ring) },
-			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
-		{"with other arguments", func(r *retry) { r.request.arguments = `{"place":"y"}` },
-			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
-		{"of another caller", func(r *retry) { r.request.header = http.Header{"X-User": {"mallory"}} },
-			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
-		{"missing, from another caller", func(r *retry) { r.request.state, r.request.header = "", http.Header{"X-User": {"mallory"}} },
-			map[state.Mode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
-		{"missing, from an anonymous caller", func(r *retry) { r.request.state, r.request.header = "", nil },
-			map[state.Mode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
-		{"missing, with other arguments", func(r *retry) { r.request.state, r.request.arguments = "", `{"place":"y"}` },
-			map[state.Mode][2]string{dual: {fresh, "unknown"}, primary: {fresh, "unknown"}, only: {fresh}}},
-		{"missing, without answers", func(r *retry) { r.request.state, r.request.responses = "", "" },
-			map[state.Mode][2]string{dual: {fresh}, primary: {fresh}, only: {fresh}}},
-		{"missing, beside an equal call", func(r *retry) {
-			again := r.request
-			again.state, again.responses = "", ""
-			again.send(r.t, r.server).asked(r.t, "from")
-			r.request.state = ""
-		}, map[state.Mode][2]string{dual: {fresh, "ambiguous"}, primary: {fresh, "ambiguous"}, only: {fresh}}},
-		{"tampered with, beside an equal call", func(r *retry) {
-			again := r.request
-			again.state, again.responses = "", ""
-			again.send(r.t, r.server).asked(r.t, "from")
-			r.request.state = tamper(r.request.state)
-		}, map[state.Mode][2]string{dual: {refused, "ambiguous"}, primary: {refused, "ambiguous"}, only: {refused}}},
-		{"of the round before", func(r *retry) { r.request.state, r.request.responses = r.first, answer("from", "Oslo") },
-			map[state.Mode][2]string{dual: {"asks to", "older"}, primary: {"asks to"}, only: {"asks to"}}},
-		{"expired", func(r *retry) { time.Sleep(time.Hour) },
-			map[state.Mode][2]string{dual: {refused, "unknown"}, primary: {refused, "unknown"}, only: {refused}}},
-		{"expired, of the round before", func(r *retry) {
-			r.request.state = r.first
-			time.Sleep(40 * time.Minute)
-		}, map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}},
-		{"when nothing is stored", func(r *retry) { r.store.clear(r.t) },
-			map[state.Mode][2]string{dual: {done, "absent"}, primary: {done}, only: {done}}},
-		{"when what is stored cannot be read", func(r *retry) { r.store.alter = func([]byte) []byte { return []byte("\x02newer") } },
-			map[state.Mode][2]string{dual: {done, "failed"}, primary: {done}, only: {done}}},
-		{"missing, when what is stored cannot be read", func(r *retry) {
-			r.request.state, r.store.alter = "", func([]byte) []byte { return []byte("\x02newer") }
-		}, map[state.Mode][2]string{dual: {fresh, "failed"}, primary: {fresh, "failed"}, only: {fresh}}},
-		{"when the store fails", func(r *retry) { r.store.fail = errors.New("no connection") },
-			map[state.Mode][2]string{dual: {done, "failed failed"}, primary: {done, "failed"}, only: {done}}},
-		{"missing, when the store fails", func(r *retry) { r.request.state, r.store.fail = "", errors.New("no connection") },
-			map[state.Mode][2]string{dual: {fresh, "failed failed"}, primary: {fresh, "failed failed"}, only: {fresh}}},
-		{"declined", func(r *retry) { r.request.responses = `{"to":{"action":"decline"}}` },
-			map[state.Mode][2]string{dual: {"declined", "same"}, primary: {"declined"}, only: {"declined"}}},
+		{"none", func(*askback.Options) {}, nil, "Hello octocat", ""},
+		{"none, and a bad state", func(*askback.Options) {}, bad, fixedMessage, "refused:malformed"},
+		{"none, and no state", func(*askback.Options) {}, lost, "input_required", ""},
+		{"Principal", func(*askback.Options) {}, func(_ *testing.T, r *request, _ http.Handler) { r.header = http.Header{"X-User": {"mallory"}} },
+			fixedMessage, "refused:principal"},
+		{"States.Mode is Dual", states(state.Dual), nil, "Hello octocat", "same"},
+		{"States.Mode is Dual, and no state", states(state.Dual), lost, "Hello octocat", "missing"},
+		{"States.Mode is StatelessFirst", states(state.StatelessFirst), nil, "Hello octocat", ""},
+		{"States.Mode is StatelessFirst, and a bad state", states(state.StatelessFirst), bad, "Hello octocat", "refused:malformed invalid"},
+		{"States.Mode is StatelessOnly, and a bad state", states(state.StatelessOnly), bad, fixedMessage, "refused:malformed"},
+		{"States.Mode is empty, and no state", states(""), lost, "input_required", ""},
+		{"States.Overflow", func(o *askback.Options) { o.States = &state.Options{Store: new(state.MemoryStore), Overflow: 10} }, nil,
+			"Hello octocat", "overflowed"},
+		{"ReplayGuard", func(o *askback.Options) { o.ReplayGuard = new(state.MemoryGuard) }, twice, fixedMessage, "refused:replayed"},
+		{"no ReplayGuard", func(*askback.Options) {}, twice, "Hello octocat", ""},
+		{"BareFirstRound", func(o *askback.Options) { o.BareFirstRound = true }, lost, "Hello octocat", ""},
+		{"Limits.RoundTTL", func(o *askback.Options) { o.Limits.RoundTTL = time.Minute },
+			func(*testing.T, *request, http.Handler) { time.Sleep(time.Minute) }, fixedMessage, "refused:expired"},
+		{"Limits.CallTTL", func(o *askback.Options) { o.Limits.CallTTL = time.Minute },
+			func(*testing.T, *request, http.Handler) { time.Sleep(time.Minute) }, fixedMessage, "refused:expired"},
 	} {
-		for _, mode := range []state.Mode{dual, primary, only} {
-			t.Run(c.says+"/"+string(mode), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFleet(t)
-					r := &retry{fleet: f, mode: mode, server: f.instance(mode, f.ring)}
-					r.request = request{target: "trip", arguments: `{"place":"x"}`, header: alice}
-					r.first = r.request.send(t, r.server).asked(t, "from")
-					r.request.state, r.request.responses = r.first, answer("from", "Oslo")
-					time.Sleep(30 * time.Minute)
-					r.request.state = r.request.send(t, r.server).asked(t, "to")
-					r.request.responses = answer("to", "Rome")
-					f.outcomes = nil
-					c.change(r)
-					got, want := "", c.want[mode]
-					f.outcomes = nil
-					switch res := r.request.send(t, r.server); {
-					case res.Error != nil:
-						if message := res.refused(t, 400, -32602); message != fixedMessage {
-							t.Errorf("refused with %q", message)
-						}
-						got = refused
-					case res.Result.Type == "complete" && res.Result.IsError:
-						got = "declined"
-					case res.Result.Type == "complete":
-						got = res.text(t)
-					case res.Result.Requests["from"] != nil:
-						got = fresh
-					default:
-						for key := range res.Result.Requests {
-							got = "asks " + key
-						}
+		t.Run(c.says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seen []string
+				logger, logged := logs()
+				opts := askback.Options{Principal: userHeader, Audience: "service", Logger: logger, ObserveState: func(_ context.Context, e state.Event) {
+					what := string(e.Outcome)
+					if e.Reason != "" {
+						what += ":" + string(e.Reason)
 					}
-					if observed := strings.Join(f.outcomes, " "); got != want[0] || observed != want[1] {
-						t.Errorf("it ended with %q and %q was observed; want %q and %q", got, observed, want[0], want[1])
-					}
-					if mode == only && f.store.used() > 0 {
-						t.Error("the store was used")
-					}
-					if rows := f.store.Len(); (got == done || got == "declined") && f.store.fail == nil && rows > 0 {
-						t.Errorf("%d states are left of a call that ended", rows)
-					}
-				})
+					seen = append(seen, what)
+				}}
+				c.options(&opts)
+				h := newServer(t, &opts, greet).HTTPHandler(nil)
+				r := request{target: "greet", arguments: `{"place":"x"}`, header: alice}
+				r.state = r.send(t, h).asked(t, "login")
+				r.responses = octocat
+				if c.change != nil {
+					c.change(t, &r, h)
+				}
+				res := r.send(t, h)
+				if !strings.Contains(res.raw, c.want) {
+					t.Errorf("want %s, got %s", c.want, res.raw)
+				}
+				if res.Error != nil && (res.status != 400 || res.Error.Code != -32602) {
+					t.Errorf("status %d: %s", res.status, res.raw)
+				}
+				if got := strings.Join(seen, " "); got != c.seen {
+					t.Errorf("observed %q, want %q", got, c.seen)
+				}
+				if _, reason, ok := strings.Cut(c.seen, "refused:"); ok && !strings.Contains(logged.String(), "reason="+strings.Fields(reason)[0]) {
+					t.Errorf("the log says %s", logged)
+				}
 			})
+		})
+	}
+	// And these decide what a first response is.
+	for says, c := range map[string]struct {
+		options askback.Options
+		want    string
+	}{
+		"BareFirstRound":    {askback.Options{BareFirstRound: true}, `"input_required"`},
+		"Limits.StateBytes": {askback.Options{Limits: askback.Limits{StateBytes: 10}}, "the limit of 10 bytes of requestState is reached"},
+		"Limits.StoredBytes": {askback.Options{Limits: askback.Limits{StoredBytes: 10}, States: &state.Options{Store: new(state.MemoryStore), Overflow: 10}},
+			"the limit of 10 bytes of a stored state is reached"},
+	} {
+		res := request{target: "greet", arguments: `{"place":"x"}`}.send(t, newServer(t, &c.options, greet).HTTPHandler(nil))
+		if !strings.Contains(res.raw, c.want) || strings.Contains(res.raw, "requestState\":") || res.status != 200 {
+			t.Errorf("%s: status %d, %s", says, res.status, res.raw)
 		}
 	}
-}
-
-// Nothing tells one anonymous caller from another: nobody's call goes on without its state.
-func TestAnonymousCallers(t *testing.T) {
-	f := newFleet(t)
-	h := f.instance(state.Dual, f.ring)
-	r := request{target: "trip", arguments: `{"place":"x"}`}
-	r.state = r.send(t, h).asked(t, "from")
-	r.responses = answer("from", "Oslo")
-	lost, bad := r, r
-	lost.state, bad.state = "", "nonsense"
-	lost.send(t, h).asked(t, "from")
-	bad.send(t, h).refused(t, 400, -32602)
-	f.observed("unknown", "unknown")
-	r.send(t, h).asked(t, "to")
-	f.observed("same")
-	if f.store.finds > 0 {
-		t.Error("the store was asked for an anonymous caller's call")
+	// Audience is what tells two services with the same keys apart.
+	ring := newRing(t)
+	service := func(name string) http.Handler {
+		return newServer(t, &askback.Options{Keys: ring, Audience: name}, greet).HTTPHandler(nil)
 	}
-}
-
-// A lost write leaves the store behind: the call goes on from what the client brought.
-func TestStoreThatLostAWrite(t *testing.T) {
-	f := newFleet(t)
-	h := f.instance(state.Dual, f.ring)
-	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
-	r.state = r.send(t, h).asked(t, "from")
-	f.store.failPut = errors.New("disk full")
-	r.responses = answer("from", "Oslo")
-	r.state = r.send(t, h).asked(t, "to")
-	f.observed("same", "failed")
-	f.store.failPut = nil
-	r.responses = answer("to", "Rome")
-	if got := r.send(t, h).text(t); got != "Oslo to Rome, seat 1" {
+	r := request{target: "greet", arguments: `{"place":"x"}`, responses: octocat}
+	r.state = request{target: r.target, arguments: r.arguments}.send(t, service("one")).asked(t, "login")
+	r.send(t, service("two")).refused(t, 400, -32602)
+	if got := r.send(t, service("one")).text(t); !strings.Contains(got, "octocat") {
 		t.Errorf("got %q", got)
 	}
-	f.observed("behind")
 }
 
 // The client goes away while a step runs, and repeats the round: the step does not run again.
@@ -412,126 +219,9 @@ func TestClientThatGoesAway(t *testing.T) {
 	}
 }
 
-// Where a call was continued twice from one round, the store decides which one lives, and
-// the answer to the other's question does not count.
-func TestForkedCall(t *testing.T) {
-	f := newFleet(t)
-	logger, logged := logs()
-	f.opts.Logger = logger
-	primary, dual := f.instance(state.StatelessFirst, f.ring), f.instance(state.Dual, f.ring)
-	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
-	r.state = r.send(t, primary).asked(t, "from")
-	one, two := r, r
-	one.responses, two.responses = answer("from", "Oslo"), answer("from", "Bern")
-	one.state = one.send(t, primary).asked(t, "to")
-	two.send(t, primary).asked(t, "to")
-	one.responses = answer("to", "Rome")
-	if got := one.send(t, dual).text(t); got != "Bern to Rome, seat 2" {
-		t.Errorf("got %q", got)
-	}
-	f.observed("different")
-	if !strings.Contains(logged.String(), "is not what is stored") || strings.Contains(logged.String(), "Bern") {
-		t.Errorf("the log says %s", logged)
-	}
-}
-
-// Nobody's "yes" is taken for an answer to another question under the same key, however
-// the state, the responses and what was stored got lost.
-func TestAnswersCountForTheirQuestionOnly(t *testing.T) {
-	f := newFleet(t)
-	h := f.instance(state.Dual, f.ring)
-	asked := func(r request) (state, key string) {
-		t.Helper()
-		res := r.send(t, h)
-		for key = range res.Result.Requests {
-		}
-		return res.asked(t, key), key
-	}
-	first := request{target: "confirm", header: alice}
-	first.state = first.send(t, h).asked(t, "sure")
-	first.responses = answer("sure", "no, not the copy")
-	second, key := first, ""
-	if second.state, key = asked(first); key == "sure" {
-		t.Fatal("two questions have one key")
-	}
-	// The response was lost: the client repeats the round, also without its state.
-	lost := first
-	lost.state = ""
-	for _, r := range []request{first, lost, lost} {
-		if _, again := asked(r); again != key {
-			t.Errorf("the second question is asked under %q and %q", key, again)
-		}
-	}
-	f.observed("same", "older", "missing", "missing")
-	// What is stored is of the first round, where a write failed or an instance in another
-	// phase served the second.
-	f.store.clear(t)
-	f.observed()
-	begin := request{target: "confirm", header: alice}
-	first.state = begin.send(t, h).asked(t, "sure")
-	f.store.failPut = errors.New("disk full")
-	asked(first)
-	f.store.failPut = nil
-	second.state, second.responses = "", answer(key, "yes, the original")
-	second.send(t, h).asked(t, "sure")
-	f.observed("same", "failed", "missing")
-	if _, again := asked(lost); again != key {
-		t.Errorf("the second question is asked under %q and %q", key, again)
-	}
-	if got := second.send(t, h).text(t); got != "no, not the copy, yes, the original" {
-		t.Errorf("got %q", got)
-	}
-	f.observed("missing", "missing")
-}
-
-// A handler in the manual style chooses its keys itself: without its state only the first
-// round can go on from the store, and a repeated round goes on from its own state.
+// A handler on the SDK's server, in its manual style, has its states stored like any other: a
+// repeated round goes on from its own state, and without a state only the first round goes on.
 func TestManualStyleAndTheStore(t *testing.T) {
-	for _, where := range []string{"an Askback tool", "a tool of the SDK's server"} {
-		t.Run(where, func(t *testing.T) {
-			f := newFleet(t)
-			h := f.instance(state.Dual, f.ring)
-			if where != "an Askback tool" {
-				h = f.sdkInstance(t)
-			}
-			first := request{target: "manual", header: alice}
-			first.state = first.send(t, h).asked(t, "q")
-			first.responses = answer("q", "1")
-			second := first
-			second.state = first.send(t, h).asked(t, "q")
-			f.observed("same")
-			first.send(t, h).asked(t, "q")
-			f.observed("older")
-			second.responses = answer("q", "2")
-			lost := second
-			lost.state = ""
-			lost.send(t, h).asked(t, "q")
-			f.observed("unknown")
-			f.store.clear(t)
-			second.state = first.send(t, h).asked(t, "q")
-			if got := second.send(t, h).text(t); got != "ab2" {
-				t.Errorf("got %q", got)
-			}
-			f.observed("absent", "same")
-			if rows := f.store.Len(); rows != 0 {
-				t.Errorf("%d states are left", rows)
-			}
-			// The first round goes on without its state.
-			first.state, first.responses = "", ""
-			first.send(t, h).asked(t, "q")
-			first.responses = answer("q", "1")
-			second.state = first.send(t, h).asked(t, "q")
-			f.observed("missing")
-			if got := second.send(t, h).text(t); got != "ab2" {
-				t.Errorf("got %q", got)
-			}
-			f.observed("same")
-		})
-	}
-}
-
-// sdkInstance has the tool manual on the SDK's server.
-func (f *fleet) sdkInstance(t *testing.T) http.Handler {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		heard, state := "", req.Params.RequestState
@@ -546,97 +236,31 @@ func (f *fleet) sdkInstance(t *testing.T) http.Handler {
 		}
 		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
 	})
-	opts := f.opts
-	opts.Keys = f.ring
-	opts.States = &state.Options{Store: f.store, Mode: state.Dual}
-	opts.ObserveState = func(_ context.Context, e state.Event) { f.outcomes = append(f.outcomes, string(e.Outcome)) }
-	srv, err := askback.New(m, &opts)
+	store := new(spyStore)
+	var seen []string
+	srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual},
+		ObserveState: func(_ context.Context, e state.Event) { seen = append(seen, string(e.Outcome)) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return srv.HTTPHandler(nil)
-}
-
-// Where a state can be used once, what is stored does not make it twice.
-func TestReplayGuardAndTheStore(t *testing.T) {
-	f := newFleet(t)
-	f.opts.ReplayGuard = new(state.MemoryGuard)
-	h := f.instance(state.StatelessFirst, f.ring)
-	begin := func() request {
-		r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
-		r.state = r.send(t, h).asked(t, "from")
-		r.responses = answer("from", "Oslo")
-		return r
-	}
-	// By its state, whose response is lost together with what it stored.
-	r := begin()
-	f.store.failPut = errors.New("disk full")
-	r.send(t, h).asked(t, "to")
-	f.store.failPut = nil
-	lost := r
+	h := srv.HTTPHandler(nil)
+	begin := request{target: "manual", header: alice}
+	first := begin
+	first.state = begin.send(t, h).asked(t, "q")
+	first.responses = answer("q", "1")
+	second := first
+	second.state = first.send(t, h).asked(t, "q")
+	first.send(t, h).asked(t, "q")
+	second.responses = answer("q", "2")
+	lost := second
 	lost.state = ""
-	lost.send(t, h).asked(t, "from") // a new call
-	f.observed("failed", "unknown")
-	f.store.clear(t)
-
-	// And by what is stored, with the state afterwards.
-	r = begin()
-	lost = r
-	lost.state = ""
-	lost.send(t, h).asked(t, "to")
-	r.send(t, h).refused(t, 400, -32602)
-	f.observed("missing")
-	if want := []string{"replayed"}; !slices.Equal(f.reasons, want) {
-		t.Errorf("the reasons are %q, want %q", f.reasons, want)
-	}
-
-	// While the third phase is rolled out: by the state there, and by what is stored here.
-	f.store.clear(t)
-	r = begin()
-	r.send(t, f.instance(state.StatelessOnly, f.ring)).asked(t, "to")
-	lost = r
-	lost.state = ""
-	lost.send(t, h).asked(t, "from") // a new call
-	f.observed("unknown")
-}
-
-// brokenGuard fails.
-type brokenGuard struct{ state.Guard }
-
-func (brokenGuard) Use(context.Context, string, time.Time) (bool, error) {
-	return false, errors.New("no connection")
-}
-
-// A guard that fails refuses the request, whichever way its round would go on.
-func TestReplayGuardFailsAndTheStore(t *testing.T) {
-	f := newFleet(t)
-	f.opts.ReplayGuard = brokenGuard{}
-	h := f.instance(state.StatelessFirst, f.ring)
-	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
-	state := r.send(t, h).asked(t, "from")
-	r.responses = answer("from", "Oslo")
-	for _, r.state = range []string{state, "", "altered"} {
-		r.send(t, h).refused(t, 200, -32603)
-	}
-	f.observed()
-}
-
-// With BareFirstRound a request that has answers and no state is nothing unusual.
-func TestBareFirstRoundAndTheStore(t *testing.T) {
-	f := newFleet(t)
-	f.opts.BareFirstRound = true
-	h := f.instance(state.Dual, f.ring)
-	r := request{target: "trip", arguments: `{"place":"x"}`, header: alice}
-	if state := r.send(t, h).asked(t, "from"); state != "" || f.store.used() != 0 {
-		t.Error("the first round is not bare")
-	}
-	r.responses = answer("from", "Oslo")
-	r.state = r.send(t, h).asked(t, "to")
-	r.responses = answer("to", "Rome")
-	if got := r.send(t, h).text(t); got != "Oslo to Rome, seat 1" {
+	lost.send(t, h).asked(t, "q")
+	if got := second.send(t, h).text(t); got != "ab2" {
 		t.Errorf("got %q", got)
 	}
-	f.observed("same")
+	if got := strings.Join(seen, " "); got != "same older unknown same" {
+		t.Errorf("observed %q", got)
+	}
 }
 
 // When a call becomes a task, its journal is the task's.
@@ -689,73 +313,38 @@ func TestSessionsAndTheStore(t *testing.T) {
 	if err != nil || res.Content[0].(*mcp.TextContent).Text != "Hello octocat in Oslo" {
 		t.Errorf("got %v, %v", res, err)
 	}
-	if store.used() != 0 {
+	if store.used != 0 {
 		t.Error("the store was used")
 	}
 }
 
-// Where the questions of a session carry a state, it is stored, and goes when the call ends,
-// however it does. A state that is too large for that stops no call.
+// Where the questions of a session carry a state, it is stored, and goes when the call ends. A
+// state that is too large for that stops no call.
 func TestSessionsWithStates(t *testing.T) {
-	for _, c := range []struct {
-		says   string
-		answer func() (*mcp.ElicitResult, error)
-		states state.Options
-		size   int
-		want   string
-		puts   bool
-	}{
-		{says: "accepted", size: 10, want: "10 for octocat", puts: true},
-		{says: "declined", size: 10, answer: func() (*mcp.ElicitResult, error) { return &mcp.ElicitResult{Action: "decline"}, nil }, want: "declined", puts: true},
-		{says: "broken", size: 10, answer: func() (*mcp.ElicitResult, error) { return nil, errors.New("no display") }, want: "no display", puts: true},
-		{says: "never fit", size: 10, answer: func() (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": 1}}, nil
-		}, want: "rounds per call", puts: true},
-		{says: "large", size: 100_000, want: "100000 for octocat"},
-		{says: "too large to seal", size: 2_000_000, want: "2000000 for octocat"},
-		{says: "with a store that fails", size: 100_000, states: state.Options{Overflow: 1000, Store: &spyStore{fail: errors.New("no connection")}}, want: "100000 for octocat"},
-		{says: "too large to store", size: 20_000_000, states: state.Options{Overflow: 1000}, want: "20000000 for octocat"},
-	} {
-		t.Run(c.says, func(t *testing.T) {
-			store := new(spyStore)
-			if c.states.Mode = state.Dual; c.states.Store == nil {
-				c.states.Store = store
-			}
-			web := httptest.NewServer(newServer(t, &askback.Options{States: &c.states}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
-			defer web.Close()
-			if c.answer == nil {
-				c.answer = func() (*mcp.ElicitResult, error) {
-					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}, nil
+	for size, stored := range map[int]bool{10: true, 2_000_000: false} {
+		store := new(spyStore)
+		web := httptest.NewServer(newServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+		defer web.Close()
+		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+			ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				if (store.Len() > 0) != stored {
+					t.Errorf("%d states are stored of a call of %d bytes", store.Len(), size)
 				}
-			}
-			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
-				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return c.answer() },
-			})
-			client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-					if method == "elicitation/create" {
-						return c.answer() // unchecked
-					}
-					return next(ctx, method, req)
-				}
-			})
-			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL + "?draft=state"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer session.Close()
-			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "blob", Arguments: count{c.size}})
-			got := fmt.Sprint(err)
-			if err == nil {
-				got = res.Content[0].(*mcp.TextContent).Text
-			}
-			if !strings.Contains(got, c.want) {
-				t.Errorf("got %q, want %q in it", got, c.want)
-			}
-			if rows := store.Len(); rows != 0 || (store.puts > 0) != c.puts {
-				t.Errorf("%d states are left of %d", rows, store.puts)
-			}
+				return accept(map[string]any{"name": "octocat"}), nil
+			},
 		})
+		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL + "?draft=state"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "blob", Arguments: count{size}})
+		if err != nil || res.Content[0].(*mcp.TextContent).Text != fmt.Sprint(size, " for octocat") {
+			t.Errorf("got %v, %v", res, err)
+		}
+		if rows := store.Len(); rows != 0 {
+			t.Errorf("%d states are left", rows)
+		}
 	}
 }
 
@@ -772,118 +361,6 @@ func blob(srv *askback.Server) {
 		}
 		return fmt.Sprint(len(s), " for ", l.Name), nil
 	})
-}
-
-func TestOverflow(t *testing.T) {
-	const mega = 1 << 20
-	ring := newRing(t)
-	type overflow struct {
-		*testing.T
-		store   *spyStore
-		opts    *askback.Options
-		request request
-	}
-	for _, c := range []struct {
-		says     string
-		size     int
-		before   func(o *overflow) // the call
-		between  func(o *overflow) // its rounds
-		code     int               // of the error, if it is to be one
-		message  string            // a part of it
-		observed string
-		reason   string // why the state is refused
-	}{
-		{says: "a state of a megabyte", size: mega, observed: "overflowed"},
-		{says: "a state that fits", size: 100},
-		{says: "the state of a repeated round", size: mega, observed: "overflowed", between: func(o *overflow) {
-			if got := o.request.send(o, newServer(o, o.opts, blob).HTTPHandler(nil)).text(o); got != fmt.Sprint(mega, " for octocat") {
-				o.Errorf("got %q", got)
-			}
-		}},
-		{says: "a state that is gone", size: mega, between: func(o *overflow) { o.store.clear(o.T) },
-			code: -32602, message: fixedMessage, observed: "overflowed", reason: "stored_missing"},
-		{says: "a state that was altered", size: mega, between: func(o *overflow) {
-			o.store.alter = func(data []byte) []byte { data[len(data)/2] = 'y'; return data }
-		}, code: -32602, message: fixedMessage, observed: "overflowed", reason: "stored_altered"},
-		{says: "a state of another caller", size: mega, between: func(o *overflow) { o.request.header = http.Header{"X-User": {"mallory"}} },
-			code: -32602, message: fixedMessage, observed: "overflowed", reason: "principal"},
-		{says: "at an instance without the store", size: mega, between: func(o *overflow) { o.opts.States = nil },
-			code: -32602, message: fixedMessage, observed: "overflowed", reason: "no_store"},
-		{says: "at an instance that overflows no more", size: mega, between: func(o *overflow) {
-			o.opts.States = &state.Options{Store: o.store}
-		}, observed: "overflowed"},
-		{says: "a store that fails to keep it", size: mega, before: func(o *overflow) { o.store.failPut = errors.New("disk full") },
-			code: -32603, message: "internal error", observed: "failed"},
-		{says: "a store that fails to give it back", size: mega, between: func(o *overflow) { o.store.fail = errors.New("no connection") },
-			code: -32603, message: "internal error", observed: "overflowed failed"},
-		{says: "more than may be stored", size: 2 * mega, code: -32603, message: "the limit of 2000000 bytes of a stored state is reached"},
-		{says: "more than may travel without an overflow", size: mega, before: func(o *overflow) { o.opts.States.Overflow = 0 },
-			code: -32603, message: "seal"},
-		{says: "a little more than may travel without an overflow", size: 2000, before: func(o *overflow) { o.opts.States.Overflow = 0 },
-			code: -32603, message: "the limit of 1024 bytes of requestState is reached"},
-		{says: "in the first phase", size: mega, observed: "overflowed same", before: func(o *overflow) { o.opts.States.Mode = state.Dual }},
-		{says: "a state that is gone, in the second phase", size: mega, observed: "overflowed invalid", reason: "stored_missing",
-			before: func(o *overflow) { o.opts.States.Mode = state.StatelessFirst },
-			between: func(o *overflow) {
-				for _, id := range o.store.ids {
-					if len(id) == 64 { // content has another form of id
-						if err := o.store.MemoryStore.DeleteState(o.Context(), id); err != nil {
-							o.Fatal(err)
-						}
-					}
-				}
-			}},
-	} {
-		t.Run(c.says, func(t *testing.T) {
-			var observed []string
-			reason := ""
-			o := &overflow{T: t, store: new(spyStore)}
-			logger, logged := logs()
-			o.opts = &askback.Options{
-				Keys: ring, Principal: userHeader, Logger: logger,
-				Limits: askback.Limits{StateBytes: 1024, StoredBytes: 2_000_000},
-				States: &state.Options{Store: o.store, Overflow: 800},
-				ObserveState: func(_ context.Context, e state.Event) {
-					if reason += string(e.Reason); e.Outcome != state.Refused {
-						observed = append(observed, string(e.Outcome))
-					}
-				},
-			}
-			if c.before != nil {
-				c.before(o)
-			}
-			o.request = request{target: "blob", arguments: fmt.Sprintf(`{"n":%d}`, c.size), header: alice}
-			res := o.request.send(t, newServer(t, o.opts, blob).HTTPHandler(nil))
-			if res.Error == nil {
-				o.request.state = res.asked(t, "login")
-				o.request.responses = octocat
-				if n := len(o.request.state); n > 1024 {
-					t.Errorf("%d bytes travel", n)
-				}
-				if c.between != nil {
-					c.between(o)
-				}
-				res = o.request.send(t, newServer(t, o.opts, blob).HTTPHandler(nil))
-			}
-			if c.code != 0 {
-				status := 200
-				if c.code == -32602 {
-					status = 400
-				}
-				if message := res.refused(t, status, c.code); !strings.Contains(message, c.message) {
-					t.Errorf("the message is %q, want %q", message, c.message)
-				}
-			} else if got, want := res.text(t), fmt.Sprint(c.size, " for octocat"); got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
-			if got := strings.Join(observed, " "); got != c.observed || reason != c.reason {
-				t.Errorf("observed %q with the reason %q, want %q and %q", got, reason, c.observed, c.reason)
-			}
-			if c.reason != "" && !strings.Contains(logged.String(), "reason="+c.reason) {
-				t.Errorf("the log does not give the reason: %s", logged)
-			}
-		})
-	}
 }
 
 // Whatever mixture of phases the instances are in, and whichever of them has lost its keys
@@ -1060,23 +537,21 @@ func TestRetriesAtOnce(t *testing.T) {
 	}
 }
 
+// What is wrong with the options is said when the server is made.
 func TestStatesAreChecked(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	for want, states := range map[string]state.Options{
-		"needs a Store":  {},
-		`"duel" is none`: {Store: new(state.MemoryStore), Mode: "duel"},
-		"negative":       {Store: new(state.MemoryStore), Overflow: -1},
-		"65536 bytes":    {Store: new(state.MemoryStore), Overflow: 65537},
-	} {
-		if _, err := askback.New(m, &askback.Options{States: &states}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want %q", err, want)
-		}
+	if _, err := askback.New(m, &askback.Options{States: &state.Options{}}); err == nil || !strings.Contains(err.Error(), "needs a Store") {
+		t.Errorf("the error is %v", err)
 	}
-	for mode, want := range map[state.Mode]bool{"": false, state.StatelessOnly: false, state.StatelessFirst: true, state.Dual: true} {
+	for _, named := range []bool{false, true} {
 		logger, logged := logs()
-		newServer(t, &askback.Options{Logger: logger, States: &state.Options{Store: new(state.MemoryStore), Mode: mode}})
-		if strings.Contains(logged.String(), "anonymous") != want {
-			t.Errorf("%q: the log says %q", mode, logged)
+		opts := askback.Options{Logger: logger, States: &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}}
+		if named {
+			opts.Principal = userHeader
+		}
+		newServer(t, &opts)
+		if strings.Contains(logged.String(), "anonymous") == named {
+			t.Errorf("with Principal %v the log says %q", named, logged)
 		}
 	}
 }

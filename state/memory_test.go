@@ -10,6 +10,8 @@ import (
 	"github.com/askback-mcp/askback/task/storetest"
 )
 
+var _ storetest.StateStore = state.Store(nil)
+
 func TestMemoryStore(t *testing.T) {
 	storetest.RunStates(t, func(t *testing.T) func(t *testing.T) storetest.StateStore {
 		store := new(state.MemoryStore)

@@ -163,6 +163,9 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		}
 	}
 	request, fault := translate(method, m)
+	if fault == nil {
+		fault = checkHeaders(r.Header, method, targetOf(method, m.params))
+	}
 	if fault != nil {
 		refuse(w, m.id, fault)
 		return true
@@ -185,6 +188,34 @@ func refuse(w http.ResponseWriter, id []byte, fault *jsonrpc.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
 	_, _ = w.Write(wire.AppendError(nil, id, fault)) // a client that is gone gets nothing
+}
+
+// checkHeaders refuses a message whose headers name another method or target than its body.
+// The drafts have no such headers, so they may be absent; but intermediaries route and
+// authorize by those that are there.
+func checkHeaders(h http.Header, method, target string) *jsonrpc.Error {
+	if len(h[wire.HeaderMethod]) > 0 {
+		if fault := wire.CheckHeader(h, wire.HeaderMethod, method, false); fault != nil {
+			return fault
+		}
+	}
+	if len(h[wire.HeaderName]) > 0 {
+		return wire.CheckHeader(h, wire.HeaderName, target, true)
+	}
+	return nil
+}
+
+// targetOf returns the tool, prompt, resource or task that a request names, or "".
+func targetOf(method string, params []byte) string {
+	name := wire.TargetMember(method)
+	if wire.IsTask(method) {
+		name = "taskId"
+	}
+	target, ok := strictjson.String(strictjson.Get(params, name))
+	if !ok && method == wire.InputResponse {
+		return relatedTask(params)
+	}
+	return target
 }
 
 // ratifiedRequest returns a copy of r with the headers that the ratified version requires.

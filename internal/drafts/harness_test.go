@@ -22,6 +22,7 @@ const ratifiedMetaJSON = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28
 type exchange struct {
 	url, body string
 	header    map[string]string
+	routing   http.Header // further headers
 	responses []string
 
 	edge     *Edge // a new one if nil
@@ -61,6 +62,11 @@ func (x *exchange) serve(t *testing.T) bool {
 	r := httptest.NewRequest(http.MethodPost, "/mcp"+x.url, strings.NewReader(x.body))
 	for name, value := range x.header {
 		r.Header.Set(name, value)
+	}
+	for name, values := range x.routing {
+		for _, value := range values {
+			r.Header.Add(name, value)
+		}
 	}
 	before := r.Header.Clone()
 	x.answer = httptest.NewRecorder()

@@ -78,7 +78,7 @@ func TestRequestsHaveTheRatifiedHeaders(t *testing.T) {
 		{"tasks/input_response", `{"name":"x"}`, ""},
 	} {
 		x := exchange{url: "?draft=mrtr-2", body: `{"jsonrpc":"2.0","id":1,"method":"` + test.method + `","params":` + test.params + `}`,
-			header: map[string]string{"Mcp-Session-Id": "held", "Mcp-Name": "another", "Mcp-Method": "ping", "Mcp-Protocol-Version": "2025-11-25"}}
+			header: map[string]string{"Mcp-Session-Id": "held", "Mcp-Protocol-Version": "2025-11-25"}}
 		if !x.serve(t) || len(x.requests) != 1 {
 			t.Fatalf("%s %s: not served", test.method, test.params)
 		}
@@ -86,6 +86,65 @@ func TestRequestsHaveTheRatifiedHeaders(t *testing.T) {
 		got.Body = nil
 		if diff := cmp.Diff(received{Version: "2026-07-28", Method: test.method, Name: test.name}, got); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", test.method, test.params, diff)
+		}
+	}
+}
+
+// The drafts have no routing headers. Where there are some, as from a client of both, an intermediary may have acted
+// upon them: they say what the body says, or the request is refused as a ratified one would be.
+func TestRoutingHeadersMatchTheBody(t *testing.T) {
+	const (
+		deletes = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_everything"}}`
+		reads   = `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"name":"x","uri":"file:///ä"}}`
+		nobody  = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`
+		gets    = `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t","name":"x"}}`
+		answers = `{"jsonrpc":"2.0","id":1,"method":"tasks/input_response","params":{"inputResponses":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}`
+		lists   = `{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`
+	)
+	done := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`
+	echo := `{"jsonrpc":"2.0","id":1,"state":` + text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("gone")}) + `,"result":{}}`
+	for _, test := range []struct {
+		name, body  string
+		method, tag []string // the headers Mcp-Method and Mcp-Name
+		refused     bool
+	}{
+		{"both match", deletes, []string{"tools/call"}, []string{"delete_everything"}, false},
+		{"the method alone", deletes, []string{"tools/call"}, nil, false},
+		{"the name alone", deletes, nil, []string{"delete_everything"}, false},
+		{"an encoded name", deletes, nil, []string{"=?base64?ZGVsZXRlX2V2ZXJ5dGhpbmc=?="}, false},
+		{"another name", deletes, []string{"tools/call"}, []string{"harmless"}, true},
+		{"another name, encoded", deletes, nil, []string{"=?base64?aGFybWxlc3M=?="}, true},
+		{"an empty name", deletes, nil, []string{""}, true},
+		{"the name twice", deletes, nil, []string{"delete_everything", "harmless"}, true},
+		{"another method", deletes, []string{"tools/list"}, nil, true},
+		{"an empty method", deletes, []string{""}, nil, true},
+		{"the method twice", deletes, []string{"tools/call", "tools/call"}, nil, true},
+		{"the method in capitals", deletes, []string{"Tools/Call"}, nil, true},
+		{"no name in the body", nobody, nil, []string{"harmless"}, true},
+		{"a resource by its URI", reads, []string{"resources/read"}, []string{"=?base64?ZmlsZTovLy/DpA==?="}, false},
+		{"a resource by its name", reads, nil, []string{"x"}, true},
+		{"a task by its id", gets, []string{"tasks/get"}, []string{"t"}, false},
+		{"another task", gets, nil, []string{"x"}, true},
+		{"an answer to its task", answers, []string{"tasks/input_response"}, []string{"t"}, false},
+		{"an answer to another task", answers, nil, []string{"x"}, true},
+		{"a list", lists, []string{"tasks/list"}, nil, false},
+		{"a list of something", lists, nil, []string{"x"}, true},
+		{"a response to a task's question", taskAnswer("t"), nil, nil, false},
+		{"a response to a task's question, with a method", taskAnswer("t"), []string{"ping"}, nil, true},
+		{"a response to a task's question, with a name", taskAnswer("t"), nil, []string{"t"}, true},
+		{"an echo", echo, nil, nil, false},
+		{"an echo with a method", echo, []string{"tools/call"}, nil, true},
+		{"an echo with a name", echo, nil, []string{"harmless"}, true},
+	} {
+		for _, url := range []string{"", "?draft=mrtr-1"} {
+			x := exchange{url: url, body: test.body, routing: map[string][]string{"Mcp-Method": test.method, "Mcp-Name": test.tag}, responses: []string{done, done}}
+			if !x.serve(t) {
+				t.Fatalf("%s: passed on", test.name)
+			}
+			got := x.answer.Body.String()
+			if refused := strings.Contains(got, `"code":-32020`) && strings.Contains(got, "Header mismatch: ") && x.answer.Code == 400 && strings.Contains(got, `"id":`); refused != test.refused || refused != (len(x.requests) == 0) {
+				t.Errorf("%s%s: status %d after %d requests: %s", test.name, url, x.answer.Code, len(x.requests), got)
+			}
 		}
 	}
 }

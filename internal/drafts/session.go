@@ -160,6 +160,10 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 	if session := env.Call.Session; session != "" && session == r.Header.Get(headerSession) && e.HasSession(session) {
 		return false // a late echo, or a second one
 	}
+	if fault := checkHeaders(r.Header, "", ""); fault != nil { // a response has neither
+		refuse(w, m.id, fault)
+		return true
+	}
 	status, message := e.continueCall(r, env, m)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

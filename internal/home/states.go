@@ -242,7 +242,7 @@ func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []by
 	overflow := c.States.Overflow
 	if overflow == 0 || len(payload) <= overflow { // a larger payload never fits when sealed
 		sealed, err := c.Keys.Seal(*b, payload, now, expires)
-		if err != nil || overflow == 0 || len(sealed) <= overflow {
+		if overflow == 0 || err == nil && len(sealed) <= overflow {
 			return sealed, err
 		}
 	}

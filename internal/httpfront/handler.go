@@ -201,13 +201,13 @@ func (h *handler) hasSession(id string) bool {
 }
 
 // serveTranslated serves a request that the edge has translated from a draft. The drafts
-// have no headers that mirror a tool's parameters.
+// have no headers that mirror a tool's parameters; those that are there must match all the same.
 func (h *handler) serveTranslated(w http.ResponseWriter, r *http.Request, body []byte) {
 	setBody(r, body)
 	h.serveModern(w, r, body, false)
 }
 
-// serveModern serves a request of the 2026-07-28 revision. If mirrored, it has the headers
+// serveModern serves a request of the 2026-07-28 revision. If mirrored, it must have the headers
 // that a tool's parameters are to be mirrored in.
 func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
 	req, fault := wire.ParseRequest(body, h.limits.Depth)
@@ -286,12 +286,13 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 		h.stateless.ServeHTTP(w, r)
 		return
 	}
-	if mirrored {
-		for _, header := range handler.Headers {
-			if fault := header.Check(r.Header, params.Arguments); fault != nil {
-				fail(w, req.ID, fault)
-				return
-			}
+	for _, header := range handler.Headers {
+		if !mirrored && !header.In(r.Header) {
+			continue
+		}
+		if fault := header.Check(r.Header, params.Arguments); fault != nil {
+			fail(w, req.ID, fault)
+			return
 		}
 	}
 	stream := &eventStream{w: w, token: params.Meta.ProgressToken}

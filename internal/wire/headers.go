@@ -137,6 +137,9 @@ func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
 	return out
 }
 
+// In reports whether the headers of a request have this one.
+func (p ParamHeader) In(h http.Header) bool { return len(h[p.header]) > 0 }
+
 // Check verifies the header against the call's arguments
 // (basic/transports/streamable-http, "Server Behavior for Custom Headers").
 func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
