@@ -13,12 +13,14 @@
 //		}
 //	}
 //
-// The run is harder on the handler than a friendly client is. Every round is served
-// by a new server, as if the process had been restarted or another instance took over.
-// Every request is sent twice, as by a client whose response was lost. And after every
-// round the handler is replayed without answers. The test fails when any of this
-// changes a question or a result: then the handler depends on something that is
-// neither an answer nor the result of a step, or a step is not safe to repeat.
+// The run is harder on the handler than most clients are:
+//
+//   - A new server serves every round, as if the process had been restarted.
+//   - Every request is sent twice, as by a client whose response was lost.
+//   - After every round the handler is replayed without answers.
+//
+// The test fails when any of this changes a question or a result. Then the handler depends on something that is neither
+// an answer nor the result of a step, or a step is not safe to repeat.
 package askbacktest
 
 import (
@@ -27,8 +29,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -53,17 +55,15 @@ type Call struct {
 
 	// Arguments marshal to a JSON object. Nil means none.
 	Arguments any
-	// Answers by the questions' keys, or by the messages of questions whose keys the author
-	// does not give (askback.AddInlineTool). The test fails when one is missing or not
-	// asked for.
+	// Answers holds the answers by the questions' keys. A question of askback.AddInlineTool has no key of its author:
+	// its message is the key. The test fails if an answer is missing or is never asked for.
 	Answers map[string]Answer
 	// Cannot are the capabilities that the client does not declare, combined with |.
 	// Zero means that it declares all.
 	Cannot askback.Capability
 	// Principal is the authenticated caller.
 	Principal string
-	// Lossless promises that no response is lost: no request is sent twice, so that
-	// steps need not be safe to repeat.
+	// Lossless sends no request twice, so that steps need not be safe to repeat.
 	Lossless bool
 	// Options of the servers, such as Limits. Keys, Principal, ReplayGuard and Logger are
 	// set by Run.
@@ -82,7 +82,7 @@ func Accept(content any) Answer {
 	return result(map[string]any{"action": "accept", "content": content})
 }
 
-// Decline answers that the user would not.
+// Decline answers that the user declined.
 func Decline() Answer { return result(map[string]any{"action": "decline"}) }
 
 // Cancel answers that the user dismissed the question.
@@ -153,9 +153,8 @@ func (r *Result) Text() string {
 	return b.String()
 }
 
-// Run drives a call to its end. It calls register for every server that it makes, one
-// in each round: what survives a restart, such as a store, register has to share
-// between them. Run must be called from the test's own goroutine.
+// Run drives a call to its end. It makes a new server for each round, and calls register for it: register must share
+// between the servers what survives a restart, such as a store. Run must be called from the test's own goroutine.
 func Run(t testing.TB, register func(*askback.Server), c Call) *Result {
 	t.Helper()
 	d := &driver{t: t, register: register, call: c, turns: make(map[string]int)}
@@ -238,11 +237,10 @@ type reply struct {
 	Error  *jsonrpc.Error  `json:"error"`
 
 	outcome struct {
-		Type     string          `json:"resultType"`
-		Requests json.RawMessage `json:"inputRequests"`
-		State    string          `json:"requestState"`
+		Type     string                     `json:"resultType"`
+		Requests map[string]json.RawMessage `json:"inputRequests"`
+		State    string                     `json:"requestState"`
 	}
-	requests map[string]json.RawMessage
 }
 
 func (d *driver) run() *Result {
@@ -261,24 +259,17 @@ func (d *driver) run() *Result {
 			return res
 		}
 		state = r.outcome.State
-		res.Asked = append(res.Asked, keys(r.requests))
-		if len(r.requests) > 0 {
+		asked := slices.AppendSeq([]string{}, maps.Keys(r.outcome.Requests))
+		slices.Sort(asked)
+		res.Asked = append(res.Asked, asked)
+		if len(r.outcome.Requests) > 0 {
 			d.same(r, d.send(state, nil), "the handler was replayed without answers")
 		}
-		responses = make(map[string]json.RawMessage, len(r.requests))
-		for key, request := range r.requests {
+		responses = make(map[string]json.RawMessage, len(r.outcome.Requests))
+		for key, request := range r.outcome.Requests {
 			responses[key] = d.answer(key, request)
 		}
 	}
-}
-
-func keys(requests map[string]json.RawMessage) []string {
-	all := make([]string, 0, len(requests))
-	for key := range requests {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	return all
 }
 
 func (d *driver) answer(key string, request json.RawMessage) json.RawMessage {
@@ -314,12 +305,10 @@ func (d *driver) unused() {
 	}
 }
 
-// same fails the test when a repetition came out differently. States differ always,
-// because each is sealed anew.
+// same fails the test when a repetition has another outcome. States always differ, because each is sealed anew.
 func (d *driver) same(first, second *reply, how string) {
 	d.t.Helper()
-	a, b := first.comparable(d.t), second.comparable(d.t)
-	if !reflect.DeepEqual(a, b) {
+	if !reflect.DeepEqual(first.comparable(d.t), second.comparable(d.t)) {
 		d.t.Errorf("askbacktest: %s, and its outcome changed:\n first: %s\nsecond: %s", how, first.raw, second.raw)
 	}
 }
@@ -356,10 +345,7 @@ func (d *driver) send(state string, responses map[string]json.RawMessage) *reply
 	}
 	d.register(srv)
 
-	params := make(map[string]any, len(d.params)+2)
-	for name, value := range d.params {
-		params[name] = value
-	}
+	params := maps.Clone(d.params)
 	if state != "" {
 		params["requestState"] = state
 	}
@@ -379,20 +365,12 @@ func (d *driver) send(state string, responses map[string]json.RawMessage) *reply
 	w := httptest.NewRecorder()
 	srv.HTTPHandler(nil).ServeHTTP(w, req)
 
-	r := new(reply)
-	if r.raw, err = io.ReadAll(w.Body); err != nil {
-		d.t.Fatal(err)
-	}
+	r := &reply{raw: w.Body.Bytes()}
 	if err := json.Unmarshal(r.raw, r); err != nil {
 		d.t.Fatalf("askbacktest: status %d: %v in %s", w.Code, err, r.raw)
 	}
 	if r.Result != nil {
 		if err := json.Unmarshal(r.Result, &r.outcome); err != nil {
-			d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
-		}
-	}
-	if r.outcome.Requests != nil {
-		if err := json.Unmarshal(r.outcome.Requests, &r.requests); err != nil {
 			d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
 		}
 	}
@@ -407,14 +385,11 @@ func (d *driver) finish(res *Result, r *reply) {
 	var into any
 	switch d.method {
 	case "tools/call":
-		res.Tool = new(mcp.CallToolResult)
-		into = res.Tool
+		into = &res.Tool
 	case "prompts/get":
-		res.Prompt = new(mcp.GetPromptResult)
-		into = res.Prompt
+		into = &res.Prompt
 	default:
-		res.Resource = new(mcp.ReadResourceResult)
-		into = res.Resource
+		into = &res.Resource
 	}
 	if err := json.Unmarshal(r.Result, into); err != nil {
 		d.t.Fatalf("askbacktest: %v in %s", err, r.raw)

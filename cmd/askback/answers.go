@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,11 +46,7 @@ func parseAnswers(flags []string, file []byte) (*answers, error) {
 	if file == nil {
 		return a, nil
 	}
-	err := strictjson.Check(file, 64)
-	if err == nil && strictjson.TypeOf(file) != strictjson.TypeObject {
-		err = errors.New("it is not an object")
-	}
-	if err != nil {
+	if err := checkObject(file); err != nil {
 		return nil, usagef("--answers: want a JSON object with an answer for each key: %w", err)
 	}
 	return a, strictjson.Members(file, func(name, value []byte) error {
@@ -129,7 +126,7 @@ func (a answer) parseElicit(q *client.Question) (*mcp.ElicitResult, error) {
 	if action := strings.Trim(string(text), `"`); isAction(action) {
 		return &mcp.ElicitResult{Action: action}, nil
 	}
-	if err := strictjson.Check(text, 64); err != nil {
+	if err := strictjson.Check(text, maxDepth); err != nil {
 		return nil, fmt.Errorf("it is neither JSON nor one of accept, decline and cancel: %w", err)
 	}
 	if strictjson.TypeOf(text) != strictjson.TypeObject {
@@ -184,15 +181,15 @@ func checkContent(q *client.Question, res *mcp.ElicitResult) error {
 func (a answer) sample(q *client.Question) (*mcp.CreateMessageWithToolsResult, error) {
 	res, err := parseSample(a.text, "askback")
 	if err != nil {
-		return nil, &unfitError{q, a.from, err}
+		err = &unfitError{q, a.from, err}
 	}
-	return res, nil
+	return res, err
 }
 
 func parseSample(text, model string) (*mcp.CreateMessageWithToolsResult, error) {
 	raw := []byte(strings.TrimSpace(text))
 	res := &mcp.CreateMessageWithToolsResult{}
-	if strictjson.Check(raw, 64) == nil {
+	if strictjson.Check(raw, maxDepth) == nil {
 		if said, ok := strictjson.String(raw); ok {
 			text = said
 		} else if strictjson.Get(raw, "content") != nil {
@@ -204,12 +201,7 @@ func parseSample(text, model string) (*mcp.CreateMessageWithToolsResult, error) 
 	if res.Content == nil {
 		res.Content, res.StopReason = []mcp.Content{&mcp.TextContent{Text: text}}, "endTurn"
 	}
-	if res.Role == "" {
-		res.Role = "assistant"
-	}
-	if res.Model == "" {
-		res.Model = model
-	}
+	res.Role, res.Model = cmp.Or(res.Role, "assistant"), cmp.Or(res.Model, model)
 	return res, nil
 }
 
@@ -222,11 +214,11 @@ type missingError struct {
 
 func (e *missingError) Error() string {
 	var b strings.Builder
-	if len(e.questions) == 1 {
-		fmt.Fprintf(&b, "%s asks, and no answer was given:\n", e.target)
-	} else {
-		fmt.Fprintf(&b, "%s asks, and %d answers were not given:\n", e.target, len(e.questions))
+	missing := "no answer was"
+	if n := len(e.questions); n != 1 {
+		missing = fmt.Sprintf("%d answers were not", n)
 	}
+	fmt.Fprintf(&b, "%s asks, and %s given:\n", e.target, missing)
 	for _, q := range e.questions {
 		fmt.Fprintf(&b, "\n%s", describe(q))
 	}

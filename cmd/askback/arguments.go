@@ -23,6 +23,10 @@ type pair struct {
 	raw        bool
 }
 
+func has(pairs []pair, key string) bool {
+	return slices.ContainsFunc(pairs, func(p pair) bool { return p.key == key })
+}
+
 func parsePairs(args []string) ([]pair, error) {
 	var pairs []pair
 	for _, arg := range args {
@@ -36,100 +40,70 @@ func parsePairs(args []string) ([]pair, error) {
 		p := pair{key: key, value: value}
 		if trimmed, raw := strings.CutSuffix(key, ":"); raw {
 			p.key, p.raw = trimmed, true
-			if err := strictjson.Check([]byte(value), 64); err != nil {
+			if err := strictjson.Check([]byte(value), maxDepth); err != nil {
 				return nil, usagef("the argument %q is not JSON: %w", p.key, err)
 			}
 		}
-		pairs = append(pairs, p)
-	}
-	for i, p := range pairs {
-		if slices.ContainsFunc(pairs[:i], func(q pair) bool { return q.key == p.key }) {
+		if has(pairs, p.key) {
 			return nil, usagef("the argument %q was given twice", p.key)
 		}
+		pairs = append(pairs, p)
 	}
 	return pairs, nil
 }
 
-// inputSchema holds the keywords of a tool's schema that the command uses. The schema may have any others.
+// inputSchema is a tool's schema.
 type inputSchema struct {
-	Ref                  string                 `json:"$ref"`
-	Defs                 map[string]inputSchema `json:"$defs"`
-	Type                 typeNames              `json:"type"`
-	Title                string                 `json:"title"`
-	Description          string                 `json:"description"`
-	Properties           map[string]inputSchema `json:"properties"`
-	Required             []string               `json:"required"`
-	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
-	PatternProperties    json.RawMessage        `json:"patternProperties"`
-	Items                *inputSchema           `json:"items"`
-	Enum                 []any                  `json:"enum"`
-	Const                json.RawMessage        `json:"const"`
-	AnyOf                []inputSchema          `json:"anyOf"`
-	OneOf                []inputSchema          `json:"oneOf"`
-	Default              json.RawMessage        `json:"default"`
-
+	jsonschema.Schema
 	whole []byte
-}
-
-func (s *inputSchema) UnmarshalJSON(data []byte) error {
-	type plain inputSchema
-	if data[0] != '{' { // true and false are schemas too
-		return nil
-	}
-	return json.Unmarshal(data, (*plain)(s))
-}
-
-// typeNames is the keyword type: one name or a list.
-type typeNames []string
-
-func (t *typeNames) UnmarshalJSON(data []byte) error {
-	if data[0] == '"' {
-		*t = make(typeNames, 1)
-		return json.Unmarshal(data, &(*t)[0])
-	}
-	return json.Unmarshal(data, (*[]string)(t))
 }
 
 // parseSchema reads a tool's schema. A schema that cannot be read counts as empty: every argument is then a string, and
 // the server judges it.
 func parseSchema(schema any) *inputSchema {
-	whole, err := json.Marshal(schema)
-	s := &inputSchema{}
-	if err != nil || json.Unmarshal(whole, s) != nil {
-		s = &inputSchema{}
+	s := new(inputSchema)
+	s.whole, _ = json.Marshal(schema)
+	if json.Unmarshal(s.whole, &s.Schema) != nil {
+		s.Schema = jsonschema.Schema{}
 	}
-	s.whole = whole
 	return s
 }
 
 // property returns the schema of an argument. It follows references to the definitions of the whole schema.
-func (s *inputSchema) property(key string) inputSchema {
+func (s *inputSchema) property(key string) *jsonschema.Schema {
 	p := s.Properties[key]
 	for range 8 {
+		if p == nil {
+			break
+		}
 		name, ok := strings.CutPrefix(p.Ref, "#/$defs/")
 		if !ok {
 			break
 		}
 		p = s.Defs[name]
 	}
-	return p
+	return cmp.Or(p, &jsonschema.Schema{})
 }
 
-// types returns the types that a value may have, or nil if it may have any.
-func (s inputSchema) types() []string {
-	if len(s.Type) > 0 {
-		return s.Type
+// typesOf returns the types that a value may have, or nil if it may have any.
+func typesOf(s *jsonschema.Schema) []string {
+	if s == nil { // null in the place of a schema
+		return nil
+	}
+	if s.Type != "" {
+		return []string{s.Type}
+	}
+	if len(s.Types) > 0 {
+		return s.Types
 	}
 	var types []string
 	for _, value := range s.Enum {
 		types = append(types, typeOf(value))
 	}
 	for _, one := range slices.Concat(s.AnyOf, s.OneOf) {
-		of := one.types()
+		of := typesOf(one)
 		if one.Const != nil && of == nil {
-			var value any
-			_ = json.Unmarshal(one.Const, &value) // it is part of a valid document
-			of = []string{typeOf(value)}
+			of = []string{typeOf(*one.Const)}
 		}
 		if of == nil {
 			return nil
@@ -188,7 +162,7 @@ func (s *inputSchema) object(pairs []pair, whole []byte) (json.RawMessage, error
 	var members []string
 	if whole != nil {
 		err := strictjson.Members(whole, func(name, value []byte) error {
-			if !slices.ContainsFunc(pairs, func(p pair) bool { return p.key == string(name) }) {
+			if !has(pairs, string(name)) {
 				members = append(members, compact(string(name))+":"+string(value))
 			}
 			return nil
@@ -217,19 +191,19 @@ func (s *inputSchema) value(p pair) (string, error) {
 		return p.value, nil
 	}
 	schema := s.property(p.key)
-	types := schema.types()
+	types := typesOf(schema)
 	if len(types) == 0 || slices.Contains(types, "string") {
 		return compact(p.value), nil
 	}
-	if err := strictjson.Check([]byte(p.value), 64); err != nil {
-		return "", fmt.Errorf("%s=%s: want %s", p.key, p.value, schema.kind())
+	if err := strictjson.Check([]byte(p.value), maxDepth); err != nil {
+		return "", fmt.Errorf("%s=%s: want %s", p.key, p.value, kindOf(schema))
 	}
 	return p.value, nil
 }
 
 // open reports whether the schema allows arguments that it does not name.
 func (s *inputSchema) open() bool {
-	return s.PatternProperties != nil || s.AdditionalProperties != nil && string(bytes.TrimSpace(s.AdditionalProperties)) != "false"
+	return s.PatternProperties != nil || s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil // {"not": {}} is false
 }
 
 // check finds mistakes before the server does. Where the schema cannot be used, the server is the only judge.
@@ -243,12 +217,11 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
 	}
-	var schema jsonschema.Schema
 	// A schema with references is not used: they may form a circle, in which the validator would not end.
-	if bytes.Contains(s.whole, []byte(`"$ref"`)) || bytes.Contains(s.whole, []byte(`"$dynamicRef"`)) || json.Unmarshal(s.whole, &schema) != nil {
+	if bytes.Contains(s.whole, []byte(`"$ref"`)) || bytes.Contains(s.whole, []byte(`"$dynamicRef"`)) {
 		return nil
 	}
-	resolved, err := schema.Resolve(nil)
+	resolved, err := s.Resolve(nil)
 	if err != nil {
 		return nil
 	}
@@ -262,25 +235,24 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	return nil
 }
 
-// kind describes the type to people.
-func (s inputSchema) kind() string {
+// kindOf describes the type of a value to people.
+func kindOf(s *jsonschema.Schema) string {
+	var kinds []string
 	if len(s.Enum) > 0 {
-		var values []string
 		for _, value := range s.Enum {
-			values = append(values, compact(value))
+			kinds = append(kinds, compact(value))
 		}
-		return "one of " + strings.Join(values, ", ")
+		return "one of " + strings.Join(kinds, ", ")
 	}
 	names := map[string]string{
 		"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
 		"object": "a JSON object", "array": "a JSON array", "null": "null",
 	}
-	var kinds []string
-	for _, t := range s.types() {
+	for _, t := range typesOf(s) {
 		kinds = append(kinds, cmp.Or(names[t], t))
 	}
 	if s.Items != nil && len(kinds) == 1 {
-		if of := s.Items.types(); len(of) == 1 {
+		if of := typesOf(s.Items); len(of) == 1 {
 			kinds[0] = "a JSON array of " + of[0] + "s"
 		}
 	}
@@ -290,17 +262,13 @@ func (s inputSchema) kind() string {
 // list describes the arguments, the required ones first.
 func (s *inputSchema) list() string {
 	names := slices.Sorted(maps.Keys(s.Properties))
-	rank := func(name string) int {
-		if i := slices.Index(s.Required, name); i >= 0 {
-			return i
-		}
-		return len(s.Required)
-	}
+	rank := func(name string) uint { return uint(slices.Index(s.Required, name)) } // the others, -1, come last
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	var arguments []argument
 	for _, name := range names {
 		p := s.property(name)
-		a := argument{name: name, kind: p.kind(), required: slices.Contains(s.Required, name), about: cmp.Or(s.Properties[name].Description, p.Description, p.Title)}
+		own := cmp.Or(s.Properties[name], p)
+		a := argument{name: name, kind: kindOf(p), required: slices.Contains(s.Required, name), about: cmp.Or(own.Description, p.Description, p.Title)}
 		if p.Default != nil {
 			a.kind = strings.TrimPrefix(a.kind+", default "+string(p.Default), ", ")
 		}
@@ -345,7 +313,7 @@ func listArguments(arguments []argument) string {
 
 // didYouMean suggests a similar name. It is empty if there is none.
 func didYouMean(name string, among []string) string {
-	fold := func(s string) string { return strings.Map(letters, strings.ToLower(s)) }
+	fold := func(s string) string { return noLetters.Replace(strings.ToLower(s)) }
 	for _, one := range among {
 		if fold(one) == fold(name) || len(name) > 3 && near(fold(one), fold(name)) {
 			return fmt.Sprintf("; did you mean %s?", harmlessLine(one, 200))
@@ -354,32 +322,17 @@ func didYouMean(name string, among []string) string {
 	return ""
 }
 
-func letters(r rune) rune {
-	if strings.ContainsRune("-_. ", r) {
-		return -1
-	}
-	return r
-}
+var noLetters = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
 // near reports whether two words differ by one letter, or by the order of two neighbouring letters.
 func near(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	if len(b)-len(a) > 1 {
-		return false
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	i := 0
-	for i < len(a) && a[i] == b[i] {
-		i++
-	}
-	if len(a) < len(b) {
-		return a[i:] == b[i+1:]
-	}
-	if i == len(a) || a[i+1:] == b[i+1:] {
-		return true
-	}
-	return i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+	return len(a) < 2 && len(b) < 2 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
 // thereAre lists the names that the server does have.

@@ -212,17 +212,12 @@ func (a *asker) queue(ctx context.Context, key string) (leave func(), err error)
 	}
 	own := a.turns[at]
 	close(own.here)
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	impatient := false
+	joining, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for _, before := range a.turns[:at] {
-		if !impatient {
-			select {
-			case <-before.here:
-			case <-late.C:
-				impatient = true
-			case <-ctx.Done():
-			}
+		select {
+		case <-before.here:
+		case <-joining.Done():
 		}
 		select {
 		case <-before.here:

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 func callCommand() *cobra.Command {
@@ -108,11 +107,7 @@ func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 		}
 		name = "--json " + flag
 	}
-	err := strictjson.Check(text, 64)
-	if err == nil && strictjson.TypeOf(text) != strictjson.TypeObject {
-		err = errors.New("it is not an object")
-	}
-	if err != nil {
+	if err := checkObject(text); err != nil {
 		return nil, usagef("%s: want a JSON object: %w", name, err)
 	}
 	return text, nil

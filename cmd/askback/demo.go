@@ -89,7 +89,11 @@ func demonstrate(ctx context.Context, dir string, auto bool, stdin io.Reader, st
 	}
 	defer func() { err = errors.Join(err, tracker.Close()) }()
 	keys := filepath.Join(dir, "askback.keys")
-	if err := newKeyFile(keys); err != nil {
+	ring, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		return err
+	}
+	if err := createKeyFile(keys, ring.EncodeSecrets()); err != nil {
 		return err
 	}
 	self, err := os.Executable()
@@ -117,14 +121,6 @@ func demonstrate(ctx context.Context, dir string, auto bool, stdin io.Reader, st
 	}
 	d.story.next(invocation(self), d.automatic != "")
 	return d.story.err
-}
-
-func newKeyFile(file string) error {
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		return err
-	}
-	return createKeyFile(file, ring.EncodeSecrets())
 }
 
 // demonstration is one call through the fleet. The story tells each step as it happens.
@@ -180,11 +176,7 @@ func (d *demonstration) observe(_ context.Context, r *client.Round) error {
 	}
 	d.story.round(r, s)
 	if !r.Final {
-		killed, err := d.fleet.kill(s)
-		if err != nil {
-			return err
-		}
-		d.story.kill(s, killed)
+		d.story.kill(s, d.fleet.kill(s))
 	}
 	return d.story.err
 }

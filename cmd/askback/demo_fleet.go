@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -12,11 +10,12 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/child"
 )
 
 // readyTime is how long a server of the fleet may take until it listens.
@@ -36,26 +35,12 @@ type fleet struct {
 
 // fleetServer is one process.
 type fleetServer struct {
-	number int // from 1
-	port   string
+	*child.Process
 	http.Handler
 
-	cmd    *exec.Cmd
-	stdout *os.File
-	stdin  io.Closer    // stays open: at its end the server stops
-	stderr bytes.Buffer // complete once dead is closed
-	dead   chan struct{}
-}
-
-func (s *fleetServer) pid() int { return s.cmd.Process.Pid }
-
-func (s *fleetServer) alive() bool {
-	select {
-	case <-s.dead:
-		return false
-	default:
-		return true
-	}
+	number int // from 1
+	port   string
+	stderr bytes.Buffer // complete once the process is dead
 }
 
 // startFleet starts n servers, each the program with the arguments, and the proxy. No server outlives this process: the
@@ -93,46 +78,25 @@ func startFleet(ctx context.Context, n int, program string, args ...string) (_ *
 }
 
 func startServer(ctx context.Context, number int, program string, args []string) (_ *fleetServer, err error) {
-	s := &fleetServer{number: number, dead: make(chan struct{})}
-	s.cmd = exec.CommandContext(ctx, program, args...)
-	s.cmd.Stderr = &s.stderr
-	var theirs *os.File
-	if s.stdout, theirs, err = os.Pipe(); err != nil {
+	s := &fleetServer{number: number}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = &s.stderr
+	if s.Process, err = child.Start(cmd); err != nil {
 		return nil, fmt.Errorf("starting server %d: %w", number, err)
 	}
-	defer theirs.Close()
-	s.cmd.Stdout = theirs
-	if s.stdin, err = s.cmd.StdinPipe(); err == nil {
-		err = s.cmd.Start()
-	}
-	if err != nil {
-		s.stdout.Close()
-		return nil, fmt.Errorf("starting server %d: %w", number, err)
-	}
-	go func() {
-		_ = s.cmd.Wait() // it is usually killed
-		close(s.dead)
-	}()
 	return s, nil
 }
 
 // ready waits until the server has printed the address at which it listens.
 func (s *fleetServer) ready(ctx context.Context) error {
-	defer s.stdout.Close()
-	late := time.AfterFunc(readyTime, func() { _ = s.cmd.Process.Kill() })
-	line, err := bufio.NewReader(s.stdout).ReadString('\n')
-	if late := !late.Stop(); late || err != nil {
-		<-s.dead
-		switch said := bytes.TrimSpace(s.stderr.Bytes()); {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case late:
-			return fmt.Errorf("server %d was not ready within %v: %s", s.number, readyTime, said)
-		default:
-			return fmt.Errorf("server %d ended before it was ready: %s", s.number, said)
-		}
+	line, err := s.Wait(readyTime)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("server %d: %w: %s", s.number, err, bytes.TrimSpace(s.stderr.Bytes()))
 	}
-	at, err := url.Parse(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")))
+	at, err := url.Parse(strings.TrimPrefix(line, "listening on "))
 	if err != nil {
 		return fmt.Errorf("server %d listens on an unknown address: %w", s.number, err)
 	}
@@ -163,7 +127,7 @@ func (f *fleet) next(toolCall bool) *fleetServer {
 	for range f.servers {
 		s := f.servers[f.turn%len(f.servers)]
 		f.turn++
-		if s.alive() {
+		if s.Alive() {
 			if toolCall {
 				f.last = s
 			}
@@ -180,22 +144,15 @@ func (f *fleet) served() *fleetServer {
 	return f.last
 }
 
-// kill kills a server, with SIGKILL where there are signals, and waits for its end. It spares the last server alive.
-func (f *fleet) kill(s *fleetServer) (killed bool, err error) {
-	others := 0
+// kill kills a server, and spares the last one alive.
+func (f *fleet) kill(s *fleetServer) (killed bool) {
 	for _, other := range f.servers {
-		if other != s && other.alive() {
-			others++
+		if other != s && other.Alive() {
+			s.Kill()
+			return true
 		}
 	}
-	if others == 0 {
-		return false, nil
-	}
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return false, fmt.Errorf("killing server %d: %w", s.number, err)
-	}
-	<-s.dead
-	return true, nil
+	return false
 }
 
 // stop kills all servers and waits for their end.
@@ -205,6 +162,6 @@ func (f *fleet) stop() {
 		f.proxy.Close()
 	}
 	for _, s := range f.servers {
-		<-s.dead
+		<-s.Dead
 	}
 }

@@ -70,8 +70,7 @@ func (s *story) text(mark, style, text string) {
 }
 
 func (s *story) begin(f *fleet, bug workitem.Item, automatic string) {
-	s.say("%s", s.in(bold, "A tool asks back. The server that asked is killed. Another one finishes."))
-	s.say("")
+	s.say("%s\n", s.in(bold, "A tool asks back. The server that asked is killed. Another one finishes."))
 	client := "  client ─── proxy " + f.addr + " "
 	margin := strings.Repeat(" ", utf8.RuneCountInString(client))
 	proxy := "             round robin"
@@ -86,14 +85,13 @@ func (s *story) begin(f *fleet, bug workitem.Item, automatic string) {
 		if i == len(f.servers)-1 {
 			branch = " └─"
 		}
-		s.say("%s%s %s   port %-5s   pid %d", lead, branch, s.name(server), server.port, server.pid())
+		s.say("%s%s %s   port %-5s   pid %d", lead, branch, s.name(server), server.port, server.PID())
 	}
-	s.say("")
-	s.say("  The servers share one secret key and nothing else: no session, no memory of")
-	s.say("  calls. %s is not theirs: it is in the tracker that the tool works on,", bug)
-	s.say("  here a SQLite file.")
-	s.say("")
-	s.say("  The client calls %s: set %s to Resolved.", s.in(bold, "update_work_item"), bug)
+	s.say(`
+  The servers share one secret key and nothing else: no session, no memory of
+  calls. %s is not theirs: it is in the tracker that the tool works on,
+  here a SQLite file.`, bug)
+	s.say("\n  The client calls %s: set %s to Resolved.", s.in(bold, "update_work_item"), bug)
 	if automatic != "" {
 		s.say("  The questions are answered automatically (%s).", automatic)
 	}
@@ -121,8 +119,7 @@ func (s *story) round(r *client.Round, server *fleetServer) {
 	if r.StateReceived > 0 {
 		came = append(came, fmt.Sprintf("sealed state, %d bytes", r.StateReceived))
 	}
-	s.say("")
-	s.say("%s   %s (port %s, pid %d)", s.in(bold, fmt.Sprintf("Round %d", r.Number)), s.name(server), server.port, server.pid())
+	s.say("\n%s   %s (port %s, pid %d)", s.in(bold, fmt.Sprintf("Round %d", r.Number)), s.name(server), server.port, server.PID())
 	s.say("  → %s", strings.Join(sent, " + "))
 	s.say("  ← %s", strings.Join(came, " + "))
 	switch {
@@ -206,13 +203,12 @@ func (s *story) history(bug workitem.Item, entries []workitem.Entry) {
 func (s *story) sum(f *fleet) {
 	killed := 0
 	for _, server := range f.servers {
-		if !server.alive() {
+		if !server.Alive() {
 			killed++
 		}
 	}
 	if killed > 0 {
-		s.say("")
-		s.say("The call outlived %d of its %d servers: no server holds a call that is waiting.", killed, len(f.servers))
+		s.say("\nThe call outlived %d of its %d servers: no server holds a call that is waiting.", killed, len(f.servers))
 	}
 }
 
@@ -231,8 +227,7 @@ func (s *story) next(command string, automatic bool) {
 	for _, l := range lines {
 		width = max(width, len(l[0]))
 	}
-	s.say("")
-	s.say("%s", s.in(bold, "Next"))
+	s.say("\n%s", s.in(bold, "Next"))
 	for _, l := range lines {
 		s.say("  %-*s   %s", width, l[0], s.in(faint, l[1]))
 	}

@@ -34,32 +34,25 @@ Keys are taken from --keys or, without it, from the environment variable
 			if args[0] == "-" && file == "-" {
 				return usagef("standard input can be the state or the keys, not both")
 			}
-			token, err := readToken(args[0], cmd.InOrStdin())
-			if err != nil {
-				return err
+			token := args[0]
+			if token == "-" {
+				text, err := readInput("-", cmd.InOrStdin())
+				if err != nil {
+					return fmt.Errorf("reading standard input: %w", err)
+				}
+				token = string(text)
 			}
 			ring, source, warning, err := configuredKeys(file, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
 			warn(cmd, warning)
-			return inspect(cmd.OutOrStdout(), token, ring, source, asJSON)
+			return inspect(cmd.OutOrStdout(), strings.TrimSpace(token), ring, source, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&file, "keys", "", "key `FILE`, - for standard input")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	return cmd
-}
-
-func readToken(arg string, stdin io.Reader) (string, error) {
-	if arg != "-" {
-		return strings.TrimSpace(arg), nil
-	}
-	text, err := io.ReadAll(io.LimitReader(stdin, seal.MaxTokenSize+1024))
-	if err != nil {
-		return "", fmt.Errorf("reading standard input: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }
 
 // inspect prints what the keys of the ring reveal of the token. The ring is nil if there are no keys.
@@ -69,21 +62,19 @@ func inspect(w io.Writer, token string, ring *seal.Ring, source string, asJSON b
 		return err
 	}
 	show := func(r *report) error {
-		if !asJSON {
-			return output(w, r.text(time.Now()))
+		if asJSON {
+			return outputJSON(w, r)
 		}
-		text, err := r.json()
-		if err != nil {
-			return err
-		}
-		return output(w, text)
+		return output(w, r.text(time.Now()))
 	}
 	if ring == nil {
-		return show(&report{Visible: visible, hint: "Everything else is sealed. To see it, give the keys of the server that sealed it:\n" +
-			"--keys FILE, or the environment variable " + keysVariable + ".\n"})
+		r := newReport(visible, nil)
+		r.hint = "Everything else is sealed. To see it, give the keys of the server that sealed it:\n" +
+			"--keys FILE, or the environment variable " + keysVariable + ".\n"
+		return show(r)
 	}
 	if !slices.ContainsFunc(ring.Keys(), func(k seal.Key) bool { return k.ID() == visible.KeyID }) {
-		if err := show(&report{Visible: visible}); err != nil {
+		if err := show(newReport(visible, nil)); err != nil {
 			return err
 		}
 		return fmt.Errorf("the state was sealed with key %s, but %s has only %s: use the keys of the server that sealed it",

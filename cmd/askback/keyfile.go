@@ -169,10 +169,7 @@ func writeAndSync(f *os.File, text string) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("key file: %w", err)
 	}
 	return nil
@@ -184,11 +181,10 @@ func syncDir(dir string) error {
 		return nil // Windows cannot sync directories
 	}
 	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("key file: %w", err)
+	if err == nil {
+		err = errors.Join(d.Sync(), d.Close())
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
+	if err != nil {
 		return fmt.Errorf("key file: %w", err)
 	}
 	return nil

@@ -105,8 +105,7 @@ For - the keys are read from standard input, and the new ones are printed.`,
 
 // rotate takes one step. The explanation goes to standard output or, if the keys go there, to standard error.
 func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
-	toFile := file != "-"
-	if toFile {
+	if file != "-" {
 		if err := checkReplaceable(file); err != nil {
 			return err
 		}
@@ -126,7 +125,7 @@ func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
 		return err
 	}
 
-	if !toFile {
+	if file == "-" {
 		if err := outputSecrets(cmd, next); err != nil {
 			return err
 		}

@@ -76,10 +76,6 @@ func getPrompt(ctx context.Context, s *client.Session, name string, pairs []pair
 
 // promptArguments makes the arguments of a prompt, which are all strings.
 func promptArguments(prompt *mcp.Prompt, pairs []pair) (map[string]string, error) {
-	arguments := make(map[string]string)
-	for _, p := range pairs {
-		arguments[p.key] = p.value
-	}
 	var list []argument
 	var names []string
 	for _, a := range prompt.Arguments {
@@ -89,16 +85,18 @@ func promptArguments(prompt *mcp.Prompt, pairs []pair) (map[string]string, error
 		names = append(names, a.Name)
 		list = append(list, argument{name: a.Name, about: cmp.Or(a.Description, a.Title), required: a.Required})
 	}
-	var problem error
-	for _, p := range pairs {
-		if !slices.Contains(names, p.key) {
-			problem = fmt.Errorf("there is no argument %q%s", p.key, didYouMean(p.key, names))
-		}
-	}
 	var missing []string
 	for _, a := range list {
-		if _, given := arguments[a.name]; a.required && !given {
+		if a.required && !has(pairs, a.name) {
 			missing = append(missing, a.name)
+		}
+	}
+	arguments := make(map[string]string)
+	var problem error
+	for _, p := range pairs {
+		arguments[p.key] = p.value
+		if !slices.Contains(names, p.key) {
+			problem = fmt.Errorf("there is no argument %q%s", p.key, didYouMean(p.key, names))
 		}
 	}
 	if problem == nil && len(missing) > 0 {

@@ -96,7 +96,7 @@ func TestReportOfAnotherPayload(t *testing.T) {
 	if !strings.HasSuffix(text, want) {
 		t.Errorf("got %s\nwant at its end %s", text, want)
 	}
-	encoded, err := r.json()
+	encoded, err := indentedJSON(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestReportOfAReference(t *testing.T) {
 // Nothing that a client can put into a state acts on a terminal, in either form.
 func TestReportIsInert(t *testing.T) {
 	r := newReport(state(hostileJournal()))
-	encoded, err := r.json()
+	encoded, err := indentedJSON(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestReportIsInert(t *testing.T) {
 }
 
 func TestReportAsJSON(t *testing.T) {
-	encoded, err := newReport(state(hostileJournal())).json()
+	encoded, err := indentedJSON(newReport(state(hostileJournal())))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,8 +119,7 @@ func (o *serveOptions) check() error {
 	if o.release < 1 || o.release > 3 {
 		return usagef("--release %d: want 1, 2 or 3", o.release)
 	}
-	_, _, err := parseStore(o.store)
-	return err
+	return checkStore(o.store)
 }
 
 func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr io.Writer) (err error) {
@@ -214,6 +213,25 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	}
 	log.Info("keeping tasks", "store", kept.name)
 	return serveWithTasks(ctx, srv, log, serve)
+}
+
+// serveStdio serves until ctx is done, or until standard input ends and its requests are answered.
+func serveStdio(ctx context.Context, srv *askback.Server, log *slog.Logger) error {
+	served := make(chan error, 1)
+	go func() { served <- srv.Run(ctx, &mcp.StdioTransport{}) }()
+	select {
+	case err := <-served:
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("serving standard input: %w", err)
+		}
+	case <-ctx.Done():
+		log.Info("stopping")
+		select {
+		case <-served:
+		case <-time.After(grace): // nothing interrupts a read of standard input
+		}
+	}
+	return nil
 }
 
 // registerNoMachines adds a provision_vm that fails with the reason why it cannot make machines.

@@ -44,69 +44,41 @@ func openStorage(ctx context.Context, dir, storeName string) (*storage, error) {
 		s.machines = filepath.Join(dir, "machines")
 	}
 
-	kind, path, err := parseStore(storeName)
-	switch {
-	case err != nil:
-		return nil, err
-	case kind == storeDefault && s.noPlace != nil:
+	var err error
+	switch path, isSQLite := strings.CutPrefix(storeName, "sqlite:"); {
+	case storeName == "none":
+	case storeName == "" && s.noPlace != nil:
 		return nil, s.noPlace
-	case kind == storeDefault:
+	case storeName == "":
 		// Machines and tasks belong together: a server that shares the tasks continues making their machines.
-		err := os.MkdirAll(dir, 0o700)
-		if err == nil {
-			err = s.openSQLite(ctx, filepath.Join(dir, "tasks.db"))
+		path = filepath.Join(dir, "tasks.db")
+		s.name = "sqlite:" + path
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			s.tasks, err = sqlite.Open(ctx, path)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the store of the tasks: %w; name another one with --store, or none with --store none", err)
 		}
-	case kind == storeSQLite:
-		if err := s.openSQLite(ctx, path); err != nil {
-			return nil, fmt.Errorf("--store: %w", err)
-		}
-	case kind == storePostgres:
-		store, err := postgres.Open(ctx, storeName)
-		if err != nil {
-			return nil, fmt.Errorf("--store: %w", err) // the error does not contain the URL
-		}
-		s.tasks, s.name = store, databaseName(storeName)
+	case isSQLite:
+		s.name = storeName
+		s.tasks, err = sqlite.Open(ctx, path)
+	default:
+		s.name = databaseName(storeName)
+		s.tasks, err = postgres.Open(ctx, storeName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--store: %w", err) // the error does not contain the URL
 	}
 	return s, nil
 }
 
-// storeKind is the kind of store that --store names.
-type storeKind int
-
-const (
-	storeDefault storeKind = iota // a SQLite file in the directory of the data
-	storeNone
-	storeSQLite
-	storePostgres
-)
-
-// parseStore reads --store. The path is that of the SQLite file.
-func parseStore(text string) (kind storeKind, path string, err error) {
-	scheme, rest, _ := strings.Cut(text, ":")
-	switch {
-	case text == "":
-		return storeDefault, "", nil
-	case text == "none":
-		return storeNone, "", nil
-	case scheme == "sqlite" && rest != "":
-		return storeSQLite, rest, nil
-	case (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//"):
-		return storePostgres, "", nil
+// checkStore checks the form of --store. Its error does not repeat the value, which may contain a password.
+func checkStore(name string) error {
+	if scheme, rest, _ := strings.Cut(name, ":"); name == "" || name == "none" || scheme == "sqlite" && rest != "" ||
+		(scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//") {
+		return nil
 	}
-	// The error does not repeat the value, which may contain a password.
-	return 0, "", usagef("--store: want sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or none")
-}
-
-func (s *storage) openSQLite(ctx context.Context, path string) error {
-	store, err := sqlite.Open(ctx, path)
-	if err != nil {
-		return err
-	}
-	s.tasks, s.name = store, "sqlite:"+path
-	return nil
+	return usagef("--store: want sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or none")
 }
 
 // databaseName reduces the URL of a database to the parts that are not secret.

@@ -32,7 +32,7 @@ with servers of 2026-07-28 too, where what a task asks comes with tasks/result.`
 }
 
 // taskSubcommand completes a command about tasks, or about the task of its second argument.
-func taskSubcommand(cmd *cobra.Command, groups flagGroups, run func(c *conversation, args []string) error) *cobra.Command {
+func taskSubcommand(cmd *cobra.Command, groups flagGroups, do func(ctx context.Context, c *conversation, s *client.Session) (func() error, error)) *cobra.Command {
 	return conversationCommand(cmd, groups|withTasks, func(c *conversation, args []string) error {
 		if dialects[c.tasks.dialect] == client.TasksOff {
 			return usagef("--tasks off: want auto, extension or proposal")
@@ -40,7 +40,7 @@ func taskSubcommand(cmd *cobra.Command, groups flagGroups, run func(c *conversat
 		if len(args) > 1 {
 			c.taskID = args[1]
 		}
-		return run(c, args)
+		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) { return do(ctx, c, s) })
 	})
 }
 
@@ -55,11 +55,9 @@ Exit codes: 0 it is shown; 1 there is no such task, or asking the server failed;
 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task get http://127.0.0.1:8080/mcp XVN…`,
 		Args:    takes("TARGET", "ID"),
-	}, 0, func(c *conversation, args []string) error {
-		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) {
-			t, err := s.GetTask(ctx, c.taskID)
-			return func() error { return c.printTask(t) }, err
-		})
+	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
+		t, err := s.GetTask(ctx, c.taskID)
+		return func() error { return c.printTask(t) }, err
 	})
 }
 
@@ -76,11 +74,9 @@ or answers; 3 the tool answered with an error; 4 the task waits for answers,
 which are missing or parked; 130 interrupted.`,
 		Example: `  askback task result http://127.0.0.1:8080/mcp XVN… --answer who='{"name":"o"}'`,
 		Args:    takes("TARGET", "ID"),
-	}, withAnswers, func(c *conversation, args []string) error {
-		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) {
-			res, err := s.WaitTask(ctx, c.taskID)
-			return c.printer(res), err
-		})
+	}, withAnswers, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
+		res, err := s.WaitTask(ctx, c.taskID)
+		return c.printer(res), err
 	})
 }
 
@@ -97,20 +93,21 @@ Exit codes: 0 the task has its answers; 1 it failed, or asks nothing; 2 wrong
 usage or answers; 4 the task waits for further answers; 130 interrupted.`,
 		Example: `  askback task answer http://127.0.0.1:8080/mcp XVN… --answer who='{"name":"o"}'`,
 		Args:    takes("TARGET", "ID"),
-	}, withAnswers, func(c *conversation, args []string) error {
-		if len(c.answer.answers) == 0 && c.answer.file == "" && len(c.answer.roots) == 0 {
+	}, withAnswers, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
+		t, err := c.answerTask(ctx, s)
+		return func() error {
+			if err := c.printTask(t); err != nil || t == nil || len(t.Questions) == 0 {
+				return err
+			}
+			return &exitError{exitWaits, fmt.Errorf("the task still asks %s", questions(t.Questions))}
+		}, err
+	})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.ContainsFunc([]string{"answer", "answers", "root"}, cmd.Flags().Changed) {
 			return usagef("nothing to answer with: want --answer KEY=JSON, --answers FILE or --root PATH")
 		}
-		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) {
-			t, err := c.answerTask(ctx, s)
-			return func() error {
-				if err := c.printTask(t); err != nil || t == nil || len(t.Questions) == 0 {
-					return err
-				}
-				return &exitError{exitWaits, fmt.Errorf("the task still asks %s", questions(t.Questions))}
-			}, err
-		})
-	})
+		return nil
+	}
 	for _, name := range []string{"park", "sampler"} {
 		_ = cmd.Flags().MarkHidden(name) // the flags exist, and this command has no use for them
 	}
@@ -128,14 +125,12 @@ after that, the command prints a warning only.
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…`,
 		Args:    takes("TARGET", "ID"),
-	}, 0, func(c *conversation, args []string) error {
-		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) {
-			if err := s.CancelTask(ctx, c.taskID); err != nil {
-				return nil, err
-			}
-			t, err := c.seeTask(ctx, s, "was asked to cancel the task")
-			return func() error { return c.printTask(t) }, err
-		})
+	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
+		if err := s.CancelTask(ctx, c.taskID); err != nil {
+			return nil, err
+		}
+		t, err := c.seeTask(ctx, s, "was asked to cancel the task")
+		return func() error { return c.printTask(t) }, err
 	})
 }
 
@@ -149,11 +144,9 @@ func taskListCommand() *cobra.Command {
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp`,
 		Args:    takes("TARGET"),
-	}, 0, func(c *conversation, args []string) error {
-		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) {
-			list, more, err := listTasks(ctx, s, c.watch.dialect)
-			return func() error { return c.printTasks(list, more) }, err
-		})
+	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
+		list, more, err := listTasks(ctx, s, c.watch.dialect)
+		return func() error { return c.printTasks(list, more) }, err
 	})
 }
 

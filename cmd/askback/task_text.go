@@ -15,8 +15,8 @@ type taskJSON struct {
 	ID            string              `json:"taskId"`
 	Status        string              `json:"status"`
 	Message       string              `json:"statusMessage,omitempty"`
-	Created       *time.Time          `json:"createdAt,omitempty"`
-	Updated       *time.Time          `json:"lastUpdatedAt,omitempty"`
+	Created       time.Time           `json:"createdAt,omitzero"`
+	Updated       time.Time           `json:"lastUpdatedAt,omitzero"`
 	TTL           *int64              `json:"ttlMs"`
 	PollInterval  int64               `json:"pollIntervalMs,omitempty"`
 	InputRequests map[string]question `json:"inputRequests,omitempty"`
@@ -30,16 +30,12 @@ type question struct {
 }
 
 func encodeTask(t *client.Task) taskJSON {
-	e := taskJSON{ID: t.ID, Status: t.Status, Message: t.Message, PollInterval: t.PollInterval.Milliseconds(), Result: t.Result, Error: t.Error}
-	if !t.Created.IsZero() {
-		e.Created = &t.Created
-	}
-	if !t.Updated.IsZero() {
-		e.Updated = &t.Updated
+	e := taskJSON{
+		ID: t.ID, Status: t.Status, Message: t.Message, Created: t.Created, Updated: t.Updated,
+		PollInterval: t.PollInterval.Milliseconds(), Result: t.Result, Error: t.Error,
 	}
 	if t.TTL > 0 {
-		ms := t.TTL.Milliseconds()
-		e.TTL = &ms
+		e.TTL = new(t.TTL.Milliseconds())
 	}
 	if len(t.Questions) > 0 {
 		e.InputRequests = make(map[string]question)
@@ -52,22 +48,24 @@ func encodeTask(t *client.Task) taskJSON {
 
 func taskText(t *client.Task, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "task     %s\n", harmlessLine(t.ID, maxID))
-	fmt.Fprintf(&b, "status   %s\n", t.Status)
-	if t.Message != "" {
-		fmt.Fprintf(&b, "message  %s\n", harmlessLine(t.Message, 500))
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%-8s %s\n", name, text)
+		}
 	}
-	if !t.Created.IsZero() {
-		fmt.Fprintf(&b, "created  %s\n", moment(t.Created, now, ""))
+	at := func(name string, at time.Time, past string) {
+		if !at.IsZero() {
+			row(name, moment(at, now, past))
+		}
 	}
-	if !t.Updated.IsZero() {
-		fmt.Fprintf(&b, "updated  %s\n", moment(t.Updated, now, ""))
-	}
-	if expires := expiry(t); !expires.IsZero() {
-		fmt.Fprintf(&b, "expires  %s\n", moment(expires, now, "expired "))
-	}
+	row("task", harmlessLine(t.ID, maxID))
+	row("status", t.Status)
+	row("message", harmlessLine(t.Message, 500))
+	at("created", t.Created, "")
+	at("updated", t.Updated, "")
+	at("expires", expiry(t), "expired ")
 	if t.Error != nil {
-		fmt.Fprintf(&b, "error    %s\n", reason(t.Error))
+		row("error", reason(t.Error))
 	}
 	if len(t.Questions) > 0 {
 		b.WriteString("\nasks\n")

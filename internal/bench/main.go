@@ -32,6 +32,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/child"
 )
 
 // subjects in the order of the table; the first is the floor.
@@ -76,7 +77,7 @@ func runServer(subject int) error {
 
 // server is a subject in a process of its own.
 type server struct {
-	cmd *exec.Cmd
+	*child.Process
 	url string
 }
 
@@ -87,29 +88,26 @@ func start(subject int) (*server, error) {
 	}
 	cmd := exec.Command(self, "-serve", strconv.Itoa(subject))
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
+	p, err := child.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	addr, err := p.Wait(time.Minute)
+	if err != nil {
+		return nil, fmt.Errorf("the server of %q: %w", subjects[subject].name, err)
 	}
-	var addr string
-	if _, err := fmt.Fscanln(out, &addr); err != nil {
-		return nil, errors.Join(fmt.Errorf("the server of %q did not start: %w", subjects[subject].name, err), cmd.Process.Kill())
-	}
-	return &server{cmd, "http://" + addr + "/mcp"}, nil
+	return &server{p, "http://" + addr + "/mcp"}, nil
 }
 
 // cpu is the time that the process has used so far.
 func (s *server) cpu() (time.Duration, error) {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.cmd.Process.Pid))
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID()))
 	if err != nil {
 		return 0, fmt.Errorf("CPU time is read from Linux's /proc: %w", err)
 	}
 	var sum time.Duration
 	for _, task := range tasks {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", s.cmd.Process.Pid, task.Name()))
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", s.PID(), task.Name()))
 		if err != nil {
 			continue // the thread has ended
 		}
@@ -129,7 +127,7 @@ func compare(interactions, batches, clients int) error {
 		if err != nil {
 			return err
 		}
-		defer s.cmd.Process.Kill()
+		defer s.Kill()
 		servers[i] = s
 	}
 	costs := make([][]time.Duration, len(subjects))
@@ -159,16 +157,11 @@ func compare(interactions, batches, clients int) error {
 			ratios[b] = float64(costs[i][b]) / float64(costs[0][b])
 		}
 		slices.Sort(ratios)
-		fmt.Fprintf(w, "%s\t%v\t%.2f\t%.2f\t%.2f\n", subject.name, median(costs[i]).Round(100*time.Nanosecond),
+		slices.Sort(costs[i])
+		fmt.Fprintf(w, "%s\t%v\t%.2f\t%.2f\t%.2f\n", subject.name, costs[i][batches/2].Round(100*time.Nanosecond),
 			ratios[batches/2], ratios[0], ratios[batches-1])
 	}
 	return w.Flush()
-}
-
-func median(d []time.Duration) time.Duration {
-	d = slices.Clone(d)
-	slices.Sort(d)
-	return d[len(d)/2]
 }
 
 // load runs n interactions from several clients.
@@ -180,7 +173,7 @@ func load(url string, n, clients int) error {
 			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 			defer client.CloseIdleConnections()
 			for i := c; i < n && faults[c] == nil; i += clients {
-				faults[c] = interact(client, url)
+				_, _, faults[c] = interact(client, url)
 			}
 		})
 	}
@@ -195,25 +188,24 @@ const (
 	final = `Current weather in New York:`
 )
 
-// interact asks, and answers what the server asks back.
-func interact(client *http.Client, url string) error {
-	first, err := post(client, url, []byte(ask))
-	if err != nil {
-		return err
+// interact asks, and answers what the server asks back. It returns both responses.
+func interact(client *http.Client, url string) (asked, done []byte, err error) {
+	if asked, err = post(client, url, []byte(ask)); err != nil {
+		return nil, nil, err
 	}
-	var asked struct {
+	var state struct {
 		Result struct {
 			RequestState json.RawMessage `json:"requestState"`
 		} `json:"result"`
 	}
-	if err := json.Unmarshal(first, &asked); err != nil || asked.Result.RequestState == nil {
-		return fmt.Errorf("no requestState in %s", first)
+	if err := json.Unmarshal(asked, &state); err != nil || state.Result.RequestState == nil {
+		return nil, nil, fmt.Errorf("no requestState in %s", asked)
 	}
-	last, err := post(client, url, fmt.Appendf(nil, retry, asked.Result.RequestState))
-	if err == nil && !bytes.Contains(last, []byte(final)) {
-		err = fmt.Errorf("no final result in %s", last)
+	done, err = post(client, url, fmt.Appendf(nil, retry, state.Result.RequestState))
+	if err == nil && !bytes.Contains(done, []byte(final)) {
+		err = fmt.Errorf("no final result in %s", done)
 	}
-	return err
+	return asked, done, err
 }
 
 var headers = map[string]string{
@@ -278,20 +270,7 @@ func floor() (http.Handler, error) {
 	}
 	defer listener.Close()
 	go http.Serve(listener, real)
-	url := "http://" + listener.Addr().String()
-	asked, err := post(http.DefaultClient, url, []byte(ask))
-	if err != nil {
-		return nil, err
-	}
-	var state struct {
-		Result struct {
-			RequestState json.RawMessage `json:"requestState"`
-		} `json:"result"`
-	}
-	if err := json.Unmarshal(asked, &state); err != nil {
-		return nil, err
-	}
-	done, err := post(http.DefaultClient, url, fmt.Appendf(nil, retry, state.Result.RequestState))
+	asked, done, err := interact(http.DefaultClient, "http://"+listener.Addr().String())
 	if err != nil {
 		return nil, err
 	}

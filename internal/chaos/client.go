@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 )
@@ -29,12 +30,10 @@ func (e *refused) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message
 func (c *client) call(ctx context.Context, extension bool, method, name string, params map[string]any, result any) error {
 	url := c.url()
 	for url == "" {
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, 20*time.Millisecond) {
 			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-			url = c.url()
 		}
+		url = c.url()
 	}
 	capabilities := map[string]any{"elicitation": map[string]any{}}
 	if extension {
@@ -44,16 +43,11 @@ func (c *client) call(ctx context.Context, extension bool, method, name string, 
 		"io.modelcontextprotocol/protocolVersion":    "2026-07-28",
 		"io.modelcontextprotocol/clientCapabilities": capabilities,
 	}
-	all := map[string]any{"_meta": meta}
-	for key, value := range params {
-		if more, ok := value.(map[string]any); ok && key == "_meta" {
-			for key, value := range more {
-				meta[key] = value
-			}
-			continue
-		}
-		all[key] = value
+	if more, ok := params["_meta"].(map[string]any); ok {
+		maps.Copy(meta, more)
 	}
+	all := maps.Clone(params)
+	all["_meta"] = meta
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": all})
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ type order struct {
 	cpus, memory      int
 	network, hostname string
 	misfit            bool // the first answer does not fit the question
-	badHostname       bool // the first host name is none
+	badHostname       bool // the first host name is not valid
 
-	// What came of it.
+	// The outcome.
 	name     string          // of the machine: a new one for each attempt at creating the task
 	id       string          // of the task, once it is acknowledged
 	answered map[string]bool // questions, by their keys, whose answer was acknowledged
@@ -135,13 +135,8 @@ func (c *customers) look(ctx context.Context, o *order) (status string, err erro
 	}
 	var now struct {
 		Status        string
-		StatusMessage string
 		InputRequests map[string]any
-		Result        struct {
-			IsError           bool
-			Content           any
-			StructuredContent outcome
-		}
+		Result        toolResult
 	}
 	if err := c.client.call(ctx, o.extension, "tasks/get", o.id, map[string]any{"taskId": o.id}, &now); err != nil {
 		return "", c.lost(o, err)
@@ -149,11 +144,23 @@ func (c *customers) look(ctx context.Context, o *order) (status string, err erro
 	if now.Status == "input_required" && o.extension && !o.cancel {
 		return "", c.answer(ctx, o, slices.Collect(maps.Keys(now.InputRequests)))
 	}
-	if now.Result.IsError {
-		c.ledger.violate("%s: the tool failed: %v", o, now.Result.Content)
-	}
-	o.result = now.Result.StructuredContent
+	c.take(o, now.Result)
 	return now.Status, nil
+}
+
+// toolResult is the result of provision_vm.
+type toolResult struct {
+	IsError           bool
+	Content           any
+	StructuredContent outcome
+}
+
+// take notes the result of an order.
+func (c *customers) take(o *order, res toolResult) {
+	if res.IsError {
+		c.ledger.violate("%s: the tool failed: %v", o, res.Content)
+	}
+	o.result = res.StructuredContent
 }
 
 // await waits in the proposals' way, with one request for as long as it takes.
@@ -161,28 +168,23 @@ func (c *customers) await(ctx context.Context, o *order) (status string, err err
 	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var now struct {
-		ResultType        string
-		InputRequests     map[string]any
-		IsError           bool
-		Content           any
-		StructuredContent outcome
+		ResultType    string
+		InputRequests map[string]any
+		toolResult
 	}
 	err = c.client.call(bounded, false, "tasks/result", o.id, map[string]any{"taskId": o.id}, &now)
 	switch {
 	case err == nil && now.ResultType == "input_required":
 		return "", c.answer(ctx, o, slices.Collect(maps.Keys(now.InputRequests)))
 	case err == nil:
-		if now.IsError {
-			c.ledger.violate("%s: the tool failed: %v", o, now.Content)
-		}
-		o.result = now.StructuredContent
+		c.take(o, now.toolResult)
 		return "completed", nil
 	case bounded.Err() != nil && ctx.Err() == nil:
 		return "", nil
 	}
 	// A task that failed has an error for its result.
 	if _, ok := errors.AsType[*refused](err); ok {
-		var row struct{ Status, StatusMessage string }
+		var row struct{ Status string }
 		if e := c.client.call(ctx, false, "tasks/get", o.id, map[string]any{"taskId": o.id}, &row); e != nil {
 			return "", c.lost(o, e)
 		}
@@ -264,10 +266,8 @@ func (o *order) String() string {
 
 // sleep returns false if ctx was done before.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

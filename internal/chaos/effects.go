@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,27 +27,21 @@ var steps = map[string]int{
 // readEffects reads all lines of the log. None is ever changed, so a process that was
 // killed cannot have spoilt those that it wrote before.
 func readEffects(path string) ([]effect, error) {
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // no step has been done yet
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var all []effect
-	for lines := bufio.NewScanner(f); ; {
-		if !lines.Scan() {
-			return all, lines.Err()
-		}
+	for line := range strings.Lines(string(data)) {
 		var e effect
 		var at string
-		if _, err := fmt.Sscan(lines.Text(), &at, &e.step, &e.call, &e.pid); err != nil || strings.Count(lines.Text(), " ") != 3 {
-			return nil, fmt.Errorf("%s: the line %q is not \"time step call process\"", path, lines.Text())
+		if _, err := fmt.Sscan(line, &at, &e.step, &e.call, &e.pid); err != nil || strings.Count(line, " ") != 3 {
+			return nil, fmt.Errorf("%s: the line %q is not \"time step call process\"", path, line)
 		}
 		if e.at, err = time.Parse(time.RFC3339Nano, at); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		all = append(all, e)
 	}
+	return all, err
 }

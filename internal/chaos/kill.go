@@ -41,8 +41,8 @@ func (c *chaos) choose(ctx context.Context) (slots []int, err error) {
 		sleep(ctx, time.Duration(c.random.Int64N(int64(50*time.Millisecond))))
 		return slots, ctx.Err()
 	}
-	for s := c.fleet.server(slots[0]); !c.ready(ctx, s); s = c.fleet.server(slots[0]) {
-		if ctx.Err() == nil && s.alive() {
+	for s := c.fleet.server(slots[0]); !ready(ctx, s); s = c.fleet.server(slots[0]) {
+		if ctx.Err() == nil && s.Alive() {
 			c.ledger.violate("server %d does not listen %v after its start: %s", slots[0]+1, patience, c.lastWords(slots[0]))
 			return slots, nil
 		}
@@ -97,14 +97,14 @@ func (c *chaos) kill(ctx context.Context, slots []int) error {
 	killed := 0
 	for _, slot := range slots {
 		s := c.fleet.server(slot)
-		listened := s.isReady()
+		listened := s.Listened()
 		if !s.kill() {
 			continue
 		}
-		c.ledger.killed(s.pid(), time.Now())
+		c.ledger.killed(s.PID(), time.Now())
 		killed++
 		if listened {
-			c.sum.startup = append(c.sum.startup, s.up.Sub(s.started))
+			c.sum.startup = append(c.sum.startup, s.Up.Sub(s.Started))
 		} else {
 			c.sum.killsStarting++
 		}
@@ -140,7 +140,7 @@ func (c *chaos) crash(ctx context.Context) error {
 	sleep(ctx, time.Duration(c.random.Int64N(int64(500*time.Millisecond))))
 	slot := c.random.IntN(c.instances)
 	if s := c.fleet.server(slot); s.kill() {
-		c.ledger.killed(s.pid(), time.Now())
+		c.ledger.killed(s.PID(), time.Now())
 		c.sum.kills++
 		c.revive(ctx, slot) // and finds no database
 	}

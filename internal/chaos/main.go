@@ -79,7 +79,7 @@ func main() {
 // start is run with a PostgreSQL if one is wanted that is not there.
 func start(ctx context.Context, o options) (*summary, error) {
 	if o.store == "postgres" && o.dsn == "" {
-		server, stop, err := startPostgres()
+		server, stop, err := pgtest.Open()
 		if err != nil {
 			return nil, err
 		}

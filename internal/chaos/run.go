@@ -93,15 +93,15 @@ func (c *chaos) begin(ctx context.Context) error {
 		return err
 	}
 	c.machines = filepath.Join(data, "machines")
-	store := ""
-	switch {
-	case c.store == "sqlite":
+	store := c.dsn
+	if c.store == "sqlite" {
 		path := filepath.Join(c.dir, "tasks.db")
 		store, c.observe = "sqlite:"+path, observeSQLite(path)
-	case c.dsn != "":
-		store, c.observe = c.dsn, observePostgres(c.dsn)
-	default:
-		store, c.observe = c.postgres.DSN(), observePostgres(c.postgres.DSN())
+	} else {
+		if store == "" {
+			store = c.postgres.DSN()
+		}
+		c.observe = observePostgres(store)
 	}
 	keys, err := exec.CommandContext(ctx, c.program(), "keys", "new").Output()
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *chaos) begin(ctx context.Context) error {
 			c.fleet.stop()
 			return err
 		}
-		if !c.ready(ctx, s) {
+		if !ready(ctx, s) {
 			c.fleet.stop()
 			return fmt.Errorf("server %d does not start: %s", slot+1, c.lastWords(slot))
 		}
@@ -132,11 +132,11 @@ func (c *chaos) begin(ctx context.Context) error {
 const patience = time.Minute
 
 // ready waits until a server listens; false if it ended before, or takes too long.
-func (c *chaos) ready(ctx context.Context, s *server) bool {
+func ready(ctx context.Context, s *server) bool {
 	select {
-	case <-s.ready:
+	case <-s.Ready:
 		return true
-	case <-s.dead:
+	case <-s.Dead:
 	case <-time.After(patience):
 	case <-ctx.Done():
 	}
@@ -152,7 +152,7 @@ func (c *chaos) lastWords(slot int) string {
 // one that is started may find no database.
 func (c *chaos) endedByItself(ctx context.Context, slot int, s *server) {
 	c.mu.Lock()
-	excused := s.started.Before(c.outage) && !s.isReady()
+	excused := s.Started.Before(c.outage) && !s.Listened()
 	c.mu.Unlock()
 	if !excused {
 		c.ledger.violate("server %d ended by itself: %s", slot+1, c.lastWords(slot))

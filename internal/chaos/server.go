@@ -1,102 +1,54 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/askback-mcp/askback/internal/child"
 )
 
 // server is one process of askback serve.
 type server struct {
-	cmd     *exec.Cmd
-	stdin   io.Closer // held open: its end would tell the process that this one is gone
-	started time.Time
-	ready   chan struct{} // closed when it listens
-	url     string        // valid once it is ready
-	up      time.Time     // when it was
-	dead    chan struct{} // closed when it has ended
-
+	*child.Process
 	mu     sync.Mutex
 	killed bool
 }
 
 // startServer starts the program. Its log is appended to the file.
 func startServer(ctx context.Context, program string, args []string, logFile string) (*server, error) {
-	s := &server{ready: make(chan struct{}), dead: make(chan struct{})}
 	log, err := os.OpenFile(logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	s.cmd = exec.CommandContext(ctx, program, args...)
-	s.cmd.Stderr = log
-	stdout, err := s.cmd.StdoutPipe()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = log
+	p, err := child.Start(cmd)
 	if err != nil {
-		return nil, err
-	}
-	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	s.started = time.Now()
-	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting a server: %w", err)
 	}
-	go func() {
-		line, _ := bufio.NewReader(stdout).ReadString('\n')
-		if url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on "); ok {
-			s.url, s.up = url, time.Now()
-			close(s.ready)
-		}
-		_ = s.cmd.Wait() // how it ended shows in its log
-		close(s.dead)
-	}()
-	return s, nil
-}
-
-func (s *server) pid() int { return s.cmd.Process.Pid }
-
-func (s *server) alive() bool {
-	select {
-	case <-s.dead:
-		return false
-	default:
-		return true
-	}
+	return &server{Process: p}, nil
 }
 
 // serving reports whether it listens, as far as one can know.
-func (s *server) serving() bool { return s.alive() && s.isReady() }
-
-// isReady reports whether it listens, or did.
-func (s *server) isReady() bool {
-	select {
-	case <-s.ready:
-		return true
-	default:
-		return false
-	}
-}
+func (s *server) serving() bool { return s.Alive() && s.Listened() }
 
 // kill ends the process with SIGKILL and returns when it is gone; false if it was before.
 func (s *server) kill() bool {
 	s.mu.Lock()
-	alive := s.alive()
+	alive := s.Alive()
 	s.killed = s.killed || alive
 	s.mu.Unlock()
-	if !alive {
-		return false
+	if alive {
+		s.Kill()
 	}
-	_ = s.cmd.Process.Kill() // it may be gone this very moment
-	<-s.dead
-	return true
+	return alive
 }
 
 func (s *server) wasKilled() bool {
@@ -128,7 +80,7 @@ func (f *fleet) start(ctx context.Context, slot int) (*server, error) {
 	f.servers[slot] = s
 	f.mu.Unlock()
 	go func() {
-		<-s.dead
+		<-s.Dead
 		if !s.wasKilled() && ctx.Err() == nil {
 			f.ended(slot, s)
 		}
@@ -150,7 +102,7 @@ func (f *fleet) server(slot int) *server {
 func (f *fleet) slot(pid int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.IndexFunc(f.servers, func(s *server) bool { return s.pid() == pid && s.serving() })
+	return slices.IndexFunc(f.servers, func(s *server) bool { return s.PID() == pid && s.serving() })
 }
 
 // url returns the URL of a server that listens, the one that choose takes among n, or "".
@@ -160,7 +112,7 @@ func (f *fleet) url(choose func(n int) int) string {
 	var urls []string
 	for _, s := range f.servers {
 		if s != nil && s.serving() {
-			urls = append(urls, s.url)
+			urls = append(urls, strings.TrimPrefix(s.Line, "listening on "))
 		}
 	}
 	if len(urls) == 0 {

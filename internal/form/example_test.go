@@ -90,3 +90,28 @@ func ExampleParse() {
 	// Output:
 	// form: requestedSchema: property "zip": pattern: not allowed on a string, which may have title, description, default, minLength, maxLength, format
 }
+
+func ExampleSchema_Properties() {
+	schema, err := form.Parse([]byte(`{"type":"object","properties":{
+		"colour":{"type":"string","title":"Colour","oneOf":[{"const":"r","title":"Red"},{"const":"b","title":"Blue"}],"default":"b"},
+		"size":{"type":"string","enum":["s","l"],"enumNames":["Small","Large"]},
+		"tags":{"type":"array","maxItems":1,"items":{"type":"string","enum":["a","b"]}},
+		"age":{"type":"integer","minimum":18}},"required":["age"]}`))
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range schema.Properties() {
+		fmt.Printf("%s %s %q %v %q %q required=%v default=%s\n", p.Name, p.Type, p.Title, p.Options, p.Low, p.High, p.Required, p.Default)
+	}
+	clean, problem := schema.Properties()[3].Check([]byte(`4.2e1`))
+	fmt.Println(string(clean) + problem)
+	_, problem = schema.Properties()[3].Check([]byte(`17`))
+	fmt.Println(problem)
+	// Output:
+	// colour string "Colour" [{r Red} {b Blue}] "" "" required=false default="b"
+	// size string "" [{s Small} {l Large}] "" "" required=false default=
+	// tags array "" [{a a} {b b}] "" "1" required=false default=
+	// age integer "" [] "18" "" required=true default=
+	// 42
+	// must be at least 18
+}

@@ -9,8 +9,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,9 +22,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/askback-mcp/askback/internal/child"
 )
 
 func main() {
@@ -92,7 +96,7 @@ type matrix struct {
 	timeout  time.Duration
 	programs map[string]programs
 	urls     map[string][2]string // of HTTP servers: modern, legacy
-	servers  []*exec.Cmd
+	servers  []*child.Process
 }
 
 // prepare builds and installs the peers, and starts their HTTP servers.
@@ -119,13 +123,11 @@ func (m *matrix) prepare() error {
 		}
 	}
 	for _, peer := range peers {
-		cmd, urls, err := m.startHTTP(peer.name)
-		if cmd != nil {
-			m.servers = append(m.servers, cmd)
-		}
+		server, urls, err := m.startHTTP(peer.name)
 		if err != nil {
 			return err
 		}
+		m.servers = append(m.servers, server)
 		m.urls[peer.name] = urls
 	}
 	return nil
@@ -186,52 +188,34 @@ func command(name string, args ...string) error {
 	return nil
 }
 
-// startHTTP starts a server, and returns it also with an error if it runs.
-func (m *matrix) startHTTP(program string) (*exec.Cmd, [2]string, error) {
-	var none [2]string
-	args := append(m.programs[program].server[1:len(m.programs[program].server):len(m.programs[program].server)], "http")
-	cmd := exec.Command(m.programs[program].server[0], args...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+m.work) // it is killed, and leaves what it has there
+// startHTTP starts a server, and returns its URLs: modern and legacy.
+func (m *matrix) startHTTP(program string) (*child.Process, [2]string, error) {
 	log, err := os.OpenFile(filepath.Join(m.work, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, none, err
+		return nil, [2]string{}, err
 	}
 	defer log.Close()
+	command := m.programs[program].server
+	cmd := exec.Command(command[0], slices.Concat(command[1:], []string{"http"})...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+m.work) // it is killed, and leaves what it has there
 	cmd.Stderr = log
-	out, err := cmd.StdoutPipe()
+	server, err := child.Start(cmd)
 	if err != nil {
-		return nil, none, err
+		return nil, [2]string{}, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, none, err
+	line, err := server.Wait(m.timeout)
+	if urls := strings.Fields(line); len(urls) == 2 {
+		return server, [2]string(urls), nil
 	}
-	line := make(chan string, 1)
-	go func() {
-		first, _ := bufio.NewReader(out).ReadString('\n')
-		line <- first
-	}()
-	select {
-	case first := <-line:
-		urls := strings.Fields(first)
-		if len(urls) != 2 {
-			text, _ := os.ReadFile(log.Name())
-			return cmd, none, fmt.Errorf("the server of %s did not start: %s", program, text)
-		}
-		return cmd, [2]string(urls), nil
-	case <-time.After(m.timeout):
-		return cmd, none, fmt.Errorf("the server of %s did not start in %v", program, m.timeout)
-	}
+	server.Kill()
+	text, _ := os.ReadFile(log.Name())
+	return nil, [2]string{}, fmt.Errorf("the server of %s did not start: %w: %s", program, cmp.Or(err, errors.New("it printed no URLs")), text)
 }
 
 func (m *matrix) stop() {
-	for _, cmd := range m.servers {
-		kill(cmd)
+	for _, server := range m.servers {
+		server.Kill()
 	}
-}
-
-func kill(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill() // it may have died by itself
-	_ = cmd.Wait()
 }
 
 // cell is one run of one scenario.
@@ -269,23 +253,18 @@ func allCells(only string) []*cell {
 }
 
 func (m *matrix) runAll(cells []*cell, parallel int) {
-	queue := make(chan *cell)
-	var wg sync.WaitGroup
-	for range parallel {
-		wg.Go(func() {
-			for c := range queue {
-				c.fault = m.runCell(c)
-			}
-		})
-	}
+	var wg errgroup.Group
+	wg.SetLimit(parallel)
 	for i, c := range cells {
 		if i%100 == 0 {
 			fmt.Fprintf(os.Stderr, "Running cell %d of %d\n", i+1, len(cells))
 		}
-		queue <- c
+		wg.Go(func() error {
+			c.fault = m.runCell(c)
+			return nil
+		})
 	}
-	close(queue)
-	wg.Wait()
+	_ = wg.Wait() // a fault is in its cell
 }
 
 // runCell runs a client against a server and says what went wrong, or nothing.
@@ -312,13 +291,11 @@ func (m *matrix) runCell(c *cell) string {
 	default:
 		urls := m.urls[c.server]
 		if c.section.private {
-			cmd, own, err := m.startHTTP(program)
-			if cmd != nil {
-				defer kill(cmd)
-			}
+			server, own, err := m.startHTTP(program)
 			if err != nil {
 				return err.Error()
 			}
+			defer server.Kill()
 			urls = own
 		}
 		url := urls[0]
@@ -363,7 +340,7 @@ func (m *matrix) call(c *cell, target string) (stdout []byte, fault string) {
 	defer cancel()
 	program := m.programs[c.section.prefix+c.client].client
 	transport := strings.TrimPrefix(c.transport, c.section.prefix)
-	cmd := exec.CommandContext(ctx, program[0], append(program[1:len(program):len(program)], transport, target, c.scenario.tool)...)
+	cmd := exec.CommandContext(ctx, program[0], slices.Concat(program[1:], []string{transport, target, c.scenario.tool})...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = time.Second // for children that hold its output open

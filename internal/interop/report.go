@@ -82,19 +82,20 @@ func (r *report) tables() string {
 
 func (r *report) section(b *strings.Builder, s *section) {
 	all, passed, own, ownPassed := 0, 0, 0, 0
+	marks := make(map[string]string) // by cell
 	for _, c := range r.cells {
 		if c.section != s {
 			continue
 		}
-		if all++; c.fault == "" {
-			passed++
+		marks[c.String()] = r.mark(c)
+		good, ours := 0, 0
+		if c.fault == "" {
+			good = 1
 		}
 		if c.askbacks() {
-			own++
-			if c.fault == "" {
-				ownPassed++
-			}
+			ours = 1
 		}
+		all, passed, own, ownPassed = all+1, passed+good, own+ours, ownPassed+good*ours
 	}
 	if all == 0 {
 		return
@@ -112,13 +113,8 @@ func (r *report) section(b *strings.Builder, s *section) {
 			for _, server := range s.peers {
 				row := []string{peerTitle(client.name), peerTitle(server.name)}
 				for _, scenario := range s.scenarios {
-					mark := ""
-					for _, c := range r.cells {
-						if c.client == client.name && c.server == server.name && c.scenario.tool == scenario.tool && c.transport == t.name {
-							mark = r.mark(c)
-						}
-					}
-					row = append(row, mark)
+					c := &cell{client: client.name, server: server.name, scenario: scenario, transport: t.name}
+					row = append(row, marks[c.String()])
 				}
 				if strings.Join(row[2:], "") != "" {
 					rows = append(rows, row)

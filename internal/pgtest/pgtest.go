@@ -65,6 +65,15 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
+// Open starts a server for a program that is no test. It ends with the process, or when close is called.
+func Open() (_ *Server, close func(), err error) {
+	s, err := start(false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.close, nil
+}
+
 // foreign returns the URL of the server that the environment names, if it names one.
 func foreign(t testing.TB) string {
 	t.Helper()

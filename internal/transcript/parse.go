@@ -77,11 +77,7 @@ func (p *parser) take() (line string, ok bool) {
 
 func (p *parser) transcript() (*Transcript, error) {
 	t := &Transcript{Name: p.name}
-	for {
-		line, ok := p.take()
-		if !ok {
-			break
-		}
+	for line, ok := p.take(); ok; line, ok = p.take() {
 		var err error
 		switch mark(line) {
 		case "==":
@@ -119,14 +115,12 @@ func (p *parser) finish(t *Transcript) error {
 }
 
 func (t *Transcript) last() *step {
-	if len(t.Parts) == 0 {
-		return nil
+	if n := len(t.Parts); n > 0 {
+		if steps := t.Parts[n-1].steps; len(steps) > 0 {
+			return steps[len(steps)-1]
+		}
 	}
-	steps := t.Parts[len(t.Parts)-1].steps
-	if len(steps) == 0 {
-		return nil
-	}
-	return steps[len(steps)-1]
+	return nil
 }
 
 var serverName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
@@ -186,11 +180,9 @@ func (p *parser) part(t *Transcript, line string) error {
 	if slices.ContainsFunc(t.Parts, func(other *Part) bool { return other.Title == title }) {
 		return fmt.Errorf("there are two parts %q", title)
 	}
-	here := p.at
 	if err := p.finish(t); err != nil {
 		return err
 	}
-	p.at = here
 	p.known = make(map[string]bool)
 	t.Parts = append(t.Parts, &Part{Title: title})
 	return nil
@@ -201,14 +193,12 @@ func (p *parser) step(t *Transcript, line string) error {
 	if len(t.Parts) == 0 {
 		return errors.New("a step comes before the first part: begin one with == and its title")
 	}
-	here := p.at
-	if s := t.last(); s != nil {
+	if t.last() != nil {
 		if err := p.finish(t); err != nil {
 			return err
 		}
 	}
-	p.at = here
-	s := &step{line: here}
+	s := &step{line: p.at}
 	part := t.Parts[len(t.Parts)-1]
 	words := strings.Fields(line[3:])
 	if strings.HasPrefix(line, "---") {
@@ -385,8 +375,7 @@ func (p *parser) body(raw bool) (text string, first int) {
 		b.WriteString(line)
 		b.WriteByte('\n')
 	}
-	text = strings.TrimRight(b.String(), " \t\n")
-	return text, first
+	return strings.TrimRight(b.String(), " \t\n"), first
 }
 
 // checked returns the JSON in text, with its comments blanked. First is the number of the text's first line.

@@ -59,30 +59,31 @@ func whole(text string) (placeholder, bool) {
 	return p, err == nil
 }
 
-// split calls found for each placeholder in text, and literal for each text between them.
-func split(text string, literal func(string), found func(placeholder) error) error {
+// replace replaces each placeholder in text by the value that found returns.
+func replace(text string, found func(placeholder) (string, error)) (string, error) {
+	var b strings.Builder
 	for {
 		at := placeholders.FindStringIndex(text)
 		if at == nil {
 			if strings.Contains(text, "{{") {
-				return fmt.Errorf("a placeholder in %q has no end", short(text))
+				return "", fmt.Errorf("a placeholder in %q has no end", short(text))
 			}
-			literal(text)
-			return nil
+			return b.String() + text, nil
 		}
-		literal(text[:at[0]])
 		p, err := parsePlaceholder(text[at[0]:at[1]])
 		if err != nil {
-			return err
+			return "", err
 		}
-		if err := found(p); err != nil {
-			return err
+		value, err := found(p)
+		if err != nil {
+			return "", err
+		}
+		if b.WriteString(text[:at[0]] + value); b.Len() > maxMessage {
+			return "", errTooLong
 		}
 		text = text[at[1]:]
 	}
 }
-
-func ignore(string) {}
 
 // literal is a string in a JSON text.
 type literal struct {
@@ -123,22 +124,23 @@ func literals(text []byte) (list []literal) {
 
 // checkRequest verifies that every placeholder in a text to be sent has a value.
 func (p *parser) checkRequest(text string) error {
-	return split(text, ignore, func(ph placeholder) error {
+	_, err := replace(text, func(ph placeholder) (string, error) {
 		switch {
 		case ph.name == metaName && ph.argument == "" && metas[ph.kind] != "":
-			return nil
+			return "", nil
 		case ph.name == fillerName && ph.argument == "":
 			if n, err := strconv.Atoi(ph.kind); err != nil || n > maxMessage {
-				return fmt.Errorf("{{filler:N}} stands for N characters, at most %d", maxMessage)
+				return "", fmt.Errorf("{{filler:N}} stands for N characters, at most %d", maxMessage)
 			}
-			return nil
+			return "", nil
 		case ph.kind != "":
-			return fmt.Errorf("{{%s:%s}}: what is sent has only {{meta}}, {{meta:none}}, {{meta:tasks}}, {{filler:N}} and names that stood in a response", ph.name, ph.kind)
+			return "", fmt.Errorf("{{%s:%s}}: what is sent has only {{meta}}, {{meta:none}}, {{meta:tasks}}, {{filler:N}} and names that stood in a response", ph.name, ph.kind)
 		case !p.known[ph.name]:
-			return fmt.Errorf("{{%s}} stood in no response above", ph.name)
+			return "", fmt.Errorf("{{%s}} stood in no response above", ph.name)
 		}
-		return nil
+		return "", nil
 	})
+	return err
 }
 
 // checkRequestBody verifies the placeholders of a request's body. With an error it returns its offset.
@@ -171,12 +173,13 @@ func (p *parser) checkRequestBody(text []byte) (at int, err error) {
 func (p *parser) checkExpected(text string, body bool) (names []string, err error) {
 	ph, all := whole(text)
 	if !all {
-		return nil, split(text, ignore, func(ph placeholder) error {
+		_, err = replace(text, func(ph placeholder) (string, error) {
 			if ph.kind != "" || !p.known[ph.name] {
-				return fmt.Errorf("in %q: within a longer text, a placeholder must have stood in a response above, and has no kind", short(text))
+				return "", fmt.Errorf("in %q: within a longer text, a placeholder must have stood in a response above, and has no kind", short(text))
 			}
-			return nil
+			return "", nil
 		})
+		return nil, err
 	}
 	if ph.name == metaName || ph.name == fillerName {
 		return nil, fmt.Errorf("{{%s}} is for requests", ph.name)
@@ -233,27 +236,17 @@ func (p *parser) checkExpectedBody(text []byte) (names []string, at int, err err
 // variables are the values of placeholders: strings, and numbers as json.Number.
 type variables map[string]any
 
-func (v variables) text(ph placeholder) string {
-	if ph.name == fillerName {
-		n, _ := strconv.Atoi(ph.kind) // it was checked
-		return strings.Repeat("x", n)
-	}
-	return fmt.Sprint(v[ph.name])
-}
-
 var errTooLong = fmt.Errorf("the message would be longer than %d bytes", maxMessage)
 
 // fillText puts the values of its placeholders into a text.
 func (v variables) fillText(text string) (string, error) {
-	var b strings.Builder
-	err := split(text, func(s string) { b.WriteString(s) }, func(ph placeholder) error {
-		b.WriteString(v.text(ph))
-		if b.Len() > maxMessage {
-			return errTooLong
+	return replace(text, func(ph placeholder) (string, error) {
+		if ph.name == fillerName {
+			n, _ := strconv.Atoi(ph.kind) // it was checked
+			return strings.Repeat("x", n), nil
 		}
-		return nil
+		return fmt.Sprint(v[ph.name]), nil
 	})
-	return b.String(), err
 }
 
 // fill puts the values of its placeholders into a request.
@@ -302,34 +295,27 @@ func (v variables) fill(text []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func quote(text string) []byte {
+// quote encodes a value as JSON, with every character as itself.
+func quote(value any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // into memory
+	_ = encoder.Encode(value) // decoded JSON, into memory
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// difference is a place in which a value differs from the expected one.
-type difference struct {
-	path   string // empty for the whole value
-	reason string
-}
-
-func (d *difference) String() string {
-	if d.path == "" {
-		return d.reason
+// differ returns the error that a value differs from the expected one. The path is empty for the whole value.
+func differ(path, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	if path == "" {
+		return err
 	}
-	return strings.TrimPrefix(d.path, ".") + ": " + d.reason
-}
-
-func differ(path, format string, args ...any) *difference {
-	return &difference{path, fmt.Sprintf(format, args...)}
+	return fmt.Errorf("%s: %w", strings.TrimPrefix(path, "."), err)
 }
 
 // match compares a received value with an expected one, and adds the values that placeholders capture to v. It returns
 // the first difference, or nil. Members are compared in the order of their names.
-func (v variables) match(path string, want, got any) *difference {
+func (v variables) match(path string, want, got any) error {
 	switch want := want.(type) {
 	case map[string]any:
 		object, ok := got.(map[string]any)
@@ -366,7 +352,7 @@ func (v variables) match(path string, want, got any) *difference {
 	return nil
 }
 
-func (v variables) matchObject(path string, want, got map[string]any) *difference {
+func (v variables) matchObject(path string, want, got map[string]any) error {
 	_, open := want[anything]
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if name == anything {
@@ -401,12 +387,12 @@ func member(name string) string {
 	return "[" + strconv.Quote(name) + "]"
 }
 
-func (v variables) matchText(path, want string, got any) *difference {
+func (v variables) matchText(path, want string, got any) error {
 	ph, all := whole(want)
 	if !all {
 		filled, err := v.fillText(want)
 		if err != nil {
-			return differ(path, "%v", err)
+			return differ(path, "%w", err)
 		}
 		if got != any(filled) {
 			return differ(path, "want %s, got %s", shown(filled), shown(got))
@@ -481,15 +467,7 @@ func sameNumber(a, b json.Number) bool {
 }
 
 // shown formats a value for a message.
-func shown(value any) string {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Sprint(value)
-	}
-	return cut(strings.TrimSpace(b.String()), 200)
-}
+func shown(value any) string { return cut(string(quote(value)), 200) }
 
 // cut shortens a text for a message.
 func cut(text string, most int) string {

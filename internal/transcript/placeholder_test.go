@@ -83,7 +83,7 @@ func TestMatch(t *testing.T) {
 		d := variables{}.match("", decode([]byte(c.want)), decode([]byte(c.got)))
 		got := ""
 		if d != nil {
-			got = d.String()
+			got = d.Error()
 		}
 		if got != c.difference {
 			t.Errorf("%s against %s\n got %s\nwant %s", c.got, c.want, got, c.difference)

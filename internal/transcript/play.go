@@ -72,7 +72,11 @@ type conversation struct {
 }
 
 func (c *conversation) play(ctx context.Context) error {
-	defer c.dropAll()
+	defer func() {
+		for len(c.streams) > 0 {
+			c.pop()
+		}
+	}()
 	for i, s := range c.part.steps {
 		done := Step{Part: c.part, Number: i + 1, Server: s.server}
 		var err error
@@ -101,10 +105,8 @@ func (c *conversation) play(ctx context.Context) error {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -115,17 +117,15 @@ func (c *conversation) drop() error {
 	if len(c.streams) == 0 {
 		return &Failure{Reason: "no stream is open"}
 	}
-	last := len(c.streams) - 1
-	c.streams[last].close()
-	c.streams = c.streams[:last]
+	c.pop()
 	return nil
 }
 
-func (c *conversation) dropAll() {
-	for _, s := range c.streams {
-		s.close()
-	}
-	c.streams = nil
+// pop closes the newest stream.
+func (c *conversation) pop() {
+	last := len(c.streams) - 1
+	c.streams[last].close()
+	c.streams = c.streams[:last]
 }
 
 // request sends a request as often as its step says.
@@ -258,25 +258,22 @@ func (c *conversation) compare(e *expectation, got *reply) error {
 		if len(values) != 1 {
 			return fmt.Errorf("%s: want it once, got it %d times", path, len(values))
 		}
-		if d := known.matchText(path, h.value, values[0]); d != nil {
-			return errors.New(d.String())
+		if err := known.matchText(path, h.value, values[0]); err != nil {
+			return err
 		}
 	}
-	if e.empty {
-		if len(got.body) > 0 {
-			return errors.New("want no body, got one")
-		}
-		c.known = known
-		return nil
-	}
-	if len(got.body) == 0 {
+	switch {
+	case e.empty && len(got.body) > 0:
+		return errors.New("want no body, got one")
+	case !e.empty && len(got.body) == 0:
 		return errors.New("want a body, got none")
-	}
-	if err := strictjson.Check(got.body, maxDepth); err != nil {
-		return err
-	}
-	if d := known.match("", e.body, decode(got.body)); d != nil {
-		return errors.New(d.String())
+	case !e.empty:
+		if err := strictjson.Check(got.body, maxDepth); err != nil {
+			return err
+		}
+		if err := known.match("", e.body, decode(got.body)); err != nil {
+			return err
+		}
 	}
 	c.known = known
 	return nil
@@ -419,11 +416,9 @@ func title(s *step, body []byte) string {
 // event compares the next message of the newest stream that has not ended.
 func (c *conversation) event(e *expectation) (*reply, error) {
 	for len(c.streams) > 0 {
-		last := len(c.streams) - 1
-		data, err := c.streams[last].next()
+		data, err := c.streams[len(c.streams)-1].next()
 		if err == io.EOF {
-			c.streams[last].close()
-			c.streams = c.streams[:last]
+			c.pop()
 			continue
 		}
 		if err != nil {
@@ -440,11 +435,9 @@ func (c *conversation) end() error {
 	if len(c.streams) == 0 {
 		return errors.New("want the end of a stream, but none is open")
 	}
-	last := len(c.streams) - 1
-	data, err := c.streams[last].next()
+	data, err := c.streams[len(c.streams)-1].next()
 	if err == io.EOF {
-		c.streams[last].close()
-		c.streams = c.streams[:last]
+		c.pop()
 		return nil
 	}
 	if err == nil {

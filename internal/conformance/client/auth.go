@@ -59,10 +59,7 @@ func callAuthorized(ctx context.Context, s *scenario) error {
 		return err
 	}
 	defer session.Close()
-	if err := listed(ctx, session, "test-tool"); err != nil {
-		return err
-	}
-	return call(ctx, session, "test-tool", nil, "test")
+	return callListed(ctx, session, "test-tool", nil, "test")
 }
 
 // refuse does the same where it must end with an error that says why.

@@ -14,48 +14,42 @@ import (
 
 // plays are the scenarios by the suite's names. Those of authorization are in auth.go.
 var plays = map[string]func(context.Context, *scenario) error{
-	"initialize":                          listTools,
-	"tools_call":                          callAddNumbers,
-	"request-metadata":                    listTools,
-	"json-schema-ref-no-deref":            listTools,
-	"json-schema-2020-12-preservation":    echoSchema,
-	"elicitation-sep1034-client-defaults": acceptDefaults,
-	"sse-retry":                           callOverBrokenStream,
+	"initialize":                          connected(listTools),
+	"tools_call":                          connected(callAddNumbers),
+	"request-metadata":                    connected(listTools),
+	"json-schema-ref-no-deref":            connected(listTools),
+	"json-schema-2020-12-preservation":    connected(echoSchema),
+	"elicitation-sep1034-client-defaults": connected(acceptDefaults),
+	"sse-retry":                           connected(callOverBrokenStream),
 	"sep-2322-client-request-state":       goThroughRounds,
-	"http-standard-headers":               useEverything,
+	"http-standard-headers":               connected(useEverything),
 	"http-custom-headers":                 callAsTold,
-	"http-invalid-tool-headers":           callWhatIsListed,
+	"http-invalid-tool-headers":           connected(callEveryTool(map[string]any{"region": "us-west1"}, "Tool call received")),
 }
 
-func listTools(ctx context.Context, s *scenario) error {
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
-		return err
+// connected plays a scenario in a session whose client accepts every form.
+func connected(play func(context.Context, *client.Session) error) func(context.Context, *scenario) error {
+	return func(ctx context.Context, s *scenario) error {
+		session, err := s.connect(ctx, accept, nil)
+		if err != nil {
+			return err
+		}
+		defer session.Close()
+		return play(ctx, session)
 	}
-	defer session.Close()
-	_, err = session.SDK().ListTools(ctx, nil)
+}
+
+func listTools(ctx context.Context, session *client.Session) error {
+	_, err := session.SDK().ListTools(ctx, nil)
 	return err
 }
 
-func callAddNumbers(ctx context.Context, s *scenario) error {
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	if err := listed(ctx, session, "add_numbers"); err != nil {
-		return err
-	}
-	return call(ctx, session, "add_numbers", map[string]any{"a": 5, "b": 3}, "The sum of 5 and 3 is 8")
+func callAddNumbers(ctx context.Context, session *client.Session) error {
+	return callListed(ctx, session, "add_numbers", map[string]any{"a": 5, "b": 3}, "The sum of 5 and 3 is 8")
 }
 
 // echoSchema sends a tool's schema back as it was listed.
-func echoSchema(ctx context.Context, s *scenario) error {
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
+func echoSchema(ctx context.Context, session *client.Session) error {
 	tools, err := session.SDK().ListTools(ctx, nil)
 	if err != nil {
 		return err
@@ -70,28 +64,14 @@ func echoSchema(ctx context.Context, s *scenario) error {
 
 // acceptDefaults leaves every field of a form to its default. The server asks inside a
 // session of 2025-11-25.
-func acceptDefaults(ctx context.Context, s *scenario) error {
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	const tool = "test_client_elicitation_defaults"
-	if err := listed(ctx, session, tool); err != nil {
-		return err
-	}
-	return call(ctx, session, tool, nil,
+func acceptDefaults(ctx context.Context, session *client.Session) error {
+	return callListed(ctx, session, "test_client_elicitation_defaults", nil,
 		`Elicitation completed: {"age":30,"name":"John Doe","score":95.5,"status":"active","verified":true}`,
 		`Elicitation completed: {"name":"John Doe","age":30,"score":95.5,"status":"active","verified":true}`)
 }
 
 // callOverBrokenStream calls a tool whose stream ends before its result.
-func callOverBrokenStream(ctx context.Context, s *scenario) error {
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
+func callOverBrokenStream(ctx context.Context, session *client.Session) error {
 	return call(ctx, session, "test_reconnection", nil, "Reconnection test completed successfully")
 }
 
@@ -128,20 +108,9 @@ func goThroughRounds(ctx context.Context, s *scenario) error {
 }
 
 // useEverything makes a request of every kind that the suite wants headers on.
-func useEverything(ctx context.Context, s *scenario) error {
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
+func useEverything(ctx context.Context, session *client.Session) error {
+	if err := callEveryTool(nil, "Headers test completed")(ctx, session); err != nil {
 		return err
-	}
-	defer session.Close()
-	tools, err := session.SDK().ListTools(ctx, nil)
-	if err != nil {
-		return err
-	}
-	for _, tool := range tools.Tools {
-		if err := call(ctx, session, tool.Name, nil, "Headers test completed"); err != nil {
-			return err
-		}
 	}
 	resources, err := session.SDK().ListResources(ctx, nil)
 	if err != nil {
@@ -175,44 +144,38 @@ func callAsTold(ctx context.Context, s *scenario) error {
 	if err := s.told(&told); err != nil {
 		return err
 	}
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	if _, err := session.SDK().ListTools(ctx, nil); err != nil { // the headers are named in schemas
-		return err
-	}
-	for _, c := range told.ToolCalls {
-		if err := call(ctx, session, c.Name, c.Arguments, "Custom headers test completed"); err != nil {
+	return connected(func(ctx context.Context, session *client.Session) error {
+		if err := listTools(ctx, session); err != nil { // the headers are named in schemas
 			return err
 		}
-	}
-	return nil
+		for _, c := range told.ToolCalls {
+			if err := call(ctx, session, c.Name, c.Arguments, "Custom headers test completed"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})(ctx, s)
 }
 
-// callWhatIsListed calls every tool that is listed. Those whose headers are not valid
-// must not be.
-func callWhatIsListed(ctx context.Context, s *scenario) error {
-	session, err := s.connect(ctx, accept, nil)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	tools, err := session.SDK().ListTools(ctx, nil)
-	if err != nil {
-		return err
-	}
-	for _, tool := range tools.Tools {
-		if err := call(ctx, session, tool.Name, map[string]any{"region": "us-west1"}, "Tool call received"); err != nil {
+// callEveryTool calls all tools that are listed with the same arguments. Tools whose headers are not valid must not be
+// listed.
+func callEveryTool(arguments any, want string) func(context.Context, *client.Session) error {
+	return func(ctx context.Context, session *client.Session) error {
+		tools, err := session.SDK().ListTools(ctx, nil)
+		if err != nil {
 			return err
 		}
+		for _, tool := range tools.Tools {
+			if err := call(ctx, session, tool.Name, arguments, want); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil
 }
 
-// listed reports an error unless the server lists the tool.
-func listed(ctx context.Context, session *client.Session, name string) error {
+// callListed calls a tool that the server must list.
+func callListed(ctx context.Context, session *client.Session, name string, arguments any, want ...string) error {
 	tools, err := session.SDK().ListTools(ctx, nil)
 	if err != nil {
 		return err
@@ -220,10 +183,10 @@ func listed(ctx context.Context, session *client.Session, name string) error {
 	if !slices.ContainsFunc(tools.Tools, func(t *mcp.Tool) bool { return t.Name == name }) {
 		return fmt.Errorf("the tool %q is not listed", name)
 	}
-	return nil
+	return call(ctx, session, name, arguments, want...)
 }
 
-// call calls a tool, whose result must be one of the texts that are wanted.
+// call calls a tool, and checks that the result is one of the wanted texts.
 func call(ctx context.Context, session *client.Session, name string, arguments any, want ...string) error {
 	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {

@@ -43,19 +43,13 @@ func addAskingTools(s *askback.Server) {
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_elicitation", Description: "Asks the user for a name"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Hello, %s!", user.Name), nil
+			return fmt.Sprintf("Hello, %s!", user.Name), err
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_sampling", Description: "Asks the client's model a question"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answer, err := askback.Sample(call, "capital_question", prompt("What is the capital of France?", 100))
-			if err != nil {
-				return "", err
-			}
-			return said(answer), nil
+			return said(answer), err
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_list_roots", Description: "Asks the client for its roots"},
@@ -85,10 +79,7 @@ func addAskingTools(s *askback.Server) {
 			user, err1 := askback.Elicit[nameForm](call, "user_name", "What is your name?")
 			greeting, err2 := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
 			roots, err3 := askback.Roots(call, "client_roots")
-			if err := errors.Join(err1, err2, err3); err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("%s, %s: %d roots", said(greeting), user.Name, len(roots)), nil
+			return fmt.Sprintf("%s, %s: %d roots", said(greeting), user.Name, len(roots)), errors.Join(err1, err2, err3)
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_multi_round", Description: "Asks twice, one question after the other"},
@@ -101,10 +92,7 @@ func addAskingTools(s *askback.Server) {
 				return "", err
 			}
 			favorite, err := askback.Elicit[colorForm](call, "step2", "Step 2: What is your favorite color?")
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("%s likes %s", user.Name, favorite.Color), nil
+			return fmt.Sprintf("%s likes %s", user.Name, favorite.Color), err
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_capabilities", Description: "Asks only what the client can answer"},
@@ -128,10 +116,7 @@ func addAskingTools(s *askback.Server) {
 	askback.AddTool(s, &mcp.Tool{Name: "test_missing_capability", Description: "Asks for sampling whether or not the client can"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answer, err := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
-			if err != nil {
-				return "", err
-			}
-			return said(answer), nil
+			return said(answer), err
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_streaming_elicitation", Description: "Reports progress and then asks the user for a name"},
@@ -140,10 +125,7 @@ func addAskingTools(s *askback.Server) {
 				return "", err
 			}
 			user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Hello, %s!", user.Name), nil
+			return fmt.Sprintf("Hello, %s!", user.Name), err
 		})
 
 	type samplingArgs struct {
@@ -152,10 +134,7 @@ func addAskingTools(s *askback.Server) {
 	askback.AddTool(s, &mcp.Tool{Name: "test_sampling", Description: "Asks the client's model"},
 		func(ctx context.Context, call *askback.Call, in samplingArgs) (string, error) {
 			answer, err := askback.Sample(call, "answer", prompt(in.Prompt, 100))
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("LLM response: %s", said(answer)), nil
+			return fmt.Sprintf("LLM response: %s", said(answer)), err
 		})
 
 	type elicitationArgs struct {
@@ -164,19 +143,13 @@ func addAskingTools(s *askback.Server) {
 	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation", Description: "Asks the user"},
 		func(ctx context.Context, call *askback.Call, in elicitationArgs) (string, error) {
 			contact, err := askback.Elicit[contactForm](call, "contact", in.Message)
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("User response: %s, %s", contact.Username, contact.Email), nil
+			return fmt.Sprintf("User response: %s, %s", contact.Username, contact.Email), err
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1034_defaults", Description: "Asks with a form that has defaults"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answer, err := askback.Elicit[defaultsForm](call, "defaults", "Please check these values")
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Elicitation completed: action=accept, content=%+v", answer), nil
+			return fmt.Sprintf("Elicitation completed: action=accept, content=%+v", answer), err
 		})
 
 	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1330_enums", Description: "Asks with a form that has every kind of choice"},
@@ -199,10 +172,7 @@ func addAskingTools(s *askback.Server) {
 						{"const": "value3", "title": "Third Choice"}]}}
 				}}`),
 			})
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Elicitation completed: action=accept, content=%v", answer), nil
+			return fmt.Sprintf("Elicitation completed: action=accept, content=%v", answer), err
 		})
 }
 
@@ -220,9 +190,11 @@ func prompt(message string, maxTokens int64) *mcp.CreateMessageWithToolsParams {
 }
 
 func said(answer *mcp.CreateMessageWithToolsResult) string {
-	for _, content := range answer.Content {
-		if t, ok := content.(*mcp.TextContent); ok {
-			return t.Text
+	if answer != nil {
+		for _, content := range answer.Content {
+			if t, ok := content.(*mcp.TextContent); ok {
+				return t.Text
+			}
 		}
 	}
 	return "(no text)"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -11,12 +12,19 @@ import (
 )
 
 func addResources(s *askback.Server) {
-	addStaticResource(s, &mcp.Resource{URI: "test://static-text", Name: "static-text", Description: "Text", MIMEType: "text/plain"},
-		&mcp.ResourceContents{Text: "This is the content of the static text resource."})
-	addStaticResource(s, &mcp.Resource{URI: "test://static-binary", Name: "static-binary", Description: "An image", MIMEType: "image/png"},
-		&mcp.ResourceContents{Blob: pixel.Data})
-	addStaticResource(s, &mcp.Resource{URI: "test://watched-resource", Name: "watched-resource", Description: "For subscriptions", MIMEType: "text/plain"},
-		&mcp.ResourceContents{Text: "Watched resource content."})
+	for _, r := range []struct {
+		name, about, mimeType string
+		contents              mcp.ResourceContents
+	}{
+		{"static-text", "Text", "text/plain", mcp.ResourceContents{Text: "This is the content of the static text resource."}},
+		{"static-binary", "An image", "image/png", mcp.ResourceContents{Blob: pixel.Data}},
+		{"watched-resource", "For subscriptions", "text/plain", mcp.ResourceContents{Text: "Watched resource content."}},
+	} {
+		resource := &mcp.Resource{URI: "test://" + r.name, Name: r.name, Description: r.about, MIMEType: r.mimeType}
+		s.AddResource(resource, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{&r.contents}}, nil
+		})
+	}
 
 	const before, after = "test://template/", "/data"
 	s.AddResourceTemplate(&mcp.ResourceTemplate{
@@ -24,15 +32,57 @@ func addResources(s *askback.Server) {
 	}, func(_ context.Context, _ *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
 		id := strings.TrimSuffix(strings.TrimPrefix(uri, before), after)
 		data, err := json.Marshal(map[string]any{"id": id, "templateTest": true, "data": "Data for ID: " + id})
-		if err != nil {
-			return nil, err
-		}
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: string(data)}}}, nil
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: string(data)}}}, err
 	})
 }
 
-func addStaticResource(s *askback.Server, r *mcp.Resource, contents *mcp.ResourceContents) {
-	s.AddResource(r, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
+func addPrompts(s *askback.Server) {
+	addStaticPrompt(s, "test_simple_prompt", "Has no arguments",
+		&mcp.TextContent{Text: "This is a simple prompt for testing."})
+	addStaticPrompt(s, "test_prompt_with_image", "Has an image",
+		pixel, &mcp.TextContent{Text: "Please analyze the image above."})
+
+	s.AddPrompt(&mcp.Prompt{
+		Name:        "test_prompt_with_arguments",
+		Description: "Has two arguments",
+		Arguments: []*mcp.PromptArgument{
+			{Name: "arg1", Description: "First test argument", Required: true},
+			{Name: "arg2", Description: "Second test argument", Required: true},
+		},
+	}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+		return messages(&mcp.TextContent{
+			Text: fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"]),
+		}), nil
 	})
+
+	s.AddPrompt(&mcp.Prompt{
+		Name:        "test_prompt_with_embedded_resource",
+		Description: "Embeds a resource",
+		Arguments:   []*mcp.PromptArgument{{Name: "resourceUri", Description: "URI of the resource to embed", Required: true}},
+	}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+		return messages(
+			embedded(args["resourceUri"], "text/plain", "Embedded resource content for testing."),
+			&mcp.TextContent{Text: "Please process the embedded resource above."}), nil
+	})
+
+	s.AddPrompt(&mcp.Prompt{Name: "test_input_required_result_prompt", Description: "Asks the user for context"},
+		func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+			given, err := askback.Elicit[contextForm](call, "user_context", "What context should the prompt use?")
+			return messages(&mcp.TextContent{Text: "Use this context: " + given.Context}), err
+		})
+}
+
+func addStaticPrompt(s *askback.Server, name, description string, contents ...mcp.Content) {
+	s.AddPrompt(&mcp.Prompt{Name: name, Description: description},
+		func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return messages(contents...), nil
+		})
+}
+
+func messages(contents ...mcp.Content) *mcp.GetPromptResult {
+	res := new(mcp.GetPromptResult)
+	for _, content := range contents {
+		res.Messages = append(res.Messages, &mcp.PromptMessage{Role: "user", Content: content})
+	}
+	return res
 }

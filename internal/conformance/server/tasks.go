@@ -48,12 +48,10 @@ func addTaskTools(s *askback.Server) {
 
 	askback.AddTaskTool(s, &mcp.Tool{Name: "failing_job", Description: "Fails after a second; a task only"}, required,
 		func(ctx context.Context, _ *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-			select {
-			case <-time.After(time.Second):
-				return nil, errors.New("this job intentionally fails")
-			case <-ctx.Done():
-				return nil, ctx.Err()
+			if err := sleep(ctx, time.Second); err != nil {
+				return nil, err
 			}
+			return nil, errors.New("this job intentionally fails")
 		})
 
 	askback.AddTaskTool(s, &mcp.Tool{Name: "protocol_error_job", Description: "Ends with an error of the protocol"}, atOnce,
@@ -70,10 +68,7 @@ func addTaskTools(s *askback.Server) {
 	askback.AddTaskTool(s, &mcp.Tool{Name: "confirm_delete", Description: "Asks before it pretends to delete"}, atOnce,
 		func(ctx context.Context, call *askback.Call, in deletion) (string, error) {
 			sure, err := askback.Elicit[confirmation](call, "confirm", "Delete "+in.Filename+"?")
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Deleted %s: %v", in.Filename, sure.Confirm), nil
+			return fmt.Sprintf("Deleted %s: %v", in.Filename, sure.Confirm), err
 		})
 
 	type named struct {
@@ -83,10 +78,7 @@ func addTaskTools(s *askback.Server) {
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			first, err1 := askback.Elicit[named](call, "first", "The first name?")
 			second, err2 := askback.Elicit[named](call, "second", "The second name?")
-			if err := errors.Join(err1, err2); err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("%s and %s", first.Name, second.Name), nil
+			return fmt.Sprintf("%s and %s", first.Name, second.Name), errors.Join(err1, err2)
 		})
 
 	type user struct {

@@ -121,10 +121,12 @@ func text(format string, args ...any) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
 }
 
-// pause is the time that the suite wants between notifications of one call.
-func pause(ctx context.Context) error {
+// pause takes the time that the suite wants between notifications of one call.
+func pause(ctx context.Context) error { return sleep(ctx, 50*time.Millisecond) }
+
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(50 * time.Millisecond):
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

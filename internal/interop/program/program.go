@@ -16,8 +16,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Legacy is the revision of the legacy transport.
@@ -41,6 +44,26 @@ type Target struct {
 	Transport string   // "http", "stdio" or "legacy"
 	URL       string   // of http and legacy
 	Command   []string // of stdio
+}
+
+// Dial returns the SDK's transport to the target, and the options for a session over it.
+func (t Target) Dial() (mcp.Transport, *mcp.ClientSessionOptions) {
+	opts := new(mcp.ClientSessionOptions)
+	switch t.Transport {
+	case "stdio":
+		return &mcp.CommandTransport{Command: exec.Command(t.Command[0], t.Command[1:]...)}, opts
+	case "legacy":
+		opts.ProtocolVersion = Legacy
+	}
+	return &mcp.StreamableClientTransport{Endpoint: t.URL}, opts
+}
+
+// Elicit returns the answer to every form during a call of a tool.
+func Elicit(tool string) *mcp.ElicitResult {
+	if tool == "t_decline" {
+		return &mcp.ElicitResult{Action: "decline"}
+	}
+	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}
 }
 
 // Main runs the program of a peer.

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -105,10 +104,7 @@ func call(ctx context.Context, target program.Target, scenario string) (any, err
 	if scenario == "k_refused" {
 		opts.Tasks = client.TasksOff
 	}
-	var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: target.URL}
-	if target.Transport == "stdio" {
-		transport = &mcp.CommandTransport{Command: exec.Command(target.Command[0], target.Command[1:]...)}
-	}
+	transport, _ := target.Dial()
 	session, err := client.New(opts).Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: program.Legacy})
 	if err != nil {
 		return nil, err
@@ -196,11 +192,10 @@ func code(err error) string {
 }
 
 func text(res *mcp.CallToolResult) string {
-	if res == nil || len(res.Content) == 0 {
-		return ""
-	}
-	if content, ok := res.Content[0].(*mcp.TextContent); ok {
-		return content.Text
+	if res != nil && len(res.Content) > 0 {
+		if content, ok := res.Content[0].(*mcp.TextContent); ok {
+			return content.Text
+		}
 	}
 	return ""
 }

@@ -1,6 +1,6 @@
 // Package accounts is an example of a tool in a rolling upgrade: link_accounts asks for two logins in one round, and
-// each release asks a little differently, so that a call that began under one release can end under another. What was
-// answered is asked again only if its question has changed, and what no release asks any more is ignored.
+// each release asks a little differently. A call that began under one release can end under another: an answered
+// question is asked again only if it has changed, and answers to questions that no release asks any more are ignored.
 package accounts
 
 import (
@@ -37,7 +37,7 @@ func (q question) ask(call *askback.Call) (login, error) {
 	return askback.Elicit[login](call, q.key, q.message)
 }
 
-// releases are what each release asks, from release 1.
+// releases are the questions of each release, from release 1.
 var releases = [][2]question{
 	{github, google},
 	{github, microsoft},
@@ -53,8 +53,8 @@ type address struct {
 }
 
 // Register adds the tool link_accounts to s as a release has it. Release 1 asks for logins at GitHub and Google,
-// release 2 at GitHub and Microsoft; release 3 words the question about GitHub anew, and wants an address of Microsoft,
-// in the same words. Register panics for any other. What is linked is kept in memory, apart for each server.
+// release 2 at GitHub and Microsoft; release 3 rewords the question about GitHub, and wants an email address at Microsoft
+// in the same words as before. Register panics for any other release. Each server keeps its links in memory.
 func Register(s *askback.Server, release int) {
 	questions := releases[release-1]
 	var links store

@@ -15,7 +15,7 @@ type set struct {
 	Number   int      `json:"number"`   // how many sets were linked with this one
 }
 
-// text tells what was linked, and what of it the server has done.
+// text tells which accounts were linked, and how many sets the server has linked so far.
 func (s set) text() []mcp.Content {
 	linked, sets := "no account", "sets"
 	if len(s.Accounts) > 0 {
@@ -30,15 +30,15 @@ func (s set) text() []mcp.Content {
 	}
 }
 
-// store is what a server has linked. The zero store is empty; it may be used from several goroutines.
+// store holds the sets that a server has linked. The zero store is empty and safe for concurrent use.
 type store struct {
 	mu   sync.Mutex
 	sets []set
 	keys []string // of the calls that linked them
 }
 
-// link links accounts and returns them as a set. A key that was used before has its set already, and nothing is linked
-// again. No accounts are no set.
+// link links accounts and returns them as a set. For a key that was used before it returns the same set and links
+// nothing. Without accounts it links nothing.
 func (s *store) link(key string, accounts []string) set {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/askback-mcp/askback"
 )
 
-// RegisterLater adds the tool echo_later to s, which becomes a task in the middle: it asks in rounds for what it is not
-// given, while the server keeps nothing, and detaches once it has what it needs to begin.
+// RegisterLater adds the tool echo_later to s. Its calls become tasks in the middle: the tool asks in rounds for a missing
+// input, while the server keeps nothing, and detaches once it has the input.
 func RegisterLater(s *askback.Server) {
 	tool := &mcp.Tool{Name: "echo_later", Description: "Echoes its input back, in a task that begins once the input is there"}
 	support := &askback.TaskSupport{AtDetach: true, PollInterval: 100 * time.Millisecond}

@@ -1,6 +1,6 @@
-// Package primes is an example of a tool that sheds load: count_primes works in parts, and where its server is loaded
-// it ends the request between two of them, without a question. The client sends the request again, and whichever server
-// gets it counts on behind the parts that are done.
+// Package primes is an example of a tool that sheds load: count_primes works in parts, and a loaded server ends the
+// request between two parts, without a question. The client sends the request again, and the server that gets it
+// continues after the parts that are done.
 package primes
 
 import (
@@ -23,16 +23,21 @@ type args struct {
 }
 
 func argsSchema() *jsonschema.Schema {
-	schema, err := jsonschema.For[args](nil)
-	if err != nil {
-		panic(err) // a fault of the build
-	}
+	schema := schemaOf[args]()
 	least, most := 2.0, 5e6
 	schema.Properties["below"].Minimum, schema.Properties["below"].Maximum = &least, &most
 	return schema
 }
 
-// counted is what the step of a part records.
+func schemaOf[T any]() *jsonschema.Schema {
+	schema, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(err) // a fault of the build
+	}
+	return schema
+}
+
+// counted is the recorded result of the step of a part.
 type counted struct {
 	Primes int    `json:"primes"`
 	Server string `json:"server"` // the random id of the server that counted them
@@ -54,27 +59,19 @@ type Part struct {
 	Server int `json:"server" jsonschema:"which server counted them, numbered from 1 in the order in which they took part"`
 }
 
-func outcomeSchema() *jsonschema.Schema {
-	schema, err := jsonschema.For[Outcome](nil)
-	if err != nil {
-		panic(err) // a fault of the build
-	}
-	return schema
-}
-
-// Register adds the tool count_primes to s. Loaded tells, between two parts, whether another server shall go on; it is
-// called from several goroutines. It may say something else each time, because neither a question nor the count hangs on it.
+// Register adds the tool count_primes to s. Loaded reports between two parts whether another server should continue. It
+// must be safe for concurrent use. Its answer may change at any time, because no question and no count depends on it.
 func Register(s *askback.Server, loaded func() bool) {
 	server := rand.Text()
 	tool := &mcp.Tool{
 		Name: "count_primes", Description: "Count the primes below a number",
-		InputSchema: argsSchema(), OutputSchema: outcomeSchema(),
+		InputSchema: argsSchema(), OutputSchema: schemaOf[Outcome](),
 	}
 
 	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, error) {
 		out := Outcome{Below: in.Below}
 		var servers []string
-		var took bool // a part, in this round: who hands a call over has done something for it
+		var took bool // this round has counted a part: a server must do some work before it hands a call over
 		for i := range parts {
 			step := fmt.Sprintf("part-%d", i+1)
 			if took && loaded() {

@@ -15,7 +15,9 @@ import (
 	"io/fs"
 	mathrand "math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -28,8 +30,8 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// write makes a file of the machine. Whoever opens it finds all of it or nothing, and the last writer's if two
-// processes write it at once.
+// write writes a file of the machine atomically: a reader finds all of the file or nothing. If two processes write it at
+// once, the last one wins.
 func (m *machine) write(name string, content func(io.Writer) error) (_ File, err error) {
 	// Not MkdirAll: a machine that was removed meanwhile must not come back in parts.
 	partial := filepath.Join(m.dir, partialDir)
@@ -78,8 +80,8 @@ func (m *machine) writeJSON(name string, v any) (File, error) {
 	return m.writeBytes(name, append(data, '\n'))
 }
 
-// writeDisk writes the disk image. What is on it follows from the machine's id, so that a repeated step writes the
-// same again.
+// writeDisk writes the disk image. Its content depends only on the machine's ID, so that a repeated step writes the same
+// content.
 func (m *machine) writeDisk(ctx context.Context) (File, error) {
 	return m.write("disk.img", func(w io.Writer) error {
 		noise := mathrand.NewChaCha8(sha256.Sum256([]byte(m.id())))
@@ -161,13 +163,32 @@ func (m *machine) writeNetwork(to network) (File, error) {
 	return m.writeJSON("config/network.json", to)
 }
 
+// bootArgs is the command that stands for the boot of a machine. Every such system has it.
+func bootArgs() []string {
+	if runtime.GOOS == "windows" {
+		return []string{"cmd", "/c", "ver"}
+	}
+	return []string{"uname", "-a"}
+}
+
+// bootProgram finds the program of the boot.
+func bootProgram() (string, error) {
+	path, err := exec.LookPath(bootArgs()[0])
+	if err != nil {
+		return "", fmt.Errorf("the host lacks a program that the boot needs: %w; install it, or add its directory to PATH", err)
+	}
+	return path, nil
+}
+
 // boot runs a program of this host, and keeps what it says as the machine's first lines. The user's text is in none
 // of its arguments.
 func (m *machine) boot(ctx context.Context, in args, to network) (File, error) {
-	cmd, err := bootCommand(ctx)
+	program, err := bootProgram()
 	if err != nil {
 		return File{}, err
 	}
+	cmd := exec.CommandContext(ctx, program, bootArgs()[1:]...)
+	cmd.WaitDelay = time.Second // for what it may have started
 	cmd.Dir = m.dir
 	said, err := cmd.CombinedOutput()
 	if err != nil {
@@ -190,7 +211,7 @@ type manifest struct {
 	DiskMiB   int       `json:"diskMiB"`
 }
 
-// writeManifest finishes the machine: what has a manifest is whole.
+// writeManifest finishes the machine: a machine with a manifest is complete.
 func (m *machine) writeManifest(in args, begun time.Time, out Outcome) (File, error) {
 	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), in.CPUs, in.MemoryMiB, in.DiskMiB})
 	if err != nil {

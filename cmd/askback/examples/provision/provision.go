@@ -5,8 +5,8 @@
 // machine's name first, and touches nothing that another call has claimed. A call that fails, that the user declines
 // or whose task is cancelled removes what it has made.
 //
-// A client without tasks gets the same in rounds. What it never finishes nobody cleans up, because nobody can know
-// that it will not come back: the machine's directory stays, and the next call for its name says what to do.
+// A client without tasks gets the same in rounds. Nobody can know whether a client will come back, so the machine of a
+// call that is never finished stays: the next call for its name tells what to do.
 package provision
 
 import (
@@ -37,10 +37,7 @@ type args struct {
 var label = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 func argsSchema() *jsonschema.Schema {
-	schema, err := jsonschema.For[args](nil)
-	if err != nil {
-		panic(err) // a fault of the build
-	}
+	schema := schemaOf[args]()
 	schema.Properties["name"].Pattern = label.String()
 	for name, bounds := range map[string]struct{ least, usual, most float64 }{
 		"cpus":      {1, 2, 64},
@@ -93,8 +90,8 @@ var steps = []string{
 	"create-directories", "write-disk", "write-config", "verify-files", "configure-network", "boot", "write-manifest",
 }
 
-func outcomeSchema() *jsonschema.Schema {
-	schema, err := jsonschema.For[Outcome](nil)
+func schemaOf[T any]() *jsonschema.Schema {
+	schema, err := jsonschema.For[T](nil)
 	if err != nil {
 		panic(err) // a fault of the build
 	}
@@ -108,7 +105,7 @@ func Register(s *askback.Server, host *Host) {
 		Name:         "provision_vm",
 		Description:  "Make a machine: its disk, configuration and network. Asks for the network on the way",
 		InputSchema:  argsSchema(),
-		OutputSchema: outcomeSchema(),
+		OutputSchema: schemaOf[Outcome](),
 	}
 
 	askback.AddTaskTool(s, tool, nil, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, error) {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // observation is the weather at one place.
@@ -144,30 +146,15 @@ func distance(a, b []rune) int {
 
 // fold maps the spellings of a name to one: lower case, no accents, single spaces.
 func fold(name string) string {
-	var b strings.Builder
-	for _, r := range strings.Join(strings.Fields(name), " ") {
-		switch r = unicode.ToLower(r); {
-		case unicode.Is(unicode.Mn, r): // an accent of its own, as in decomposed text
-		case plain[r] != "":
-			b.WriteString(plain[r])
-		default:
-			b.WriteRune(r)
+	decomposed := norm.NFD.String(strings.ToLower(strings.Join(strings.Fields(name), " ")))
+	return plain.Replace(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) { // an accent
+			return -1
 		}
-	}
-	return b.String()
+		return r
+	}, decomposed))
 }
 
-// plain maps the accented letters of the Latin scripts of Europe to their unaccented spelling.
-var plain = func() map[rune]string {
-	m := make(map[rune]string)
-	for letter, accented := range map[string]string{
-		"a": "àáâãäåāăą", "ae": "æ", "c": "çćĉċč", "d": "ďđð", "e": "èéêëēĕėęě", "g": "ĝğġģ", "h": "ĥħ",
-		"i": "ìíîïĩīĭįı", "j": "ĵ", "k": "ķ", "l": "ĺļľŀł", "n": "ñńņňŉ", "o": "òóôõöøōŏő", "oe": "œ",
-		"r": "ŕŗř", "s": "śŝşšș", "ss": "ß", "t": "ţťŧț", "th": "þ", "u": "ùúûüũūŭůűų", "w": "ŵ", "y": "ýÿŷ", "z": "źżž",
-	} {
-		for _, r := range accented {
-			m[r] = letter
-		}
-	}
-	return m
-}()
+// plain maps the letters of the Latin scripts of Europe that have no decomposition to their plain spelling.
+var plain = strings.NewReplacer("æ", "ae", "đ", "d", "ð", "d", "ħ", "h", "ı", "i", "ł", "l", "ŀ", "l", "ŉ", "n", "ø", "o",
+	"œ", "oe", "ß", "ss", "þ", "th", "ŧ", "t")

@@ -68,41 +68,8 @@ type Entry struct {
 //go:embed items.json
 var itemsJSON []byte
 
-// The names are prefixed so that the file may be another store's as well.
-const schema = `
-CREATE TABLE work_items (
-	id   INTEGER PRIMARY KEY,
-	type TEXT NOT NULL
-) STRICT;
-CREATE TABLE work_item_fields (
-	item  INTEGER NOT NULL REFERENCES work_items (id),
-	name  TEXT NOT NULL,
-	value TEXT NOT NULL,
-	PRIMARY KEY (item, name)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE work_item_links (
-	source INTEGER NOT NULL REFERENCES work_items (id),
-	kind   TEXT NOT NULL,
-	target INTEGER NOT NULL REFERENCES work_items (id),
-	PRIMARY KEY (source, kind, target),
-	CHECK (source <> target)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE work_item_history (
-	seq       INTEGER PRIMARY KEY,
-	item      INTEGER NOT NULL REFERENCES work_items (id),
-	field     TEXT NOT NULL,
-	old_value TEXT NOT NULL,
-	new_value TEXT NOT NULL,
-	by        TEXT NOT NULL,
-	at        TEXT NOT NULL
-) STRICT;
-CREATE INDEX work_item_history_by_item ON work_item_history (item, seq);
-CREATE TABLE work_item_steps (
-	step TEXT PRIMARY KEY,
-	done TEXT NOT NULL,
-	at   TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-`
+//go:embed schema.sql
+var schema string
 
 // Open opens the store in the file at path and, if it is new, fills it with the bundled items. An empty path, or
 // ":memory:", means a fresh store in memory that is gone after Close.
@@ -126,10 +93,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the work items: %w", err)
 	}
+	db.SetMaxOpenConns(4)
 	if inMemory {
 		db.SetMaxOpenConns(1) // every connection would open a memory of its own
-	} else {
-		db.SetMaxOpenConns(4)
 	}
 	s := &Store{db: db}
 	if err := s.prepare(ctx, !inMemory); err != nil {
@@ -202,31 +168,38 @@ func seed(ctx context.Context, tx *sql.Tx) error {
 // Item returns the work item with the given id. If there is none, the error wraps [ErrNotFound] and names the
 // nearest ids.
 func (s *Store) Item(ctx context.Context, id int) (Item, error) {
-	rows, err := s.db.QueryContext(ctx,
-		`SELECT type, coalesce(name, ''), coalesce(value, '')
-		 FROM work_items LEFT JOIN work_item_fields ON item = id WHERE id = ?`, id)
-	if err != nil {
-		return Item{}, fmt.Errorf("reading work item #%d: %w", id, err)
-	}
-	defer rows.Close()
-
 	item := Item{ID: id, Fields: make(map[string]string)}
-	for rows.Next() {
+	err := s.each(ctx, `SELECT type, coalesce(name, ''), coalesce(value, '')
+		FROM work_items LEFT JOIN work_item_fields ON item = id WHERE id = ?`, id, func(rows *sql.Rows) error {
 		var name, value string
-		if err := rows.Scan(&item.Type, &name, &value); err != nil {
-			return Item{}, fmt.Errorf("reading work item #%d: %w", id, err)
-		}
+		err := rows.Scan(&item.Type, &name, &value)
 		if name != "" {
 			item.Fields[name] = value
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return Item{}, fmt.Errorf("reading work item #%d: %w", id, err)
 	}
 	if item.Type == "" {
 		return Item{}, s.notFound(ctx, id)
 	}
 	return item, nil
+}
+
+// each calls scan for every row that a query about the work item with the given id finds.
+func (s *Store) each(ctx context.Context, query string, id int, scan func(*sql.Rows) error) error {
+	rows, err := s.db.QueryContext(ctx, query, id)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 func (s *Store) notFound(ctx context.Context, id int) error {
@@ -318,43 +291,35 @@ func (s *Store) CreateLink(ctx context.Context, w Write, l Link) (created bool, 
 }
 
 // Links returns the links from the work item with the given id.
-func (s *Store) Links(ctx context.Context, id int) ([]Link, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT source, kind, target FROM work_item_links WHERE source = ? ORDER BY kind, target`, id)
+func (s *Store) Links(ctx context.Context, id int) (links []Link, err error) {
+	err = s.each(ctx, `SELECT source, kind, target FROM work_item_links WHERE source = ? ORDER BY kind, target`, id, func(rows *sql.Rows) error {
+		var l Link
+		err := rows.Scan(&l.Source, &l.Kind, &l.Target)
+		links = append(links, l)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the links of work item #%d: %w", id, err)
 	}
-	defer rows.Close()
-	var links []Link
-	for rows.Next() {
-		var l Link
-		if err := rows.Scan(&l.Source, &l.Kind, &l.Target); err != nil {
-			return nil, fmt.Errorf("reading the links of work item #%d: %w", id, err)
-		}
-		links = append(links, l)
-	}
-	return links, rows.Err()
+	return links, nil
 }
 
 // History returns what was changed in the work item with the given id, oldest first.
-func (s *Store) History(ctx context.Context, id int) ([]Entry, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT field, old_value, new_value, by, at FROM work_item_history WHERE item = ? ORDER BY seq`, id)
+func (s *Store) History(ctx context.Context, id int) (entries []Entry, err error) {
+	const query = `SELECT field, old_value, new_value, by, at FROM work_item_history WHERE item = ? ORDER BY seq`
+	err = s.each(ctx, query, id, func(rows *sql.Rows) (err error) {
+		var e Entry
+		var at string
+		if err = rows.Scan(&e.Field, &e.From, &e.To, &e.By, &at); err == nil {
+			e.At, err = time.Parse(time.RFC3339Nano, at)
+		}
+		entries = append(entries, e)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the history of work item #%d: %w", id, err)
 	}
-	defer rows.Close()
-	var entries []Entry
-	for rows.Next() {
-		var e Entry
-		var at string
-		if err := rows.Scan(&e.Field, &e.From, &e.To, &e.By, &at); err != nil {
-			return nil, fmt.Errorf("reading the history of work item #%d: %w", id, err)
-		}
-		if e.At, err = time.Parse(time.RFC3339Nano, at); err != nil {
-			return nil, fmt.Errorf("reading the history of work item #%d: %w", id, err)
-		}
-		entries = append(entries, e)
-	}
-	return entries, rows.Err()
+	return entries, nil
 }
 
 // once runs change, which what describes, in a transaction that also notes w's step, or not at all if the step was

@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -34,8 +33,8 @@ type field struct {
 	warning  string // in our words; may be empty
 	kind     kind
 	required bool
-	preset   bool // the schema has a default
-	schema   *form.Schema
+	preset   bool           // the schema has a default
+	property *form.Property // nil for prose
 
 	options []option // for the kinds yesNo, one and many
 
@@ -64,30 +63,6 @@ type option struct {
 
 func (f *field) isChoice() bool { return f.kind == yesNo || f.kind == one || f.kind == many }
 
-// definition is the schema of one property. Package form refuses all other keywords and types.
-type definition struct {
-	Type        string
-	Title       string
-	Description string
-	Format      string
-	MinLength   *json.Number
-	MaxLength   *json.Number
-	Minimum     *json.Number
-	Maximum     *json.Number
-	MinItems    *json.Number
-	MaxItems    *json.Number
-	Enum        []string
-	EnumNames   []string
-	OneOf       []titled
-	Items       struct {
-		Enum  []string
-		AnyOf []titled
-	}
-	Default json.RawMessage
-}
-
-type titled struct{ Const, Title string }
-
 // fieldsOf returns the fields of a form in the order of the schema. The error is for the person.
 func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	if len(schema) > maxSchema {
@@ -97,33 +72,14 @@ func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	if err != nil {
 		return nil, err
 	}
-	var top struct {
-		Properties json.RawMessage
-		Required   []string
+	properties := parsed.Properties()
+	if len(properties) > maxFields {
+		return nil, fmt.Errorf("its form has more than the %d fields that are shown here", maxFields)
 	}
-	if err := json.Unmarshal(parsed.JSON(), &top); err != nil {
-		return nil, err
-	}
-	var fields []*field
-	properties := json.NewDecoder(bytes.NewReader(top.Properties))
-	if _, err := properties.Token(); err != nil {
-		return nil, err
-	}
-	for properties.More() {
-		name, err := properties.Token()
-		if err != nil {
-			return nil, err
-		}
-		var raw json.RawMessage
-		if err := properties.Decode(&raw); err != nil {
-			return nil, err
-		}
-		f, err := newField(name.(string), raw, slices.Contains(top.Required, name.(string)))
-		if err != nil {
-			return nil, err
-		}
-		if fields = append(fields, f); len(fields) > maxFields {
-			return nil, fmt.Errorf("its form has more than the %d fields that are shown here", maxFields)
+	fields := make([]*field, len(properties))
+	for i, p := range properties {
+		if fields[i], err = newField(p); err != nil {
+			return nil, fmt.Errorf("property %q: %w", p.Name, err)
 		}
 	}
 	return fields, nil
@@ -146,74 +102,59 @@ func withoutNotes(schema json.RawMessage) json.RawMessage {
 	return rest
 }
 
-func newField(name string, raw json.RawMessage, required bool) (*field, error) {
-	var d definition
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return nil, fmt.Errorf("property %q: %w", name, err)
+// terms tells whether an answer is required, and what a valid one looks like.
+func (f *field) terms() []string {
+	need := "optional"
+	if f.required {
+		need = "required"
 	}
+	if f.want == "" {
+		return []string{need}
+	}
+	return []string{need, f.want}
+}
+
+func newField(p *form.Property) (*field, error) {
 	f := &field{
-		name:     name,
-		label:    cmp.Or(line(d.Title, maxLabel), line(name, maxLabel), "(no name)"),
-		about:    line(d.Description, maxAbout),
-		required: required,
-		preset:   d.Default != nil,
+		name:     p.Name,
+		label:    cmp.Or(line(p.Title, maxLabel), line(p.Name, maxLabel), "(no name)"),
+		about:    line(p.Description, maxAbout),
+		required: p.Required,
+		preset:   p.Default != nil,
+		property: p,
 	}
-	if secret.MatchString(f.label + " " + name + " " + f.about) {
+	if secret.MatchString(f.label + " " + p.Name + " " + f.about) {
 		f.warning = "Servers must not ask for passwords, keys or payment data in a form. Decline if this does."
 	}
-	key, err := json.Marshal(name)
-	if err != nil {
+	var err error
+	f.options, err = optionsOf(p.Options)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	// The field is required and without its default, because only answers are checked against this schema.
-	var words map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &words); err != nil {
-		return nil, err
-	}
-	delete(words, "default")
-	alone, err := json.Marshal(words)
-	if err != nil {
-		return nil, err
-	}
-	f.schema, err = form.Parse(fmt.Appendf(nil, `{"type":"object","properties":{%s:%s},"required":[%s]}`, key, alone, key))
-	if err != nil {
-		return nil, err
-	}
-
-	switch d.Type {
-	case "boolean":
+	case p.Type == "boolean":
 		f.kind = yesNo
 		f.options = []option{{"Yes", json.RawMessage("true")}, {"No", json.RawMessage("false")}}
-	case "integer":
-		f.kind, f.want = number, and("a whole number", span(d.Minimum, d.Maximum, ""))
-	case "number":
-		f.kind, f.want = number, and("a number", span(d.Minimum, d.Maximum, ""))
-	case "array":
-		f.kind, f.want = many, span(d.MinItems, d.MaxItems, " to choose")
-		f.options, err = optionsOf(d.Items.Enum, nil, d.Items.AnyOf)
+	case p.Type == "integer":
+		f.kind, f.want = number, and("a whole number", span(p.Low, p.High, ""))
+	case p.Type == "number":
+		f.kind, f.want = number, and("a number", span(p.Low, p.High, ""))
+	case p.Type == "array":
+		f.kind, f.want = many, span(p.Low, p.High, " to choose")
+	case p.Options != nil:
+		f.kind = one
 	default:
-		switch {
-		case d.Enum != nil || d.OneOf != nil:
-			f.kind = one
-			f.options, err = optionsOf(d.Enum, d.EnumNames, d.OneOf)
-		case d.Format == "date-time":
+		if f.want = and(formats[p.Format], span(p.Low, p.High, " characters")); p.Format == "date-time" {
 			f.kind = moment
-		case d.Format != "":
+		} else if p.Format != "" {
 			f.kind = tight
 		}
-		f.want = and(formats[d.Format], span(d.MinLength, d.MaxLength, " characters"))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("property %q: %w", name, err)
 	}
 	f.want = visible(f.want, maxLabel)
-	if !required && (f.kind == yesNo || f.kind == one) {
+	if !f.required && (f.kind == yesNo || f.kind == one) {
 		f.options = append(f.options, option{label: "(leave empty)"})
 	}
 	f.picked = make([]bool, len(f.options))
-	if err := f.fill(d.Default); err != nil {
-		return nil, fmt.Errorf("property %q: its default: %w", name, err)
-	}
+	f.fill(p.Default)
 	return f, nil
 }
 
@@ -228,16 +169,16 @@ var formats = map[string]string{
 }
 
 // span describes limits in words.
-func span(low, high *json.Number, of string) string {
+func span(low, high, of string) string {
 	switch {
-	case low != nil && high != nil && *low == *high:
-		return "exactly " + string(*low) + of
-	case low != nil && high != nil:
-		return string(*low) + " to " + string(*high) + of
-	case low != nil:
-		return string(*low) + " or more" + of
-	case high != nil:
-		return "at most " + string(*high) + of
+	case low != "" && low == high:
+		return "exactly " + low + of
+	case low != "" && high != "":
+		return low + " to " + high + of
+	case low != "":
+		return low + " or more" + of
+	case high != "":
+		return "at most " + high + of
 	}
 	return ""
 }
@@ -246,69 +187,48 @@ func and(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-func optionsOf(values, names []string, entries []titled) ([]option, error) {
-	for i, v := range values {
-		e := titled{v, v}
-		if names != nil {
-			e.Title = names[i]
-		}
-		entries = append(entries, e)
-	}
+func optionsOf(entries []form.Option) ([]option, error) {
 	if len(entries) > maxOptions {
 		return nil, fmt.Errorf("has more than the %d choices that are shown here", maxOptions)
 	}
 	options := make([]option, len(entries))
 	for i, e := range entries {
-		value, err := json.Marshal(e.Const)
-		if err != nil {
-			return nil, err
-		}
 		label := line(e.Title, maxOption)
 		// The person agrees to the value that is sent, so it is shown.
-		if !strings.EqualFold(e.Title, e.Const) {
-			label += " (" + line(e.Const, maxLabel) + ")"
+		if !strings.EqualFold(e.Title, e.Value) {
+			label += " (" + line(e.Value, maxLabel) + ")"
 		}
+		value, _ := json.Marshal(e.Value) // a string always encodes
 		options[i] = option{cmp.Or(strings.TrimSpace(label), "(empty)"), value}
 	}
 	return options, nil
 }
 
-// fill sets the default as the answer.
-func (f *field) fill(fallback json.RawMessage) error {
+// fill sets the default, which the form has checked, as the answer.
+func (f *field) fill(fallback json.RawMessage) {
 	switch {
 	case f.isChoice():
 		var values []json.RawMessage
-		switch {
-		case fallback == nil && !f.required && f.kind != many:
-			values = []json.RawMessage{nil}
-		case fallback != nil && f.kind != many:
+		if f.kind == many {
+			_ = json.Unmarshal(fallback, &values)
+		} else if fallback != nil || !f.required {
 			values = []json.RawMessage{fallback}
-		case fallback != nil:
-			if err := json.Unmarshal(fallback, &values); err != nil {
-				return err
-			}
 		}
 		for i, o := range f.options {
 			f.picked[i] = slices.ContainsFunc(values, func(v json.RawMessage) bool { return same(v, o.value) })
 		}
-		return nil
-	case fallback == nil:
-		return nil
 	case f.kind == number:
 		f.text = string(fallback)
-		return nil
+	default:
+		// The person sends what is shown, so characters that cannot be shown are removed from the default.
+		_ = json.Unmarshal(fallback, &f.text)
+		f.text = visible(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) && !unicode.IsSpace(r) {
+				return -1
+			}
+			return r
+		}, f.text), maxText)
 	}
-	// The person sends what is shown, so characters that cannot be shown are removed from the default.
-	if err := json.Unmarshal(fallback, &f.text); err != nil {
-		return err
-	}
-	f.text = visible(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && !unicode.IsSpace(r) {
-			return -1
-		}
-		return r
-	}, f.text), maxText)
-	return nil
 }
 
 func same(a, b json.RawMessage) bool {
@@ -413,34 +333,11 @@ func (f *field) problem() string {
 }
 
 func (f *field) complaint(raw json.RawMessage) string {
-	_, err := f.check(raw)
-	var refused *form.Error
-	switch {
-	case err == nil:
-		return ""
-	case !errors.As(err, &refused):
-		return line(err.Error(), maxAbout)
-	case f.isChoice():
-		return line(refused.Problems[0].Message, maxAbout)
+	_, problem := f.property.Check(raw)
+	if f.isChoice() {
+		return line(problem, maxAbout)
 	}
-	return visible(refused.Problems[0].Message, maxAbout) // shows limits and our own examples only
-}
-
-// check checks an answer and returns it as it is sent.
-func (f *field) check(raw json.RawMessage) (json.RawMessage, error) {
-	key, err := json.Marshal(f.name)
-	if err != nil {
-		return nil, err
-	}
-	clean, err := f.schema.Check(fmt.Appendf(nil, "{%s:%s}", key, raw))
-	if err != nil {
-		return nil, err
-	}
-	var content map[string]json.RawMessage
-	if err := json.Unmarshal(clean, &content); err != nil {
-		return nil, err
-	}
-	return content[f.name], nil
+	return visible(problem, maxAbout) // shows limits and our own examples only
 }
 
 // value returns the answer as it is sent. Given is false if the field is left empty.
@@ -449,8 +346,9 @@ func (f *field) value() (value any, given bool, err error) {
 	if raw == nil {
 		return nil, false, nil
 	}
-	if raw, err = f.check(raw); err != nil {
-		return nil, false, err
+	raw, problem := f.property.Check(raw)
+	if problem != "" {
+		return nil, false, errors.New(problem)
 	}
 	if f.kind == number {
 		return numberOf(json.Number(raw)), true, nil
@@ -493,7 +391,7 @@ func (f *field) answer() []string {
 		}
 		return labels
 	}
-	if clean, err := f.check(raw); err == nil {
+	if clean, problem := f.property.Check(raw); problem == "" {
 		raw = clean
 	}
 	if f.kind == number {

@@ -43,7 +43,7 @@ func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
 		}
 		keyboard.Close()
 	}()
-	l := &byLine{t, keyboard}
+	l := &byLine{Terminal: t, keyboard: keyboard}
 	a, err := l.ask(p)
 	var left leaveError
 	switch {
@@ -59,34 +59,34 @@ func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
 type byLine struct {
 	*Terminal
 	keyboard io.Reader
+	failed   error // the first error of writing, which the next read returns
+}
+
+// print writes text.
+func (l *byLine) print(format string, args ...any) {
+	if l.failed == nil {
+		l.failed = l.say(format, args...)
+	}
 }
 
 func (l *byLine) ask(p *prompt) (action, error) {
-	if err := l.say("\n%s %s\n", p.server, p.asks); err != nil {
-		return cancel, err
-	}
+	l.print("\n%s %s\n", p.server, p.asks)
 	for _, b := range p.body {
-		gutter := "  "
 		switch b.kind {
 		case theirs:
-			gutter = "  | "
+			l.printWrapped("  | ", b.text)
 		case warning:
-			gutter = "  ! "
+			l.printWrapped("  ! ", b.text)
 		case heading:
-			b.text += ":"
-		}
-		put := l.sayWrapped
-		if b.kind == address { // on one line, so that it can be copied
-			put = func(gutter, text string) error { return l.say("%s%s\n", gutter, text) }
-		}
-		if err := put(gutter, b.text); err != nil {
-			return cancel, err
+			l.printWrapped("  ", b.text+":")
+		case address:
+			l.print("  %s\n", b.text) // on one line, so that it can be copied
+		default:
+			l.printWrapped("  ", b.text)
 		}
 	}
 	if len(p.fields) > 0 {
-		if err := l.say("\nType %s or %s to leave at any time.\n", wordDecline, wordCancel); err != nil {
-			return cancel, err
-		}
+		l.print("\nType %s or %s to leave at any time.\n", wordDecline, wordCancel)
 	}
 	for {
 		for i, f := range p.fields {
@@ -103,39 +103,21 @@ func (l *byLine) ask(p *prompt) (action, error) {
 
 // fill asks for one field until the answer is valid.
 func (l *byLine) fill(f *field, place string) error {
-	about := []string{"optional"}
-	if f.required {
-		about[0] = "required"
-	}
+	about := f.terms()
 	if f.kind == prose {
 		place, about = "", []string{"end with a line that holds nothing but a dot"}
 	}
-	if f.want != "" {
-		about = append(about, f.want)
-	}
-	if err := l.say("\n%s%s (%s)\n", place, f.label, strings.Join(about, ", ")); err != nil {
-		return err
-	}
-	if f.about != "" {
-		if err := l.sayWrapped("  | ", f.about); err != nil {
-			return err
-		}
-	}
-	if err := l.sayWrapped("  ! ", f.warning); err != nil {
-		return err
-	}
+	l.print("\n%s%s (%s)\n", place, f.label, strings.Join(about, ", "))
+	l.printWrapped("  | ", f.about)
+	l.printWrapped("  ! ", f.warning)
 	for i, o := range f.options {
 		mark := ""
 		if f.picked[i] {
 			mark = " (chosen)"
 		}
-		if err := l.say("  %d. %s%s\n", i+1, o.label, mark); err != nil {
-			return err
-		}
+		l.print("  %d. %s%s\n", i+1, o.label, mark)
 	}
-	if err := l.sayWrapped("  ", strings.Join(f.howTo(), " ")); err != nil {
-		return err
-	}
+	l.printWrapped("  ", strings.Join(f.howTo(), " "))
 	for {
 		if err := l.take(f); err != nil {
 			return err
@@ -144,9 +126,7 @@ func (l *byLine) fill(f *field, place string) error {
 		if problem == "" {
 			return nil
 		}
-		if err := l.say("  ! %s\n", problem); err != nil {
-			return err
-		}
+		l.print("  ! %s\n", problem)
 	}
 }
 
@@ -209,9 +189,7 @@ func (l *byLine) take(f *field) error {
 			f.picked = picked
 			return nil
 		}
-		if err := l.say("  ! %s\n", problem); err != nil {
-			return err
-		}
+		l.print("  ! %s\n", problem)
 	}
 }
 
@@ -234,30 +212,21 @@ func (f *field) numbers(s string) (picked []bool, problem string) {
 
 func (l *byLine) decide(p *prompt) (action, error) {
 	if p.review {
-		if err := l.say("\nThis will be sent:\n"); err != nil {
-			return cancel, err
-		}
+		l.print("\nThis will be sent:\n")
 		for _, f := range p.fields {
-			if err := l.say("  %s: %s\n", f.label, strings.Join(f.answer(), ", ")); err != nil {
-				return cancel, err
-			}
+			l.print("  %s: %s\n", f.label, strings.Join(f.answer(), ", "))
 		}
 	}
 	actions := []action{decline, cancel}
-	if p.accept != "" {
+	switch {
+	case p.accept != "" && len(p.fields) > 0:
+		actions = []action{accept, change, decline, cancel}
+	case p.accept != "":
 		actions = []action{accept, decline, cancel}
 	}
-	if p.accept != "" && len(p.fields) > 0 {
-		actions = []action{accept, change, decline, cancel}
-	}
-	if err := l.say("\n"); err != nil {
-		return cancel, err
-	}
+	l.print("\n")
 	for i, a := range actions {
-		name := map[action]string{accept: p.accept, change: "Change", decline: "Decline", cancel: "Cancel"}[a]
-		if err := l.say("  %d. %s\n", i+1, name); err != nil {
-			return cancel, err
-		}
+		l.print("  %d. %s\n", i+1, p.name(a))
 	}
 	for {
 		s, err := l.read("Type the number of your decision: ")
@@ -267,38 +236,29 @@ func (l *byLine) decide(p *prompt) (action, error) {
 		if n, err := strconv.Atoi(s); err == nil && n >= 1 && n <= len(actions) {
 			return actions[n-1], nil
 		}
-		if err := l.say("  ! type a number from 1 to %d\n", len(actions)); err != nil {
-			return cancel, err
-		}
+		l.print("  ! type a number from 1 to %d\n", len(actions))
 	}
 }
 
-// sayWrapped prints text on as many lines as it takes, each behind the gutter.
-func (l *byLine) sayWrapped(gutter, text string) error {
+// printWrapped writes text on as many lines as it takes, each behind the gutter.
+func (l *byLine) printWrapped(gutter, text string) {
 	if text == "" {
-		return nil
+		return
 	}
 	for _, s := range wrap(text, widest-1-len(gutter)) {
-		if err := l.say("%s%s\n", gutter, s); err != nil {
-			return err
-		}
+		l.print("%s%s\n", gutter, s)
 	}
-	return nil
 }
 
 // read returns the next line. A line with which the person leaves is a leaveError.
 func (l *byLine) read(question string) (string, error) {
-	if err := l.say("%s", question); err != nil {
-		return "", err
-	}
+	l.print("%s", question)
 	for {
 		if line, rest, found := bytes.Cut(l.rest, []byte{'\n'}); found {
 			s := strings.TrimSuffix(strings.ToValidUTF8(string(line), "\ufffd"), "\r")
 			l.rest = rest
 			if !term.IsTerminal(l.in().Fd()) { // a terminal shows it by itself
-				if err := l.say("%s\n", visible(s, maxText)); err != nil {
-					return "", err
-				}
+				l.print("%s\n", visible(s, maxText))
 			}
 			switch s {
 			case wordDecline:
@@ -306,7 +266,10 @@ func (l *byLine) read(question string) (string, error) {
 			case wordCancel:
 				return "", leaveError{cancel}
 			}
-			return s, nil
+			return s, l.failed
+		}
+		if l.failed != nil {
+			return "", l.failed
 		}
 		if len(l.rest) > maxText {
 			return "", fmt.Errorf("a line is longer than %d bytes", maxText)

@@ -151,18 +151,10 @@ func (s *screen) decide() {
 }
 
 func (s *screen) name(a action) string {
-	switch a {
-	case accept:
-		if s.review && !s.reviewing {
-			return "Review"
-		}
-		return s.prompt.accept
-	case change:
-		return "Change"
-	case decline:
-		return "Decline"
+	if a == accept && s.review && !s.reviewing {
+		return "Review"
 	}
-	return "Cancel"
+	return s.prompt.name(a)
 }
 
 func (s *screen) Init() tea.Cmd { return s.attend() }
@@ -386,22 +378,20 @@ func (s *screen) take(a action) tea.Cmd {
 	case a != accept || s.reviewing:
 		return s.end(a)
 	}
-	first := -1
 	for i, f := range s.fields {
-		if s.wrong[i] = f.problem(); s.wrong[i] != "" && first < 0 {
-			first = i
-		}
+		s.wrong[i] = f.problem()
 	}
+	first := slices.IndexFunc(s.wrong, func(problem string) bool { return problem != "" })
 	switch {
 	case first >= 0:
 		s.focus = first
-		return s.attend()
 	case s.review:
 		s.reviewing = true
 		s.decide()
-		return s.attend()
+	default:
+		return s.end(accept)
 	}
-	return s.end(accept)
+	return s.attend()
 }
 
 // Drawing.
@@ -523,16 +513,9 @@ func (s *screen) middle() (lines []string, from, to int) {
 // field draws a field. Hot is the line at the cursor.
 func (s *screen) field(i int) (lines []string, hot int) {
 	f, in, here := s.fields[i], s.inputs[i], i == s.focus
-	about := []string{"optional"}
-	if f.required {
-		about[0] = "required"
-	}
-	if f.want != "" {
-		about = append(about, f.want)
-	}
 	label := bold.Render(f.label)
 	if f.kind != prose {
-		label += faint.Render(" · " + strings.Join(about, " · "))
+		label += faint.Render(" · " + strings.Join(f.terms(), " · "))
 	}
 	lines = wrap(label, s.inner())
 	if f.about != "" {
@@ -546,11 +529,13 @@ func (s *screen) field(i int) (lines []string, hot int) {
 	case f.isChoice():
 		for j, o := range f.options {
 			cursor, box := "  ", "( ) "
-			if f.kind == many {
+			switch {
+			case f.kind == many && f.picked[j]:
+				box = "[x] "
+			case f.kind == many:
 				box = "[ ] "
-			}
-			if f.picked[j] {
-				box = strings.Replace(strings.Replace(box, "( )", "(•)", 1), "[ ]", "[x]", 1)
+			case f.picked[j]:
+				box = "(•) "
 			}
 			if here && j == in.cursor {
 				cursor, hot = "▸ ", len(lines)
@@ -590,18 +575,20 @@ func (s *screen) answers() []string {
 		}
 		labels := wrap(f.label, column)
 		for i := range max(len(labels), len(values)) {
-			label, value := "", ""
-			if i < len(labels) {
-				label = labels[i]
-			}
-			if i < len(values) {
-				value = values[i]
-			}
+			label, value := nth(labels, i), nth(values, i)
 			gap := strings.Repeat(" ", column-lipgloss.Width(label)+2)
 			all = append(all, faint.Render(label)+gap+value)
 		}
 	}
 	return all
+}
+
+// nth returns a line, or nothing behind the last.
+func nth(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return ""
 }
 
 // address draws an address with its host emphasized. It is cut into lines at any place, and nothing is added to it.

@@ -18,10 +18,10 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -83,6 +83,11 @@ type prompt struct {
 	review bool   // show the answers before they are accepted
 }
 
+// name is the name of an action.
+func (p *prompt) name(a action) string {
+	return map[action]string{accept: p.accept, change: "Change", decline: "Decline", cancel: "Cancel"}[a]
+}
+
 // ask puts a question and returns the decision. The answers are in the fields.
 func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	t.once.Do(func() {
@@ -120,19 +125,8 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	return a, t.say("%s: %s\n", p.server, done)
 }
 
-func (t *Terminal) in() *os.File {
-	if t.In != nil {
-		return t.In
-	}
-	return os.Stdin
-}
-
-func (t *Terminal) out() *os.File {
-	if t.Out != nil {
-		return t.Out
-	}
-	return os.Stderr
-}
+func (t *Terminal) in() *os.File  { return cmp.Or(t.In, os.Stdin) }
+func (t *Terminal) out() *os.File { return cmp.Or(t.Out, os.Stderr) }
 
 func (t *Terminal) environ() []string {
 	if t.Env != nil {
@@ -153,8 +147,7 @@ func (t *Terminal) canDraw() bool {
 }
 
 func (t *Terminal) say(format string, args ...any) error {
-	_, err := io.WriteString(t.out(), fmt.Sprintf(format, args...))
-	if err != nil {
+	if _, err := fmt.Fprintf(t.out(), format, args...); err != nil {
 		return fmt.Errorf("writing to the terminal: %w", err)
 	}
 	return nil
