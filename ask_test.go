@@ -14,13 +14,199 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 )
+
+func TestElicitation(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	first := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}.Send(t, h)
+	state := first.Asked(t, "login")
+	want := `{"method":"elicitation/create","params":{"mode":"form","message":"Who are you?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
+	if got := string(first.Result.Requests["login"]); got != want {
+		t.Errorf("question:\n got %s\nwant %s", got, want)
+	}
+	second := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`, Responses: harness.Octocat, State: state}.Send(t, h)
+	if got := second.Text(t); got != "Hello octocat in Oslo" {
+		t.Errorf("got %q", got)
+	}
+	if second.Result.Meta[mcp.MetaKeyServerInfo] == nil || first.Result.Meta[mcp.MetaKeyServerInfo] == nil {
+		t.Error("a result does not say which server sent it")
+	}
+}
+
+func TestElicitWith(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string","default":"x"}},"required":["n"]}`)
+	type small struct {
+		N int8   `json:"n"`
+		S string `json:"s"`
+	}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "map"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			answer, err := askback.ElicitWith[map[string]any](call, "q", askback.Question{Message: "How many?", Schema: schema})
+			return fmt.Sprint(answer), err
+		})
+		askback.AddTool(srv, &mcp.Tool{Name: "struct"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			answer, err := askback.ElicitWith[small](call, "q", askback.Question{Message: "How many?", Schema: schema})
+			return fmt.Sprint(answer), err
+		})
+	}).HTTPHandler(nil)
+	for tool, want := range map[string]string{"map": "map[n:7 s:x]", "struct": "{7 x}"} {
+		r := harness.Request{Target: tool}
+		first := r.Send(t, h)
+		r.State = first.Asked(t, "q")
+		question := `{"method":"elicitation/create","params":{"mode":"form","message":"How many?","requestedSchema":` + string(schema) + `}}`
+		if diff := cmp.Diff(question, string(first.Result.Requests["q"])); diff != "" {
+			t.Errorf("the question of %s (-want +got):\n%s", tool, diff)
+		}
+		r.Responses = `{"q":{"action":"accept","content":{"n":"7"}}}`
+		r.State = r.Send(t, h).Asked(t, "q")
+		if tool == "struct" { // which does not hold every number that the schema allows
+			r.Responses = `{"q":{"action":"accept","content":{"n":300}}}`
+			r.State = r.Send(t, h).Asked(t, "q")
+		}
+		declined := r
+		declined.Responses = `{"q":{"action":"cancel"}}`
+		if res := declined.Send(t, h); res.Result == nil || !res.Result.IsError || !strings.Contains(res.Raw, "dismissed") {
+			t.Errorf("%s, dismissed: %s", tool, res.Raw)
+		}
+		r.Responses = `{"q":{"action":"accept","content":{"n":7}}}`
+		if got := r.Send(t, h).Text(t); got != want {
+			t.Errorf("%s: got %q, want %q", tool, got, want)
+		}
+	}
+}
+
+func TestSeveralKindsInOneRound(t *testing.T) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "all"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err1 := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			model, err2 := askback.Sample(call, "capital", harness.Sampling("What is the capital of France?"))
+			roots, err3 := askback.Roots(call, "roots")
+			err4 := askback.ElicitURL(call, "page", "Please sign in", "https://example.com/in")
+			if err := errors.Join(err1, err2, err3, err4); err != nil {
+				return "", err
+			}
+			return fmt.Sprint(who.Name, model.Content[0].(*mcp.TextContent).Text, roots[0].URI), nil
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "all"}
+	r.State = r.Send(t, h).Asked(t, "login", "capital", "roots", "page")
+
+	// Half of the answers: the other half is asked again, and none twice.
+	r.Responses = `{"login":{"action":"accept","content":{"name":"octocat"}},"roots":{"roots":[{"uri":"file:///home"}]},
+		"capital":{"role":"assistant"},"page":{"action":"accept"}}`
+	r.State = r.Send(t, h).Asked(t, "capital")
+	r.Responses = `{"capital":{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m","stopReason":"endTurn"}}`
+	if got := r.Send(t, h).Text(t); got != "octocatParisfile:///home" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	for name, responses := range map[string]string{
+		"missing":         `{}`,
+		"none at all":     ``,
+		"unasked for":     `{"other":{"action":"accept","content":{"name":"x"}}}`,
+		"empty":           `{"login":{}}`,
+		"unknown action":  `{"login":{"action":"maybe"}}`,
+		"no content":      `{"login":{"action":"accept"}}`,
+		"wrong type":      `{"login":{"action":"accept","content":{"name":42}}}`,
+		"wrong case":      `{"login":{"action":"accept","content":{"Name":"octocat"}}}`,
+		"of another kind": `{"login":{"roots":[]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+			r.State = r.Send(t, h).Asked(t, "login")
+			r.Responses = responses
+			r.State = r.Send(t, h).Asked(t, "login")
+			r.Responses = harness.Octocat
+			if got := r.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
+				t.Errorf("after asking again: %q", got)
+			}
+		})
+	}
+	// What comes besides an answer that fits is ignored, at every level.
+	r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = `{"other":{},"login":{"action":"accept","more":1,"content":{"name":"octocat","not_requested":{"name":"x"}}}}`
+	if got := r.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
+		t.Errorf("with more than was asked for: %q", got)
+	}
+}
+
+// The first draft's wrapper around each answer is not the specification's form.
+func TestAnswersInAWrapperAreAskedAgain(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = `{"login":{"result":{"action":"accept","content":{"name":"octocat"}}}}`
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = harness.Octocat
+	if got := r.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDeclinedAndCancelled(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "lenient"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
+				// The decision is remembered over further rounds.
+				if _, err := askback.Elicit[harness.Login](call, "again", "And now?"); err != nil {
+					return "", err
+				}
+				return "went on after " + declined.Action, nil
+			}
+			return "", err
+		})
+	}).HTTPHandler(nil)
+	for _, action := range []string{"decline", "cancel"} {
+		r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+		r.State = r.Send(t, h).Asked(t, "login")
+		r.Responses = `{"login":{"action":"` + action + `"}}`
+		if res := r.Send(t, h); res.Result == nil || !res.Result.IsError || !strings.Contains(res.Raw, "login") {
+			t.Errorf("%s: want a tool error that names the question, got %s", action, res.Raw)
+		}
+
+		r = harness.Request{Target: "lenient"}
+		r.State = r.Send(t, h).Asked(t, "login")
+		r.Responses = `{"login":{"action":"` + action + `"}}`
+		r.State = r.Send(t, h).Asked(t, "again")
+		r.Responses = `{"again":{"action":"accept","content":{"name":"x"}}}`
+		if got := r.Send(t, h).Text(t); got != "went on after "+action {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
+// Independent asks made before their errors are looked at share a round, and one that is
+// declined does not end the call while another is open.
+func TestADeclinedQuestionWaitsForTheOthers(t *testing.T) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			_, err1 := askback.Elicit[harness.Login](call, "a", "?")
+			_, err2 := askback.Elicit[harness.Login](call, "b", "?")
+			return "done", errors.Join(err1, err2)
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "two"}
+	r.State = r.Send(t, h).Asked(t, "a", "b")
+	r.Responses = `{"a":{"action":"decline"}}`
+	r.State = r.Send(t, h).Asked(t, "b")
+	r.Responses = `{"b":{"action":"accept","content":{"name":"x"}}}`
+	res := r.Send(t, h)
+	if res.Result == nil || !res.Result.IsError || res.Text(t) != `the user declined to answer the question "a"` {
+		t.Errorf("got %s", res.Raw)
+	}
+}
 
 // An open question suspends the call, unless the handler joins its error with one that
 // ends the call.
 func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 	question := func(call *askback.Call, key string) error {
-		_, err := askback.Elicit[login](call, key, "Who are you?")
+		_, err := askback.Elicit[harness.Login](call, key, "Who are you?")
 		return err
 	}
 	for _, test := range []struct {
@@ -104,14 +290,14 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 		{
 			name: "another question under the same key",
 			err: func(call *askback.Call) error {
-				_, err := askback.Elicit[login](call, "login", "And who else?")
+				_, err := askback.Elicit[harness.Login](call, "login", "And who else?")
 				return err
 			},
 			text: `two different questions with the key \"login\"`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := newServer(t, &askback.Options{Limits: test.limits}, func(srv *askback.Server) {
+			h := harness.NewServer(t, &askback.Options{Limits: test.limits}, func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "open first"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 					return "", errors.Join(question(call, "login"), test.err(call))
 				})
@@ -126,82 +312,20 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 				})
 			}).HTTPHandler(nil)
 			for _, tool := range []string{"open first", "open last"} {
-				res := request{target: tool, capabilities: `{"elicitation":{"form":{},"url":{}},"sampling":{}}`}.send(t, h)
+				res := harness.Request{Target: tool, Capabilities: `{"elicitation":{"form":{},"url":{}},"sampling":{}}`}.Send(t, h)
 				if test.code != 0 {
-					res.refused(t, test.status, test.code)
+					res.Refused(t, test.status, test.code)
 				} else if res.Result == nil || !res.Result.IsError {
-					t.Fatalf("%s: want a tool error, got %s", tool, res.raw)
+					t.Fatalf("%s: want a tool error, got %s", tool, res.Raw)
 				}
-				if !strings.Contains(res.raw, test.text) {
-					t.Errorf("%s: want %q in %s", tool, test.text, res.raw)
+				if !strings.Contains(res.Raw, test.text) {
+					t.Errorf("%s: want %q in %s", tool, test.text, res.Raw)
 				}
 			}
-			if res := (request{target: "caught"}).send(t, h); res.Result == nil || res.Result.Requests["login"] == nil {
-				t.Errorf("the handler goes on without it: %s", res.raw)
+			if res := (harness.Request{Target: "caught"}).Send(t, h); res.Result == nil || res.Result.Requests["login"] == nil {
+				t.Errorf("the handler goes on without it: %s", res.Raw)
 			}
 		})
-	}
-}
-
-// A question that was declined does not end the call while another one is open.
-func TestADeclinedQuestionWaitsForTheOthers(t *testing.T) {
-	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			_, err1 := askback.Elicit[login](call, "a", "?")
-			_, err2 := askback.Elicit[login](call, "b", "?")
-			return "done", errors.Join(err1, err2)
-		})
-	}).HTTPHandler(nil)
-	r := request{target: "two"}
-	r.state = r.send(t, h).asked(t, "a", "b")
-	r.responses = `{"a":{"action":"decline"}}`
-	r.state = r.send(t, h).asked(t, "b")
-	r.responses = `{"b":{"action":"accept","content":{"name":"x"}}}`
-	res := r.send(t, h)
-	if res.Result == nil || !res.Result.IsError || res.text(t) != `the user declined to answer the question "a"` {
-		t.Errorf("got %s", res.raw)
-	}
-}
-
-func TestElicitWith(t *testing.T) {
-	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string","default":"x"}},"required":["n"]}`)
-	type small struct {
-		N int8   `json:"n"`
-		S string `json:"s"`
-	}
-	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "map"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.ElicitWith[map[string]any](call, "q", askback.Question{Message: "How many?", Schema: schema})
-			return fmt.Sprint(answer), err
-		})
-		askback.AddTool(srv, &mcp.Tool{Name: "struct"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.ElicitWith[small](call, "q", askback.Question{Message: "How many?", Schema: schema})
-			return fmt.Sprint(answer), err
-		})
-	}).HTTPHandler(nil)
-	for tool, want := range map[string]string{"map": "map[n:7 s:x]", "struct": "{7 x}"} {
-		r := request{target: tool}
-		first := r.send(t, h)
-		r.state = first.asked(t, "q")
-		question := `{"method":"elicitation/create","params":{"mode":"form","message":"How many?","requestedSchema":` + string(schema) + `}}`
-		if diff := cmp.Diff(question, string(first.Result.Requests["q"])); diff != "" {
-			t.Errorf("the question of %s (-want +got):\n%s", tool, diff)
-		}
-		r.responses = `{"q":{"action":"accept","content":{"n":"7"}}}`
-		r.state = r.send(t, h).asked(t, "q")
-		if tool == "struct" { // which does not hold every number that the schema allows
-			r.responses = `{"q":{"action":"accept","content":{"n":300}}}`
-			r.state = r.send(t, h).asked(t, "q")
-		}
-		declined := r
-		declined.responses = `{"q":{"action":"cancel"}}`
-		if res := declined.send(t, h); res.Result == nil || !res.Result.IsError || !strings.Contains(res.raw, "dismissed") {
-			t.Errorf("%s, dismissed: %s", tool, res.raw)
-		}
-		r.responses = `{"q":{"action":"accept","content":{"n":7}}}`
-		if got := r.send(t, h).text(t); got != want {
-			t.Errorf("%s: got %q, want %q", tool, got, want)
-		}
 	}
 }
 
@@ -209,39 +333,130 @@ func TestElicitWith(t *testing.T) {
 func TestAsksOfARequestThatHasEnded(t *testing.T) {
 	var hangUp context.CancelFunc
 	var known, unknown error
-	h := newServer(t, nil, func(srv *askback.Server) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "late"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if hangUp != nil {
 				hangUp()
 			}
-			_, known = askback.Elicit[login](call, "login", "Who are you?")
+			_, known = askback.Elicit[harness.Login](call, "login", "Who are you?")
 			if known == nil {
-				_, unknown = askback.Elicit[login](call, "other", "And who else?")
+				_, unknown = askback.Elicit[harness.Login](call, "other", "And who else?")
 			}
 			return "", errors.Join(known, unknown)
 		})
 	}).HTTPHandler(nil)
-	r := request{target: "late"}
-	r.state = r.send(t, h).asked(t, "login")
-	r.responses = octocat
-	r.ctx = func(req *http.Request) *http.Request {
+	r := harness.Request{Target: "late"}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = harness.Octocat
+	r.Context = func(req *http.Request) *http.Request {
 		ctx, cancel := context.WithCancel(req.Context())
 		hangUp = cancel
 		return req.WithContext(ctx)
 	}
-	r.send(t, h)
+	r.Send(t, h)
 	if known != nil || !errors.Is(unknown, context.Canceled) {
 		t.Errorf("the answered question: %v; the new one: %v", known, unknown)
 	}
 }
 
+func TestCapabilitiesGateQuestions(t *testing.T) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		for name, ask := range map[string]askback.ToolHandler[struct{}, any]{
+			"form": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return askback.Elicit[harness.Login](call, "q", "?")
+			},
+			"url": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return nil, askback.ElicitURL(call, "q", "?", "https://example.com")
+			},
+			"model": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return askback.Sample(call, "q", harness.Sampling("?"))
+			},
+			"tools": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				p := harness.Sampling("?")
+				p.Tools = []*mcp.Tool{{Name: "x", InputSchema: map[string]any{"type": "object"}}}
+				return askback.Sample(call, "q", p)
+			},
+			"roots": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return askback.Roots(call, "q")
+			},
+		} {
+			askback.AddTool(srv, &mcp.Tool{Name: name}, ask)
+		}
+	}).HTTPHandler(nil)
+	for _, test := range []struct{ tool, enough, lacking string }{
+		{"form", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},
+		{"form", `{"elicitation":{"form":{}}}`, `{"sampling":{"tools":{}},"roots":{}}`},
+		{"url", `{"elicitation":{"url":{}}}`, `{"elicitation":{}}`},
+		{"model", `{"sampling":{}}`, `{"elicitation":{}}`},
+		{"tools", `{"sampling":{"tools":{}}}`, `{"sampling":{}}`},
+		{"roots", `{"roots":{}}`, `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}`},
+	} {
+		harness.Request{Target: test.tool, Capabilities: test.enough}.Send(t, h).Asked(t, "q")
+		harness.Request{Target: test.tool, Capabilities: test.lacking}.Send(t, h).Refused(t, 400, -32021)
+	}
+}
+
+// logins asks for these logins in one round.
+func logins(keys ...string) func(*askback.Server) {
+	return func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "logins"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			answers := make([]harness.Login, len(keys))
+			errs := make([]error, len(keys))
+			for i, key := range keys {
+				answers[i], errs[i] = askback.Elicit[harness.Login](call, key, "Your "+key+"?")
+			}
+			return fmt.Sprint(answers), errors.Join(errs...)
+		})
+	}
+}
+
+// The proposals' rolling upgrade: the new version asks for what it misses only, and a call
+// that meets the old version again loses nothing either.
+func TestAnUpgradeAsksNobodyTwice(t *testing.T) {
+	keys := &askback.Options{Keys: harness.NewRing(t)}
+	old := harness.NewServer(t, keys, logins("github_login", "google_login")).HTTPHandler(nil)
+	upgraded := harness.NewServer(t, keys, logins("github_login", "microsoft_login")).HTTPHandler(nil)
+	r := harness.Request{Target: "logins"}
+	r.State = r.Send(t, old).Asked(t, "github_login", "google_login")
+	r.Responses = `{"github_login":{"action":"accept","content":{"name":"octocat"}},"google_login":{"action":"accept","content":{"name":"g"}}}`
+	r.State = r.Send(t, upgraded).Asked(t, "microsoft_login")
+	r.Responses = `{"microsoft_login":{"action":"accept","content":{"name":"m"}}}`
+	if got := r.Send(t, upgraded).Text(t); got != "[{octocat} {m}]" {
+		t.Errorf("the new version: %q", got)
+	}
+	if got := r.Send(t, old).Text(t); got != "[{octocat} {g}]" {
+		t.Errorf("the old version: %q", got)
+	}
+}
+
+// Whatever answers a client gives, they are taken, or asked for again.
+func FuzzAnswers(f *testing.F) {
+	h := harness.NewServer(f, nil, harness.AddRounds).HTTPHandler(nil)
+	first := harness.Request{Target: "rounds"}
+	first.State = first.Send(f, h).Asked(f, "login", "roots")
+	f.Add(`{"action":"accept","content":{"name":"x"}}`, `{"roots":[{"uri":"file:///x"}]}`, `{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`)
+	f.Add(`{"action":"decline"}`, `{"roots":null}`, `{"content":[{"type":"tool_use"}]}`)
+	f.Fuzz(func(t *testing.T, login, roots, model string) {
+		r := first
+		r.Responses = `{"login":` + login + `,"roots":` + roots + `}`
+		res := r.Send(t, h)
+		if res.Result != nil && res.Result.Requests["model"] != nil {
+			r.State, r.Responses = res.Result.State, `{"model":`+model+`}`
+			res = r.Send(t, h)
+		}
+		if res.Status >= 500 || res.Result == nil && res.Error == nil || res.Error != nil && res.Error.Code == -32603 {
+			t.Fatalf("status %d: %s", res.Status, res.Raw)
+		}
+	})
+}
+
 // A question inside a step is an error that tells its author the way out, and the client is
 // not asked.
 func TestAStepCannotAsk(t *testing.T) {
-	h := newServer(t, nil, func(srv *askback.Server) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "with a result"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			who, err := askback.Do(ctx, call, "step", func(context.Context) (login, error) {
-				return askback.Elicit[login](call, "login", "Who are you?")
+			who, err := askback.Do(ctx, call, "step", func(context.Context) (harness.Login, error) {
+				return askback.Elicit[harness.Login](call, "login", "Who are you?")
 			})
 			return fmt.Sprint(who), err
 		})
@@ -252,57 +467,24 @@ func TestAStepCannotAsk(t *testing.T) {
 			})
 		})
 		askback.AddTool(srv, &mcp.Tool{Name: "answered before"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if _, err := askback.Elicit[login](call, "login", "Who are you?"); err != nil {
+			if _, err := askback.Elicit[harness.Login](call, "login", "Who are you?"); err != nil {
 				return "", err
 			}
 			return "", call.Do(ctx, "step", func(context.Context) error {
-				_, err := askback.Elicit[login](call, "login", "Who are you?")
+				_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 				return err
 			})
 		})
 	}).HTTPHandler(nil)
 	const want = "a step cannot ask: ask before it, outside of the function that Do gets"
 	for _, tool := range []string{"with a result", "without a result", "answered before"} {
-		r := request{target: tool}
+		r := harness.Request{Target: tool}
 		if tool == "answered before" {
-			r.state = r.send(t, h).asked(t, "login")
-			r.responses = octocat
+			r.State = r.Send(t, h).Asked(t, "login")
+			r.Responses = harness.Octocat
 		}
-		if res := r.send(t, h); !strings.HasSuffix(res.text(t), want) || !res.Result.IsError {
-			t.Errorf("%s: got %s", tool, res.raw)
+		if res := r.Send(t, h); !strings.HasSuffix(res.Text(t), want) || !res.Result.IsError {
+			t.Errorf("%s: got %s", tool, res.Raw)
 		}
-	}
-}
-
-func TestStepsWithoutAResult(t *testing.T) {
-	ran := map[string]int{}
-	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if err := call.Do(ctx, "before", func(context.Context) error { ran["before"]++; return nil }); err != nil {
-				return "", err
-			}
-			fails := call.Do(ctx, "fails", func(context.Context) error { ran["fails"]++; return errors.New("no luck") })
-			if fails == nil || fails.Error() != "no luck" {
-				return "", fmt.Errorf("a step that fails: %v", fails)
-			}
-			_, asked := askback.Elicit[login](call, "login", "Who are you?")
-			after := call.Do(ctx, "after", func(context.Context) error { ran["after"]++; return nil })
-			if asked != nil && !errors.Is(after, askback.ErrInputRequired) {
-				return "", fmt.Errorf("a step past an open question: %v", after)
-			}
-			if twice := call.Do(ctx, "before", func(context.Context) error { ran["twice"]++; return nil }); twice == nil {
-				return "", errors.New("two steps have one name")
-			}
-			return "done", errors.Join(asked, after)
-		})
-	}).HTTPHandler(nil)
-	r := request{target: "t"}
-	r.state = r.send(t, h).asked(t, "login")
-	r.responses = octocat
-	if got := r.send(t, h).text(t); got != "done" {
-		t.Errorf("got %q", got)
-	}
-	if diff := cmp.Diff(map[string]int{"before": 1, "fails": 2, "after": 1}, ran); diff != "" {
-		t.Errorf("how often the steps ran (-want +got):\n%s", diff)
 	}
 }

@@ -14,30 +14,31 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 )
 
 // BenchmarkInteraction is a call that asks and its retry with the answer, through the
 // HTTP handler without a network. What it costs a server beside a bare net/http handler
 // the program in internal/bench measures.
 func BenchmarkInteraction(b *testing.B) {
-	benchmarkInteraction(b, newServer(b, nil, greet).HTTPHandler(nil))
+	benchmarkInteraction(b, harness.NewServer(b, nil, harness.AddGreet).HTTPHandler(nil))
 }
 
 // benchmarkInteraction calls greet, and answers its question, whatever its key.
 func benchmarkInteraction(b *testing.B, h http.Handler) {
-	ask := request{target: "greet", arguments: `{"place":"New York"}`}
-	template := ask.http(b)
+	ask := harness.Request{Target: "greet", Arguments: `{"place":"New York"}`}
+	template := ask.HTTP(b)
 	first, err := io.ReadAll(template.Body)
 	if err != nil {
 		b.Fatal(err)
 	}
 	retry := ask
-	asked := ask.send(b, h).Result
-	retry.state = asked.State
+	asked := ask.Send(b, h).Result
+	retry.State = asked.State
 	for key := range asked.Requests {
-		retry.responses = strings.Replace(octocat, "login", key, 1)
+		retry.Responses = strings.Replace(harness.Octocat, "login", key, 1)
 	}
-	second, err := io.ReadAll(retry.http(b).Body)
+	second, err := io.ReadAll(retry.HTTP(b).Body)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -62,18 +63,18 @@ func benchmarkInteraction(b *testing.B, h http.Handler) {
 // BenchmarkTaskGet is a request of the extension for how a parked task stands, whose
 // question it inlines.
 func BenchmarkTaskGet(b *testing.B) {
-	s := newTaskServer(b, nil, addEcho)
-	id := s.result(withExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
-	s.get(withExtension, id, "input_required")
+	s := harness.NewTaskServer(b, nil, harness.AddEcho)
+	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	s.Get(harness.WithExtension, id, "input_required")
 	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + withExtension + `}}}`)
-	template := request{method: "tasks/get", target: id, body: string(body)}.http(b)
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + harness.WithExtension + `}}}`)
+	template := harness.Request{Method: "tasks/get", Target: id, Body: string(body)}.HTTP(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		r := template.WithContext(b.Context())
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		w := httptest.NewRecorder()
-		if s.handler.ServeHTTP(w, r); !bytes.Contains(w.Body.Bytes(), []byte("echo_input")) {
+		if s.Handler.ServeHTTP(w, r); !bytes.Contains(w.Body.Bytes(), []byte("echo_input")) {
 			b.Fatal(w.Body)
 		}
 	}
@@ -82,13 +83,13 @@ func BenchmarkTaskGet(b *testing.B) {
 // BenchmarkInlineInteraction is the interaction of BenchmarkInteraction with a handler
 // that asks through a session.
 func BenchmarkInlineInteraction(b *testing.B) {
-	h := newServer(b, nil, func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+	h := harness.NewServer(b, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 			res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who are you?", RequestedSchema: loginSchema})
 			if err != nil {
 				return nil, nil, err
 			}
-			return text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
+			return harness.Text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
 		})
 	}).HTTPHandler(nil)
 	benchmarkInteraction(b, h)

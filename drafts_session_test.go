@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/state"
 )
 
@@ -83,7 +84,7 @@ func (c *oldSession) respond(request map[string]any, state, result string) (int,
 		c.t.Fatal(err)
 	}
 	if state != "" {
-		state = `,"state":` + quote(state)
+		state = `,"state":` + harness.Quote(state)
 	}
 	return c.post(c.answer, `{"jsonrpc":"2.0","id":`+string(id)+state+`,"result":`+result+`}`)
 }
@@ -93,7 +94,7 @@ func named(name string) string { return `{"action":"accept","content":{"name":"`
 // In a session here, a call goes on with an echo and without one; a wrong one is refused,
 // and the question stays open.
 func TestAStateIsEchoedInASession(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true)
+	url := newDraftServer(t, harness.NewRing(t), true)
 	c := newSession(t, url+"?draft=state", url)
 	c.call("both", "{}")
 	for n := range 3 {
@@ -123,9 +124,9 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 
 // The state is for the requests of every kind, also where the kind has no parameters.
 func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true, addText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		who, err1 := askback.Elicit[login](call, "login", "?")
-		model, err2 := askback.Sample(call, "capital", sampling("?"))
+	url := newDraftServer(t, harness.NewRing(t), true, harness.AddText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		who, err1 := askback.Elicit[harness.Login](call, "login", "?")
+		model, err2 := askback.Sample(call, "capital", harness.Sampling("?"))
 		roots, err3 := askback.Roots(call, "roots")
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return "", err
@@ -158,7 +159,7 @@ func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 // Where the session is not held, the call goes on from the state: the response is what the
 // server has to say next.
 func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
-	ring := newRing(t)
+	ring := harness.NewRing(t)
 	here, there := newDraftServer(t, ring, true), newDraftServer(t, ring, true)
 	c := newSession(t, here+"?draft=state", there)
 	c.call("both", "{}")
@@ -200,7 +201,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 // Where a state counts once, one that was used in its session is used.
 func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 	ran := make(chan string, 9)
-	srv := newServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
+	srv := harness.NewServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
 			who, err := askback.Elicit[struct {
 				Name string `json:"name"`
@@ -218,7 +219,7 @@ func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 	}()
 	elsewhere := func(q map[string]any, want string) {
 		t.Helper()
-		_, m := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+quote(q["state"].(string))+`,"result":`+named("b")+`}`)
+		_, m := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(q["state"].(string))+`,"result":`+named("b")+`}`)
 		if !strings.Contains(fmt.Sprint(m), want) {
 			t.Errorf("want %s, got %v", want, m)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -26,8 +27,8 @@ import (
 // newDraftServer starts a server with tasks and the tools that the proposals call.
 func newDraftServer(t testing.TB, ring *seal.Ring, drafts bool, register ...func(*askback.Server)) string {
 	t.Helper()
-	srv := newServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Logger: slog.New(slog.DiscardHandler)},
-		append(register, addWeather, addEcho, addBoth)...)
+	srv := harness.NewServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Logger: slog.New(slog.DiscardHandler)},
+		append(register, addWeather, harness.AddEcho, addBoth)...)
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -51,7 +52,7 @@ func addWeather(s *askback.Server) {
 		Location string `json:"location"`
 	}
 	askback.AddTool(s, &mcp.Tool{Name: "get_weather"}, func(ctx context.Context, call *askback.Call, in where) (string, error) {
-		_, err := askback.Elicit[login](call, "github_login", "Please provide your GitHub username")
+		_, err := askback.Elicit[harness.Login](call, "github_login", "Please provide your GitHub username")
 		return "Current weather in " + in.Location + ":\nTemperature: 72°F\nConditions: Partly cloudy", err
 	})
 }
@@ -153,19 +154,19 @@ const (
 // One call in the form of a draft. The other forms of requests and responses are tested in
 // internal/drafts.
 func TestDraftsOfACall(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true) + "?draft=mrtr-1"
+	url := newDraftServer(t, harness.NewRing(t), true) + "?draft=mrtr-1"
 	status, asked := post(t, url, callWeather)
 	state, _ := member(asked, "result", "requestState").(string)
 	if status != 200 || state == "" {
 		t.Fatalf("status %d: %v", status, asked)
 	}
-	want := `{"jsonrpc":"2.0","id":2,"result":{"inputRequests":{"github_login":` + loginRequest + `},"requestState":` + quote(state) + `}}`
+	want := `{"jsonrpc":"2.0","id":2,"result":{"inputRequests":{"github_login":` + loginRequest + `},"requestState":` + harness.Quote(state) + `}}`
 	if diff := cmp.Diff(asJSON(t, want), any(asked)); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 	_, answered := post(t, url, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},`+
-		`"inputResponses":{"github_login":{"result":`+loginAnswer+`}},"requestState":`+quote(state)+`}}`)
-	want = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":` + quote(weatherText) + `}],"isError":false}}`
+		`"inputResponses":{"github_login":{"result":`+loginAnswer+`}},"requestState":`+harness.Quote(state)+`}}`)
+	want = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":` + harness.Quote(weatherText) + `}],"isError":false}}`
 	if diff := cmp.Diff(asJSON(t, want), any(answered)); diff != "" {
 		t.Errorf("answered (-want +got):\n%s", diff)
 	}
@@ -173,7 +174,7 @@ func TestDraftsOfACall(t *testing.T) {
 
 // With several questions in a round, a checkpoint without any, and answers that do not come.
 func TestDraftsOfAState(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true)
+	url := newDraftServer(t, harness.NewRing(t), true)
 	call := func(dependent string) map[string]any {
 		t.Helper()
 		_, message := post(t, url+"?draft=state-2", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"both"}`+dependent+`}`)
@@ -193,7 +194,7 @@ func TestDraftsOfAState(t *testing.T) {
 	}
 	answer := func(m map[string]any, name string) string {
 		state, _ := member(m, "dependent_requests", "requests", 0, "state").(string)
-		return `,"dependent_responses":{"responses":[{"state":` + quote(state) + `,"result":` + named(name) + `}]}`
+		return `,"dependent_responses":{"responses":[{"state":` + harness.Quote(state) + `,"result":` + named(name) + `}]}`
 	}
 	first := call("")
 	asks(first, "The first?", "The second?")
@@ -201,20 +202,20 @@ func TestDraftsOfAState(t *testing.T) {
 	asks(second, "The second?") // which was not answered
 	third := call(answer(second, "b"))
 	asks(third) // only a state
-	fourth := call(`,"dependent_responses":{"state":` + quote(member(third, "dependent_requests", "state").(string)) + `}`)
+	fourth := call(`,"dependent_responses":{"state":` + harness.Quote(member(third, "dependent_requests", "state").(string)) + `}`)
 	asks(fourth, "The third?")
 	if done := call(answer(fourth, "c")); member(done, "result", "content", 0, "text") != "abc" {
 		t.Errorf("got %v", done)
 	}
 	// What is inside has to be this server's.
-	if m := call(`,"dependent_responses":{"state":` + quote(base64.RawURLEncoding.EncodeToString([]byte(`{"s":"x"}`))) + `}`); member(m, "error", "message") != "Invalid or expired requestState" {
+	if m := call(`,"dependent_responses":{"state":` + harness.Quote(base64.RawURLEncoding.EncodeToString([]byte(`{"s":"x"}`))) + `}`); member(m, "error", "message") != "Invalid or expired requestState" {
 		t.Errorf("another's state inside: %v", m)
 	}
 }
 
 // A task in a form of the proposals whose question and answer are messages of their own.
 func TestDraftsOfATask(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true)
+	url := newDraftServer(t, harness.NewRing(t), true)
 	send := func(method, params string) map[string]any {
 		t.Helper()
 		status, m := post(t, url+"?draft=tasks-1", `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`)
@@ -268,7 +269,7 @@ func TestDraftsOfATask(t *testing.T) {
 // What a draft request does not say is not guessed where it matters, and what it says twice
 // is refused.
 func TestDraftsAreRecognisedPerRequest(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true)
+	url := newDraftServer(t, harness.NewRing(t), true)
 	const ratified = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},` +
 		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
 	_, m := post(t, url, ratified, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "get_weather")
@@ -287,7 +288,7 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 		}
 	}
 	// An answer to a task is acknowledged only where there are tasks.
-	bare := httptest.NewServer(newServer(t, nil).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	bare := httptest.NewServer(harness.NewServer(t, nil).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	defer bare.Close()
 	const answer = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`
 	for _, accept := range []string{"application/json", "application/json, text/event-stream"} {
@@ -306,7 +307,7 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 // says, because an intermediary may have let the request pass for them.
 func TestRoutingHeadersOfADraftMatch(t *testing.T) {
 	deleted := 0
-	url := newDraftServer(t, newRing(t), true, func(s *askback.Server) {
+	url := newDraftServer(t, harness.NewRing(t), true, func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "delete_everything", InputSchema: map[string]any{"type": "object", "properties": map[string]any{
 			"region": map[string]any{"type": "string", "x-mcp-header": "Region"},
 		}}}, func(context.Context, *askback.Call, map[string]any) (string, error) {
@@ -338,12 +339,12 @@ func TestRoutingHeadersOfADraftMatch(t *testing.T) {
 
 // Nothing of this is there unless it is asked for.
 func TestDraftsAreOffUnlessEnabled(t *testing.T) {
-	ring := newRing(t)
+	ring := harness.NewRing(t)
 	off, on := newDraftServer(t, ring, false), newDraftServer(t, ring, true)
 	_, asked := post(t, on, callWeather)
-	state := quote(member(asked, "result", "requestState").(string))
+	state := harness.Quote(member(asked, "result", "requestState").(string))
 	_, dependent := post(t, on+"?draft=state-1", callWeather)
-	shared := quote(member(dependent, "dependent_requests", "state").(string))
+	shared := harness.Quote(member(dependent, "dependent_requests", "state").(string))
 
 	// Accepted: no request of a draft is.
 	for _, query := range []string{"", "?draft=mrtr-1", "?draft=mrtr-2", "?draft=tasks-1", "?draft=tasks-2", "?draft=state-1", "?draft=state-2", "?draft=state"} {
@@ -396,13 +397,13 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 		Name string `json:"name"`
 	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-	srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if answer, ok := req.Params.InputResponses["name"].(*mcp.ElicitResult); ok && req.Params.RequestState == "mine" {
-			return text("hello " + answer.Content["name"].(string)), nil
+			return harness.Text("hello " + answer.Content["name"].(string)), nil
 		}
 		return &mcp.CallToolResult{RequestState: "mine", InputRequests: mcp.InputRequestMap{"name": &mcp.ElicitParams{
 			Message: "Who?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
@@ -421,10 +422,10 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	// Nor is a tool that the SDK serves by itself, to a client that comes back to it: say, it
 	// asked on the other server, which is older.
 	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return text("hello"), nil
+		return harness.Text("hello"), nil
 	})
 	echo := base64.RawURLEncoding.EncodeToString([]byte(`{"s":"","k":["name"],"c":{"i":9,"m":"tools/call","p":{"name":"plain"},"o":{}}}`))
-	_, plain := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+quote(echo)+`,"result":`+named("octocat")+`}`)
+	_, plain := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(echo)+`,"result":`+named("octocat")+`}`)
 	if want := asJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"hello"}]}}`); !cmp.Equal(want, any(plain)) {
 		t.Errorf("an echo to a tool of the SDK: %v", plain)
 	}
@@ -438,9 +439,9 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 			_, asked := post(t, url, head+`}}`)
 			retry := ""
 			if form == "state-1" {
-				retry = `},"dependent_responses":{"state":` + quote(fmt.Sprint(member(asked, "dependent_requests", "state"))) + `,"responses":[{"result":` + named("octocat") + `}]}}`
+				retry = `},"dependent_responses":{"state":` + harness.Quote(fmt.Sprint(member(asked, "dependent_requests", "state"))) + `,"responses":[{"result":` + named("octocat") + `}]}}`
 			} else {
-				retry = `,"inputResponses":{"name":{"result":` + named("octocat") + `}},"requestState":` + quote(fmt.Sprint(member(asked, "result", "requestState"))) + `}}`
+				retry = `,"inputResponses":{"name":{"result":` + named("octocat") + `}},"requestState":` + harness.Quote(fmt.Sprint(member(asked, "result", "requestState"))) + `}}`
 			}
 			_, answered := post(t, url, head+retry)
 			if data, _ := json.Marshal(answered["result"]); !strings.Contains(string(data), "hello octocat") || strings.Contains(string(data), "resultType") {
@@ -452,7 +453,7 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 
 // A handler's progress goes along to the client of a draft.
 func TestDraftsStreamProgress(t *testing.T) {
-	url := newDraftServer(t, newRing(t), true, func(s *askback.Server) {
+	url := newDraftServer(t, harness.NewRing(t), true, func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
 			if err := call.Progress(ctx, 1, 2, "half"); err != nil {
 				return "", err
@@ -475,7 +476,7 @@ func TestDraftsStreamProgress(t *testing.T) {
 
 // Whatever comes, the answer is JSON or nothing.
 func FuzzDrafts(f *testing.F) {
-	srv := newServer(f, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, addWeather, addEcho, addBoth)
+	srv := harness.NewServer(f, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, addWeather, harness.AddEcho, addBoth)
 	handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
 	for _, query := range []string{"", "mrtr-1", "tasks-1", "tasks-2", "state-1", "state-2"} {
 		f.Add(query, callWeather)
@@ -507,9 +508,9 @@ func FuzzDrafts(f *testing.F) {
 // What surrounds a sealed state in the drafts' own forms is not sealed. Whoever changes it, or
 // has another's, gains nothing: the state is bound to the call and its caller.
 func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
-	ring := newRing(t)
+	ring := harness.NewRing(t)
 	serve := func(caller string) string {
-		srv := newServer(t, &askback.Options{Keys: ring, Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return caller, nil }}, addWeather)
+		srv := harness.NewServer(t, &askback.Options{Keys: ring, Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return caller, nil }}, addWeather)
 		ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 		t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
 		return ts.URL
@@ -524,10 +525,10 @@ func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 	const head = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"}},"dependent_responses":{"state":`
 	for name, send := range map[string]func(url, state string) (int, map[string]any){
 		"in a session": func(url, state string) (int, map[string]any) {
-			return post(t, url, `{"jsonrpc":"2.0","id":1,"state":`+quote(state)+`,"result":`+named("octocat")+`}`)
+			return post(t, url, `{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(state)+`,"result":`+named("octocat")+`}`)
 		},
 		"of dependent requests": func(url, state string) (int, map[string]any) {
-			return post(t, url, head+quote(state)+`,"responses":[{"result":`+named("octocat")+`}]}}`)
+			return post(t, url, head+harness.Quote(state)+`,"responses":[{"result":`+named("octocat")+`}]}}`)
 		},
 	} {
 		state := map[string]string{"in a session": echo, "of dependent requests": shared}[name]

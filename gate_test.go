@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 )
 
 // The rules of the gate, each on every front. Identity and panics are in principal_test.go,
@@ -51,7 +52,7 @@ func TestAuthorize(t *testing.T) {
 	} {
 		denied = c.err
 		eachRequest(t, srv, nil, func(t *testing.T, f front, response map[string]any) {
-			if at(response, "error", "code") != c.code || at(response, "error", "message") != c.message {
+			if harness.At(response, "error", "code") != c.code || harness.At(response, "error", "message") != c.message {
 				t.Errorf("got %v, want %q", response, c.message)
 			}
 			if asked.Swap(0) != 1 {
@@ -71,9 +72,9 @@ func TestAuthorize(t *testing.T) {
 // listen, end it, or answer what its server asks.
 func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	answered := make(chan string, 1)
-	srv := newServer(t, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)}, func(srv *askback.Server) {
+	srv := harness.NewServer(t, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)}, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			l, err := askback.Elicit[login](call, "login", "Who are you?")
+			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 			if err == nil {
 				answered <- l.Name
 			}
@@ -146,7 +147,7 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 		m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if len(req.Params.InputResponses) > 0 {
-				return text("done"), nil
+				return harness.Text("done"), nil
 			}
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "?"}}}, nil
 		})
@@ -155,7 +156,7 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask := func(call *askback.Call) error {
-			_, err := askback.Elicit[login](call, "login", "Who are you?")
+			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 			return err
 		}
 		askback.AddTool(srv, &mcp.Tool{Name: "tool"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) { return "", ask(call) })
@@ -167,7 +168,7 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 		})
 		askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
-			return text("done"), nil, err
+			return harness.Text("done"), nil, err
 		})
 		for _, f := range fronts {
 			if !f.session {

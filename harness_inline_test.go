@@ -15,10 +15,11 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/harness"
 )
 
 // inline is a handler as it is written for the SDK.
-type inline = mcp.ToolHandlerFor[greeting, any]
+type inline = mcp.ToolHandlerFor[harness.Greeting, any]
 
 // elicitName asks the SDK's way.
 func elicitName(ctx context.Context, req *mcp.CallToolRequest, message string) (*mcp.ElicitResult, error) {
@@ -100,7 +101,7 @@ func callSDK(t testing.TB, endpoint string, u *user, tool, version string) (stri
 		t.Fatal(err)
 	}
 	defer session.Close()
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: greeting{Place: "Oslo"}})
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: harness.Greeting{Place: "Oslo"}})
 	return outcome(res), err
 }
 
@@ -126,7 +127,7 @@ func callAskback(t testing.TB, endpoint string, u *user, tool string) (string, e
 		t.Fatal(err)
 	}
 	defer session.Close()
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: greeting{Place: "Oslo"}})
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: harness.Greeting{Place: "Oslo"}})
 	return outcome(res), err
 }
 
@@ -152,10 +153,10 @@ func alternating(t testing.TB, opts *askback.Options, h inline) string {
 	if opts == nil {
 		opts = &askback.Options{}
 	}
-	opts.Keys = newRing(t)
+	opts.Keys = harness.NewRing(t)
 	var handlers [2]http.Handler
 	for i := range handlers {
-		handlers[i] = newServer(t, opts, func(srv *askback.Server) {
+		handlers[i] = harness.NewServer(t, opts, func(srv *askback.Server) {
 			askback.AddInlineTool(srv, &mcp.Tool{Name: "tool"}, h)
 		}).HTTPHandler(nil)
 	}

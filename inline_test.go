@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/harness"
 )
 
 // One handler serves every client, whichever server serves a round.
@@ -33,7 +34,7 @@ func TestInline(t *testing.T) {
 	}{
 		{
 			name: "two questions in sequence",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				a, err := elicitName(ctx, req, "a")
 				if err != nil {
 					return nil, nil, err
@@ -42,14 +43,14 @@ func TestInline(t *testing.T) {
 				if err != nil {
 					return nil, nil, err
 				}
-				return text(fmt.Sprint(in.Place, a.Content, b.Content)), nil, nil
+				return harness.Text(fmt.Sprint(in.Place, a.Content, b.Content)), nil, nil
 			},
 			want:  "Oslomap[name:a0] map[name:b after a00]",
 			asked: []string{"a", "b after a0"},
 		},
 		{
 			name: "questions of several goroutines",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				var names [4]any
 				group, ctx := errgroup.WithContext(ctx)
 				for i := range names {
@@ -64,25 +65,25 @@ func TestInline(t *testing.T) {
 				if err := group.Wait(); err != nil {
 					return nil, nil, err
 				}
-				return text(fmt.Sprint(names)), nil, nil
+				return harness.Text(fmt.Sprint(names)), nil, nil
 			},
 			want:  "[q00 q10 q20 q30]",
 			asked: []string{"q0", "q1", "q2", "q3"},
 		},
 		{
 			name: "a handler that does not look at errors",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				name := any("nobody")
 				if res, err := elicitName(ctx, req, "a"); err == nil && res.Action == "accept" {
 					name = res.Content["name"]
 				}
-				return text(fmt.Sprint(name)), nil, nil
+				return harness.Text(fmt.Sprint(name)), nil, nil
 			},
 			want: "a0",
 		},
 		{
 			name: "goroutines that do not look at errors",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				name := make(chan any)
 				go func() {
 					defer close(name)
@@ -91,7 +92,7 @@ func TestInline(t *testing.T) {
 					}
 				}()
 				if got, ok := <-name; ok {
-					return text(fmt.Sprint(got)), nil, nil
+					return harness.Text(fmt.Sprint(got)), nil, nil
 				}
 				return nil, nil, errors.New("no name")
 			},
@@ -99,14 +100,14 @@ func TestInline(t *testing.T) {
 		},
 		{
 			name: "a question that is asked until the answer is good",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				for try := 1; ; try++ {
 					res, err := elicitName(ctx, req, "a")
 					if err != nil {
 						return nil, nil, err
 					}
 					if res.Content["name"] == "good" {
-						return text(fmt.Sprint("good at ", try)), nil, nil
+						return harness.Text(fmt.Sprint("good at ", try)), nil, nil
 					}
 				}
 			},
@@ -116,31 +117,31 @@ func TestInline(t *testing.T) {
 		},
 		{
 			name: "declined",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				a, err := elicitName(ctx, req, "a")
 				if err != nil {
 					return nil, nil, err
 				}
 				b, err := elicitName(ctx, req, "b")
-				return text(fmt.Sprint(a.Action, a.Content, b.Action)), nil, err
+				return harness.Text(fmt.Sprint(a.Action, a.Content, b.Action)), nil, err
 			},
 			answers: map[string][]string{"a": {"-"}, "b": {"--"}},
 			want:    "declinemap[]cancel",
 		},
 		{
 			name: "context.Background",
-			handler: func(_ context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(_ context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				res, err := elicitName(context.Background(), req, "a")
 				if err != nil {
 					return nil, nil, err
 				}
-				return text(fmt.Sprint(res.Content)), nil, nil
+				return harness.Text(fmt.Sprint(res.Content)), nil, nil
 			},
 			want: "map[name:a0]",
 		},
 		{
 			name: "defaults",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: map[string]any{
 					"type": "object", "additionalProperties": false,
 					"properties": map[string]any{
@@ -151,14 +152,14 @@ func TestInline(t *testing.T) {
 				if err != nil {
 					return nil, nil, err
 				}
-				return text(fmt.Sprint(res.Content)), nil, nil
+				return harness.Text(fmt.Sprint(res.Content)), nil, nil
 			},
 			want: "map[n:3 name:a0]",
 		},
 		{
 			name: "a schema inferred by the SDK's package, and none",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
-				schema, err := jsonschema.For[login](nil)
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
+				schema, err := jsonschema.For[harness.Login](nil)
 				if err != nil {
 					return nil, nil, err
 				}
@@ -170,18 +171,18 @@ func TestInline(t *testing.T) {
 				if err != nil {
 					return nil, nil, err
 				}
-				return text(fmt.Sprint(a.Content, b.Action)), nil, nil
+				return harness.Text(fmt.Sprint(a.Content, b.Action)), nil, nil
 			},
 			want: "map[name:a0]accept",
 		},
 		{
 			name: "a page",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "page", URL: "https://example.com/", ElicitationID: fmt.Sprint(time.Now().UnixNano())})
 				if err != nil {
 					return nil, nil, err
 				}
-				return text(res.Action), nil, nil
+				return harness.Text(res.Action), nil, nil
 			},
 			answers: map[string][]string{"page": {"-"}},
 			want:    "decline",
@@ -189,12 +190,12 @@ func TestInline(t *testing.T) {
 		},
 		{
 			name: "model and roots",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				one, err := req.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 9, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}})
 				if err != nil {
 					return nil, nil, err
 				}
-				params := sampling("hi")
+				params := harness.Sampling("hi")
 				params.Tools = []*mcp.Tool{{Name: "t", InputSchema: &jsonschema.Schema{Type: "object"}}}
 				two, err := req.Session.CreateMessageWithTools(ctx, params)
 				if err != nil {
@@ -204,13 +205,13 @@ func TestInline(t *testing.T) {
 				if err != nil {
 					return nil, nil, err
 				}
-				return text(fmt.Sprint(one.Content.(*mcp.TextContent).Text, two.Content[0].(*mcp.TextContent).Text, roots.Roots[0].URI)), nil, nil
+				return harness.Text(fmt.Sprint(one.Content.(*mcp.TextContent).Text, two.Content[0].(*mcp.TextContent).Text, roots.Roots[0].URI)), nil, nil
 			},
 			want: "hellohellofile:///src",
 		},
 		{
 			name: "what else a session can",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				if err := req.Session.Ping(ctx, nil); err != nil {
 					return nil, nil, err
 				}
@@ -221,13 +222,13 @@ func TestInline(t *testing.T) {
 					return nil, nil, err
 				}
 				init := req.Session.InitializeParams()
-				return text(fmt.Sprint(init.Capabilities.Elicitation.URL != nil, init.Capabilities.RootsV2 != nil, init.ClientInfo.Name != "")), nil, nil
+				return harness.Text(fmt.Sprint(init.Capabilities.Elicitation.URL != nil, init.Capabilities.RootsV2 != nil, init.ClientInfo.Name != "")), nil, nil
 			},
 			want: "true true true",
 		},
 		{
 			name: "deep in the stack",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 				var deep func(n int) string
 				deep = func(n int) string {
 					if n > 0 {
@@ -243,24 +244,24 @@ func TestInline(t *testing.T) {
 				if strings.Contains(got, "error") {
 					panic(got)
 				}
-				return text(got), nil, nil
+				return harness.Text(got), nil, nil
 			},
 			want: "a0",
 		},
 		{
 			name: "asked while it is unwound",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (res *mcp.CallToolResult, _ any, err error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (res *mcp.CallToolResult, _ any, err error) {
 				var b *mcp.ElicitResult
 				defer func() {
 					if b, err = elicitName(context.WithoutCancel(ctx), req, "b"); err == nil && res != nil {
-						res = text(outcome(res) + b.Content["name"].(string))
+						res = harness.Text(outcome(res) + b.Content["name"].(string))
 					}
 				}()
 				a, err := elicitName(ctx, req, "a")
 				if err != nil {
 					return nil, nil, err
 				}
-				return text(a.Content["name"].(string)), nil, nil
+				return harness.Text(a.Content["name"].(string)), nil, nil
 			},
 			want:  "a0b0",
 			asked: []string{"a", "b"},
@@ -291,7 +292,7 @@ func TestInlineDo(t *testing.T) {
 	for _, c := range callers() {
 		var steps, runs atomic.Int64
 		native := strings.Contains(c.name, "2025")
-		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			runs.Add(1)
 			call := askback.CallFrom(ctx)
 			if !native && req.Session.ID() != call.ID() || call.Request() != mcp.Request(req) {
@@ -304,7 +305,7 @@ func TestInlineDo(t *testing.T) {
 			if _, err := elicitName(ctx, req, "a"); err != nil {
 				return nil, nil, err
 			}
-			return text(fmt.Sprint(n)), nil, nil
+			return harness.Text(fmt.Sprint(n)), nil, nil
 		})
 		got, err := c.call(t, endpoint, &user{}, "tool")
 		if err != nil || got != "1" || steps.Load() != 1 {
@@ -318,12 +319,12 @@ func TestInlineDo(t *testing.T) {
 
 func TestInlineCallCannotAsk(t *testing.T) {
 	for _, c := range callers() {
-		got, err := c.call(t, alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		got, err := c.call(t, alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			call := askback.CallFrom(ctx)
 			if err := call.Checkpoint(ctx, "c"); err == nil || errors.Is(err, askback.ErrInputRequired) {
 				return nil, nil, fmt.Errorf("a checkpoint returned %v", err)
 			}
-			_, err := askback.Elicit[login](call, "login", "?")
+			_, err := askback.Elicit[harness.Login](call, "login", "?")
 			return nil, nil, err
 		}), &user{}, "tool")
 		if err != nil || !strings.Contains(got, "add it with AddTool") {
@@ -341,13 +342,13 @@ func TestInlineEnds(t *testing.T) {
 		name, want, log string
 		handler         inline
 	}{
-		{"a panic", "internal error", "boom", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		{"a panic", "internal error", "boom", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			if _, err := elicitName(ctx, req, "a"); err != nil {
 				return nil, nil, err
 			}
 			panic("boom")
 		}},
-		{"a question in a step", "a step cannot ask", "", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		{"a question in a step", "a step cannot ask", "", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			inside, err := askback.Do(ctx, askback.CallFrom(ctx), "step", func(context.Context) (map[string]any, error) {
 				res, err := elicitName(ctx, req, "sure?")
 				if err != nil {
@@ -362,18 +363,18 @@ func TestInlineEnds(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return text(fmt.Sprint(inside, res.Content)), nil, nil
+			return harness.Text(fmt.Sprint(inside, res.Content)), nil, nil
 		}},
-		{"a wrapped error of the protocol", "error: while: x", "", func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+		{"a wrapped error of the protocol", "error: while: x", "", func(context.Context, *mcp.CallToolRequest, harness.Greeting) (*mcp.CallToolResult, any, error) {
 			return nil, nil, fmt.Errorf("while: %w", &jsonrpc.Error{Code: -32001, Message: "x"})
 		}},
-		{"a question that is never the same", "rounds per call", "asked something new", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		{"a question that is never the same", "rounds per call", "asked something new", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			_, err := elicitName(ctx, req, fmt.Sprint("It is ", time.Now().UnixNano()))
-			return text("done"), nil, err
+			return harness.Text("done"), nil, err
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			logger, log := logs()
+			logger, log := harness.Logs()
 			got, err := callAskback(t, alternating(t, &askback.Options{Logger: logger, Limits: askback.Limits{Rounds: 3}}, test.handler), &user{}, "tool")
 			if got += fmt.Sprint(err); !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -387,23 +388,23 @@ func TestInlineEnds(t *testing.T) {
 
 // A client that cannot be asked is told what it lacks, unless the handler knows better.
 func TestInlineWithoutCapability(t *testing.T) {
-	h := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 			_, err := elicitName(ctx, req, "a")
 			if in.Place == "home" {
-				return text(fmt.Sprint("without: ", err)), nil, nil
+				return harness.Text(fmt.Sprint("without: ", err)), nil, nil
 			}
 			return nil, nil, fmt.Errorf("asking: %w", err)
 		})
 	}).HTTPHandler(nil)
-	req := request{target: "t", arguments: `{"place":"away"}`, capabilities: `{"elicitation":{"url":{}}}`}
-	res := req.send(t, h)
-	res.refused(t, 400, -32021)
+	req := harness.Request{Target: "t", Arguments: `{"place":"away"}`, Capabilities: `{"elicitation":{"url":{}}}`}
+	res := req.Send(t, h)
+	res.Refused(t, 400, -32021)
 	if got := string(res.Error.Data); got != `{"requiredCapabilities":{"elicitation":{"form":{}}}}` {
 		t.Errorf("got %s", got)
 	}
-	req.arguments = `{"place":"home"}`
-	if got := req.send(t, h).text(t); !strings.HasPrefix(got, "without: ") {
+	req.Arguments = `{"place":"home"}`
+	if got := req.Send(t, h).Text(t); !strings.HasPrefix(got, "without: ") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -412,19 +413,19 @@ func TestInlineWithoutCapability(t *testing.T) {
 func TestInlineProgress(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		var progress atomic.Int64
-		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			if _, err := elicitName(ctx, req, "a"); err != nil {
 				return nil, nil, err
 			}
-			return text("done"), nil, req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			return harness.Text("done"), nil, req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 				ProgressToken: req.Params.GetProgressToken(), Progress: 1, Total: 2, Message: "halfway",
 			})
 		})
-		session, err := answering(&progress).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := harness.Answering(&progress).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
 			t.Fatal(err)
 		}
-		params := &mcp.CallToolParams{Name: "tool", Arguments: greeting{Place: "Oslo"}}
+		params := &mcp.CallToolParams{Name: "tool", Arguments: harness.Greeting{Place: "Oslo"}}
 		params.SetProgressToken("tok")
 		if res, err := session.CallTool(t.Context(), params); err != nil || outcome(res) != "done" {
 			t.Errorf("%s: got %q, %v", version, outcome(res), err)
@@ -438,13 +439,13 @@ func TestInlineProgress(t *testing.T) {
 
 // The same over a transport of the SDK, whose session must not be asked.
 func TestInlineInMemory(t *testing.T) {
-	srv := newServer(t, nil, func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			res, err := elicitName(ctx, req, "a")
 			if err != nil {
 				return nil, nil, err
 			}
-			return text(fmt.Sprint(res.Content)), nil, nil
+			return harness.Text(fmt.Sprint(res.Content)), nil, nil
 		})
 	})
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18"} {
@@ -452,11 +453,11 @@ func TestInlineInMemory(t *testing.T) {
 		if _, err := srv.Connect(t.Context(), there, nil); err != nil {
 			t.Fatal(err)
 		}
-		session, err := answering(new(atomic.Int64)).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := harness.Answering(new(atomic.Int64)).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: greeting{Place: "x"}})
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{Place: "x"}})
 		if err != nil || outcome(res) != "map[name:first]" {
 			t.Errorf("%s: got %q, %v", version, outcome(res), err)
 		}
@@ -475,11 +476,11 @@ func TestInlineWarning(t *testing.T) {
 		{&mcp.ToolAnnotations{IdempotentHint: true}, "level=INFO", "askback.Do"},
 		{&mcp.ToolAnnotations{ReadOnlyHint: true}, "", ""},
 	} {
-		logger, log := logs()
-		newServer(t, &askback.Options{Logger: logger}, func(srv *askback.Server) {
+		logger, log := harness.Logs()
+		harness.NewServer(t, &askback.Options{Logger: logger}, func(srv *askback.Server) {
 			askback.AddInlineTool(srv, &mcp.Tool{Name: "the_tool", Annotations: test.hints},
 				func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
-					return text(""), nil, nil
+					return harness.Text(""), nil, nil
 				})
 		})
 		got := log.String()
@@ -492,7 +493,7 @@ func TestInlineWarning(t *testing.T) {
 // Calls leave no goroutine and no session behind, and the author's server never sees theirs.
 func TestInlineLeavesNothing(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, &mcp.ServerOptions{KeepAlive: time.Hour})
-	srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,16 +502,16 @@ func TestInlineLeavesNothing(t *testing.T) {
 			return nil, nil, errors.New("the author's server has a session")
 		}
 		_, err := elicitName(ctx, req, "a")
-		return text("done"), nil, err
+		return harness.Text("done"), nil, err
 	})
 	h := srv.HTTPHandler(nil)
 	for range 10 {
-		(request{target: "t"}).send(t, h)
+		(harness.Request{Target: "t"}).Send(t, h)
 	}
 	before := runtime.NumGoroutine()
 	for range 500 {
-		if res := (request{target: "t"}).send(t, h); res.Result == nil || len(res.Result.Requests) != 1 {
-			t.Fatal(res.raw)
+		if res := (harness.Request{Target: "t"}).Send(t, h); res.Result == nil || len(res.Result.Requests) != 1 {
+			t.Fatal(res.Raw)
 		}
 	}
 	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; {
@@ -527,15 +528,15 @@ func TestInlineLeavesNothing(t *testing.T) {
 // In a session an inline tool answers what the SDK's own server answers, also where the
 // client fails to answer or the handler's error is one of the protocol.
 func TestInlineInASessionIsTheSDKs(t *testing.T) {
-	asking := func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+	asking := func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 		res, err := elicitName(ctx, req, "a")
 		if err != nil {
 			return nil, nil, err
 		}
-		return text(fmt.Sprint(res.Action, res.Content)), nil, nil
+		return harness.Text(fmt.Sprint(res.Action, res.Content)), nil, nil
 	}
 	failing := func(err error) inline {
-		return func(context.Context, *mcp.CallToolRequest, greeting) (*mcp.CallToolResult, any, error) {
+		return func(context.Context, *mcp.CallToolRequest, harness.Greeting) (*mcp.CallToolResult, any, error) {
 			return nil, nil, err
 		}
 	}
@@ -555,8 +556,8 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 		{"an error for an answer", asking, answer(nil, fault)},
 		{"an answer that does not fit", asking, answer(accept(map[string]any{"name": 7}), nil)},
 		{"no capability", asking, nil},
-		{"an unsupported request", func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
-			_, err := req.Session.CreateMessageWithTools(ctx, sampling("x"))
+		{"an unsupported request", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+			_, err := req.Session.CreateMessageWithTools(ctx, harness.Sampling("x"))
 			return nil, nil, err
 		}, nil},
 		{"an error of the protocol", failing(fault), nil},
@@ -571,7 +572,7 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer session.Close()
-			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: greeting{}})
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{}})
 			return fmt.Sprint(outcome(res), err)
 		}
 		want := call(func(m *mcp.Server, there mcp.Transport) {
@@ -581,7 +582,7 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 			}
 		})
 		got := call(func(m *mcp.Server, there mcp.Transport) {
-			srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+			srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -604,14 +605,14 @@ func TestInlineLaw(t *testing.T) {
 		// the handler's last question; a dot goes on only if the last answer was accepted.
 		plan := rapid.StringOfN(rapid.SampledFrom([]rune("aabbccABC!!.")), 0, 8, -1).Draw(rt, "plan")
 		refuse := rapid.StringOfN(rapid.SampledFrom([]rune("abcd")), 0, 2, -1).Draw(rt, "refuse")
-		handler := func(ctx context.Context, req *mcp.CallToolRequest, _ greeting) (*mcp.CallToolResult, any, error) {
+		handler := func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			last, accepted := "a", true
 			var b strings.Builder
 			for _, op := range plan {
 				var questions []string
 				switch {
 				case op == '.' && !accepted:
-					return text("stopped" + b.String()), nil, nil
+					return harness.Text("stopped" + b.String()), nil, nil
 				case op == '.':
 					continue
 				case op == '!':
@@ -636,7 +637,7 @@ func TestInlineLaw(t *testing.T) {
 				}
 				last, accepted = questions[0], answers[0].Action == "accept"
 			}
-			return text("done" + b.String()), nil, nil
+			return harness.Text("done" + b.String()), nil, nil
 		}
 		connect := func(add func(m *mcp.Server)) mcp.Transport {
 			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
@@ -653,7 +654,7 @@ func TestInlineLaw(t *testing.T) {
 			for _, q := range refuse {
 				u.answers[string(q)] = []string{"-"}
 			}
-			res, err := callTool(u, &mcp.CallToolParams{Name: "tool", Arguments: greeting{}})
+			res, err := callTool(u, &mcp.CallToolParams{Name: "tool", Arguments: harness.Greeting{}})
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -675,7 +676,7 @@ func TestInlineLaw(t *testing.T) {
 		})
 		got, gotAsked := call(func(u *user, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 			there := connect(func(m *mcp.Server) {
-				srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Logger: slog.New(slog.DiscardHandler)})
+				srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					rt.Fatal(err)
 				}

@@ -2,187 +2,42 @@ package askback_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/state"
+	"github.com/askback-mcp/askback/task"
 )
-
-// A plan is a handler made at random, as text that travels in the call's arguments: a
-// letter asks that question, a capital asks it together with its neighbour, a digit is a
-// step, a dot a checkpoint, and a question mark goes on only if the last answer was even.
-func plans() *rapid.Generator[string] {
-	return rapid.Custom(func(t *rapid.T) string {
-		var b strings.Builder
-		for i := range rapid.IntRange(0, 8).Draw(t, "length") {
-			switch op := rapid.SampledFrom([]string{"ask", "together", "step", "checkpoint", "branch"}).Draw(t, "op"); op {
-			case "ask":
-				b.WriteByte(byte(rapid.IntRange('a', 'e').Draw(t, "key")))
-			case "together":
-				b.WriteByte(byte(rapid.IntRange('A', 'D').Draw(t, "key")))
-			case "step":
-				fmt.Fprint(&b, i) // a name of its own
-			case "checkpoint":
-				b.WriteByte('.')
-			case "branch":
-				b.WriteByte('?')
-			}
-		}
-		return b.String()
-	})
-}
-
-type planned struct {
-	Plan string `json:"plan"`
-}
-
-type count struct {
-	N int `json:"n"`
-}
-
-// lawful executes plans, and counts the steps that ran.
-func lawful(ran *int) func(*askback.Server) {
-	return func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) { *ran++ }))
-	}
-}
-
-// executes is a handler that executes plans; step is told of each step that runs. In a plan
-// for a task an exclamation mark is a Detach.
-func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, string] {
-	return func(ctx context.Context, call *askback.Call, in planned) (string, error) {
-		said, err := follow(in.Plan, called{ctx: ctx, call: call, ran: func(name rune) { step(call, name) }})
-		return said, err
-	}
-}
-
-// world is what a plan is executed in.
-type world interface {
-	ask(letters ...rune) ([]int, error)
-	step(name rune) (int, error)
-	pause(mark rune, at int) error // a checkpoint or a Detach
-}
-
-// follow executes a plan: see plans.
-func follow(plan string, w world) (string, error) {
-	trace, last := "went ", 0
-	for i, op := range plan {
-		switch {
-		case op >= 'A' && op <= 'Z' || op >= 'a' && op <= 'z':
-			letters := []rune{op}
-			if op < 'a' {
-				letters = []rune{op + 32, op + 33}
-			}
-			answers, err := w.ask(letters...)
-			if err != nil {
-				return "", err
-			}
-			last = 0
-			for _, n := range answers {
-				last += n
-			}
-			trace += fmt.Sprint(string(op), last, " ")
-		case op >= '0' && op <= '9':
-			n, err := w.step(op)
-			if err != nil {
-				return "", err
-			}
-			trace += fmt.Sprint("#", n, " ")
-		case op == '.' || op == '!':
-			if err := w.pause(op, i); err != nil {
-				return "", err
-			}
-		case op == '?' && last%2 == 1:
-			return trace + "stopped", nil
-		}
-	}
-	return trace, nil
-}
-
-// called is a round of a call.
-type called struct {
-	ctx   context.Context
-	call  *askback.Call
-	ran   func(step rune)
-	share bool // the first question and the last, which are never asked together, have one key
-}
-
-func (w called) ask(letters ...rune) ([]int, error) {
-	answers := make([]int, len(letters))
-	errs := make([]error, len(letters))
-	for i, l := range letters {
-		key := string(l)
-		if w.share && l == 'e' {
-			key = "a"
-		}
-		var answer count
-		answer, errs[i] = askback.Elicit[count](w.call, key, inquiry(l))
-		answers[i] = answer.N
-	}
-	return answers, errors.Join(errs...)
-}
-
-func (w called) step(name rune) (int, error) {
-	return askback.Do(w.ctx, w.call, string(name), func(context.Context) (int, error) { w.ran(name); return int(name), nil })
-}
-
-func (w called) pause(mark rune, at int) error {
-	if mark == '!' {
-		return w.call.Detach()
-	}
-	return w.call.Checkpoint(w.ctx, fmt.Sprint(at))
-}
-
-func inquiry(letter rune) string { return fmt.Sprintf("How many %c?", letter) }
-
-// howMany is what the client answers: a function of the question alone.
-func howMany(key string) int { return int(key[0]) * 7 % 10 }
 
 // In every home of the journal (sealed and carried by the client from instance to
 // instance, with responses lost and requests repeated; over the SDK's transports; in the
 // memory of a legacy session) the result is that of running the handler once with all
 // answers at hand.
 func TestLawInEveryHome(t *testing.T) {
-	ring := newRing(t)
+	ring := harness.NewRing(t)
 	ran := 0
 	instances := []http.Handler{
-		newServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
-		newServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
+		harness.NewServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
+		harness.NewServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
 	}
-	answers := func(requests map[string]json.RawMessage, pick func(string) bool) string {
-		given := map[string]any{}
-		for key := range requests {
-			if pick(key) {
-				given[key] = map[string]any{"action": "accept", "content": count{howMany(key)}}
-			}
-		}
-		data, err := json.Marshal(given)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
-	}
-	all := func(string) bool { return true }
-
-	caller := client.New(&client.Options{
-		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-			key := strings.TrimSuffix(strings.TrimPrefix(q.Message, "How many "), "?")
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": howMany(key)}}, nil
-		},
-		Limits: client.Limits{FirstPause: 1, MaxPause: 1},
-	})
+	caller := planClient(&client.Options{})
 	sessions := map[string]*client.Session{}
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-03-26"} {
 		here, there := mcp.NewInMemoryTransports()
-		if _, err := newServer(t, nil, lawful(&ran)).Connect(t.Context(), there, nil); err != nil {
+		if _, err := harness.NewServer(t, nil, lawful(&ran)).Connect(t.Context(), there, nil); err != nil {
 			t.Fatal(err)
 		}
 		session, err := caller.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
@@ -195,28 +50,31 @@ func TestLawInEveryHome(t *testing.T) {
 
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := plans().Draw(rt, "plan")
-		arguments := `{"plan":` + quote(plan) + `}`
+		arguments := `{"plan":` + harness.Quote(plan) + `}`
+		want, steps := atOnce(plan)
 
-		// Once through, every answer at once.
-		r := request{target: "plan", arguments: arguments}
+		// Every answer at once.
+		r := harness.Request{Target: "plan", Arguments: arguments}
 		ran = 0
-		res := r.send(t, instances[0])
+		res := r.Send(t, instances[0])
 		for res.Result.Type != "complete" {
-			r.state, r.responses = res.Result.State, answers(res.Result.Requests, all)
-			res = r.send(t, instances[0])
+			r.State, r.Responses = res.Result.State, planAnswers(res.Result.Requests, giveAll)
+			res = r.Send(t, instances[0])
 		}
-		want, steps := res.text(t), ran
+		if got := res.Text(t); got != want || ran != steps {
+			rt.Fatalf("plan %q: got %q after %d steps, want %q after %d", plan, got, ran, want, steps)
+		}
 
 		// From instance to instance, with losses.
-		r = request{target: "plan", arguments: arguments}
-		kept := []*response{}
+		r = harness.Request{Target: "plan", Arguments: arguments}
+		kept := []*harness.Response{}
 		for n := 0; ; n++ {
-			res := r.send(t, instances[rapid.IntRange(0, 1).Draw(rt, "instance")])
+			res := r.Send(t, instances[rapid.IntRange(0, 1).Draw(rt, "instance")])
 			if res.Result == nil {
-				rt.Fatalf("round %d of %q: %s", n, plan, res.raw)
+				rt.Fatalf("round %d of %q: %s", n, plan, res.Raw)
 			}
 			if res.Result.Type == "complete" {
-				if got := res.text(t); got != want {
+				if got := res.Text(t); got != want {
 					rt.Fatalf("plan %q: got %q, want %q", plan, got, want)
 				}
 				break
@@ -229,8 +87,13 @@ func TestLawInEveryHome(t *testing.T) {
 				res = kept[rapid.IntRange(0, len(kept)-1).Draw(rt, "back to")]
 			}
 			kept = append(kept, res)
-			r.state = res.Result.State
-			r.responses = answers(res.Result.Requests, func(string) bool { return !lossy || rapid.IntRange(0, 3).Draw(rt, "answers") > 0 })
+			r.State = res.Result.State
+			r.Responses = planAnswers(res.Result.Requests, func() planAnswer {
+				if lossy && rapid.IntRange(0, 3).Draw(rt, "answers") == 0 {
+					return leave
+				}
+				return give
+			})
 		}
 
 		for version, session := range sessions {
@@ -244,4 +107,293 @@ func TestLawInEveryHome(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The law of TestLawInEveryHome where the journal's home is a store: from the first round
+// or from a Detach in the middle, on two instances that take tasks from each other, with
+// partial, wrong and repeated answers. And no step is recorded twice.
+func TestLawInTheStore(t *testing.T) {
+	var often atomic.Int32
+	var ran sync.Map // call id and step to how often it ran
+	handler := executes(func(call *askback.Call, name rune) {
+		n, _ := ran.LoadOrStore(call.ID()+string(name), new(atomic.Int32))
+		n.(*atomic.Int32).Add(1)
+	})
+	register := func(s *askback.Server) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "plan"}, nil, handler)
+		askback.AddTaskTool(s, &mcp.Tool{Name: "detaching"}, &askback.TaskSupport{AtDetach: true}, handler)
+	}
+	store := new(task.MemoryStore)
+	ring := harness.NewRing(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	var instances []*harness.TaskServer
+	var stores []*stealing
+	told := new(news)
+	for range 2 {
+		stores = append(stores, &stealing{Store: store, often: &often, news: told})
+		srv := harness.NewServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: stores[len(stores)-1], Settings: task.Settings{PerPrincipal: 1 << 20}}}, register)
+		all.Go(func() { _ = srv.RunTasks(ctx) })
+		instances = append(instances, harness.ServeTasks(t, srv))
+	}
+	defer all.Wait()
+	defer cancel()
+
+	rapid.Check(t, func(rt *rapid.T) {
+		plan := plans().Draw(rt, "plan")
+		arguments := `"arguments":{"plan":` + harness.Quote(plan) + `}`
+		want, _ := atOnce(plan)
+		if got := planResult(t, instances[0], arguments); got != want {
+			rt.Fatalf("plan %q in rounds: got %q, want %q", plan, got, want)
+		}
+
+		// The same plan, as a task.
+		name := "plan"
+		if rapid.Bool().Draw(rt, "detach") {
+			name = "detaching"
+			at := rapid.IntRange(0, len(plan)).Draw(rt, "at")
+			arguments = `"arguments":{"plan":` + harness.Quote(plan[:at]+"!"+plan[at:]) + `}`
+		}
+		ran.Clear()
+		often.Store(int32(rapid.SampledFrom([]int{0, 30}).Draw(rt, "stolen")))
+		some := func() *harness.TaskServer { return instances[rapid.IntRange(0, 1).Draw(rt, "instance")] }
+		params := `"name":"` + name + `",` + arguments
+		res := some().Result(harness.WithExtension, "tools/call", name, params)
+		for res["resultType"] == "input_required" {
+			more := ""
+			if requests, ok := res["inputRequests"].(map[string]any); ok {
+				more = `,"inputResponses":` + planAnswers(requests, giveAll)
+			}
+			res = some().Result(harness.WithExtension, "tools/call", name, params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
+		}
+		if res["resultType"] == "complete" { // it stopped before it came to the Detach
+			if got := res["content"].([]any)[0].(map[string]any)["text"]; got != want {
+				rt.Fatalf("plan %q: got %q, want %q", plan, got, want)
+			}
+			return
+		}
+		id := res["taskId"].(string)
+		used := map[string]bool{}
+		for wrong := 0; ; {
+			now := some().Result(harness.WithExtension, "tasks/get", id, `"taskId":"`+id+`"`)
+			switch now["status"] {
+			case "working":
+				continue
+			case "input_required":
+				requests := now["inputRequests"].(map[string]any)
+				answers := planAnswers(requests, func() planAnswer {
+					if wrong++; wrong > 8 {
+						return give
+					}
+					return rapid.SampledFrom([]planAnswer{leave, give, giveWrong}).Draw(rt, "answer")
+				})
+				for key := range requests {
+					if used[key] {
+						rt.Fatalf("plan %q: the key %q is used again", plan, key)
+					}
+				}
+				some().Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":`+answers)
+				for key := range requests {
+					used[key] = strings.Contains(answers, harness.Quote(key)+":")
+				}
+				continue
+			case "completed":
+				if got := harness.At(now, "result", "content").([]any)[0].(map[string]any)["text"]; got != want {
+					rt.Fatalf("plan %q as a task: got %q, want %q", plan, got, want)
+				}
+			default:
+				rt.Fatalf("plan %q: %v", plan, now)
+			}
+			break
+		}
+		ran.Range(func(key, n any) bool {
+			if n := n.(*atomic.Int32).Load(); often.Load() == 0 && n != 1 {
+				rt.Fatalf("plan %q: step %v ran %d times", plan, key, n)
+			}
+			return true
+		})
+		steps := map[string]int{}
+		_, entries, err := stores[0].Journal(t.Context(), id)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for _, e := range entries {
+			if e[0] == 's' {
+				if steps[string(e)]++; steps[string(e)] > 1 {
+					rt.Fatalf("plan %q: a step is recorded twice", plan)
+				}
+			}
+		}
+	})
+	if stores[0].stolen.Load()+stores[1].stolen.Load() == 0 {
+		t.Error("no lease was ever lost")
+	}
+}
+
+// The law of TestLawInEveryHome where everything meets: every sort and style of handler,
+// with every combination of options, behind every form of the protocol over HTTP, in which
+// requests come to one instance or another. Where none is repeated, each step runs once.
+func TestLawOfAllTogether(t *testing.T) {
+	var mu sync.Mutex
+	ran := 0
+	count := func(rune) { mu.Lock(); defer mu.Unlock(); ran++ }
+	tasks := new(task.MemoryStore)
+	ctx, cancel := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer cancel()
+
+	type options struct {
+		mode     state.Mode // "none" is no States
+		overflow int
+		guard    bool
+		bare     bool
+	}
+	ring := harness.NewRing(t)
+	pairs := map[options][]http.Handler{}
+	instances := func(o options) []http.Handler {
+		if pairs[o] != nil {
+			return pairs[o]
+		}
+		opts := askback.Options{Keys: ring, Principal: userHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
+			Tasks: &askback.Tasks{Store: tasks, Settings: task.Settings{PerPrincipal: 1 << 20}}}
+		if o.guard {
+			opts.ReplayGuard = new(state.MemoryGuard)
+		}
+		if o.mode != "none" {
+			opts.States = &state.Options{Store: new(state.MemoryStore), Mode: o.mode, Overflow: o.overflow}
+		}
+		for range 2 {
+			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+			mcp.AddTool(m, &mcp.Tool{Name: "sdk"}, func(_ context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
+				res, err := followManually(in.Plan, req.Params)
+				return res, nil, err
+			})
+			srv, err := askback.New(m, &opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addFollowers(srv, count)
+			working.Go(func() { _ = srv.RunTasks(ctx) })
+			pairs[o] = append(pairs[o], srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+		}
+		return pairs[o]
+	}
+
+	var pair []http.Handler
+	var user string
+	var random *rand.Rand
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		h := pair[random.IntN(2)]
+		if r.URL.Query().Get("draft") == "state" { // a session stays where it is
+			h = pair[0]
+		}
+		r.Header.Set("X-User", user)
+		mu.Unlock()
+		h.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	defer web.CloseClientConnections()
+	caller := planClient(&client.Options{Drafts: true})
+
+	rapid.Check(t, func(rt *rapid.T) {
+		plan := plans().Draw(rt, "plan")
+		o := options{
+			mode:     rapid.SampledFrom([]state.Mode{"none", state.Dual, state.StatelessFirst, state.StatelessOnly}).Draw(rt, "mode"),
+			overflow: rapid.SampledFrom([]int{0, 1, 300}).Draw(rt, "overflow"),
+			guard:    rapid.Bool().Draw(rt, "guard"),
+			bare:     rapid.Bool().Draw(rt, "bare"),
+		}
+		name := rapid.SampledFrom([]string{"tool", "task", "detaching", "inline", "manual", "sdk", "prompt", "resource"}).Draw(rt, "handler")
+		if at := rapid.IntRange(0, len(plan)).Draw(rt, "detach at"); name == "detaching" {
+			plan = plan[:at] + "!" + plan[at:]
+		}
+		form := rapid.SampledFrom([]string{"", "session", "mrtr-1", "mrtr-2", "state-1", "state-2"}).Draw(rt, "form")
+		who := rapid.SampledFrom([]string{"", "alice"}).Draw(rt, "user")
+		seed := rapid.Uint64().Draw(rt, "seed")
+		repeats := !o.guard && rapid.Bool().Draw(rt, "repeats")
+		mu.Lock()
+		pair, user, ran, random = instances(o), who, 0, rand.New(rand.NewPCG(seed, 0))
+		mu.Unlock()
+
+		want, steps := atOnce(plan)
+		if name == "manual" || name == "sdk" {
+			steps = 0
+		}
+
+		var got string
+		var err error
+		switch form {
+		case "", "session":
+			url, version := web.URL, "2026-07-28"
+			if form == "session" {
+				url, version = web.URL+"?draft=state", "2025-11-25"
+			}
+			got, err = followAsClient(t.Context(), caller, url, version, name, plan)
+		default:
+			send := func(body string) map[string]any {
+				mu.Lock()
+				again := repeats && random.IntN(3) == 0
+				mu.Unlock()
+				if again { // the response is lost
+					post(t, web.URL+"?draft="+form, body)
+				}
+				_, res := post(t, web.URL+"?draft="+form, body)
+				return res
+			}
+			got = followAsDraft(t, send, name, plan)
+		}
+		mu.Lock()
+		ran := ran
+		mu.Unlock()
+		if err != nil || got != want || ran != steps && !repeats {
+			rt.Fatalf("plan %q of a %s in the form %q with %+v: got %q after %d steps (%v), want %q after %d", plan, name, form, o, got, ran, err, want, steps)
+		}
+	})
+}
+
+// stealing is a store in which now and then another worker takes a task over at the moment
+// when a step is to be recorded, as if the first one's lease had ended.
+type stealing struct {
+	task.Store
+	often  *atomic.Int32 // in a hundred
+	news   *news
+	stolen atomic.Int32
+}
+
+func (s *stealing) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+	s.news.mu.Lock()
+	s.news.changed = append(s.news.changed, changed)
+	s.news.mu.Unlock()
+	ready()
+	<-ctx.Done()
+	return nil
+}
+
+func (s *stealing) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	if rand.Int32N(100) < s.often.Load() {
+		if t, err := s.Get(ctx, id); err == nil && t.Fence == fence && !t.Stopped {
+			if s.Update(ctx, t, task.Update{}) == nil {
+				s.news.mu.Lock()
+				for _, changed := range s.news.changed {
+					changed(id)
+				}
+				s.news.mu.Unlock()
+				for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					if now, err := s.Get(ctx, id); err != nil || now.Fence != fence {
+						s.stolen.Add(1)
+						break
+					}
+				}
+			}
+		}
+	}
+	return s.Store.Append(ctx, id, fence, entry)
+}
+
+// news tells the instances of what was stolen.
+type news struct {
+	mu      sync.Mutex
+	changed []func(id string)
 }

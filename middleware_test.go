@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 )
 
 // watcher is middleware that counts requests by method, and denies all but those that open a
@@ -59,7 +60,7 @@ func TestMiddlewareThatDenies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := add(t, &watcher{deny: true, seen: make(map[string]int)})
 			eachRequest(t, srv, nil, func(t *testing.T, f front, response map[string]any) {
-				if at(response, "error", "code") != -32042.0 || at(response, "error", "message") != "denied" {
+				if harness.At(response, "error", "code") != -32042.0 || harness.At(response, "error", "message") != "denied" {
 					t.Errorf("got %v, want what the middleware says", response)
 				}
 			})
@@ -123,14 +124,14 @@ func TestMiddlewareThatChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			greet(srv)
+			harness.AddGreet(srv)
 			add(m, srv)
 			h := srv.HTTPHandler(nil)
-			r := request{target: "greet", arguments: `{"place":"Oslo"}`}
-			r.state = r.send(t, h).asked(t, "login")
-			r.responses = octocat
-			if res := r.send(t, h); !strings.Contains(res.raw, "Bergen") || !strings.Contains(res.raw, `!"`) {
-				t.Errorf("got %s", res.raw)
+			r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+			r.State = r.Send(t, h).Asked(t, "login")
+			r.Responses = harness.Octocat
+			if res := r.Send(t, h); !strings.Contains(res.Raw, "Bergen") || !strings.Contains(res.Raw, `!"`) {
+				t.Errorf("got %s", res.Raw)
 			}
 		})
 	}
@@ -139,13 +140,13 @@ func TestMiddlewareThatChanges(t *testing.T) {
 // It is not enough that middleware is there: where requests take the SDK's path for it, the
 // operator is told, once.
 func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
-	log := new(safeBuffer)
+	log := new(harness.Log)
 	srv := everythingOn(t, askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(m *mcp.Server) {
 		m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
 	})
 	h := srv.HTTPHandler(nil)
 	for range 2 {
-		(request{target: "quiet"}).send(t, h)
+		(harness.Request{Target: "quiet"}).Send(t, h)
 	}
 	if n := strings.Count(log.String(), "AddReceivingMiddleware"); n != 1 {
 		t.Errorf("mentioned %d times", n)
@@ -168,12 +169,12 @@ func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
 		return "", nil
 	})
 	srv.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
-	(request{target: "t"}).send(t, srv.HTTPHandler(nil))
+	(harness.Request{Target: "t"}).Send(t, srv.HTTPHandler(nil))
 	if sessions != 0 {
 		t.Error("the SDK served the request: does mcp.Server still have the field receivingMethodHandler_?")
 	}
 	m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
-	(request{target: "t"}).send(t, srv.HTTPHandler(nil))
+	(harness.Request{Target: "t"}).Send(t, srv.HTTPHandler(nil))
 	if sessions != 1 {
 		t.Errorf("with middleware on the SDK's server there were %d sessions, want one", sessions)
 	}
@@ -204,7 +205,7 @@ func TestMiddlewareThatPanics(t *testing.T) {
 	for _, f := range fronts {
 		t.Run(f.name, func(t *testing.T) {
 			response := f.dial(t, srv, nil)("tools/call", `"name":"quiet"`)
-			if at(response, "error", "message") != "internal error" {
+			if harness.At(response, "error", "message") != "internal error" {
 				t.Errorf("got %v", response)
 			}
 		})

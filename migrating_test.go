@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -222,7 +223,7 @@ func TestBookInSteps(t *testing.T) {
 // What the guide says of the four handlers: the untouched one does in every round what
 // stands before its question, and the others once.
 func TestMigrated(t *testing.T) {
-	srv := newServer(t, nil, register, func(srv *askback.Server) {
+	srv := harness.NewServer(t, nil, register, func(srv *askback.Server) {
 		askback.AddInlineTool(srv, &mcp.Tool{Name: "book_inline"}, bookInline)
 	})
 	h := srv.HTTPHandler(nil)
@@ -237,13 +238,13 @@ func TestMigrated(t *testing.T) {
 		{"book", `{"action":"decline"}`, "Not booked", map[string]int{"hold": 1, "release": 1}},
 	} {
 		airline.counts()
-		req := request{target: test.tool, arguments: `{"to":"Oslo"}`}
-		first := req.send(t, h)
+		req := harness.Request{Target: test.tool, Arguments: `{"to":"Oslo"}`}
+		first := req.Send(t, h)
 		for key := range first.Result.Requests {
-			req.responses = `{"` + key + `":` + test.answer + `}`
+			req.Responses = `{"` + key + `":` + test.answer + `}`
 		}
-		req.state = first.Result.State
-		if got := req.send(t, h).text(t); !strings.Contains(got, test.want) {
+		req.State = first.Result.State
+		if got := req.Send(t, h).Text(t); !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %q", test.tool, got)
 		}
 		if done := airline.counts(); !maps.Equal(done, test.done) {
@@ -255,7 +256,7 @@ func TestMigrated(t *testing.T) {
 // What the guide says of serving: the SDK's server asks in sessions only, Askback's asks
 // both kinds of clients.
 func TestServingBeforeAndAfter(t *testing.T) {
-	after, err := serve(newRing(t))
+	after, err := serve(harness.NewRing(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
 )
@@ -96,7 +97,7 @@ func modern(id int, method, params string) string {
 		params += ","
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-		`"io.modelcontextprotocol/clientCapabilities":%s}}}`, id, method, params, withExtension)
+		`"io.modelcontextprotocol/clientCapabilities":%s}}}`, id, method, params, harness.WithExtension)
 }
 
 // authenticated is the server behind a verifier that takes every token for this one.
@@ -243,7 +244,7 @@ func everythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server))
 	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return text("plain"), nil
+		return harness.Text("plain"), nil
 	})
 	for _, uri := range []string{"test:plain", "shadow:plain"} {
 		m.AddResource(&mcp.Resource{URI: uri, Name: "plain"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
@@ -285,7 +286,7 @@ func eachRequest(t *testing.T, srv *askback.Server, token *auth.TokenInfo, check
 
 func refusedCaller(t *testing.T, f front, response map[string]any) {
 	t.Helper()
-	if at(response, "error", "code") != -32600.0 || at(response, "error", "message") != "the caller could not be identified" {
+	if harness.At(response, "error", "code") != -32600.0 || harness.At(response, "error", "message") != "the caller could not be identified" {
 		t.Errorf("got %v, want the refusal of a caller who could not be identified", response)
 	}
 }
@@ -297,11 +298,11 @@ func TestATokenThatNamesNobodyIsRefused(t *testing.T) {
 		"by Options.Principal ": func(context.Context, *mcp.RequestExtra) (string, error) { return "", nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := new(safeBuffer)
+			log := new(harness.Log)
 			srv := everything(t, askback.Options{Principal: principal, Logger: slog.New(slog.NewTextHandler(log, nil))})
 			eachRequest(t, srv, &auth.TokenInfo{}, refusedCaller)
 			for _, advice := range []string{"UserID of TokenInfo", "Options.Principal", "Options.AnonymousTokens"} {
-				log.has(t, advice)
+				log.Has(t, advice)
 			}
 		})
 	}
@@ -321,7 +322,7 @@ func TestCallersWhoAreNotRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			eachRequest(t, everything(t, tt.opts), tt.token, func(t *testing.T, _ front, response map[string]any) {
-				if strings.Contains(fmt.Sprint(at(response, "error", "message")), "identified") {
+				if strings.Contains(fmt.Sprint(harness.At(response, "error", "message")), "identified") {
 					t.Errorf("refused: %v", response)
 				}
 			})
@@ -331,17 +332,17 @@ func TestCallersWhoAreNotRefused(t *testing.T) {
 
 // What an operator supplies may panic in a goroutine of the SDK or of the task engine: the request fails, the process lives.
 func TestAPrincipalThatPanics(t *testing.T) {
-	log := new(safeBuffer)
+	log := new(harness.Log)
 	srv := everything(t, askback.Options{
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { panic("no such tenant") },
 		Logger:    slog.New(slog.NewTextHandler(log, nil)),
 	})
 	eachRequest(t, srv, nil, refusedCaller)
-	log.has(t, "no such tenant")
+	log.Has(t, "no such tenant")
 
-	c := pipeOn(t, srv)
-	refusedCaller(t, front{}, c.call(1, "tools/call", `"name":"quiet"`, withExtension))
-	refusedCaller(t, front{}, c.call(2, "subscriptions/listen", `"notifications":{"taskIds":["x"]}`, withExtension))
+	c := harness.Pipe(t, srv)
+	refusedCaller(t, front{}, c.Call(1, "tools/call", `"name":"quiet"`, harness.WithExtension))
+	refusedCaller(t, front{}, c.Call(2, "subscriptions/listen", `"notifications":{"taskIds":["x"]}`, harness.WithExtension))
 }
 
 // panicking is a guard and a store of states.
@@ -358,11 +359,11 @@ func (panicking) FindStates(context.Context, string, int) ([][]byte, error) {
 func (panicking) DeleteState(context.Context, string) error { panic("no store") }
 
 func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
-	log := new(safeBuffer)
+	log := new(harness.Log)
 	bad := panicking{}
-	base := askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Keys: newRing(t), Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }}
-	r := request{target: "greet", arguments: `{"place":"x"}`}
-	sealed := r.send(t, newServer(t, &base, greet).HTTPHandler(nil)).asked(t, "login")
+	base := askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Keys: harness.NewRing(t), Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }}
+	r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}
+	sealed := r.Send(t, harness.NewServer(t, &base, harness.AddGreet).HTTPHandler(nil)).Asked(t, "login")
 	answers := `"name":"greet","arguments":{"place":"x"},"inputResponses":{"login":{"action":"accept","content":{"name":"octocat"}}}`
 	for _, tt := range []struct {
 		name    string
@@ -394,11 +395,11 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 			t.Run(tt.name+" "+f.name, func(t *testing.T) {
 				opts := base
 				tt.options(&opts)
-				got := f.dial(t, newServer(t, &opts, greet), nil)("tools/call", tt.params)
+				got := f.dial(t, harness.NewServer(t, &opts, harness.AddGreet), nil)("tools/call", tt.params)
 				if !strings.Contains(fmt.Sprint(got), tt.want) {
 					t.Errorf("got %v, want %s", got, tt.want)
 				}
-				log.has(t, tt.log)
+				log.Has(t, tt.log)
 			})
 		}
 	}
@@ -426,16 +427,16 @@ func (forgetful) Get(context.Context, string) (*task.Task, error) { panic("no da
 
 // A session is told of its tasks unasked, for which they are read.
 func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
-	srv := newServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{new(task.MemoryStore)}}}, addEcho)
+	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{new(task.MemoryStore)}}}, harness.AddEcho)
 	for _, f := range fronts {
 		if !f.session {
 			continue
 		}
 		ask := f.dial(t, srv, nil)
-		if got := ask("tools/call", `"name":"echo","task":{}`); at(got, "result", "task", "taskId") == nil {
+		if got := ask("tools/call", `"name":"echo","task":{}`); harness.At(got, "result", "task", "taskId") == nil {
 			t.Errorf("%s: got %v, want a task", f.name, got)
 		}
-		if got := ask("tasks/get", `"taskId":"x"`); at(got, "error", "code") != -32603.0 {
+		if got := ask("tasks/get", `"taskId":"x"`); harness.At(got, "error", "code") != -32603.0 {
 			t.Errorf("%s: got %v", f.name, got)
 		}
 	}
@@ -443,12 +444,12 @@ func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
 
 // The store of the tasks is called by requests, by workers and by whoever waits.
 func TestATaskStoreThatPanics(t *testing.T) {
-	log := new(safeBuffer)
-	srv := newServer(t, &askback.Options{
+	log := new(harness.Log)
+	srv := harness.NewServer(t, &askback.Options{
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 		Tasks:     &askback.Tasks{Store: panickingTasks{}},
 		Logger:    slog.New(slog.NewTextHandler(log, nil)),
-	}, addEcho)
+	}, harness.AddEcho)
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() { _ = srv.RunTasks(ctx) })
@@ -463,14 +464,14 @@ func TestATaskStoreThatPanics(t *testing.T) {
 			}
 			t.Run(f.name+" "+method, func(t *testing.T) {
 				got := f.dial(t, srv, nil)(method, params)
-				if message, _ := at(got, "error", "message").(string); !strings.HasPrefix(message, "internal error") || strings.Contains(message, "database") {
+				if message, _ := harness.At(got, "error", "message").(string); !strings.HasPrefix(message, "internal error") || strings.Contains(message, "database") {
 					t.Errorf("got %v, want an internal error that says nothing more", got)
 				}
 			})
 		}
 	}
-	log.has(t, "claiming failed")
-	log.has(t, "sweeping failed")
+	log.Has(t, "claiming failed")
+	log.Has(t, "sweeping failed")
 }
 
 // A middleware of the operator's may call on with a context of its own: the handler's caller is the same.
@@ -489,7 +490,7 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 		return call.Principal(), nil
 	})
 	for _, f := range fronts {
-		if got := f.dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"who"`); content(at(got, "result").(map[string]any)) != "alice" {
+		if got := f.dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"who"`); harness.Content(harness.At(got, "result").(map[string]any)) != "alice" {
 			t.Errorf("%s: got %v, want alice", f.name, got)
 		}
 	}

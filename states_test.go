@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )
@@ -83,41 +84,41 @@ func TestOptionsReachTheHome(t *testing.T) {
 	states := func(mode state.Mode) func(*askback.Options) {
 		return func(o *askback.Options) { o.States = &state.Options{Store: new(state.MemoryStore), Mode: mode} }
 	}
-	twice := func(t *testing.T, r *request, h http.Handler) { r.send(t, h).text(t) }
-	lost := func(_ *testing.T, r *request, _ http.Handler) { r.state = "" }
-	bad := func(_ *testing.T, r *request, _ http.Handler) { r.state = "x" }
+	twice := func(t *testing.T, r *harness.Request, h http.Handler) { r.Send(t, h).Text(t) }
+	lost := func(_ *testing.T, r *harness.Request, _ http.Handler) { r.State = "" }
+	bad := func(_ *testing.T, r *harness.Request, _ http.Handler) { r.State = "x" }
 	for _, c := range []struct {
 		says    string
 		options func(o *askback.Options)
-		change  func(t *testing.T, r *request, h http.Handler) // between the rounds; nil: nothing
-		want    string                                         // in the second response
+		change  func(t *testing.T, r *harness.Request, h http.Handler) // between the rounds; nil: nothing
+		want    string                                                 // in the second response
 		seen    string
 	}{
 		{"none", func(*askback.Options) {}, nil, "Hello octocat", ""},
-		{"none, and a bad state", func(*askback.Options) {}, bad, fixedMessage, "refused:malformed"},
+		{"none, and a bad state", func(*askback.Options) {}, bad, harness.StateRefused, "refused:malformed"},
 		{"none, and no state", func(*askback.Options) {}, lost, "input_required", ""},
-		{"Principal", func(*askback.Options) {}, func(_ *testing.T, r *request, _ http.Handler) { r.header = http.Header{"X-User": {"mallory"}} },
-			fixedMessage, "refused:principal"},
+		{"Principal", func(*askback.Options) {}, func(_ *testing.T, r *harness.Request, _ http.Handler) { r.Header = http.Header{"X-User": {"mallory"}} },
+			harness.StateRefused, "refused:principal"},
 		{"States.Mode is Dual", states(state.Dual), nil, "Hello octocat", "same"},
 		{"States.Mode is Dual, and no state", states(state.Dual), lost, "Hello octocat", "missing"},
 		{"States.Mode is StatelessFirst", states(state.StatelessFirst), nil, "Hello octocat", ""},
 		{"States.Mode is StatelessFirst, and a bad state", states(state.StatelessFirst), bad, "Hello octocat", "refused:malformed invalid"},
-		{"States.Mode is StatelessOnly, and a bad state", states(state.StatelessOnly), bad, fixedMessage, "refused:malformed"},
+		{"States.Mode is StatelessOnly, and a bad state", states(state.StatelessOnly), bad, harness.StateRefused, "refused:malformed"},
 		{"States.Mode is empty, and no state", states(""), lost, "input_required", ""},
 		{"States.Overflow", func(o *askback.Options) { o.States = &state.Options{Store: new(state.MemoryStore), Overflow: 10} }, nil,
 			"Hello octocat", "overflowed"},
-		{"ReplayGuard", func(o *askback.Options) { o.ReplayGuard = new(state.MemoryGuard) }, twice, fixedMessage, "refused:replayed"},
+		{"ReplayGuard", func(o *askback.Options) { o.ReplayGuard = new(state.MemoryGuard) }, twice, harness.StateRefused, "refused:replayed"},
 		{"no ReplayGuard", func(*askback.Options) {}, twice, "Hello octocat", ""},
 		{"BareFirstRound", func(o *askback.Options) { o.BareFirstRound = true }, lost, "Hello octocat", ""},
 		{"Limits.RoundTTL", func(o *askback.Options) { o.Limits.RoundTTL = time.Minute },
-			func(*testing.T, *request, http.Handler) { time.Sleep(time.Minute) }, fixedMessage, "refused:expired"},
+			func(*testing.T, *harness.Request, http.Handler) { time.Sleep(time.Minute) }, harness.StateRefused, "refused:expired"},
 		{"Limits.CallTTL", func(o *askback.Options) { o.Limits.CallTTL = time.Minute },
-			func(*testing.T, *request, http.Handler) { time.Sleep(time.Minute) }, fixedMessage, "refused:expired"},
+			func(*testing.T, *harness.Request, http.Handler) { time.Sleep(time.Minute) }, harness.StateRefused, "refused:expired"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen []string
-				logger, logged := logs()
+				logger, logged := harness.Logs()
 				opts := askback.Options{Principal: userHeader, Audience: "service", Logger: logger, ObserveState: func(_ context.Context, e state.Event) {
 					what := string(e.Outcome)
 					if e.Reason != "" {
@@ -126,19 +127,19 @@ func TestOptionsReachTheHome(t *testing.T) {
 					seen = append(seen, what)
 				}}
 				c.options(&opts)
-				h := newServer(t, &opts, greet).HTTPHandler(nil)
-				r := request{target: "greet", arguments: `{"place":"x"}`, header: alice}
-				r.state = r.send(t, h).asked(t, "login")
-				r.responses = octocat
+				h := harness.NewServer(t, &opts, harness.AddGreet).HTTPHandler(nil)
+				r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Header: alice}
+				r.State = r.Send(t, h).Asked(t, "login")
+				r.Responses = harness.Octocat
 				if c.change != nil {
 					c.change(t, &r, h)
 				}
-				res := r.send(t, h)
-				if !strings.Contains(res.raw, c.want) {
-					t.Errorf("want %s, got %s", c.want, res.raw)
+				res := r.Send(t, h)
+				if !strings.Contains(res.Raw, c.want) {
+					t.Errorf("want %s, got %s", c.want, res.Raw)
 				}
-				if res.Error != nil && (res.status != 400 || res.Error.Code != -32602) {
-					t.Errorf("status %d: %s", res.status, res.raw)
+				if res.Error != nil && (res.Status != 400 || res.Error.Code != -32602) {
+					t.Errorf("status %d: %s", res.Status, res.Raw)
 				}
 				if got := strings.Join(seen, " "); got != c.seen {
 					t.Errorf("observed %q, want %q", got, c.seen)
@@ -159,20 +160,20 @@ func TestOptionsReachTheHome(t *testing.T) {
 		"Limits.StoredBytes": {askback.Options{Limits: askback.Limits{StoredBytes: 10}, States: &state.Options{Store: new(state.MemoryStore), Overflow: 10}},
 			"the limit of 10 bytes of a stored state is reached"},
 	} {
-		res := request{target: "greet", arguments: `{"place":"x"}`}.send(t, newServer(t, &c.options, greet).HTTPHandler(nil))
-		if !strings.Contains(res.raw, c.want) || strings.Contains(res.raw, "requestState\":") || res.status != 200 {
-			t.Errorf("%s: status %d, %s", says, res.status, res.raw)
+		res := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, harness.NewServer(t, &c.options, harness.AddGreet).HTTPHandler(nil))
+		if !strings.Contains(res.Raw, c.want) || strings.Contains(res.Raw, "requestState\":") || res.Status != 200 {
+			t.Errorf("%s: status %d, %s", says, res.Status, res.Raw)
 		}
 	}
 	// Audience is what tells two services with the same keys apart.
-	ring := newRing(t)
+	ring := harness.NewRing(t)
 	service := func(name string) http.Handler {
-		return newServer(t, &askback.Options{Keys: ring, Audience: name}, greet).HTTPHandler(nil)
+		return harness.NewServer(t, &askback.Options{Keys: ring, Audience: name}, harness.AddGreet).HTTPHandler(nil)
 	}
-	r := request{target: "greet", arguments: `{"place":"x"}`, responses: octocat}
-	r.state = request{target: r.target, arguments: r.arguments}.send(t, service("one")).asked(t, "login")
-	r.send(t, service("two")).refused(t, 400, -32602)
-	if got := r.send(t, service("one")).text(t); !strings.Contains(got, "octocat") {
+	r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Responses: harness.Octocat}
+	r.State = harness.Request{Target: r.Target, Arguments: r.Arguments}.Send(t, service("one")).Asked(t, "login")
+	r.Send(t, service("two")).Refused(t, 400, -32602)
+	if got := r.Send(t, service("one")).Text(t); !strings.Contains(got, "octocat") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -182,10 +183,10 @@ func TestClientThatGoesAway(t *testing.T) {
 	store := new(spyStore)
 	var hangUp context.CancelFunc
 	paid := 0
-	h := newServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
+	h := harness.NewServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for _, what := range []string{"first", "second"} {
-				if _, err := askback.Elicit[login](call, what+"?", "Who are you?"); err != nil {
+				if _, err := askback.Elicit[harness.Login](call, what+"?", "Who are you?"); err != nil {
 					return "", err
 				}
 				if err := call.Do(ctx, "pay "+what, func(context.Context) error {
@@ -199,22 +200,22 @@ func TestClientThatGoesAway(t *testing.T) {
 			return "done", nil
 		})
 	}).HTTPHandler(nil)
-	r := request{target: "buy", header: alice, ctx: func(r *http.Request) *http.Request {
+	r := harness.Request{Target: "buy", Header: alice, Context: func(r *http.Request) *http.Request {
 		ctx, cancel := context.WithCancel(r.Context())
 		hangUp = cancel
 		return r.WithContext(ctx)
 	}}
-	r.state = r.send(t, h).asked(t, "first?")
-	r.responses = answer("first?", "x")
-	r.send(t, h)
-	r.state = r.send(t, h).asked(t, "second?")
-	r.responses = answer("second?", "x")
-	r.send(t, h)
-	if got := r.send(t, h).text(t); got != "done" || paid != 2 {
+	r.State = r.Send(t, h).Asked(t, "first?")
+	r.Responses = answer("first?", "x")
+	r.Send(t, h)
+	r.State = r.Send(t, h).Asked(t, "second?")
+	r.Responses = answer("second?", "x")
+	r.Send(t, h)
+	if got := r.Send(t, h).Text(t); got != "done" || paid != 2 {
 		t.Errorf("got %q, and it was paid %d times", got, paid)
 	}
-	r.state = ""
-	if r.send(t, h).asked(t, "first?"); paid != 2 {
+	r.State = ""
+	if r.Send(t, h).Asked(t, "first?"); paid != 2 {
 		t.Error("the call goes on after its end")
 	}
 }
@@ -229,7 +230,7 @@ func TestManualStyleAndTheStore(t *testing.T) {
 			heard = fmt.Sprint(r.Content["name"])
 		}
 		if heard != "" && len(state) == 2 {
-			return text(state + heard), nil
+			return harness.Text(state + heard), nil
 		}
 		if heard != "" || state == "" {
 			state += string("ab"[min(len(state), 1)])
@@ -238,24 +239,24 @@ func TestManualStyleAndTheStore(t *testing.T) {
 	})
 	store := new(spyStore)
 	var seen []string
-	srv, err := askback.New(m, &askback.Options{Keys: newRing(t), Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual},
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual},
 		ObserveState: func(_ context.Context, e state.Event) { seen = append(seen, string(e.Outcome)) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := srv.HTTPHandler(nil)
-	begin := request{target: "manual", header: alice}
+	begin := harness.Request{Target: "manual", Header: alice}
 	first := begin
-	first.state = begin.send(t, h).asked(t, "q")
-	first.responses = answer("q", "1")
+	first.State = begin.Send(t, h).Asked(t, "q")
+	first.Responses = answer("q", "1")
 	second := first
-	second.state = first.send(t, h).asked(t, "q")
-	first.send(t, h).asked(t, "q")
-	second.responses = answer("q", "2")
+	second.State = first.Send(t, h).Asked(t, "q")
+	first.Send(t, h).Asked(t, "q")
+	second.Responses = answer("q", "2")
 	lost := second
-	lost.state = ""
-	lost.send(t, h).asked(t, "q")
-	if got := second.send(t, h).text(t); got != "ab2" {
+	lost.State = ""
+	lost.Send(t, h).Asked(t, "q")
+	if got := second.Send(t, h).Text(t); got != "ab2" {
 		t.Errorf("got %q", got)
 	}
 	if got := strings.Join(seen, " "); got != "same older unknown same" {
@@ -266,9 +267,9 @@ func TestManualStyleAndTheStore(t *testing.T) {
 // When a call becomes a task, its journal is the task's.
 func TestTasksAndTheStore(t *testing.T) {
 	store := new(spyStore)
-	s := newTaskServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
+	s := harness.NewTaskServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
 		askback.AddTaskTool(srv, &mcp.Tool{Name: "later"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			l, err := askback.Elicit[login](call, "login", "Who are you?")
+			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 			if err != nil {
 				return "", err
 			}
@@ -278,14 +279,14 @@ func TestTasksAndTheStore(t *testing.T) {
 			return "later, " + l.Name, nil
 		})
 	})
-	r := request{target: "later", capabilities: withExtension}
-	r.state = r.send(t, s.handler).asked(t, "login")
+	r := harness.Request{Target: "later", Capabilities: harness.WithExtension}
+	r.State = r.Send(t, s.Handler).Asked(t, "login")
 	if rows := store.Len(); rows != 1 {
 		t.Fatalf("%d states are stored", rows)
 	}
-	r.responses = octocat
-	if res := r.send(t, s.handler); res.Result == nil || res.Result.Type != "task" {
-		t.Fatalf("no task: %s", res.raw)
+	r.Responses = harness.Octocat
+	if res := r.Send(t, s.Handler); res.Result == nil || res.Result.Type != "task" {
+		t.Fatalf("no task: %s", res.Raw)
 	}
 	if rows := store.Len(); rows != 0 {
 		t.Errorf("%d states are left of a call that is a task", rows)
@@ -296,7 +297,7 @@ func TestTasksAndTheStore(t *testing.T) {
 func TestSessionsAndTheStore(t *testing.T) {
 	store := new(spyStore)
 	here, there := mcp.NewInMemoryTransports()
-	srv := newServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, greet)
+	srv := harness.NewServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, harness.AddGreet)
 	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +310,7 @@ func TestSessionsAndTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: greeting{"Oslo"}})
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: harness.Greeting{Place: "Oslo"}})
 	if err != nil || res.Content[0].(*mcp.TextContent).Text != "Hello octocat in Oslo" {
 		t.Errorf("got %v, %v", res, err)
 	}
@@ -323,7 +324,7 @@ func TestSessionsAndTheStore(t *testing.T) {
 func TestSessionsWithStates(t *testing.T) {
 	for size, stored := range map[int]bool{10: true, 2_000_000: false} {
 		store := new(spyStore)
-		web := httptest.NewServer(newServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+		web := httptest.NewServer(harness.NewServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 		defer web.Close()
 		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 			ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -355,7 +356,7 @@ func blob(srv *askback.Server) {
 		if err != nil {
 			return "", err
 		}
-		l, err := askback.Elicit[login](call, "login", "Who are you?")
+		l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 		if err != nil {
 			return "", err
 		}
@@ -368,7 +369,7 @@ func blob(srv *askback.Server) {
 // runs twice, whatever is repeated: the store knows that it ran.
 func TestLawWithAStore(t *testing.T) {
 	store := new(spyStore)
-	ring := newRing(t)
+	ring := harness.NewRing(t)
 	var ran map[string]int
 	hangUp := func() {}
 	handler := func(srv *askback.Server) {
@@ -378,18 +379,18 @@ func TestLawWithAStore(t *testing.T) {
 		}))
 	}
 	instance := func(mode state.Mode, keys *seal.Ring, overflow int) http.Handler {
-		return newServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
+		return harness.NewServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
 	}
 	fleets := map[string][]http.Handler{
-		"dual":      {instance(state.Dual, ring, 0), instance(state.Dual, newRing(t), 0)},
-		"primary":   {instance(state.StatelessFirst, ring, 0), instance(state.StatelessFirst, newRing(t), 0)},
+		"dual":      {instance(state.Dual, ring, 0), instance(state.Dual, harness.NewRing(t), 0)},
+		"primary":   {instance(state.StatelessFirst, ring, 0), instance(state.StatelessFirst, harness.NewRing(t), 0)},
 		"overflow":  {instance(state.StatelessOnly, ring, 1), instance(state.StatelessOnly, ring, 400)},
-		"roll out":  {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1), newServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
+		"roll out":  {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1), harness.NewServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
 		"dual only": {instance(state.Dual, ring, 300), instance(state.Dual, ring, 0)},
 	}
 	shared := new(state.MemoryStore)
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
-		fleets["memory"] = append(fleets["memory"], newServer(t, &askback.Options{
+		fleets["memory"] = append(fleets["memory"], harness.NewServer(t, &askback.Options{
 			Keys: ring, Principal: userHeader, States: &state.Options{Store: shared, Mode: mode, Overflow: 300},
 		}, handler).HTTPHandler(nil))
 	}
@@ -399,8 +400,8 @@ func TestLawWithAStore(t *testing.T) {
 		plan := plans().Draw(rt, "plan")
 		failing := name == "dual" || name == "primary"
 		ran = map[string]int{}
-		send := func(r request) *response {
-			return r.send(t, instances[rapid.IntRange(0, len(instances)-1).Draw(rt, "instance")])
+		send := func(r harness.Request) *harness.Response {
+			return r.Send(t, instances[rapid.IntRange(0, len(instances)-1).Draw(rt, "instance")])
 		}
 		all := func(requests map[string]bool, some bool) string {
 			var answers []string
@@ -411,7 +412,7 @@ func TestLawWithAStore(t *testing.T) {
 			}
 			return "{" + strings.Join(answers, ",") + "}"
 		}
-		keys := func(res *response) map[string]bool {
+		keys := func(res *harness.Response) map[string]bool {
 			m := map[string]bool{}
 			for key := range res.Result.Requests {
 				m[key] = true
@@ -420,17 +421,17 @@ func TestLawWithAStore(t *testing.T) {
 		}
 
 		user++ // nobody has such calls yet
-		begin := request{target: "plan", arguments: `{"plan":` + quote(plan) + `}`, header: http.Header{"X-User": {fmt.Sprint(user)}}}
+		begin := harness.Request{Target: "plan", Arguments: `{"plan":` + harness.Quote(plan) + `}`, Header: http.Header{"X-User": {fmt.Sprint(user)}}}
 		r := begin
-		res := r.send(t, reference)
+		res := r.Send(t, reference)
 		for res.Result.Type != "complete" {
-			r.state, r.responses = res.Result.State, all(keys(res), false)
-			res = r.send(t, reference)
+			r.State, r.Responses = res.Result.State, all(keys(res), false)
+			res = r.Send(t, reference)
 		}
-		want := res.text(t)
+		want := res.Text(t)
 
 		r = begin
-		var kept []*response
+		var kept []*harness.Response
 		for n := 0; ; n++ {
 			if n > 200 {
 				rt.Fatalf("plan %q in %s does not end", plan, name)
@@ -441,7 +442,7 @@ func TestLawWithAStore(t *testing.T) {
 				store.fail = errors.New("no connection")
 			}
 			gone := false
-			r.ctx = func(r *http.Request) *http.Request {
+			r.Context = func(r *http.Request) *http.Request {
 				ctx, cancel := context.WithCancel(r.Context())
 				hangUp = func() {
 					if lossy && rapid.IntRange(0, 3).Draw(rt, "hang up") == 0 {
@@ -459,10 +460,10 @@ func TestLawWithAStore(t *testing.T) {
 				continue // an instance without the key that found no state: the client tries again
 			}
 			if res.Result == nil {
-				rt.Fatalf("round %d of %q: %s", n, plan, res.raw)
+				rt.Fatalf("round %d of %q: %s", n, plan, res.Raw)
 			}
 			if res.Result.Type == "complete" {
-				if got := res.text(t); got != want {
+				if got := res.Text(t); got != want {
 					rt.Fatalf("plan %q in %s: got %q, want %q", plan, name, got, want)
 				}
 				break
@@ -474,10 +475,10 @@ func TestLawWithAStore(t *testing.T) {
 				res = kept[rapid.IntRange(0, len(kept)-1).Draw(rt, "back to")]
 			}
 			kept = append(kept, res)
-			r.state = res.Result.State
-			r.responses = all(keys(res), lossy)
+			r.State = res.Result.State
+			r.Responses = all(keys(res), lossy)
 			if lossy && rapid.IntRange(0, 7).Draw(rt, "state lost") == 0 {
-				r.state = ""
+				r.State = ""
 			}
 		}
 		if name == "dual only" {
@@ -497,7 +498,7 @@ func TestLawWithAStore(t *testing.T) {
 
 // newReference is a server without any store.
 func newReference(t *testing.T) http.Handler {
-	return newServer(t, nil, func(srv *askback.Server) {
+	return harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
 	}).HTTPHandler(nil)
 }
@@ -506,29 +507,29 @@ func newReference(t *testing.T) http.Handler {
 // end.
 func TestRetriesAtOnce(t *testing.T) {
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
-		h := newServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
+		h := harness.NewServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
 			func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
 			}).HTTPHandler(nil)
 		for range 20 {
-			r := request{target: "plan", arguments: `{"plan":"a1b2c"}`, header: alice}
-			r.state = r.send(t, h).asked(t, "a")
-			r.responses = `{"a":{"action":"accept","content":{"n":1}}}`
+			r := harness.Request{Target: "plan", Arguments: `{"plan":"a1b2c"}`, Header: alice}
+			r.State = r.Send(t, h).Asked(t, "a")
+			r.Responses = `{"a":{"action":"accept","content":{"n":1}}}`
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
 					r := r
-					res := r.send(t, h)
+					res := r.Send(t, h)
 					for res.Result != nil && res.Result.Type != "complete" {
 						var answers []string
 						for key := range res.Result.Requests {
 							answers = append(answers, fmt.Sprintf(`%q:{"action":"accept","content":{"n":1}}`, key))
 						}
-						r.state, r.responses = res.Result.State, "{"+strings.Join(answers, ",")+"}"
-						res = r.send(t, h)
+						r.State, r.Responses = res.Result.State, "{"+strings.Join(answers, ",")+"}"
+						res = r.Send(t, h)
 					}
 					if res.Result == nil || res.Result.Content[0].Text != "went a1 #49 b1 #50 c1 " {
-						t.Errorf("%s: got %s", mode, res.raw)
+						t.Errorf("%s: got %s", mode, res.Raw)
 					}
 				})
 			}
@@ -544,12 +545,12 @@ func TestStatesAreChecked(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	for _, named := range []bool{false, true} {
-		logger, logged := logs()
+		logger, logged := harness.Logs()
 		opts := askback.Options{Logger: logger, States: &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}}
 		if named {
 			opts.Principal = userHeader
 		}
-		newServer(t, &opts)
+		harness.NewServer(t, &opts)
 		if strings.Contains(logged.String(), "anonymous") == named {
 			t.Errorf("with Principal %v the log says %q", named, logged)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 )
 
 // What a handler returns decides what the client gets, and which schema its tool has.
@@ -69,7 +70,7 @@ func TestWhatAHandlerReturns(t *testing.T) {
 			want: fmt.Sprintf(text, "in words") + `,"isError":true,"structuredContent":{"x":10}`,
 		},
 	}
-	h := newServer(t, nil, func(srv *askback.Server) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		for name, test := range returns {
 			test.add(srv, &mcp.Tool{Name: name, OutputSchema: test.own})
 		}
@@ -84,10 +85,10 @@ func TestWhatAHandlerReturns(t *testing.T) {
 			} `json:"tools"`
 		} `json:"result"`
 	}
-	list := request{method: "tools/list", body: body}.send(t, h)
-	_, data, _ := strings.Cut(list.raw, "data: ") // the SDK answers with an event
+	list := harness.Request{Method: "tools/list", Body: body}.Send(t, h)
+	_, data, _ := strings.Cut(list.Raw, "data: ") // the SDK answers with an event
 	if err := json.Unmarshal([]byte(data), &listed); err != nil || len(listed.Result.Tools) != len(returns) {
-		t.Fatalf("tools/list: %v, %s", err, list.raw)
+		t.Fatalf("tools/list: %v, %s", err, list.Raw)
 	}
 	for _, tool := range listed.Result.Tools {
 		wanted := returns[tool.Name].schema
@@ -100,14 +101,14 @@ func TestWhatAHandlerReturns(t *testing.T) {
 	}
 
 	for name, test := range returns {
-		res := request{target: name}.send(t, h)
+		res := harness.Request{Target: name}.Send(t, h)
 		if test.want == "" {
-			if message := res.refused(t, 200, -32603); !strings.Contains(message, "does not fit its schema") {
+			if message := res.Refused(t, 200, -32603); !strings.Contains(message, "does not fit its schema") {
 				t.Errorf("%s: %s", name, message)
 			}
 			continue
 		}
-		got, _ := decoded(t, res.raw).(map[string]any)["result"].(map[string]any)
+		got, _ := decoded(t, res.Raw).(map[string]any)["result"].(map[string]any)
 		delete(got, "_meta")
 		want, _ := decoded(t, `{"resultType":"complete","isError":false,`+test.want+`}`).(map[string]any)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -134,9 +135,9 @@ func decoded(t *testing.T, doc string) (value any) {
 // A result that is shared by all calls stays as the author made it.
 func TestAWholeResultIsNotModified(t *testing.T) {
 	shared := &mcp.CallToolResult{StructuredContent: map[string]int{"n": 1}}
-	h := newServer(t, nil, func(srv *askback.Server) { returning(shared)(srv, &mcp.Tool{Name: "t"}) }).HTTPHandler(nil)
+	h := harness.NewServer(t, nil, func(srv *askback.Server) { returning(shared)(srv, &mcp.Tool{Name: "t"}) }).HTTPHandler(nil)
 	for range 2 {
-		if got := (request{target: "t"}).send(t, h).text(t); got != `{"n":1}` {
+		if got := (harness.Request{Target: "t"}).Send(t, h).Text(t); got != `{"n":1}` {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -152,7 +153,7 @@ func TestAStringHasNoOutputSchema(t *testing.T) {
 			t.Errorf("panic: %s", v)
 		}
 	}()
-	newServer(t, nil, func(srv *askback.Server) {
+	harness.NewServer(t, nil, func(srv *askback.Server) {
 		returning("hello")(srv, &mcp.Tool{Name: "t", OutputSchema: map[string]any{"type": "object"}})
 	})
 }
@@ -176,17 +177,80 @@ func TestWhatAnInlineHandlerReturns(t *testing.T) {
 			return own, nil, nil
 		})
 	}
-	h := newServer(t, nil, register).HTTPHandler(nil)
+	h := harness.NewServer(t, nil, register).HTTPHandler(nil)
 	for tool, want := range map[string]string{
 		"a string": `"content":[{"type":"text","text":"\"hello\""}],"structuredContent":"hello"`,
 		"both":     `"content":[{"type":"text","text":"in words"}],"structuredContent":{"x":1}`,
 		"whole":    `"content":[{"type":"text","text":"in words"}],"structuredContent":{"x":10}`, // the SDK leaves it alone
 	} {
-		got, _ := decoded(t, request{target: tool}.send(t, h).raw).(map[string]any)["result"].(map[string]any)
+		got, _ := decoded(t, harness.Request{Target: tool}.Send(t, h).Raw).(map[string]any)["result"].(map[string]any)
 		delete(got, "_meta")
 		wanted, _ := decoded(t, `{"resultType":"complete","isError":false,`+want+`}`).(map[string]any)
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tool, diff)
+		}
+	}
+}
+
+func TestStructuredOutput(t *testing.T) {
+	type out struct {
+		N int `json:"n"`
+	}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "s"}, func(ctx context.Context, call *askback.Call, _ struct{}) (out, error) {
+			_, err := askback.Elicit[harness.Login](call, "login", "?")
+			return out{7}, err
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "s"}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = harness.Octocat
+	if res := r.Send(t, h); !strings.Contains(res.Raw, `"structuredContent":{"n":7}`) || res.Text(t) != `{"n":7}` {
+		t.Errorf("got %s", res.Raw)
+	}
+}
+
+func TestArgumentDefaultsAndExactNumbers(t *testing.T) {
+	type in struct {
+		Big  int64  `json:"big"`
+		Mode string `json:"mode,omitempty"`
+	}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "d", InputSchema: json.RawMessage(`{"type":"object","properties":{"big":{"type":"integer"},"mode":{"type":"string","default":"fast"}}}`)},
+			func(ctx context.Context, call *askback.Call, in in) (string, error) {
+				return fmt.Sprint(in.Big, in.Mode), nil
+			})
+	}).HTTPHandler(nil)
+	if got := (harness.Request{Target: "d", Arguments: `{"big":9007199254740993}`}).Send(t, h).Text(t); got != "9007199254740993fast" {
+		t.Errorf("got %q", got)
+	}
+	// A name in another case is another member, and no way around the schema.
+	if got := (harness.Request{Target: "d", Arguments: `{"BIG":1,"MODE":"slow"}`}).Send(t, h).Text(t); got != "0fast" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAnyFieldsAreSchemas(t *testing.T) {
+	type in struct {
+		V any            `json:"v"`
+		M map[string]any `json:"m"`
+	}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "any"}, func(ctx context.Context, call *askback.Call, in in) (string, error) {
+			return fmt.Sprint(in.V), nil
+		})
+	}).HTTPHandler(nil)
+	if got := (harness.Request{Target: "any", Arguments: `{"v":"x","m":{}}`}).Send(t, h).Text(t); got != "x" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestBadArgumentsAreAToolError(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	for _, arguments := range []string{`{}`, `{"place":1}`, `{"place":"x","more":1}`, ``} {
+		res := harness.Request{Target: "greet", Arguments: arguments}.Send(t, h)
+		if res.Result == nil || !res.Result.IsError || res.Status != 200 {
+			t.Errorf("%s: %s", arguments, res.Raw)
 		}
 	}
 }

@@ -19,7 +19,7 @@ const known = {
 // Scenarios that skip themselves in this version of the suite, each with its reason; one
 // that no longer does is an error too.
 const skipped = {
-	'server tasks-status-notifications': 'the suite has no check for it yet; Askback has its own (task_stdio_test.go)',
+	'server tasks-status-notifications': 'the suite has no check for it yet; Askback has its own (task_subscriptions_test.go)',
 };
 
 // Scenarios that do not count, but are reported: the extensions that are the SDK's affair.

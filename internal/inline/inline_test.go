@@ -267,31 +267,6 @@ func TestWhereAQuestionIsOpen(t *testing.T) {
 	}
 }
 
-// What is on the stack is found however deep it is, and only while it has not returned.
-func TestOnStack(t *testing.T) {
-	var below func(n int) bool
-	below = func(n int) bool {
-		if n == 0 {
-			return onStack(frameName)
-		}
-		return below(n - 1)
-	}
-	for _, n := range []int{0, 50, 55, 60, 64, 100, 1000} {
-		found := false
-		frame(func() { found = below(n) })
-		if !found || below(n) {
-			t.Errorf("%d frames above: found %v, and afterwards %v", n, found, below(n))
-		}
-	}
-	elsewhere := make(chan bool)
-	frame(func() {
-		go func() { elsewhere <- onStack(frameName) }()
-		if <-elsewhere {
-			t.Error("found in another goroutine")
-		}
-	})
-}
-
 // What ends a handler other than by returning, and which errors its client gets.
 func TestEnds(t *testing.T) {
 	fault := &jsonrpc.Error{Code: -32001, Message: "x"}
@@ -318,14 +293,6 @@ func TestEnds(t *testing.T) {
 		}},
 		{"an error of another server that says which", `error -32603: upstream: client does not support "form" elicitation`, "", func(context.Context, *mcp.CallToolRequest) (string, error) {
 			return "", errors.New(`upstream: client does not support "form" elicitation`)
-		}},
-		{"a question in a step", "error -32603: a step cannot ask", "", func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
-			run := journal.Begin(new(journal.Journal), nil, journal.Limits{})
-			_, err := run.Step(ctx, "step", func(context.Context) ([]byte, error) {
-				s, err := name(ctx, req, "a")
-				return []byte(s), err
-			})
-			return "", err
 		}},
 		{"a form that cannot be", "error -32603: elicitation/create: form: requestedSchema: property \"nested\"", "", func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
 			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"nested":{"type":"object"}}}`)})

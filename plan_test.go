@@ -5,14 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"log/slog"
+	"fmt"
 	"maps"
-	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,13 +17,92 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/state"
-	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/internal/harness"
 )
+
+// A plan is a handler made at random, as text that travels in the call's arguments: a
+// letter asks that question, a capital asks it together with its neighbour, a digit is a
+// step, a dot a checkpoint, and a question mark goes on only if the last answer was even.
+func plans() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		var b strings.Builder
+		for i := range rapid.IntRange(0, 8).Draw(t, "length") {
+			switch op := rapid.SampledFrom([]string{"ask", "together", "step", "checkpoint", "branch"}).Draw(t, "op"); op {
+			case "ask":
+				b.WriteByte(byte(rapid.IntRange('a', 'e').Draw(t, "key")))
+			case "together":
+				b.WriteByte(byte(rapid.IntRange('A', 'D').Draw(t, "key")))
+			case "step":
+				fmt.Fprint(&b, i) // a name of its own
+			case "checkpoint":
+				b.WriteByte('.')
+			case "branch":
+				b.WriteByte('?')
+			}
+		}
+		return b.String()
+	})
+}
+
+type planned struct {
+	Plan string `json:"plan"`
+}
+
+type count struct {
+	N int `json:"n"`
+}
+
+func inquiry(letter rune) string { return fmt.Sprintf("How many %c?", letter) }
+
+// howMany is what the client answers: a function of the question alone.
+func howMany(key string) int { return int(key[0]) * 7 % 10 }
 
 // answerTo answers an inquiry, as howMany does.
 func answerTo(message string) map[string]any {
 	return map[string]any{"n": howMany(strings.TrimPrefix(message, "How many "))}
+}
+
+// world is what a plan is executed in.
+type world interface {
+	ask(letters ...rune) ([]int, error)
+	step(name rune) (int, error)
+	pause(mark rune, at int) error // a checkpoint or a Detach
+}
+
+// follow executes a plan: see plans.
+func follow(plan string, w world) (string, error) {
+	trace, last := "went ", 0
+	for i, op := range plan {
+		switch {
+		case op >= 'A' && op <= 'Z' || op >= 'a' && op <= 'z':
+			letters := []rune{op}
+			if op < 'a' {
+				letters = []rune{op + 32, op + 33}
+			}
+			answers, err := w.ask(letters...)
+			if err != nil {
+				return "", err
+			}
+			last = 0
+			for _, n := range answers {
+				last += n
+			}
+			trace += fmt.Sprint(string(op), last, " ")
+		case op >= '0' && op <= '9':
+			n, err := w.step(op)
+			if err != nil {
+				return "", err
+			}
+			trace += fmt.Sprint("#", n, " ")
+		case op == '.' || op == '!':
+			if err := w.pause(op, i); err != nil {
+				return "", err
+			}
+		case op == '?' && last%2 == 1:
+			return trace + "stopped", nil
+		}
+	}
+	return trace, nil
 }
 
 // atHand has all answers, and counts steps.
@@ -39,16 +114,74 @@ func (w *atHand) ask(letters ...rune) (answers []int, err error) {
 	}
 	return answers, nil
 }
+
 func (w *atHand) step(name rune) (int, error) { w.steps++; return int(name), nil }
-func (w *atHand) pause(rune, int) error       { return nil }
+
+func (w *atHand) pause(rune, int) error { return nil }
+
+// atOnce executes a plan once with all answers at hand, and returns the result and the
+// number of steps: what it must be in every home of the journal.
+func atOnce(plan string) (result string, steps int) {
+	w := new(atHand)
+	result, _ = follow(plan, w)
+	return result, w.steps
+}
+
+// called is a round of a call.
+type called struct {
+	ctx   context.Context
+	call  *askback.Call
+	ran   func(step rune)
+	share bool // the first question and the last, which are never asked together, have one key
+}
+
+func (w called) ask(letters ...rune) ([]int, error) {
+	answers := make([]int, len(letters))
+	errs := make([]error, len(letters))
+	for i, l := range letters {
+		key := string(l)
+		if w.share && l == 'e' {
+			key = "a"
+		}
+		var answer count
+		answer, errs[i] = askback.Elicit[count](w.call, key, inquiry(l))
+		answers[i] = answer.N
+	}
+	return answers, errors.Join(errs...)
+}
+
+func (w called) step(name rune) (int, error) {
+	return askback.Do(w.ctx, w.call, string(name), func(context.Context) (int, error) { w.ran(name); return int(name), nil })
+}
+
+func (w called) pause(mark rune, at int) error {
+	if mark == '!' {
+		return w.call.Detach()
+	}
+	return w.call.Checkpoint(w.ctx, fmt.Sprint(at))
+}
+
+// executes is a handler that executes plans; step is told of each step that runs. In a plan
+// for a task an exclamation mark is a Detach.
+func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, string] {
+	return func(ctx context.Context, call *askback.Call, in planned) (string, error) {
+		said, err := follow(in.Plan, called{ctx: ctx, call: call, ran: func(name rune) { step(call, name) }})
+		return said, err
+	}
+}
+
+// lawful executes plans, and counts the steps that ran.
+func lawful(ran *int) func(*askback.Server) {
+	return func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) { *ran++ }))
+	}
+}
 
 // inlined asks through a session.
 type inlined struct {
 	called
 	req *mcp.CallToolRequest
 }
-
-var countSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 
 func (w inlined) ask(letters ...rune) (answers []int, err error) {
 	for _, l := range letters {
@@ -62,6 +195,8 @@ func (w inlined) ask(letters ...rune) (answers []int, err error) {
 }
 
 func (w inlined) pause(rune, int) error { return nil }
+
+var countSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 
 // manually keeps its own state, and knows no steps.
 type manually struct {
@@ -82,8 +217,10 @@ func (w *manually) ask(letters ...rune) (answers []int, err error) {
 	}
 	return answers, nil
 }
+
 func (w *manually) step(name rune) (int, error) { return int(name), nil }
-func (w *manually) pause(rune, int) error       { return nil }
+
+func (w *manually) pause(rune, int) error { return nil }
 
 func followManually(plan string, p *mcp.CallToolParamsRaw) (*mcp.CallToolResult, error) {
 	w := &manually{Known: map[string]int{}, open: mcp.InputRequestMap{}}
@@ -97,7 +234,7 @@ func followManually(plan string, p *mcp.CallToolParamsRaw) (*mcp.CallToolResult,
 	}
 	said, err := follow(plan, w)
 	if err == nil {
-		return text(said), nil
+		return harness.Text(said), nil
 	}
 	res := &mcp.CallToolResult{InputRequests: w.open}
 	if len(w.Known) > 0 {
@@ -121,7 +258,7 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "detaching"}, &askback.TaskSupport{AtDetach: true, PollInterval: time.Millisecond}, tool)
 	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
 		said, err := follow(in.Plan, inlined{called{ctx, askback.CallFrom(ctx), ran, true}, req})
-		return text(said), nil, err
+		return harness.Text(said), nil, err
 	})
 	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(_ context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, error) {
 		res, err := followManually(in.Plan, call.Request().(*mcp.CallToolRequest).Params)
@@ -138,137 +275,6 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 		}
 		said, err := follow(string(plan), called{ctx, call, ran, true})
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: said}}}, err
-	})
-}
-
-// The law of TestLawInEveryHome where everything meets: every sort and style of handler,
-// with every combination of options, behind every form of the protocol over HTTP, in which
-// requests come to one instance or another. Where none is repeated, each step runs once.
-func TestLawOfAllTogether(t *testing.T) {
-	var mu sync.Mutex
-	ran := 0
-	count := func(rune) { mu.Lock(); defer mu.Unlock(); ran++ }
-	tasks := new(task.MemoryStore)
-	ctx, cancel := context.WithCancel(context.Background())
-	var working sync.WaitGroup
-	defer working.Wait()
-	defer cancel()
-
-	type options struct {
-		mode     state.Mode // "none" is no States
-		overflow int
-		guard    bool
-		bare     bool
-	}
-	ring := newRing(t)
-	pairs := map[options][]http.Handler{}
-	instances := func(o options) []http.Handler {
-		if pairs[o] != nil {
-			return pairs[o]
-		}
-		opts := askback.Options{Keys: ring, Principal: userHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
-			Tasks: &askback.Tasks{Store: tasks, Settings: task.Settings{PerPrincipal: 1 << 20}}}
-		if o.guard {
-			opts.ReplayGuard = new(state.MemoryGuard)
-		}
-		if o.mode != "none" {
-			opts.States = &state.Options{Store: new(state.MemoryStore), Mode: o.mode, Overflow: o.overflow}
-		}
-		for range 2 {
-			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-			mcp.AddTool(m, &mcp.Tool{Name: "sdk"}, func(_ context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
-				res, err := followManually(in.Plan, req.Params)
-				return res, nil, err
-			})
-			srv, err := askback.New(m, &opts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			addFollowers(srv, count)
-			working.Go(func() { _ = srv.RunTasks(ctx) })
-			pairs[o] = append(pairs[o], srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
-		}
-		return pairs[o]
-	}
-
-	var pair []http.Handler
-	var user string
-	var random *rand.Rand
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		h := pair[random.IntN(2)]
-		if r.URL.Query().Get("draft") == "state" { // a session stays where it is
-			h = pair[0]
-		}
-		r.Header.Set("X-User", user)
-		mu.Unlock()
-		h.ServeHTTP(w, r)
-	}))
-	defer web.Close()
-	defer web.CloseClientConnections()
-	caller := client.New(&client.Options{
-		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: answerTo(q.Message)}, nil
-		},
-		Drafts: true,
-		Limits: client.Limits{FirstPause: 1, MaxPause: 1},
-	})
-
-	rapid.Check(t, func(rt *rapid.T) {
-		plan := plans().Draw(rt, "plan")
-		o := options{
-			mode:     rapid.SampledFrom([]state.Mode{"none", state.Dual, state.StatelessFirst, state.StatelessOnly}).Draw(rt, "mode"),
-			overflow: rapid.SampledFrom([]int{0, 1, 300}).Draw(rt, "overflow"),
-			guard:    rapid.Bool().Draw(rt, "guard"),
-			bare:     rapid.Bool().Draw(rt, "bare"),
-		}
-		name := rapid.SampledFrom([]string{"tool", "task", "detaching", "inline", "manual", "sdk", "prompt", "resource"}).Draw(rt, "handler")
-		if at := rapid.IntRange(0, len(plan)).Draw(rt, "detach at"); name == "detaching" {
-			plan = plan[:at] + "!" + plan[at:]
-		}
-		form := rapid.SampledFrom([]string{"", "session", "mrtr-1", "mrtr-2", "state-1", "state-2"}).Draw(rt, "form")
-		who := rapid.SampledFrom([]string{"", "alice"}).Draw(rt, "user")
-		seed := rapid.Uint64().Draw(rt, "seed")
-		repeats := !o.guard && rapid.Bool().Draw(rt, "repeats")
-		mu.Lock()
-		pair, user, ran, random = instances(o), who, 0, rand.New(rand.NewPCG(seed, 0))
-		mu.Unlock()
-
-		reference := new(atHand)
-		want, _ := follow(plan, reference)
-		steps := reference.steps
-		if name == "manual" || name == "sdk" {
-			steps = 0
-		}
-
-		var got string
-		var err error
-		switch form {
-		case "", "session":
-			url, version := web.URL, "2026-07-28"
-			if form == "session" {
-				url, version = web.URL+"?draft=state", "2025-11-25"
-			}
-			got, err = followAsClient(t.Context(), caller, url, version, name, plan)
-		default:
-			send := func(body string) map[string]any {
-				mu.Lock()
-				again := repeats && random.IntN(3) == 0
-				mu.Unlock()
-				if again { // the response is lost
-					post(t, web.URL+"?draft="+form, body)
-				}
-				_, res := post(t, web.URL+"?draft="+form, body)
-				return res
-			}
-			got = followAsDraft(t, send, name, plan)
-		}
-		mu.Lock()
-		ran := ran
-		mu.Unlock()
-		if err != nil || got != want || ran != steps && !repeats {
-			rt.Fatalf("plan %q of a %s in the form %q with %+v: got %q after %d steps (%v), want %q after %d", plan, name, form, o, got, ran, err, want, steps)
-		}
 	})
 }
 
@@ -297,7 +303,7 @@ func followAsClient(ctx context.Context, c *client.Client, url, version, name, p
 
 // followAsDraft does that in the form of a draft.
 func followAsDraft(t *testing.T, send func(body string) map[string]any, name, plan string) string {
-	method, target := "tools/call", `"name":`+quote(name)+`,"arguments":{"plan":`+quote(plan)+`}`
+	method, target := "tools/call", `"name":`+harness.Quote(name)+`,"arguments":{"plan":`+harness.Quote(plan)+`}`
 	switch name {
 	case "prompt":
 		method = "prompts/get"
@@ -306,7 +312,7 @@ func followAsDraft(t *testing.T, send func(body string) map[string]any, name, pl
 	}
 	more := ""
 	for range 100 {
-		res := send(`{"jsonrpc":"2.0","id":1,"method":` + quote(method) + `,"params":{` + target + `}` + more + `}`)
+		res := send(`{"jsonrpc":"2.0","id":1,"method":` + harness.Quote(method) + `,"params":{` + target + `}` + more + `}`)
 		back := map[string]any{}
 		result, _ := res["result"].(map[string]any)
 		dependent, _ := res["dependent_requests"].(map[string]any)
@@ -367,3 +373,53 @@ func said(result []byte) string {
 }
 
 var texts = regexp.MustCompile(`"text":"([^"]*)"`)
+
+// planResult runs a plan in rounds, every answer at once.
+func planResult(t *testing.T, s *harness.TaskServer, arguments string) any {
+	t.Helper()
+	params := `"name":"plan",` + arguments
+	res := s.Result(harness.ProposalOnly, "tools/call", "plan", params)
+	for res["resultType"] == "input_required" {
+		more := ""
+		if requests, ok := res["inputRequests"].(map[string]any); ok {
+			more = `,"inputResponses":` + planAnswers(requests, giveAll)
+		}
+		res = s.Result(harness.ProposalOnly, "tools/call", "plan", params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
+	}
+	return res["content"].([]any)[0].(map[string]any)["text"]
+}
+
+// planAnswer is what becomes of a question: it is left out, answered, or answered by what does not fit.
+type planAnswer int
+
+const (
+	leave planAnswer = iota
+	give
+	giveWrong
+)
+
+func giveAll() planAnswer { return give }
+
+// planAnswers answers the questions of a plan.
+func planAnswers[V any](requests map[string]V, how func() planAnswer) string {
+	given := map[string]any{}
+	for key := range requests {
+		switch how() {
+		case give:
+			given[key] = map[string]any{"action": "accept", "content": count{howMany(key)}}
+		case giveWrong:
+			given[key] = map[string]any{"action": "accept", "content": map[string]any{"n": "many"}}
+		}
+	}
+	data, _ := json.Marshal(given) // strings and numbers
+	return string(data)
+}
+
+// planClient is a client whose user answers the questions of plans.
+func planClient(opts *client.Options) *client.Client {
+	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "accept", Content: answerTo(q.Message)}, nil
+	}
+	opts.Limits = client.Limits{FirstPause: 1, MaxPause: 1}
+	return client.New(opts)
+}

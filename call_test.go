@@ -1,0 +1,283 @@
+package askback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+func TestStepsRunOnce(t *testing.T) {
+	ran := map[string]int{}
+	var keys []string
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "order"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			id, err := askback.Do(ctx, call, "reserve", func(context.Context) (int64, error) {
+				ran["reserve"]++
+				keys = append(keys, call.IdempotencyKey("pay"))
+				return 9007199254740993, nil
+			})
+			if err != nil {
+				return "", err
+			}
+			if _, err = askback.Elicit[harness.Login](call, "login", "Who pays?"); err != nil {
+				return "", err
+			}
+			err = call.Do(ctx, "pay", func(context.Context) error {
+				ran["pay"]++
+				keys = append(keys, call.IdempotencyKey("pay"))
+				return nil
+			})
+			if err != nil {
+				return "", err
+			}
+			if _, err = askback.Elicit[harness.Login](call, "receipt", "Who gets the receipt?"); err != nil {
+				return "", err
+			}
+			return fmt.Sprint(id), nil
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "order"}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = harness.Octocat
+	lost := r
+	r.State = r.Send(t, h).Asked(t, "receipt")
+	lost.Send(t, h).Asked(t, "receipt") // the response was lost: the client sends the round again
+	r.Responses = `{"receipt":{"action":"accept","content":{"name":"x"}}}`
+	if got := r.Send(t, h).Text(t); got != "9007199254740993" {
+		t.Errorf("got %q", got)
+	}
+	// The repeated round has no record of the payment; its idempotency key is the same.
+	if want := map[string]int{"reserve": 1, "pay": 2}; !cmp.Equal(ran, want) {
+		t.Errorf("ran %v, want %v", ran, want)
+	}
+	if len(keys) != 3 || keys[0] != keys[1] || keys[1] != keys[2] || keys[0] == "" {
+		t.Errorf("idempotency keys %q", keys)
+	}
+}
+
+func TestStepsWithoutAResult(t *testing.T) {
+	ran := map[string]int{}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			if err := call.Do(ctx, "before", func(context.Context) error { ran["before"]++; return nil }); err != nil {
+				return "", err
+			}
+			fails := call.Do(ctx, "fails", func(context.Context) error { ran["fails"]++; return errors.New("no luck") })
+			if fails == nil || fails.Error() != "no luck" {
+				return "", fmt.Errorf("a step that fails: %v", fails)
+			}
+			_, asked := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			after := call.Do(ctx, "after", func(context.Context) error { ran["after"]++; return nil })
+			if asked != nil && !errors.Is(after, askback.ErrInputRequired) {
+				return "", fmt.Errorf("a step past an open question: %v", after)
+			}
+			if twice := call.Do(ctx, "before", func(context.Context) error { ran["twice"]++; return nil }); twice == nil {
+				return "", errors.New("two steps have one name")
+			}
+			return "done", errors.Join(asked, after)
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "t"}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = harness.Octocat
+	if got := r.Send(t, h).Text(t); got != "done" {
+		t.Errorf("got %q", got)
+	}
+	if diff := cmp.Diff(map[string]int{"before": 1, "fails": 2, "after": 1}, ran); diff != "" {
+		t.Errorf("how often the steps ran (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckpointHandsOver(t *testing.T) {
+	ring := harness.NewRing(t)
+	ran := 0
+	tool := func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "index"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			n, err := askback.Do(ctx, call, "compute", func(context.Context) (int, error) { ran++; return 42, nil })
+			if err != nil {
+				return "", err
+			}
+			if err := call.Checkpoint(ctx, "computed"); err != nil {
+				return "", err
+			}
+			return fmt.Sprint(n), nil
+		})
+	}
+	a := harness.NewServer(t, &askback.Options{Keys: ring}, tool).HTTPHandler(nil)
+	b := harness.NewServer(t, &askback.Options{Keys: ring}, tool).HTTPHandler(nil)
+	res := harness.Request{Target: "index"}.Send(t, a)
+	state := res.Asked(t)
+	if state == "" || strings.Contains(res.Raw, "inputRequests") {
+		t.Fatalf("want a state and no inputRequests, got %s", res.Raw)
+	}
+	if got := (harness.Request{Target: "index", State: state}).Send(t, b).Text(t); got != "42" || ran != 1 {
+		t.Errorf("got %q after %d computations", got, ran)
+	}
+}
+
+// A member in another case is another member, for Call.Request as well: what was bound is
+// what the handler reads.
+func TestRequestReadsExactNames(t *testing.T) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "t", InputSchema: map[string]any{"type": "object"}},
+			func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+				p := call.Request().(*mcp.CallToolRequest).Params
+				return p.Name + string(p.Arguments), nil
+			})
+	}).HTTPHandler(nil)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"to":"bob"},"Arguments":{"to":"mallory"},"NAME":"other",
+		"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if got := (harness.Request{Target: "t", Body: body}).Send(t, h).Text(t); got != `t{"to":"bob"}` {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What needs input has questions or a state, however it came about; and a state needs no
+// capability of the client.
+func TestInputRequiredIsNeverEmpty(t *testing.T) {
+	register := func(srv *askback.Server) {
+		for name, h := range map[string]askback.ToolHandler[struct{}, any]{
+			"nothing asked": func(context.Context, *askback.Call, struct{}) (any, error) {
+				return nil, askback.ErrInputRequired
+			},
+			"no questions of its own": func(context.Context, *askback.Call, struct{}) (any, error) {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil
+			},
+			"a checkpoint": func(ctx context.Context, call *askback.Call, _ struct{}) (any, error) {
+				return "done", call.Checkpoint(ctx, "c")
+			},
+			"a question": func(ctx context.Context, call *askback.Call, _ struct{}) (any, error) {
+				_, err := askback.Elicit[harness.Login](call, "login", "?")
+				return "done", err
+			},
+		} {
+			askback.AddTool(srv, &mcp.Tool{Name: name}, h)
+		}
+	}
+	for _, bare := range []bool{false, true} {
+		h := harness.NewServer(t, &askback.Options{BareFirstRound: bare}, register).HTTPHandler(nil)
+		for _, name := range []string{"nothing asked", "no questions of its own", "a checkpoint", "a question"} {
+			res := harness.Request{Target: name}.Send(t, h)
+			if r := res.Result; r != nil && r.Type == "input_required" && len(r.Requests) == 0 && r.State == "" {
+				t.Errorf("%s (bare %v): %s", name, bare, res.Raw)
+			}
+		}
+		m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
+		m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil
+		})
+		manual, err := askback.New(m, &askback.Options{BareFirstRound: bare, Keys: harness.NewRing(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state := (harness.Request{Target: "manual"}).Send(t, manual.HTTPHandler(nil)).Asked(t); state == "" {
+			t.Errorf("manual (bare %v): neither questions nor state", bare)
+		}
+		if state := (harness.Request{Target: "a checkpoint", Capabilities: `{}`}).Send(t, h).Asked(t); state == "" {
+			t.Errorf("bare %v: no state to come back with", bare)
+		}
+	}
+}
+
+func TestBareFirstRound(t *testing.T) {
+	twice := func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "twice"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			a, err := askback.Elicit[harness.Login](call, "a", "?")
+			if err != nil {
+				return "", err
+			}
+			b, err := askback.Elicit[harness.Login](call, "b", "?")
+			return a.Name + b.Name, err
+		})
+	}
+	h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, twice).HTTPHandler(nil)
+	if state := (harness.Request{Target: "twice"}).Send(t, h).Asked(t, "a"); state != "" {
+		t.Error("the first round has a state")
+	}
+	r := harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}
+	r.State = r.Send(t, h).Asked(t, "b")
+	r.Responses = `{"b":{"action":"accept","content":{"name":"y"}}}`
+	if got := r.Send(t, h).Text(t); got != "xy" {
+		t.Errorf("got %q", got)
+	}
+	// Without the option such an answer counts for nothing.
+	strict := harness.NewServer(t, nil, twice).HTTPHandler(nil)
+	harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}.Send(t, strict).Asked(t, "a")
+}
+
+func TestPanicsAreContained(t *testing.T) {
+	logger, logged := harness.Logs()
+	h := harness.NewServer(t, &askback.Options{Logger: logger}, harness.AddGreet, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "p"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			panic("boom")
+		})
+	}).HTTPHandler(nil)
+	if message := (harness.Request{Target: "p"}).Send(t, h).Refused(t, 200, -32603); message != "internal error" {
+		t.Errorf("the client is told %q", message)
+	}
+	if !strings.Contains(logged.String(), "boom") || !strings.Contains(logged.String(), "call_test.go") {
+		t.Errorf("logged without panic or stack: %s", logged)
+	}
+	harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, h).Asked(t, "login")
+}
+
+func TestHandlersRunConcurrently(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet, harness.AddRounds).HTTPHandler(nil)
+	done := make(chan string)
+	const n = 32
+	for i := range n {
+		go func() {
+			place := fmt.Sprint("p", i)
+			r := harness.Request{Target: "greet", Arguments: `{"place":"` + place + `"}`}
+			r.State = r.Send(t, h).Asked(t, "login")
+			r.Responses = harness.Octocat
+			if got := r.Send(t, h).Text(t); got != "Hello octocat in "+place {
+				done <- got
+				return
+			}
+			done <- ""
+		}()
+	}
+	for range n {
+		if got := <-done; got != "" {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
+// A client need not come back: a round that is over holds nothing.
+func TestAbandonedRoundsHoldNothing(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	round := func() { harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, h).Asked(t, "login") }
+	measure := func() (goroutines int, bytes uint64) {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return runtime.NumGoroutine(), m.HeapAlloc
+	}
+	for range 100 {
+		round()
+	}
+	goroutines, before := measure()
+	const rounds = 5000
+	for range rounds {
+		round()
+	}
+	now, after := measure()
+	if now > goroutines {
+		t.Errorf("%d goroutines, %d before", now, goroutines)
+	}
+	if after > before && (after-before)/rounds > 50 {
+		t.Errorf("each round left %d bytes", (after-before)/rounds)
+	}
+}

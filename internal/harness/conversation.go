@@ -1,0 +1,166 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Conversation is an exchange of messages over a connection, a line or an event each.
+type Conversation struct {
+	t     *testing.T
+	Write func(message string)
+	Read  chan map[string]any
+	Kept  []map[string]any
+}
+
+// Scan reads the messages after prefix on each line, until r ends.
+func (c *Conversation) Scan(r io.Reader, prefix string) {
+	defer close(c.Read)
+	scanner := bufio.NewScanner(r)
+	for scanner.Scan() {
+		data, ok := strings.CutPrefix(scanner.Text(), prefix)
+		var message map[string]any
+		if ok && json.Unmarshal([]byte(data), &message) == nil {
+			c.Read <- message
+		}
+	}
+}
+
+// Until returns the next message that accept takes, and keeps those before it for later.
+func (c *Conversation) Until(what string, accept func(m map[string]any) bool) map[string]any {
+	c.t.Helper()
+	for i, m := range c.Kept {
+		if accept(m) {
+			c.Kept = append(c.Kept[:i], c.Kept[i+1:]...)
+			return m
+		}
+	}
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case m, ok := <-c.Read:
+			if !ok {
+				c.t.Fatalf("the connection ended before %s; before it came %v", what, c.Kept)
+			}
+			if accept(m) {
+				return m
+			}
+			c.Kept = append(c.Kept, m)
+		case <-timeout:
+			c.t.Fatalf("no %s; there is %v", what, c.Kept)
+		}
+	}
+}
+
+// Call sends a request and returns its response.
+func (c *Conversation) Call(id int, method, members, capabilities string) map[string]any {
+	c.t.Helper()
+	c.Request(id, method, members, capabilities)
+	return c.Response(id)
+}
+
+// Request sends a request with these members of params. Without capabilities it is one of a
+// session before 2026-07-28.
+func (c *Conversation) Request(id int, method, members, capabilities string) {
+	c.t.Helper()
+	if capabilities != "" {
+		if members != "" {
+			members += ","
+		}
+		members += `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
+	}
+	c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, members))
+}
+
+// Response returns the response to a request.
+func (c *Conversation) Response(id int) map[string]any {
+	c.t.Helper()
+	return c.Until(fmt.Sprintf("response %d", id), func(m map[string]any) bool {
+		return m["id"] == float64(id) && m["method"] == nil
+	})
+}
+
+// NewConversation returns a conversation whose caller sets Write, and sends to Read what arrives.
+func NewConversation(t *testing.T) *Conversation {
+	return &Conversation{t: t, Read: make(chan map[string]any, 1000)}
+}
+
+// Pipe serves a server over standard input and output.
+func Pipe(t *testing.T, srv *askback.Server) *Conversation {
+	t.Helper()
+	in, client := io.Pipe()
+	answers, out := io.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { _ = srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out}); out.Close() })
+	c := NewConversation(t)
+	c.Write = func(message string) { _, _ = io.WriteString(client, strings.ReplaceAll(message, "\n", " ")+"\n") }
+	all.Go(func() { c.Scan(answers, "") })
+	t.Cleanup(func() { client.Close(); cancel(); all.Wait() })
+	return c
+}
+
+// TaskPipe is [Pipe] for a new server that runs tasks on a store in memory.
+func TaskPipe(t *testing.T, register ...func(*askback.Server)) *Conversation {
+	t.Helper()
+	srv := NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, register...)
+	ctx, cancel := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	working.Go(func() { _ = srv.RunTasks(ctx) })
+	t.Cleanup(func() { cancel(); working.Wait() })
+	return Pipe(t, srv)
+}
+
+// Notification is what [Conversation.Until] waits for: a notification, of a task in this status
+// unless status is empty.
+func Notification(method, status string) (string, func(m map[string]any) bool) {
+	return method + " " + status, func(m map[string]any) bool {
+		return m["method"] == method && (status == "" || At(m, "params", "status") == status)
+	}
+}
+
+// QuoteID returns the JSON of a request's ID.
+func QuoteID(id any) string {
+	if s, ok := id.(string); ok {
+		return Quote(s)
+	}
+	return fmt.Sprint(id)
+}
+
+// Stdio serves the tool of [AddGreet] over standard input and output, and returns how to send
+// lines, to read one, and to end the input and wait for the server.
+func Stdio(t *testing.T, opts *askback.Options) (send func(lines string), read func() string, end func() error) {
+	t.Helper()
+	in, client := io.Pipe()
+	answers, out := io.Pipe()
+	srv := NewServer(t, opts, AddGreet)
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(t.Context(), &mcp.IOTransport{Reader: in, Writer: out}); out.Close() }()
+	lines := bufio.NewReader(answers)
+	return func(s string) {
+			go func() { _, _ = io.WriteString(client, s) }()
+		}, func() string {
+			t.Helper()
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			return line
+		}, func() error {
+			client.Close()
+			go func() { _, _ = io.Copy(io.Discard, lines) }()
+			return <-done
+		}
+}

@@ -1,0 +1,183 @@
+package harness
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Request is a request of 2026-07-28 as a test varies it.
+type Request struct {
+	Method       string // default tools/call
+	Target       string
+	Arguments    string // default none
+	Responses    string // inputResponses
+	State        string
+	Capabilities string // default all
+	Meta         string // further members of _meta, each with a comma before
+	Header       http.Header
+	Body         string // instead of all above
+	Context      func(*http.Request) *http.Request
+}
+
+// HTTP returns the request with the headers that mirror its body.
+func (r Request) HTTP(t testing.TB) *http.Request {
+	t.Helper()
+	if r.Method == "" {
+		r.Method = "tools/call"
+	}
+	if r.Capabilities == "" {
+		r.Capabilities = AllCapabilities
+	}
+	body := r.Body
+	if body == "" {
+		target := "name"
+		if r.Method == "resources/read" {
+			target = "uri"
+		}
+		params := `"` + target + `":` + Quote(r.Target)
+		if r.Arguments != "" {
+			params += `,"arguments":` + r.Arguments
+		}
+		if r.Responses != "" {
+			params += `,"inputResponses":` + r.Responses
+		}
+		if r.State != "" {
+			params += `,"requestState":` + Quote(r.State)
+		}
+		params += `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + r.Capabilities + r.Meta + `}`
+		body = `{"jsonrpc":"2.0","id":1,"method":` + Quote(r.Method) + `,"params":{` + params + `}}`
+	}
+	req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
+	for name, value := range map[string]string{
+		"Content-Type":         "application/json",
+		"Accept":               "application/json, text/event-stream",
+		"MCP-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           r.Method,
+		"Mcp-Name":             r.Target,
+	} {
+		req.Header.Set(name, value)
+	}
+	for name, values := range r.Header {
+		if values == nil {
+			req.Header.Del(name)
+			continue
+		}
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if r.Context != nil {
+		req = r.Context(req)
+	}
+	return req
+}
+
+// Send lets a handler serve the request.
+func (r Request) Send(t testing.TB, h http.Handler) *Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r.HTTP(t))
+	return parse(t, w)
+}
+
+// AllCapabilities are those of a client that can be asked everything.
+const AllCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`
+
+// Response is what a request got: a result or an error, or only a status.
+type Response struct {
+	Status int         `json:"-"`
+	Header http.Header `json:"-"`
+	Raw    string      `json:"-"`
+	Result *struct {
+		Type     string                     `json:"resultType"`
+		Requests map[string]json.RawMessage `json:"inputRequests"`
+		State    string                     `json:"requestState"`
+		Content  []struct{ Text string }    `json:"content"`
+		IsError  bool                       `json:"isError"`
+		Meta     map[string]json.RawMessage `json:"_meta"`
+	} `json:"result"`
+	Error *struct {
+		Code    int             `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	} `json:"error"`
+}
+
+// Text returns the text of a complete result.
+func (r *Response) Text(t testing.TB) string {
+	t.Helper()
+	if r.Result == nil || r.Result.Type != "complete" {
+		t.Fatalf("no complete result: %s", r.Raw)
+	}
+	var b strings.Builder
+	for _, c := range r.Result.Content {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+// Asked returns the state of a result that asks exactly these keys.
+func (r *Response) Asked(t testing.TB, keys ...string) string {
+	t.Helper()
+	if r.Result == nil || r.Result.Type != "input_required" {
+		t.Fatalf("want input_required, got %s", r.Raw)
+	}
+	for _, key := range keys {
+		if r.Result.Requests[key] == nil {
+			t.Errorf("%q is not asked: %s", key, r.Raw)
+		}
+	}
+	if len(r.Result.Requests) != len(keys) {
+		t.Errorf("want %d questions, got %s", len(keys), r.Raw)
+	}
+	return r.Result.State
+}
+
+// Refused returns the message of an error with this status and code.
+func (r *Response) Refused(t testing.TB, status, code int) string {
+	t.Helper()
+	if r.Error == nil || r.Error.Code != code || r.Status != status {
+		t.Fatalf("want status %d with error %d, got status %d: %s", status, code, r.Status, r.Raw)
+	}
+	return r.Error.Message
+}
+
+func parse(t testing.TB, w *httptest.ResponseRecorder) *Response {
+	t.Helper()
+	res := &Response{Status: w.Code, Header: w.Header(), Raw: w.Body.String()}
+	body := w.Body.Bytes()
+	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		events := bytes.Split(bytes.TrimSpace(body), []byte("\n\n"))
+		_, body, _ = bytes.Cut(events[len(events)-1], []byte("data: "))
+	}
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, res); err != nil && w.Header().Get("Content-Type") == "application/json" {
+			t.Fatalf("status %d: %v in %s", w.Code, err, body)
+		}
+	}
+	return res
+}
+
+// StateRefused is the one message that a client gets for a state that is refused.
+const StateRefused = "Invalid or expired requestState"
+
+// Hostile is a text that must not reach the log as it is, or split its lines.
+const Hostile = "evil\nlevel=ERROR msg=forged"
+
+// Text is a result with one text.
+func Text(s string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
+}
+
+// Quote returns the JSON of a string.
+func Quote(s string) string {
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,96 @@
+// Package harness is what the tests of package askback have in common: servers over HTTP,
+// standard input and output, and memory, requests to them and what to expect of the
+// responses, and tools that ask. Each function that takes a [testing.TB] fails the test where
+// it cannot do its work, and what it starts ends with the test.
+package harness
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// NewServer makes a server with the handlers that register adds. Without options it has keys
+// of its own and logs nothing.
+func NewServer(t testing.TB, opts *askback.Options, register ...func(*askback.Server)) *askback.Server {
+	t.Helper()
+	all := askback.Options{Keys: NewRing(t), Logger: slog.New(slog.DiscardHandler)}
+	if opts != nil {
+		all = *opts
+		if all.Keys == nil {
+			all.Keys = NewRing(t)
+		}
+		if all.Logger == nil {
+			all.Logger = slog.New(slog.DiscardHandler)
+		}
+	}
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), &all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range register {
+		f(srv)
+	}
+	return srv
+}
+
+// NewRing returns a ring with a new key.
+func NewRing(t testing.TB) *seal.Ring {
+	t.Helper()
+	ring, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+// Logs returns a logger, and what is logged; [Log] is for a server that still runs when it is read.
+func Logs() (*slog.Logger, *bytes.Buffer) {
+	buf := new(bytes.Buffer)
+	return slog.New(slog.NewTextHandler(io.Writer(buf), nil)), buf
+}
+
+// Log is a log that can be read while a server writes to it.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (s *Log) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+// String returns all that was logged.
+func (s *Log) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// Has waits until a text is logged.
+func (s *Log) Has(t *testing.T, what string) {
+	t.Helper()
+	Eventually(t, "log of "+what, func() bool { return strings.Contains(s.String(), what) })
+}
+
+// Eventually waits for a condition.
+func Eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no " + what)
+		}
+	}
+}

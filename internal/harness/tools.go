@@ -1,0 +1,155 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+)
+
+// Login is the form that [AddGreet] and [AddRounds] ask to fill in.
+type Login struct {
+	Name string `json:"name"`
+}
+
+// Greeting are the arguments of [AddGreet]'s tool.
+type Greeting struct {
+	Place string `json:"place"`
+}
+
+// AddGreet adds a tool that asks one question.
+func AddGreet(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call, in Greeting) (string, error) {
+		l, err := askback.Elicit[Login](call, "login", "Who are you?")
+		if err != nil {
+			return "", err
+		}
+		return "Hello " + l.Name + " in " + in.Place, nil
+	})
+}
+
+// Octocat answers the question of [AddGreet].
+const Octocat = `{"login":{"action":"accept","content":{"name":"octocat"}}}`
+
+// Sampling are the parameters of a question to the client's model.
+func Sampling(prompt string) *mcp.CreateMessageWithToolsParams {
+	return &mcp.CreateMessageWithToolsParams{
+		MaxTokens: 100,
+		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: prompt}}}},
+	}
+}
+
+// Counted counts how often the step of [AddRounds] ran.
+var Counted atomic.Int64
+
+// AddRounds adds a tool that asks in three rounds, runs a step between them, and reports progress.
+func AddRounds(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "rounds"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		who, err1 := askback.Elicit[Login](call, "login", "Who are you?")
+		roots, err2 := askback.Roots(call, "roots")
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
+		}
+		n, err := askback.Do(ctx, call, "count", func(context.Context) (int64, error) { return Counted.Add(1), nil })
+		if err != nil {
+			return "", err
+		}
+		if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
+			return "", err
+		}
+		model, err := askback.Sample(call, "model", Sampling("Hi "+who.Name))
+		if err != nil {
+			return "", err
+		}
+		second, err := askback.Elicit[Login](call, "second", "And who else?")
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(who.Name, " ", roots[0].URI, " ", model.Content[0].(*mcp.TextContent).Text, " ", second.Name, " ", n), nil
+	})
+}
+
+type echoInput struct {
+	Input string `json:"input"`
+}
+
+// AddEcho adds the echo tool of the proposals, which is a task for a client that takes one.
+func AddEcho(s *askback.Server) {
+	askback.AddTaskTool(s, &mcp.Tool{Name: "echo"}, &askback.TaskSupport{PollInterval: 100 * time.Millisecond},
+		func(ctx context.Context, call *askback.Call, in struct {
+			Input string `json:"input,omitempty"`
+		}) (string, error) {
+			if in.Input == "" {
+				answer, err := askback.Elicit[echoInput](call, "echo_input", "Please provide the input string to echo back")
+				if err != nil {
+					return "", err
+				}
+				in.Input = answer.Input
+			}
+			return "Echo: " + in.Input, nil
+		})
+}
+
+// AddRequired adds a tool that is served as a task only.
+func AddRequired(s *askback.Server) {
+	askback.AddTaskTool(s, &mcp.Tool{Name: "required"}, &askback.TaskSupport{Required: true},
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{}, nil
+		})
+}
+
+// Color is the form that tests of tasks ask to fill in.
+type Color struct {
+	Color string `json:"color"`
+}
+
+// AddPainter adds a tool that asks in a round, detaches, does a step, asks again and does
+// another step. It counts how often each step runs.
+func AddPainter(first, second *atomic.Int32) func(s *askback.Server) {
+	return func(s *askback.Server) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "paint"}, &askback.TaskSupport{AtDetach: true},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				base, err := askback.Elicit[Color](call, "base", "Which base?")
+				if err != nil {
+					return "", err
+				}
+				mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
+					first.Add(1)
+					return base.Color + "+white", nil
+				})
+				if err != nil {
+					return "", err
+				}
+				if err := call.Detach(); err != nil {
+					return "", err
+				}
+				top, err := askback.Elicit[Color](call, "top", "Which top?")
+				if err != nil {
+					return "", err
+				}
+				done, err := askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
+					second.Add(1)
+					return mixed + "/" + top.Color, nil
+				})
+				return done, err
+			})
+	}
+}
+
+// AddText adds a task tool whose handler returns a text.
+func AddText(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string, error)) func(*askback.Server) {
+	return func(s *askback.Server) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			said, err := run(ctx, call)
+			if err != nil {
+				return "", err
+			}
+			return said, nil
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/schema"
+)
+
+func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
+	type in struct {
+		O struct {
+			ID   int64  `json:"id"`
+			Kind string `json:"kind"`
+		} `json:"o"`
+		Mode string `json:"mode"`
+	}
+	tool := &mcp.Tool{InputSchema: json.RawMessage(`{"type":"object","properties":{"o":{"type":"object","properties":{"kind":{"type":"string","default":"plain"}}},"mode":{"type":"string","default":"fast"}}}`)}
+	arguments, err := schema.ForArguments(tool, reflect.TypeFor[in]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got in
+	if err := arguments.Decode([]byte(`{"o":{"id":9007199254740993}}`), &got); err != nil || got.O.ID != 9007199254740993 || got.O.Kind != "plain" || got.Mode != "fast" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	var many strings.Builder
+	many.WriteString(`{"o":{}`)
+	for i := range 50_000 {
+		fmt.Fprintf(&many, `,"m%d":1`, i)
+	}
+	many.WriteByte('}')
+	done := make(chan error, 1)
+	go func() { done <- arguments.Decode([]byte(many.String()), new(in)) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second): // the square of the members would take minutes
+		t.Fatal("many members take too long")
+	}
+}

@@ -1,0 +1,83 @@
+package askback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+func TestLimitsNameThemselves(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		limits askback.Limits
+		tool   askback.ToolHandler[struct{}, *mcp.CallToolResult]
+	}{
+		{"rounds per call", askback.Limits{Rounds: 3}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			return nil, call.Checkpoint(ctx, fmt.Sprint(call.Round()))
+		}},
+		{"questions per round", askback.Limits{Questions: 1}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			_, err1 := askback.Elicit[harness.Login](call, "a", "?")
+			_, err2 := askback.Elicit[harness.Login](call, "b", "?")
+			return nil, errors.Join(err1, err2)
+		}},
+		{"bytes of requestState", askback.Limits{StateBytes: 1000}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			_, err := askback.Do(ctx, call, "big", func(context.Context) (string, error) { return strings.Repeat("x", 2000), nil })
+			if err != nil {
+				return nil, err
+			}
+			return nil, call.Checkpoint(ctx, "c")
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := harness.NewServer(t, &askback.Options{Limits: test.limits}, func(srv *askback.Server) {
+				askback.AddTool(srv, &mcp.Tool{Name: "t"}, test.tool)
+			}).HTTPHandler(nil)
+			r := harness.Request{Target: "t"}
+			for range 10 {
+				res := r.Send(t, h)
+				if res.Error == nil {
+					r.State = res.Asked(t)
+					continue
+				}
+				if res.Refused(t, 200, -32603); !strings.Contains(res.Error.Message, test.name) {
+					t.Errorf("message %q", res.Error.Message)
+				}
+				return
+			}
+			t.Error("no limit was reached")
+		})
+	}
+}
+
+// A body whose length is not announced is bounded as well.
+func TestBodyOverTheLimitInChunks(t *testing.T) {
+	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 10}}, harness.AddGreet).HTTPHandler(nil)
+	chunked := func(r *http.Request) *http.Request { r.ContentLength = -1; return r }
+	harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Context: chunked}.Send(t, h).Asked(t, "login")
+	harness.Request{Target: "greet", Arguments: `{"place":"` + strings.Repeat("x", 1<<11) + `"}`, Context: chunked}.Send(t, h).Refused(t, 413, -32600)
+}
+
+// A call whose time ran out while its handler worked says so.
+func TestCallsEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{CallTTL: time.Minute}}, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+				time.Sleep(2 * time.Minute)
+				return nil, call.Checkpoint(ctx, "c")
+			})
+		}).HTTPHandler(nil)
+		if message := (harness.Request{Target: "slow"}).Send(t, h).Refused(t, 200, -32603); !strings.Contains(message, "60 seconds per call") {
+			t.Errorf("message %q", message)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
+)
+
+// Whatever is wrong with a state, the client learns only that it was refused, and the
+// operator learns why.
+func TestStateIsBoundToItsRequest(t *testing.T) {
+	logger, logged := harness.Logs()
+	ring := harness.NewRing(t)
+	var reasons []seal.Reason
+	options := askback.Options{
+		Keys: ring, Logger: logger,
+		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+			return extra.Header.Get("X-User"), nil
+		},
+		ObserveState: func(_ context.Context, e state.Event) { reasons = append(reasons, e.Reason) },
+	}
+	second := func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "greet2"}, func(ctx context.Context, call *askback.Call, in harness.Greeting) (string, error) {
+			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			return "x", err
+		})
+		srv.AddPrompt(&mcp.Prompt{Name: "greet"}, func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			return &mcp.GetPromptResult{}, err
+		})
+	}
+	h := harness.NewServer(t, &options, harness.AddGreet, second).HTTPHandler(nil)
+	alice := http.Header{"X-User": {"alice"}}
+	good := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`, Header: alice}
+	good.State = good.Send(t, h).Asked(t, "login")
+	good.Responses = harness.Octocat
+
+	other := options
+	other.Audience = "another service"
+	strangers := options
+	strangers.Keys = harness.NewRing(t)
+
+	for _, test := range []struct {
+		name   string
+		reason seal.Reason
+		to     http.Handler
+		change func(*harness.Request)
+	}{
+		{"other principal", seal.ReasonPrincipal, h, func(r *harness.Request) { r.Header = http.Header{"X-User": {"mallory"}} }},
+		{"no principal", seal.ReasonPrincipal, h, func(r *harness.Request) { r.Header = nil }},
+		{"other tool", seal.ReasonTarget, h, func(r *harness.Request) { r.Target = "greet2" }},
+		{"other method", seal.ReasonMethod, h, func(r *harness.Request) { r.Method, r.Arguments = "prompts/get", `{"place":"Oslo"}` }},
+		{"other arguments", seal.ReasonArguments, h, func(r *harness.Request) { r.Arguments = `{"place":"Rome"}` }},
+		{"no arguments", seal.ReasonArguments, h, func(r *harness.Request) { r.Arguments = `` }},
+		{"other server, same keys", seal.ReasonAudience, harness.NewServer(t, &other, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
+		{"other keys", seal.ReasonUnknownKey, harness.NewServer(t, &strangers, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
+		{"altered", seal.ReasonAuthentication, h, func(r *harness.Request) { r.State = r.State[:60] + flip(r.State[60]) + r.State[61:] }},
+		{"cut", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = r.State[:20] }},
+		{"longer", seal.ReasonMalformed, h, func(r *harness.Request) { r.State += "\n" }},
+		{"of another version", seal.ReasonVersion, h, func(r *harness.Request) { r.State = "ab9" + r.State[3:] }},
+		{"hostile", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = harness.Hostile }},
+		{"10 MB", seal.ReasonTooLarge, harness.NewServer(t, func() *askback.Options { o := options; o.Limits.MessageBytes = 16 << 20; return &o }(), harness.AddGreet).HTTPHandler(nil),
+			func(r *harness.Request) { r.State = strings.Repeat("A", 10<<20) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			reasons = nil
+			logged.Reset()
+			r := good
+			test.change(&r)
+			if message := r.Send(t, test.to).Refused(t, 400, -32602); message != harness.StateRefused {
+				t.Errorf("the client is told %q", message)
+			}
+			if len(reasons) != 1 || reasons[0] != test.reason {
+				t.Errorf("reasons %q, want %q", reasons, test.reason)
+			}
+			if lines := strings.Count(logged.String(), "\n"); lines != 1 || !strings.Contains(logged.String(), string(test.reason)) {
+				t.Errorf("logged %d lines: %.300s", lines, logged)
+			}
+			if log := logged.String(); strings.Contains(log, "alice") || strings.Contains(log, "octocat") || len(log) > 1000 {
+				t.Errorf("logged too much: %.300s", log)
+			}
+		})
+	}
+	if got := good.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
+		t.Errorf("the untouched request: %q", got)
+	}
+	empty := harness.Request{Target: "greet", Header: alice, Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","requestState":"","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`}
+	if message := empty.Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
+		t.Errorf("empty state: %q", message)
+	}
+}
+
+func flip(c byte) string {
+	if c == 'A' {
+		return "B"
+	}
+	return "A"
+}
+
+// Arguments may be spelled anew in every round.
+func TestArgumentsAreComparedByMeaning(t *testing.T) {
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
+				_, err := askback.Elicit[harness.Login](call, "login", "?")
+				return "done", err
+			})
+	}).HTTPHandler(nil)
+	state := harness.Request{Target: "t", Arguments: `{"a":1,"b":"é","n":9007199254740993}`}.Send(t, h).Asked(t, "login")
+	same := harness.Request{Target: "t", Arguments: `{ "n":9007199254740993, "b":"\u00e9", "a":1.0 }`, Responses: harness.Octocat, State: state}
+	if got := same.Send(t, h).Text(t); got != "done" {
+		t.Errorf("got %q", got)
+	}
+	other := harness.Request{Target: "t", Arguments: `{"a":1,"b":"é","n":9007199254740992}`, Responses: harness.Octocat, State: state}
+	other.Send(t, h).Refused(t, 400, -32602)
+}
+
+func TestStatesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{RoundTTL: time.Minute, CallTTL: 90 * time.Second}}, harness.AddGreet).HTTPHandler(nil)
+		r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+		first := r.Send(t, h).Asked(t, "login")
+
+		time.Sleep(time.Minute - time.Millisecond)
+		r.State = first
+		again := r.Send(t, h).Asked(t, "login") // unanswered, so that the round starts anew
+		time.Sleep(time.Millisecond)
+		r.Responses = harness.Octocat
+		if message := r.Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
+			t.Errorf("after the round's time: %q", message)
+		}
+		// The call as a whole is bounded, whatever a round may take.
+		r.State = again
+		time.Sleep(31 * time.Second)
+		r.Send(t, h).Refused(t, 400, -32602)
+	})
+}
+
+func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
+	h := harness.NewServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)}, harness.AddGreet).HTTPHandler(nil)
+	r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = harness.Octocat
+	r.Send(t, h).Text(t)
+	if message := r.Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
+		t.Errorf("the second use: %q", message)
+	}
+}
+
+// A state can be read by nobody: neither arguments nor answers, results, keys or principal.
+func TestAStateShowsNothingOfItsCall(t *testing.T) {
+	options := &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice-secret", nil }}
+	h := harness.NewServer(t, options, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, call *askback.Call, in harness.Greeting) (*mcp.CallToolResult, error) {
+			if _, err := askback.Elicit[harness.Login](call, "first-secret", "?"); err != nil {
+				return nil, err
+			}
+			if _, err := askback.Do(ctx, call, "step", func(context.Context) (string, error) { return "result-secret", nil }); err != nil {
+				return nil, err
+			}
+			_, err := askback.Elicit[harness.Login](call, "second", "?")
+			return nil, err
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "t", Arguments: `{"place":"argument-secret"}`}
+	r.State = r.Send(t, h).Asked(t, "first-secret")
+	r.Responses = `{"first-secret":{"action":"accept","content":{"name":"answer-secret"}}}`
+	state := r.Send(t, h).Asked(t, "second")
+	raw, err := base64.RawURLEncoding.DecodeString(state[strings.LastIndexByte(state, '.')+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(raw) < 100 {
+		t.Errorf("a state of %d bytes cannot hold what it has to", len(raw))
+	}
+	if seen := state + string(raw); strings.Contains(seen, "secret") || strings.Contains(seen, `"name"`) || strings.Contains(seen, "tools/call") {
+		t.Errorf("the state shows %q", seen)
+	}
+}

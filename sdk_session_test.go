@@ -1,0 +1,291 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+// The same handler serves clients of every revision over every transport, in as many
+// rounds as it likes, and its step runs once.
+func TestEveryRevisionAndTransport(t *testing.T) {
+	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"} {
+		for _, transport := range []string{"memory", "http"} {
+			t.Run(version+" "+transport, func(t *testing.T) {
+				harness.Counted.Store(0)
+				srv := harness.NewServer(t, nil, harness.AddRounds)
+				var there mcp.Transport
+				if transport == "http" {
+					web := httptest.NewServer(srv.HTTPHandler(nil))
+					t.Cleanup(web.Close)
+					there = &mcp.StreamableClientTransport{Endpoint: web.URL}
+				} else {
+					here, far := mcp.NewInMemoryTransports()
+					if _, err := srv.Connect(t.Context(), far, nil); err != nil {
+						t.Fatal(err)
+					}
+					there = here
+				}
+				var progress atomic.Int64
+				session, err := harness.Answering(&progress).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer session.Close()
+				params := &mcp.CallToolParams{Name: "rounds", Arguments: map[string]any{}}
+				params.SetProgressToken("tok")
+				res, err := session.CallTool(t.Context(), params)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := res.Content[0].(*mcp.TextContent).Text; res.IsError || got != "first file:///src hello other 1" {
+					t.Errorf("got %q (error %v)", got, res.IsError)
+				}
+				if harness.Counted.Load() != 1 {
+					t.Errorf("the step ran %d times", harness.Counted.Load())
+				}
+				// The SDK's client handles a notification beside the result that comes after it.
+				harness.Eventually(t, "progress", func() bool { return progress.Load() > 0 })
+			})
+		}
+	}
+}
+
+func TestLegacyClientWithoutCapability(t *testing.T) {
+	srv := harness.NewServer(t, nil, harness.AddGreet)
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "mute", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"place": "x"}})
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != -32021 {
+		t.Errorf("err = %v, want -32021", err)
+	}
+}
+
+// A legacy client whose answer does not fit is asked again, and one that fails is told.
+func TestLegacyAnswers(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		user func(n int64) (*mcp.ElicitResult, error)
+		want string
+	}{
+		{"unfit, then fit", func(n int64) (*mcp.ElicitResult, error) {
+			if n < 3 {
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": n}}, nil
+			}
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "late"}}, nil
+		}, "Hello late in x"},
+		{"declined", func(int64) (*mcp.ElicitResult, error) { return &mcp.ElicitResult{Action: "decline"}, nil }, "declined"},
+		{"broken", func(int64) (*mcp.ElicitResult, error) { return nil, errors.New("no display") }, "no display"},
+		{"never fit", func(int64) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": 1}}, nil
+		}, "rounds per call"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			srv := harness.NewServer(t, nil, harness.AddGreet)
+			here, there := mcp.NewInMemoryTransports()
+			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
+				t.Fatal(err)
+			}
+			var n atomic.Int64
+			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return test.user(n.Add(1)) },
+			})
+			// The client's own check would hide what a less careful one sends.
+			client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					if method == "elicitation/create" {
+						return test.user(n.Add(1))
+					}
+					return next(ctx, method, req)
+				}
+			})
+			session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"place": "x"}})
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = res.Content[0].(*mcp.TextContent).Text
+			}
+			if !strings.Contains(got, test.want) {
+				t.Errorf("got %q, want %q in it", got, test.want)
+			}
+		})
+	}
+}
+
+// raw speaks to a server over an SDK connection without the SDK's client.
+func raw(t *testing.T, srv *askback.Server) func(params string) string {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := here.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	return func(params string) string {
+		t.Helper()
+		n++
+		msg, err := jsonrpc.DecodeMessage(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`,
+			n, params, harness.AllCapabilities))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Write(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := conn.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := jsonrpc.EncodeMessage(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+}
+
+// Over the SDK's transports answers keep all digits, those of unknown form are ignored,
+// and a state without questions is input required.
+func TestSDKTransportsAreExact(t *testing.T) {
+	type number struct {
+		N int64 `json:"n"`
+	}
+	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "n"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			if err := call.Checkpoint(ctx, "c"); err != nil {
+				return "", err
+			}
+			n, err := askback.Elicit[number](call, "n", "?")
+			return fmt.Sprint(n.N), err
+		})
+	})
+	send := raw(t, srv)
+	state := func(answer string) string {
+		var res struct {
+			Result struct{ RequestState string }
+		}
+		if err := json.Unmarshal([]byte(answer), &res); err != nil {
+			t.Fatal(err)
+		}
+		return res.Result.RequestState
+	}
+	first := send(`"name":"n"`)
+	if !strings.Contains(first, `"resultType":"input_required"`) || strings.Contains(first, "inputRequests") || state(first) == "" {
+		t.Fatalf("state only: %s", first)
+	}
+	second := send(`"name":"n","requestState":` + harness.Quote(state(first)))
+	if !strings.Contains(second, `"n":{"method":"elicitation/create"`) || strings.Contains(second, "content") {
+		t.Fatalf("question: %s", second)
+	}
+	third := send(`"name":"n","requestState":` + harness.Quote(state(second)) + `,"inputResponses":{"odd":{"what":1},"n":{"action":"accept","content":{"n":9007199254740993}}}`)
+	if !strings.Contains(third, "9007199254740993") || !strings.Contains(third, `"resultType":"complete"`) {
+		t.Errorf("result: %s", third)
+	}
+	if bad := send(`"name":"n","requestState":"forged"`); !strings.Contains(bad, harness.StateRefused) || !strings.Contains(bad, "-32602") {
+		t.Errorf("forged state: %s", bad)
+	}
+	if bad := send(`"name":"n","requestState":""`); !strings.Contains(bad, harness.StateRefused) {
+		t.Errorf("empty state: %s", bad)
+	}
+	if bad := send(`"name":"n","inputResponses":{"n":1}`); !strings.Contains(bad, "-32602") {
+		t.Errorf("responses that are no objects: %s", bad)
+	}
+}
+
+func TestToolsThatNeverAskAreUntouched(t *testing.T) {
+	plain := func() *mcp.Server {
+		m := mcp.NewServer(&mcp.Implementation{Name: "plain", Version: "1"}, nil)
+		mcp.AddTool(m, &mcp.Tool{Name: "plain"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return harness.Text("plain"), nil, nil
+		})
+		return m
+	}
+	m, unwrapped := plain(), plain()
+	srv, err := askback.New(m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := srv.HTTPHandler(nil)
+	alone := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return unwrapped }, &mcp.StreamableHTTPOptions{Stateless: true})
+	got, want := harness.Request{Target: "plain"}.Send(t, h), harness.Request{Target: "plain"}.Send(t, alone)
+	if diff := cmp.Diff(want.Raw, got.Raw); diff != "" || got.Text(t) != "plain" {
+		t.Errorf("the response (-SDK alone +Askback):\n%s", diff)
+	}
+	if message := (harness.Request{Target: "plain", State: "forged"}).Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
+		t.Errorf("a state it never gave: %q", message)
+	}
+	empty := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"plain","requestState":"","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if message := (harness.Request{Target: "plain", Body: empty}).Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
+		t.Errorf("an empty state: %q", message)
+	}
+	// A name in its Base64 form reaches the SDK's handlers as well.
+	if got := (harness.Request{Target: "plain", Header: http.Header{"Mcp-Name": {"=?base64?cGxhaW4=?="}}}).Send(t, h).Text(t); got != "plain" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A modern client gets responses only, whatever is asked; and a session of a revision
+// without requestState gets none, in no form.
+func TestWhoGetsRequestsOfTheServer(t *testing.T) {
+	ask := harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		who, err1 := askback.Elicit[harness.Login](call, "login", "?")
+		_, err2 := askback.Roots(call, "roots")
+		return who.Name, errors.Join(err1, err2)
+	})
+	modern := harness.TaskPipe(t, ask)
+	first := modern.Call(1, "tools/call", `"name":"t"`, `{"elicitation":{},"roots":{}}`)
+	state, _ := harness.At(first, "result", "requestState").(string)
+	last := modern.Call(2, "tools/call", `"name":"t","requestState":`+harness.Quote(state)+`,"inputResponses":{"login":{"action":"accept","content":{"name":"x"}},"roots":{"roots":[]}}`, `{"elicitation":{},"roots":{}}`)
+	if result, _ := last["result"].(map[string]any); result == nil || harness.Content(result) != "x" {
+		t.Errorf("got %v after %v", last, first)
+	}
+	for _, m := range modern.Kept {
+		t.Errorf("a modern client got %v", m)
+	}
+
+	session := harness.TaskPipe(t, ask)
+	session.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	session.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	session.Request(2, "tools/call", `"name":"t"`, "")
+	for method, result := range map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"x"}}`, "roots/list": `{"roots":[]}`} {
+		q := session.Until(method, func(m map[string]any) bool { return m["method"] == method })
+		for _, member := range []string{"state", "requestState"} {
+			if q[member] != nil || harness.At(q, "params", member) != nil {
+				t.Errorf("%s carries %q: %v", method, member, q)
+			}
+		}
+		session.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, harness.QuoteID(q["id"]), result))
+	}
+	done := session.Response(2)
+	if result, _ := done["result"].(map[string]any); result == nil || harness.Content(result) != "x" || result["requestState"] != nil || result["resultType"] != nil {
+		t.Errorf("got %v", done)
+	}
+}

@@ -1,0 +1,210 @@
+package askback_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+// What two readers could understand in two ways is refused over every front, wherever in the message it stands, and by
+// an answer that its sender can tell.
+func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
+	srv := everything(t, askback.Options{Limits: askback.Limits{Depth: 12}})
+	deep := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
+	requests := map[string]struct{ method, params string }{
+		"a name that is there twice":                    {"tools/call", `"name":"plain","name":"quiet"`},
+		"a state that is there twice":                   {"tools/call", `"name":"quiet","requestState":"forged","requestState":""`},
+		"an argument that is there twice":               {"tools/call", `"name":"quiet","arguments":{"a":1,"\u0061":2}`},
+		"an argument of the SDK's that is so":           {"tools/call", `"name":"plain","arguments":{"a":1,"a":2}`},
+		"an id of a task that is there twice":           {"tasks/get", `"taskId":"x","taskId":"y"`},
+		"a member of another method":                    {"tools/list", `"cursor":"x","cursor":"y"`},
+		"invalid UTF-8":                                 {"prompts/get", `"name":"p","arguments":{"a":"` + "\xff" + `"}`},
+		"a lone surrogate":                              {"resources/read", `"uri":"test:r","a":"\ud800"`},
+		"nesting beyond the limit":                      {"tools/call", `"name":"quiet","arguments":{"a":` + deep(10) + `}`},
+		"nesting beyond the limit, in what is not ours": {"tools/call", `"name":"plain","arguments":{"a":` + deep(10) + `}`},
+	}
+	for _, f := range append(slices.Clone(fronts), lineFronts...) {
+		for name, r := range requests {
+			t.Run(f.name+" "+name, func(t *testing.T) {
+				if got := f.dial(t, srv, nil)(r.method, r.params); harness.At(got, "error", "code") != -32700.0 || got["id"] == nil {
+					t.Errorf("got %v, want -32700 for the request", got)
+				}
+			})
+		}
+		t.Run(f.name+" nesting up to the limit", func(t *testing.T) {
+			if got := f.dial(t, srv, nil)("tools/call", `"name":"plain","arguments":{"a":`+deep(9)+`}`); harness.Content(harness.At(got, "result").(map[string]any)) != "plain" {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// lineFronts are those by which no token can come.
+var lineFronts = []front{
+	{"stdio", false, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) func(method, params string) map[string]any {
+		c := harness.Pipe(t, srv)
+		return func(method, params string) map[string]any {
+			c.Write(modern(1, method, params))
+			return c.Response(1)
+		}
+	}},
+	{"stdio session", true, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) func(method, params string) map[string]any {
+		c := harness.Pipe(t, srv)
+		c.Call(1, "initialize", initialize, "")
+		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		return func(method, params string) map[string]any { return c.Call(2, method, params, "") }
+	}},
+}
+
+// A question whose answer is ambiguous has failed; otherwise its call would wait for as long as the session lasts.
+func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
+	result := `{"action":"accept","content":{"name":"octocat","name":"mallory"}}`
+	check := func(t *testing.T, got map[string]any) {
+		t.Helper()
+		if said, _ := harness.Content(harness.At(got, "result").(map[string]any)).(string); harness.At(got, "result", "isError") != true || !strings.Contains(said, "duplicate member name") {
+			t.Errorf("got %v", got)
+		}
+	}
+	t.Run("stdio", func(t *testing.T) {
+		c := harness.Pipe(t, harness.NewServer(t, nil, harness.AddGreet))
+		c.Call(1, "initialize", initialize, "")
+		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.Request(2, "tools/call", `"name":"greet","arguments":{"place":"x"}`, "")
+		question := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, question["id"], result))
+		check(t, c.Response(2))
+	})
+	t.Run("HTTP", func(t *testing.T) {
+		web := httptest.NewServer(harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil))
+		t.Cleanup(web.Close)
+		session := ""
+		post := func(body string) (*http.Response, *bufio.Scanner) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+				req.Header.Set(name, value)
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { res.Body.Close() })
+			return res, bufio.NewScanner(res.Body)
+		}
+		hello, _ := post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
+		session = hello.Header.Get("Mcp-Session-Id")
+		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		_, stream := post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
+		next := func() map[string]any {
+			m := map[string]any{}
+			for stream.Scan() {
+				if data, ok := strings.CutPrefix(stream.Text(), "data: "); ok && json.Unmarshal([]byte(data), &m) == nil {
+					break
+				}
+			}
+			return m
+		}
+		res, _ := post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, next()["id"], result))
+		if res.StatusCode != http.StatusAccepted {
+			t.Errorf("status %s for the answer", res.Status)
+		}
+		check(t, next())
+	})
+	t.Run("connection", func(t *testing.T) {
+		here, there := mcp.NewInMemoryTransports()
+		if _, err := harness.NewServer(t, nil, harness.AddGreet).Connect(t.Context(), there, nil); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := here.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		// next sends a message and returns the one that comes next.
+		next := func(message string) map[string]any {
+			msg, err := jsonrpc.DecodeMessage([]byte(message))
+			if err == nil {
+				err = conn.Write(t.Context(), msg)
+			}
+			if err == nil {
+				msg, err = conn.Read(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, _ := jsonrpc.EncodeMessage(msg)
+			m := map[string]any{}
+			if err := json.Unmarshal(data, &m); err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
+		// A notification is not answered, whatever it says.
+		notification, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}`))
+		if err == nil {
+			err = conn.Write(t.Context(), notification)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		question := next(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
+		if question["method"] != "elicitation/create" {
+			t.Fatalf("got %v, want a question", question)
+		}
+		check(t, next(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, question["id"], result)))
+	})
+}
+
+// The brackets of a batch do not count as nesting, and what is in it is checked like any other message.
+func TestNestingOfABatch(t *testing.T) {
+	const limit = 5 // the message, params, arguments, and two of ours
+	batch := func(depth int) string {
+		return `[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}}]`
+	}
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	opts := &askback.Options{Limits: askback.Limits{Depth: limit}}
+	for depth, want := range map[int]string{2: "place", 3: "-32700"} { // where an array is no place
+		t.Run(fmt.Sprint(depth), func(t *testing.T) {
+			send, read, end := harness.Stdio(t, opts)
+			send(hello + "\n")
+			read()
+			send(batch(depth) + "\n")
+			if got := read(); !strings.Contains(got, want) {
+				t.Errorf("stdio: got %s, want %s", got, want)
+			}
+			_ = end()
+
+			h := harness.NewServer(t, opts, harness.AddGreet).HTTPHandler(nil)
+			session := ""
+			post := func(body string) string {
+				r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
+				for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+					r.Header.Set(name, value)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				session = w.Header().Get("Mcp-Session-Id")
+				return w.Body.String()
+			}
+			post(hello)
+			if got := post(batch(depth)); !strings.Contains(got, want) {
+				t.Errorf("HTTP: got %s, want %s", got, want)
+			}
+		})
+	}
+}

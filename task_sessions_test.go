@@ -1,0 +1,340 @@
+package askback_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+func TestTasksOverStdio(t *testing.T) {
+	c := harness.TaskPipe(t, harness.AddEcho)
+	// The extension.
+	created := c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension)
+	id, _ := harness.At(created, "result", "taskId").(string)
+	if harness.At(created, "result", "resultType") != "task" || id == "" {
+		t.Fatalf("%v", created)
+	}
+	for harness.At(c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result", "status") != "input_required" {
+	}
+	if ack := c.Call(3, "tasks/update", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`, harness.WithExtension); harness.At(ack, "result", "resultType") != "complete" {
+		t.Errorf("%v", ack)
+	}
+	for harness.At(c.Call(4, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result", "result", "isError") != false {
+	}
+	if gone := c.Call(5, "tasks/result", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(gone, "error", "code") != -32601.0 {
+		t.Errorf("%v", gone)
+	}
+	if none := c.Call(6, "tasks/get", `"taskId":"none"`, harness.ProposalOnly); harness.At(none, "error", "code") != -32021.0 {
+		t.Errorf("%v", none)
+	}
+	// The proposals' dialect.
+	created = c.Call(7, "tools/call", `"name":"echo","task":{"ttl":60000}`, harness.ProposalOnly)
+	id, _ = harness.At(created, "result", "task", "taskId").(string)
+	if id == "" {
+		t.Fatalf("%v", created)
+	}
+	asked := c.Call(8, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly) // waits until the task asks
+	if harness.At(asked, "result", "inputRequests", "echo_input") == nil {
+		t.Fatalf("%v", asked)
+	}
+	c.Call(9, "tasks/input_response", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"y"}}}`, harness.ProposalOnly)
+	final := c.Call(10, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly)
+	if harness.At(final, "result", "content").([]any)[0].(map[string]any)["text"] != "Echo: y" {
+		t.Errorf("%v", final)
+	}
+	if found := c.Call(11, "server/discover", "", harness.ProposalOnly); harness.At(found, "result", "capabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
+		t.Errorf("%v", found)
+	}
+}
+
+// Through the SDK, too, a task is its principal's, and parameters are checked.
+func TestPrincipalsOverStdio(t *testing.T) {
+	store := new(task.MemoryStore)
+	var who atomic.Value
+	who.Store("alice")
+	srv := harness.NewServer(t, &askback.Options{
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return who.Load().(string), nil },
+		Tasks:     &askback.Tasks{Store: store},
+	}, harness.AddEcho)
+	c := harness.Pipe(t, srv)
+	id, _ := harness.At(c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension), "result", "taskId").(string)
+	listen := func(request int) any {
+		c.Request(request, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, harness.WithExtension)
+		ack := c.Until("acknowledgment", func(m map[string]any) bool {
+			return m["method"] == "notifications/subscriptions/acknowledged" && harness.At(m, "params", "_meta", "io.modelcontextprotocol/subscriptionId") == float64(request)
+		})
+		return fmt.Sprint(harness.At(ack, "params", "notifications", "taskIds"))
+	}
+	if now := c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(now, "result", "status") != "working" {
+		t.Errorf("%v", now)
+	}
+	if got := listen(3); got != "["+id+"]" {
+		t.Errorf("agreed to %v", got)
+	}
+	if twice := c.Call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, harness.WithExtension); harness.At(twice, "error", "code") != -32700.0 {
+		t.Errorf("a member that is there twice: %v", twice)
+	}
+	who.Store("bob")
+	if foreign := c.Call(5, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(foreign, "error", "code") != -32602.0 {
+		t.Errorf("%v", foreign)
+	}
+	if got := listen(6); got != "[]" {
+		t.Errorf("agreed to %v", got)
+	}
+	// A server that can tell callers apart offers lists.
+	old := harness.Pipe(t, srv)
+	hello := old.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}`, "")
+	if harness.At(hello, "result", "capabilities", "tasks", "list") == nil {
+		t.Errorf("%v", hello)
+	}
+}
+
+func TestTasksInASessionBefore20260728(t *testing.T) {
+	c := harness.TaskPipe(t, harness.AddEcho, harness.AddRequired, harness.AddGreet)
+	testSession(t, c)
+	// Over this transport the session tells of changes by itself.
+	c.Until(harness.Notification("notifications/tasks/status", "completed"))
+}
+
+func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
+	s := harness.NewTaskServer(t, nil, harness.AddEcho, harness.AddRequired, harness.AddGreet)
+	c := harness.NewConversation(t)
+	var session string
+	var all sync.WaitGroup
+	post := func(message string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(message))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			req.Header.Set("Mcp-Session-Id", session)
+			req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer res.Body.Close()
+		if session == "" {
+			session = res.Header.Get("Mcp-Session-Id")
+		}
+		scanner := bufio.NewScanner(res.Body)
+		for scanner.Scan() {
+			data := strings.TrimPrefix(scanner.Text(), "data: ")
+			var m map[string]any
+			if json.Unmarshal([]byte(data), &m) == nil {
+				c.Read <- m
+			}
+		}
+	}
+	c.Write = func(message string) {
+		if session == "" {
+			post(message)
+			return
+		}
+		all.Go(func() { post(message) })
+	}
+	defer all.Wait()
+	testSession(t, c)
+}
+
+// testSession has a whole task in a session of 2025-11-25.
+func testSession(t *testing.T, c *harness.Conversation) {
+	t.Helper()
+	hello := c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	if harness.At(hello, "result", "capabilities", "tasks", "requests", "tools", "call") == nil || harness.At(hello, "result", "capabilities", "tasks", "cancel") == nil {
+		t.Errorf("initialize: %v", hello)
+	}
+	if harness.At(hello, "result", "capabilities", "tasks", "list") != nil {
+		t.Error("a server that cannot tell callers apart offers lists")
+	}
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	support := map[any]any{}
+	for _, tool := range harness.At(c.Call(2, "tools/list", "", ""), "result", "tools").([]any) {
+		support[harness.At(tool, "name")] = harness.At(tool, "execution", "taskSupport")
+	}
+	if fmt.Sprint(support) != "map[echo:optional greet:<nil> required:required]" {
+		t.Errorf("tools/list: %v", support)
+	}
+	for i, refused := range []string{`"name":"required"`, `"name":"greet","arguments":{"place":"x"},"task":{}`} {
+		if res := c.Call(10+i, "tools/call", refused, ""); harness.At(res, "error", "code") != -32601.0 {
+			t.Errorf("%s: %v", refused, res)
+		}
+	}
+	created := c.Call(3, "tools/call", `"name":"echo","task":{"ttl":60000}`, "")
+	id, _ := harness.At(created, "result", "task", "taskId").(string)
+	if id == "" || harness.At(created, "result", "resultType") != nil {
+		t.Fatalf("created: %v", created)
+	}
+	for {
+		now := c.Call(4, "tasks/get", `"taskId":"`+id+`"`, "")
+		if harness.At(now, "result", "status") == "input_required" {
+			break
+		}
+		if harness.At(now, "result", "status") != "working" {
+			t.Fatalf("%v", now)
+		}
+	}
+	c.Request(5, "tasks/result", `"taskId":"`+id+`"`, "")
+	question := func() map[string]any {
+		return c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+	}
+	first := question()
+	if harness.At(first, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
+		t.Errorf("question: %v", first)
+	}
+	answer := func(q map[string]any, result string) {
+		qid, err := json.Marshal(q["id"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write(`{"jsonrpc":"2.0","id":` + string(qid) + `,` + result + `}`)
+	}
+	answer(first, `"result":{"action":"accept","content":{"input":"z"}}`)
+	final := c.Response(5)
+	content, _ := harness.At(final, "result", "content").([]any)
+	if len(content) != 1 || harness.At(content[0], "text") != "Echo: z" || harness.At(final, "result", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
+		t.Errorf("final: %v", final)
+	}
+	if res := c.Call(6, "tasks/update", `"taskId":"`+id+`","inputResponses":{}`, ""); harness.At(res, "error", "code") != -32601.0 {
+		t.Errorf("tasks/update: %v", res)
+	}
+	if res := c.Call(7, "tasks/get", `"taskId":"none"`, ""); harness.At(res, "error", "code") != -32602.0 {
+		t.Errorf("an unknown task: %v", res)
+	}
+	for i, method := range []string{"tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/input_response", "tasks/update"} {
+		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, 20+i, method))
+		if res := c.Response(20 + i); harness.At(res, "error", "code") == nil {
+			t.Errorf("%s without params: %v", method, res)
+		}
+	}
+
+	ask := func(call int) string {
+		created := c.Call(call, "tools/call", `"name":"echo","task":{}`, "")
+		id, _ := harness.At(created, "result", "task", "taskId").(string)
+		c.Request(call+1, "tasks/result", `"taskId":"`+id+`"`, "")
+		return id
+	}
+	// An answer that does not fit is asked for again.
+	ask(30)
+	answer(question(), `"result":{"action":"accept","content":{"input":7}}`)
+	answer(question(), `"result":{"action":"accept","content":{"input":"fits"}}`)
+	if res := c.Response(31); harness.At(res, "result", "isError") != false {
+		t.Errorf("after an answer that does not fit: %v", res)
+	}
+	// A task that ends while the user is asked ends the wait for it, too.
+	id = ask(32)
+	question()
+	c.Call(34, "tasks/cancel", `"taskId":"`+id+`"`, "")
+	if res := c.Response(33); harness.At(res, "error", "message") != "the task was cancelled" {
+		t.Errorf("after it was cancelled: %v", res)
+	}
+	// A client that has no answer ends the wait, but not the task.
+	id = ask(35)
+	answer(question(), `"error":{"code":-32603,"message":"nobody is here"}`)
+	if res := c.Response(36); !strings.Contains(fmt.Sprint(harness.At(res, "error", "message")), "nobody is here") {
+		t.Errorf("after an error of the client: %v", res)
+	}
+	if res := c.Call(37, "tasks/get", `"taskId":"`+id+`"`, ""); harness.At(res, "result", "status") != "input_required" {
+		t.Errorf("after an error of the client: %v", res)
+	}
+
+	created = c.Call(8, "tools/call", `"name":"echo","task":{}`, "")
+	id, _ = harness.At(created, "result", "task", "taskId").(string)
+	if res := c.Call(9, "tasks/cancel", `"taskId":"`+id+`"`, ""); harness.At(res, "result", "status") != "cancelled" || harness.At(res, "result", "taskId") != id {
+		t.Errorf("cancelled: %v", res)
+	}
+}
+
+func TestSessionGetsATaskThoughItsToolDetachesLater(t *testing.T) {
+	var first, second atomic.Int32
+	c := harness.TaskPipe(t, harness.AddPainter(&first, &second))
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	if res := c.Call(3, "tools/call", `"name":"paint","task":{"ttl":1000}`, ""); harness.At(res, "result", "task", "status") != "working" {
+		t.Errorf("%v", res)
+	}
+}
+
+// All open questions of a task go out together, and none is answered by the server itself.
+func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
+	c := harness.TaskPipe(t, harness.AddText("two", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
+		b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
+		}
+		return a.Color + b.Color, nil
+	}))
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	id, _ := harness.At(c.Call(2, "tools/call", `"name":"two","task":{}`, ""), "result", "task", "taskId").(string)
+	c.Request(3, "tasks/result", `"taskId":"`+id+`"`, "")
+	keys := map[any]bool{}
+	for range 2 {
+		q := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+		keys[harness.At(q, "params", "_meta", "io.github.askback-mcp/key")] = true
+		message := fmt.Sprint(harness.At(q, "params", "message"))
+		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":{"action":"accept","content":{"color":%q}}}`, harness.QuoteID(q["id"]), message[:1]))
+	}
+	if !keys["a"] || !keys["b"] {
+		t.Errorf("asked under the keys %v", keys)
+	}
+	if final := c.Response(3); harness.Content(harness.At(final, "result").(map[string]any)) != "AB" {
+		t.Errorf("%v", final)
+	}
+}
+
+// Each request of the server in a session says of which task it is.
+func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
+	c := harness.TaskPipe(t, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		if _, err := askback.Sample(call, "sample", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}); err != nil {
+			return "", err
+		}
+		_, err := askback.Roots(call, "roots")
+		return "done", err
+	}))
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	id, _ := harness.At(c.Call(2, "tools/call", `"name":"t","task":{}`, ""), "result", "task", "taskId").(string)
+	c.Request(3, "tasks/result", `"taskId":"`+id+`"`, "")
+	for _, step := range [][2]string{
+		{"sampling/createMessage", `{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`},
+		{"roots/list", `{"roots":[]}`},
+	} {
+		q := c.Until(step[0], func(m map[string]any) bool { return m["method"] == step[0] })
+		if harness.At(q, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
+			t.Errorf("%v", q)
+		}
+		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, harness.QuoteID(q["id"]), step[1]))
+	}
+	if final := c.Response(3); harness.At(final, "result", "isError") != false {
+		t.Errorf("%v", final)
+	}
+}
+
+func TestModernListOfToolsHasNoExecution(t *testing.T) {
+	c := harness.TaskPipe(t, harness.AddEcho)
+	for _, tool := range harness.At(c.Call(1, "tools/list", "", harness.WithExtension), "result", "tools").([]any) {
+		if harness.At(tool, "execution") != nil {
+			t.Errorf("%v", tool)
+		}
+	}
+}

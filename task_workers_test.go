@@ -1,0 +1,175 @@
+package askback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+// taskUpdateDue makes a claimed task due, as if its lease had ended.
+var taskUpdateDue = task.Update{}
+
+func TestAnotherInstanceGoesOn(t *testing.T) {
+	store := new(task.MemoryStore)
+	var first, second atomic.Int32
+	ring := harness.NewRing(t)
+	a := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, harness.AddPainter(&first, &second))
+	b := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, harness.AddPainter(&first, &second))
+	asked := a.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
+	created := b.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"`+asked["requestState"].(string)+`"`)
+	id := created["taskId"].(string)
+	a.Get(harness.WithExtension, id, "input_required")
+	b.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"top":{"action":"accept","content":{"color":"blue"}}}`)
+	if done := a.Get(harness.WithExtension, id, "completed"); harness.At(done, "result", "content").([]any)[0].(map[string]any)["text"] != "red+white/blue" {
+		t.Errorf("%v", done)
+	}
+	if first.Load() != 1 || second.Load() != 1 {
+		t.Errorf("mixed %d times, painted %d times", first.Load(), second.Load())
+	}
+}
+
+func TestOptionsReachTheWorkers(t *testing.T) {
+	var running, most atomic.Int32
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Workers: 1}}}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) {
+		n := running.Add(1)
+		most.Store(max(most.Load(), n))
+		time.Sleep(10 * time.Millisecond) // work
+		running.Add(-1)
+		return "", nil
+	}))
+	var ids []string
+	for range 5 {
+		ids = append(ids, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string))
+	}
+	for _, id := range ids {
+		s.Get(harness.WithExtension, id, "completed")
+	}
+	if most.Load() != 1 {
+		t.Errorf("%d ran at once", most.Load())
+	}
+}
+
+func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
+	log := new(harness.Log)
+	s := harness.NewTaskServer(t, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
+	// It runs them once one is completed.
+	for range 2 {
+		s.Get(harness.WithExtension, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string), "completed")
+	}
+	if strings.Count(log.String(), "call Server.RunTasks") > 1 {
+		t.Errorf("the log has %s", log)
+	}
+}
+
+func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
+	store := struct{ task.Store }{new(task.MemoryStore)} // each instance looks when it likes, and not both when either writes
+	log := new(harness.Log)
+	plain := func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+			return "plain", nil
+		})
+	}
+	harness.NewTaskServerOn(t, store, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, plain)
+	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "a task", nil }))
+	s := harness.ServeTasks(t, srv)
+	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	log.Has(t, "leaving tasks of this target to other processes")
+	harness.Eventually(t, "update", func() bool { // without the pause
+		now, err := store.Get(t.Context(), id)
+		return err == nil && now.Version > 0 && store.Update(t.Context(), now, taskUpdateDue) == nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { _ = srv.RunTasks(ctx) })
+	defer all.Wait()
+	defer cancel()
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "a task" {
+		t.Errorf("%v", done)
+	}
+}
+
+func TestStepsEndWithTheLease(t *testing.T) {
+	claimed := make(chan struct{})
+	ran := make(chan string, 10)
+	var runs atomic.Int32
+	store := struct{ task.Store }{new(task.MemoryStore)} // which does not tell the worker
+	add := func(s *askback.Server) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			if runs.Add(1) > 1 {
+				<-ctx.Done() // the next worker
+				return nil, ctx.Err()
+			}
+			first := call.Do(ctx, "one", func(context.Context) error {
+				claimed <- struct{}{}
+				<-claimed
+				return nil
+			})
+			// Though it pays no attention to the error.
+			second := call.Do(ctx, "two", func(context.Context) error { ran <- "two"; return nil })
+			ran <- fmt.Sprint(first != nil, second != nil)
+			return nil, second
+		})
+	}
+	s := harness.NewTaskServerOn(t, store, nil, add)
+	id := s.Result(harness.WithExtension, "tools/call", "two", `"name":"two"`)["taskId"].(string)
+	<-claimed
+	now, err := store.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := now.Fence
+	if err := store.Update(t.Context(), now, taskUpdateDue); err != nil {
+		t.Fatal(err)
+	}
+	for now.Fence == fence {
+		if now, err = store.Get(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed <- struct{}{}
+	if got := <-ran; got != "true true" {
+		t.Errorf("after the lease was lost: %s", got)
+	}
+}
+
+// appendFails is a store that records nothing while it is said so.
+type appendFails struct {
+	task.Store
+	failing atomic.Bool
+}
+
+func (a *appendFails) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	if a.failing.Load() {
+		return errors.New("out of reach")
+	}
+	return a.Store.Append(ctx, id, fence, entry)
+}
+
+func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
+	store := &appendFails{Store: new(task.MemoryStore)}
+	store.failing.Store(true)
+	s := harness.NewTaskServerOn(t, store, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Lease: 300 * time.Millisecond}}}, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		n, err := askback.Do(ctx, call, "step", func(context.Context) (int, error) { return 7, nil })
+		if err != nil {
+			store.failing.Store(false)
+			return "", err
+		}
+		return fmt.Sprint(n), nil
+	}))
+	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "7" {
+		t.Errorf("%v", done)
+	}
+}
