@@ -136,6 +136,52 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	}
 }
 
+// The gate holds where a server's sessions are served by the SDK's own handler, too.
+func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
+	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
+	send := func(user, session, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
+		for name, value := range map[string]string{"X-User": user, "Content-Type": "application/json", "Mcp-Session-Id": session,
+			"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"} {
+			r.Header.Set(name, value)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	session := send("alice", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`).Header().Get("Mcp-Session-Id")
+	send("alice", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`
+	if w := send("bob", session, call); !strings.Contains(w.Body.String(), "another caller") {
+		t.Errorf("bob: %s", w.Body)
+	}
+	if w := send("alice", session, call); !strings.Contains(w.Body.String(), "done") {
+		t.Errorf("alice: %s", w.Body)
+	}
+}
+
+// What is removed is gone by every front.
+func TestRemoving(t *testing.T) {
+	srv := everything(t, askback.Options{})
+	srv.RemoveTools("quiet")
+	srv.RemovePrompts("p")
+	srv.RemoveResources("test:r")
+	srv.RemoveResourceTemplates("shadow:{x}")
+	for _, f := range fronts {
+		for method, params := range map[string]string{"tools/call": `"name":"quiet"`, "prompts/get": `"name":"p"`, "resources/read": `"uri":"test:r"`, "resources/read ": `"uri":"shadow:any"`} {
+			if response := f.dial(t, srv, nil)(strings.TrimSpace(method), params); harness.At(response, "error", "code") == nil {
+				t.Errorf("%s, %s: %v", f.name, params, response)
+			}
+		}
+	}
+}
+
 // A client that is asked inside its session and says nothing more costs nothing once the time
 // to live has passed, in whatever style it is asked.
 func TestTimesToLiveHoldInSessions(t *testing.T) {
