@@ -379,7 +379,7 @@ func TestFailingStoreIsNotHurried(t *testing.T) {
 	began := time.Now()
 	e, _ := f.engine(&task.Options{Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
 	wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
-	if took := time.Since(began); took < 3*look {
+	if took := time.Since(began); took < 3*look/2 { // a look is half as long at least
 		t.Errorf("four claims failed in %v", took)
 	}
 }
@@ -689,7 +689,7 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 	created := f.create(e, &task.New{})
 	first := <-runs
 	for range 3 {
-		if now := <-runs; now.Sub(first) < 5*look {
+		if now := <-runs; now.Sub(first) < 5*look-time.Millisecond { // to which stores round
 			t.Errorf("claimed again after %v", now.Sub(first))
 		} else {
 			first = now
