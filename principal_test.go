@@ -2,12 +2,10 @@ package askback_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,267 +20,6 @@ import (
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
 )
-
-// A front is a way by which requests come to a server. Dial returns how to send one with a verified token, which may be
-// nil, and get its response.
-type front struct {
-	name    string
-	session bool // before 2026-07-28
-	dial    func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (ask func(method, params string) map[string]any)
-}
-
-var fronts = []front{
-	{"HTTP", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
-		h := authenticated(srv, token)
-		return func(method, params string) map[string]any {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(modern(1, method, params)))
-			var p struct{ Name, URI, TaskID string }
-			_ = json.Unmarshal([]byte("{"+params+"}"), &p)
-			return exchangeHTTP(t, h, r, "2026-07-28", "Mcp-Method", method, "Mcp-Name", p.Name+p.URI+p.TaskID)
-		}
-	}},
-	{"HTTP session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
-		h := authenticated(srv, token)
-		hello := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`))
-		session := ""
-		post := func(body string) map[string]any {
-			r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
-			return exchangeHTTP(t, h, r, "2025-11-25", "Mcp-Session-Id", session)
-		}
-		w := httptest.NewRecorder()
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer token"} {
-			hello.Header.Set(name, value)
-		}
-		h.ServeHTTP(w, hello)
-		if session = w.Header().Get("Mcp-Session-Id"); session == "" || strings.Contains(w.Body.String(), `"error"`) {
-			// Whoever is refused a session gets no other answer in it.
-			_, event, _ := strings.Cut(w.Body.String(), "data: ")
-			refusal := map[string]any{}
-			if err := json.Unmarshal([]byte(event), &refusal); err != nil {
-				t.Fatalf("no session: %d %s", w.Code, w.Body)
-			}
-			return func(string, string) map[string]any { return refusal }
-		}
-		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		return func(method, params string) map[string]any {
-			return post(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{` + params + `}}`)
-		}
-	}},
-	{"connection", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
-		send := dial(t, srv, token)
-		id := 0
-		return func(method, params string) map[string]any {
-			id++
-			return send(id, modern(id, method, params))
-		}
-	}},
-	{"connection session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
-		send := dial(t, srv, token)
-		send(1, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`)
-		send(0, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		id := 1
-		return func(method, params string) map[string]any {
-			id++
-			return send(id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, params))
-		}
-	}},
-}
-
-const initialize = `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`
-
-func modern(id int, method, params string) string {
-	if params != "" {
-		params += ","
-	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-		`"io.modelcontextprotocol/clientCapabilities":%s}}}`, id, method, params, harness.WithExtension)
-}
-
-// authenticated is the server behind a verifier that takes every token for this one.
-func authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
-	h := srv.HTTPHandler(nil)
-	if token == nil {
-		return h
-	}
-	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
-		own := *token
-		own.Expiration = time.Now().Add(time.Hour)
-		return &own, nil
-	}
-	return auth.RequireBearerToken(verify, nil)(h)
-}
-
-// exchangeHTTP sends a request with these headers, and returns the last message of the response, with its status.
-func exchangeHTTP(t *testing.T, h http.Handler, r *http.Request, version string, headers ...string) map[string]any {
-	t.Helper()
-	headers = append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream",
-		"MCP-Protocol-Version", version, "Authorization", "Bearer token")
-	for pair := range slices.Chunk(headers, 2) {
-		r.Header.Set(pair[0], pair[1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	body := strings.TrimSpace(w.Body.String())
-	if i := strings.LastIndex(body, "data: "); i >= 0 {
-		body = body[i+len("data: "):]
-	}
-	m := map[string]any{}
-	if body != "" {
-		if err := json.Unmarshal([]byte(body), &m); err != nil {
-			t.Fatalf("status %d: %v in %s", w.Code, err, w.Body)
-		}
-	}
-	m["status"] = w.Code
-	return m
-}
-
-// dial connects in memory, by a transport that says who calls.
-func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(id int, message string) map[string]any) {
-	t.Helper()
-	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(t.Context(), bearer{there, token}, nil); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := here.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return func(id int, message string) map[string]any {
-		t.Helper()
-		msg, err := jsonrpc.DecodeMessage([]byte(message))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		if err := conn.Write(ctx, msg); err != nil {
-			t.Fatal(err)
-		}
-		for id != 0 {
-			answer, err := conn.Read(ctx)
-			if err != nil {
-				t.Fatalf("reading the response to %s: %v", message, err)
-			}
-			if res, ok := answer.(*jsonrpc.Response); ok && res.ID.Raw() == int64(id) {
-				data, err := jsonrpc.EncodeMessage(res)
-				if err != nil {
-					t.Fatal(err)
-				}
-				m := map[string]any{}
-				if err := json.Unmarshal(data, &m); err != nil {
-					t.Fatal(err)
-				}
-				return m
-			}
-		}
-		return nil
-	}
-}
-
-// bearer is a transport whose requests come with a token.
-type bearer struct {
-	mcp.Transport
-	token *auth.TokenInfo
-}
-
-func (b bearer) Connect(ctx context.Context) (mcp.Connection, error) {
-	conn, err := b.Transport.Connect(ctx)
-	return bearerConnection{conn, b.token}, err
-}
-
-type bearerConnection struct {
-	mcp.Connection
-	token *auth.TokenInfo
-}
-
-func (b bearerConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	msg, err := b.Connection.Read(ctx)
-	if req, ok := msg.(*jsonrpc.Request); ok && b.token != nil {
-		req.Extra = &mcp.RequestExtra{TokenInfo: b.token}
-	}
-	return msg, err
-}
-
-// identifies are the requests whose caller matters: for handlers of Askback, for those on the SDK's server, and for tasks.
-func (f front) identifies(task string) map[string]string {
-	requests := map[string]string{
-		"tools/call":      `"name":"quiet"`,
-		"tools/call SDK":  `"name":"plain"`,
-		"prompts/get":     `"name":"p"`,
-		"resources/read":  `"uri":"test:r"`,
-		"resources/read ": `"uri":"test:plain"`,
-		// On the SDK's server, under a template of ours.
-		"resources/read  ": `"uri":"shadow:plain"`,
-		"tasks/get":        `"taskId":"` + task + `"`,
-		"tasks/cancel":     `"taskId":"` + task + `"`,
-	}
-	if f.session {
-		requests["tasks/result"] = `"taskId":"` + task + `"`
-		requests["tasks/list"] = ``
-	} else {
-		requests["tasks/update"] = `"taskId":"` + task + `","inputResponses":{}`
-		requests["subscriptions/listen"] = `"notifications":{"taskIds":["` + task + `"]}`
-	}
-	return requests
-}
-
-// everything is a server with one of everything.
-func everything(t *testing.T, opts askback.Options) *askback.Server {
-	t.Helper()
-	return everythingOn(t, opts, func(*mcp.Server) {})
-}
-
-// everythingOn is everything on an SDK's server that is prepared.
-func everythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server)) *askback.Server {
-	t.Helper()
-	opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return harness.Text("plain"), nil
-	})
-	for _, uri := range []string{"test:plain", "shadow:plain"} {
-		m.AddResource(&mcp.Resource{URI: uri, Name: "plain"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: "plain"}}}, nil
-		})
-	}
-	prepare(m)
-	srv, err := askback.New(m, &opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	askback.AddTool(srv, &mcp.Tool{Name: "quiet"}, func(context.Context, *askback.Call, struct{}) (string, error) {
-		return "ours", nil
-	})
-	srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
-		return &mcp.GetPromptResult{}, nil
-	})
-	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "shadow", URITemplate: "shadow:{x}"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "shadow:x", Text: "ours"}}}, nil
-	})
-	srv.AddResource(&mcp.Resource{URI: "test:r", Name: "r"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test:r", Text: "ours"}}}, nil
-	})
-	return srv
-}
-
-// eachRequest sends all that identifies its caller by every front.
-func eachRequest(t *testing.T, srv *askback.Server, token *auth.TokenInfo, check func(t *testing.T, f front, response map[string]any)) {
-	t.Helper()
-	for _, f := range fronts {
-		for method, params := range f.identifies("nonesuch") {
-			t.Run(f.name+" "+method, func(t *testing.T) {
-				ask := f.dial(t, srv, token)
-				check(t, f, ask(strings.Fields(method)[0], params))
-			})
-		}
-	}
-}
 
 func refusedCaller(t *testing.T, f front, response map[string]any) {
 	t.Helper()
@@ -494,4 +231,106 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 			t.Errorf("%s: got %v, want alice", f.name, got)
 		}
 	}
+}
+
+// who tells who calls and with what.
+func who(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "who", InputSchema: map[string]any{"type": "object"}},
+		func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
+			return fmt.Sprint(call.Principal(), in), nil
+		})
+}
+
+// headers adds headers to the requests of a client.
+type headers struct{ set map[string]string }
+
+func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range h.set {
+		r.Header[name] = []string{value}
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestPrincipalComesFromTheToken(t *testing.T) {
+	var got []string
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			got = append(got, call.Principal())
+			return "", nil
+		})
+	}).HTTPHandler(nil)
+	verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		return &auth.TokenInfo{UserID: "user-" + token, Expiration: time.Now().Add(time.Hour)}, nil
+	}
+	harness.Request{Target: "who"}.Send(t, h)
+	harness.Request{Target: "who", Header: http.Header{"Authorization": {"Bearer 7"}}}.Send(t, auth.RequireBearerToken(verify, nil)(h))
+	if len(got) != 2 || got[0] != "" || got[1] != "user-7" {
+		t.Errorf("principals %q", got)
+	}
+}
+
+// No header of a session's request stands in for its body or its caller.
+func TestHeadersCannotReplaceABody(t *testing.T) {
+	srv := harness.NewServer(t, &askback.Options{Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+		return extra.Header.Get("X-User"), nil
+	}}, who)
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+	for _, name := range []string{"Askback-Exact-Params", "askback exact params"} {
+		transport := &mcp.StreamableClientTransport{Endpoint: web.URL, HTTPClient: &http.Client{Transport: headers{map[string]string{
+			"X-User": "alice", strings.ReplaceAll(name, " ", "-"): `{"name":"who","arguments":{"x":"header"}}`,
+		}}}}
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
+			Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "who", Arguments: map[string]any{"x": "body"}})
+		session.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Content[0].(*mcp.TextContent).Text; got != "alicemap[x:body]" {
+			t.Errorf("header %q: got %q", name, got)
+		}
+	}
+}
+
+// A connection that says who the caller is keeps that through Connect.
+func TestConnectKeepsTheCaller(t *testing.T) {
+	srv := harness.NewServer(t, nil, who)
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := srv.Connect(t.Context(), identified{there}, nil); err != nil {
+		t.Fatal(err)
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "who"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.Content[0].(*mcp.TextContent).Text; got != "alicemap[]" {
+		t.Errorf("got %q", got)
+	}
+}
+
+type identified struct{ mcp.Transport }
+
+func (i identified) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := i.Transport.Connect(ctx)
+	return identifiedConnection{conn}, err
+}
+
+type identifiedConnection struct{ mcp.Connection }
+
+func (c identifiedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	if req, ok := msg.(*jsonrpc.Request); ok {
+		req.Extra = &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{UserID: "alice"}}
+	}
+	return msg, err
 }

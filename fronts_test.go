@@ -1,0 +1,283 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+// A front is a way by which requests come to a server. Dial returns how to send one with a verified token, which may be
+// nil, and get its response.
+type front struct {
+	name    string
+	session bool // before 2026-07-28
+	dial    func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (ask func(method, params string) map[string]any)
+}
+
+var fronts = []front{
+	{"HTTP", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
+		h := authenticated(srv, token)
+		return func(method, params string) map[string]any {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(modern(1, method, params)))
+			var p struct{ Name, URI, TaskID string }
+			_ = json.Unmarshal([]byte("{"+params+"}"), &p)
+			return exchangeHTTP(t, h, r, "2026-07-28", "Mcp-Method", method, "Mcp-Name", p.Name+p.URI+p.TaskID)
+		}
+	}},
+	{"HTTP session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
+		h := authenticated(srv, token)
+		hello := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`))
+		session := ""
+		post := func(body string) map[string]any {
+			r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
+			return exchangeHTTP(t, h, r, "2025-11-25", "Mcp-Session-Id", session)
+		}
+		w := httptest.NewRecorder()
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer token"} {
+			hello.Header.Set(name, value)
+		}
+		h.ServeHTTP(w, hello)
+		if session = w.Header().Get("Mcp-Session-Id"); session == "" || strings.Contains(w.Body.String(), `"error"`) {
+			// Whoever is refused a session gets no other answer in it.
+			_, event, _ := strings.Cut(w.Body.String(), "data: ")
+			refusal := map[string]any{}
+			if err := json.Unmarshal([]byte(event), &refusal); err != nil {
+				t.Fatalf("no session: %d %s", w.Code, w.Body)
+			}
+			return func(string, string) map[string]any { return refusal }
+		}
+		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		return func(method, params string) map[string]any {
+			return post(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{` + params + `}}`)
+		}
+	}},
+	{"connection", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
+		send := dial(t, srv, token)
+		id := 0
+		return func(method, params string) map[string]any {
+			id++
+			return send(id, modern(id, method, params))
+		}
+	}},
+	{"connection session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) func(method, params string) map[string]any {
+		send := dial(t, srv, token)
+		send(1, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`)
+		send(0, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		id := 1
+		return func(method, params string) map[string]any {
+			id++
+			return send(id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, params))
+		}
+	}},
+}
+
+const initialize = `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`
+
+func modern(id int, method, params string) string {
+	if params != "" {
+		params += ","
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientCapabilities":%s}}}`, id, method, params, harness.WithExtension)
+}
+
+// authenticated is the server behind a verifier that takes every token for this one.
+func authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
+	h := srv.HTTPHandler(nil)
+	if token == nil {
+		return h
+	}
+	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
+		own := *token
+		own.Expiration = time.Now().Add(time.Hour)
+		return &own, nil
+	}
+	return auth.RequireBearerToken(verify, nil)(h)
+}
+
+// exchangeHTTP sends a request with these headers, and returns the last message of the response, with its status.
+func exchangeHTTP(t *testing.T, h http.Handler, r *http.Request, version string, headers ...string) map[string]any {
+	t.Helper()
+	headers = append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream",
+		"MCP-Protocol-Version", version, "Authorization", "Bearer token")
+	for pair := range slices.Chunk(headers, 2) {
+		r.Header.Set(pair[0], pair[1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	body := strings.TrimSpace(w.Body.String())
+	if i := strings.LastIndex(body, "data: "); i >= 0 {
+		body = body[i+len("data: "):]
+	}
+	m := map[string]any{}
+	if body != "" {
+		if err := json.Unmarshal([]byte(body), &m); err != nil {
+			t.Fatalf("status %d: %v in %s", w.Code, err, w.Body)
+		}
+	}
+	m["status"] = w.Code
+	return m
+}
+
+// dial connects in memory, by a transport that says who calls.
+func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(id int, message string) map[string]any) {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := srv.Connect(t.Context(), bearer{there, token}, nil); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := here.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return func(id int, message string) map[string]any {
+		t.Helper()
+		msg, err := jsonrpc.DecodeMessage([]byte(message))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := conn.Write(ctx, msg); err != nil {
+			t.Fatal(err)
+		}
+		for id != 0 {
+			answer, err := conn.Read(ctx)
+			if err != nil {
+				t.Fatalf("reading the response to %s: %v", message, err)
+			}
+			if res, ok := answer.(*jsonrpc.Response); ok && res.ID.Raw() == int64(id) {
+				data, err := jsonrpc.EncodeMessage(res)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := map[string]any{}
+				if err := json.Unmarshal(data, &m); err != nil {
+					t.Fatal(err)
+				}
+				return m
+			}
+		}
+		return nil
+	}
+}
+
+// bearer is a transport whose requests come with a token.
+type bearer struct {
+	mcp.Transport
+	token *auth.TokenInfo
+}
+
+func (b bearer) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := b.Transport.Connect(ctx)
+	return bearerConnection{conn, b.token}, err
+}
+
+type bearerConnection struct {
+	mcp.Connection
+	token *auth.TokenInfo
+}
+
+func (b bearerConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := b.Connection.Read(ctx)
+	if req, ok := msg.(*jsonrpc.Request); ok && b.token != nil {
+		req.Extra = &mcp.RequestExtra{TokenInfo: b.token}
+	}
+	return msg, err
+}
+
+// identifies are the requests whose caller matters: for handlers of Askback, for those on the SDK's server, and for tasks.
+func (f front) identifies(task string) map[string]string {
+	requests := map[string]string{
+		"tools/call":      `"name":"quiet"`,
+		"tools/call SDK":  `"name":"plain"`,
+		"prompts/get":     `"name":"p"`,
+		"resources/read":  `"uri":"test:r"`,
+		"resources/read ": `"uri":"test:plain"`,
+		// On the SDK's server, under a template of ours.
+		"resources/read  ": `"uri":"shadow:plain"`,
+		"tasks/get":        `"taskId":"` + task + `"`,
+		"tasks/cancel":     `"taskId":"` + task + `"`,
+	}
+	if f.session {
+		requests["tasks/result"] = `"taskId":"` + task + `"`
+		requests["tasks/list"] = ``
+	} else {
+		requests["tasks/update"] = `"taskId":"` + task + `","inputResponses":{}`
+		requests["subscriptions/listen"] = `"notifications":{"taskIds":["` + task + `"]}`
+	}
+	return requests
+}
+
+// everything is a server with one of everything.
+func everything(t *testing.T, opts askback.Options) *askback.Server {
+	t.Helper()
+	return everythingOn(t, opts, func(*mcp.Server) {})
+}
+
+// everythingOn is everything on an SDK's server that is prepared.
+func everythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server)) *askback.Server {
+	t.Helper()
+	opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return harness.Text("plain"), nil
+	})
+	for _, uri := range []string{"test:plain", "shadow:plain"} {
+		m.AddResource(&mcp.Resource{URI: uri, Name: "plain"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: "plain"}}}, nil
+		})
+	}
+	prepare(m)
+	srv, err := askback.New(m, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "quiet"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+		return "ours", nil
+	})
+	srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{}, nil
+	})
+	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "shadow", URITemplate: "shadow:{x}"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "shadow:x", Text: "ours"}}}, nil
+	})
+	srv.AddResource(&mcp.Resource{URI: "test:r", Name: "r"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test:r", Text: "ours"}}}, nil
+	})
+	return srv
+}
+
+// eachRequest sends all that identifies its caller by every front.
+func eachRequest(t *testing.T, srv *askback.Server, token *auth.TokenInfo, check func(t *testing.T, f front, response map[string]any)) {
+	t.Helper()
+	for _, f := range fronts {
+		for method, params := range f.identifies("nonesuch") {
+			t.Run(f.name+" "+method, func(t *testing.T) {
+				ask := f.dial(t, srv, token)
+				check(t, f, ask(strings.Fields(method)[0], params))
+			})
+		}
+	}
+}
