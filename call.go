@@ -43,7 +43,7 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 
 // Checkpoint ends this request without a question: the client sends it again at once,
 // and another instance may go on from here. The first time the key is reached the
-// error is [ErrInputRequired], ever after nil. A handler that has to wait for
+// error is [ErrInputRequired], and nil from then on. A handler that has to wait for
 // something outside (a page behind [ElicitURL]) makes a new checkpoint in each round,
 // with [Call.Round] in its key; it should wait a little itself before it does, because
 // some clients, and every session before 2026-07-28, come back at once, and so does a task.

@@ -115,7 +115,7 @@ func TestOtherRequestsIgnoreTheMemberTask(t *testing.T) {
 }
 
 func TestRoundsGoOnAsATask(t *testing.T) {
-	for name, capabilities := range map[string]string{"extension": harness.WithExtension, "seeds": harness.ProposalOnly} {
+	for name, capabilities := range map[string]string{"extension": harness.WithExtension, "proposal": harness.ProposalOnly} {
 		t.Run(name, func(t *testing.T) {
 			var first, second atomic.Int32
 			s := harness.NewTaskServer(t, nil, harness.AddPainter(&first, &second))
