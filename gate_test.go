@@ -28,7 +28,9 @@ import (
 func TestAuthorize(t *testing.T) {
 	var denied error
 	var asked atomic.Int32
+	log := new(harness.Log)
 	srv := everything(t, askback.Options{
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 		Authorize: func(_ context.Context, a askback.Access) error {
 			asked.Add(1)
@@ -65,6 +67,9 @@ func TestAuthorize(t *testing.T) {
 			}
 			asked.Store(0)
 		}
+	}
+	if log.Has(t, "alice must not"); strings.Contains(log.String(), "nonesuch") {
+		t.Error("the id of a task is in the log, and whoever is anonymous could use it")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -394,6 +395,20 @@ func TestLawWithAStore(t *testing.T) {
 			Keys: ring, Principal: userHeader, States: &state.Options{Store: shared, Mode: mode, Overflow: 300},
 		}, handler).HTTPHandler(nil))
 	}
+	const watchedOnly = "dual only, with middleware on the SDK's server"
+	watched := new(state.MemoryStore)
+	for range 2 {
+		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+		m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
+		srv, err := askback.New(m, &askback.Options{
+			Keys: ring, Principal: userHeader, States: &state.Options{Store: watched, Mode: state.Dual}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler(srv)
+		fleets[watchedOnly] = append(fleets[watchedOnly], srv.HTTPHandler(nil))
+	}
 	user := 0
 	reference := newReference(t)
 	law := func(rt *rapid.T, name string, instances []http.Handler) {
@@ -481,7 +496,7 @@ func TestLawWithAStore(t *testing.T) {
 				r.State = ""
 			}
 		}
-		if name == "dual only" {
+		if name == "dual only" || name == watchedOnly {
 			for step, times := range ran {
 				if times > 1 {
 					rt.Fatalf("plan %q: the step %q ran %d times", plan, step, times)

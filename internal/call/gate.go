@@ -126,7 +126,11 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 	if err == nil {
 		return nil
 	}
-	g.Log.WarnContext(ctx, "askback: a request was not authorized", "method", a.Method, "target", a.Target, "error", err)
+	target := ""
+	if wire.MayAsk(a.Method) { // the id of a task is a secret
+		target = a.Target
+	}
+	g.Log.WarnContext(ctx, "askback: a request was not authorized", "method", a.Method, "target", target, "error", err)
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault != nil {
 		return &RefusedError{fault}
 	}

@@ -33,7 +33,7 @@ func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.
 		req.Params = sdkfront.Carry(req.Params, nil)
 	}
 	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: extra}
-	ctx, refusal := sdkfront.WithRefusal(ctx)
+	ctx, refusal := sdkfront.WithOrigin(ctx)
 	session, err := h.SDK.Server.Connect(ctx, c, nil)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ type connection struct {
 func (c *connection) Connect(context.Context) (mcp.Connection, error) { return c, nil }
 func (c *connection) SessionID() string                               { return "" }
 
-func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (c *connection) Read(context.Context) (jsonrpc.Message, error) {
 	select {
 	case req := <-c.request:
 		return req, nil
@@ -86,9 +86,8 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		c.gone = nil
 		return &jsonrpc.Request{Method: "notifications/cancelled", Params: []byte(`{"requestId":"1"}`)}, nil
 	case <-c.closed:
-	case <-ctx.Done():
+		return nil, io.EOF
 	}
-	return nil, io.EOF
 }
 
 func (c *connection) Write(_ context.Context, msg jsonrpc.Message) error {

@@ -198,6 +198,12 @@ type passageKey struct{ *Front }
 // pass brings a request through the gate. What serve returns is encoded where the SDK's types
 // cannot express it.
 func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p call.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
+	from, _ := ctx.Value(originKey{}).(*origin)
+	if from != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = from.follow(ctx)
+		defer cancel()
+	}
 	a := call.Access{Method: method, Target: target, Extra: req.GetExtra()}
 	err = f.Gate.Pass(ctx, a, legacySession(req), func(ctx context.Context, p call.Passage) (err error) {
 		result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
@@ -205,23 +211,14 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 	})
 	_, refused := errors.AsType[*call.RefusedError](err)
 	_, limit := errors.AsType[*journal.LimitError](err)
-	if to, ok := ctx.Value(refusalKey{}).(*error); ok && refused {
-		*to = err
+	if from != nil && refused {
+		from.refusal = err
 	}
 	if sessionOf(req) != nil && (refused || limit) {
 		return nil, call.Fault(err)
 	}
 	return result, err
 }
-
-// WithRefusal returns a context whose request, if the gate refuses it behind the SDK, tells
-// so: over HTTP its status is another one than that of an error.
-func WithRefusal(ctx context.Context) (context.Context, func() error) {
-	var refusal error
-	return context.WithValue(ctx, refusalKey{}, &refusal), func() error { return refusal }
-}
-
-type refusalKey struct{}
 
 // call serves a request that may ask.
 func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

@@ -1,0 +1,41 @@
+package sdkfront
+
+import "context"
+
+// origin is the HTTP request behind a request that goes through the SDK, which does not tell
+// its handlers of it.
+type origin struct {
+	ctx     context.Context
+	refusal error // of the gate
+}
+
+type originKey struct{}
+
+// WithOrigin returns the context of an HTTP request that goes through the SDK. If the gate
+// refuses the request, refusal returns why: its status is another one than that of an error.
+func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
+	o := &origin{ctx: ctx}
+	return context.WithValue(ctx, originKey{}, o), func() error { return o.refusal }
+}
+
+// follow returns ctx, which the SDK and middleware derived, for as long as the HTTP request
+// lasts.
+func (o *origin) follow(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(o.ctx, func() { cancel(context.Cause(o.ctx)) })
+	return followed{ctx, o.ctx}, func() { stop(); cancel(nil) }
+}
+
+// followed is done as soon as the request is: a step that ends in the same moment must know
+// that nobody hears of it.
+type followed struct {
+	context.Context
+	origin context.Context
+}
+
+func (f followed) Err() error {
+	if err := f.Context.Err(); err != nil {
+		return err
+	}
+	return f.origin.Err()
+}
