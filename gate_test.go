@@ -30,7 +30,7 @@ func TestAuthorize(t *testing.T) {
 	var asked atomic.Int32
 	log := new(harness.Log)
 	srv := everything(t, askback.Options{
-		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger:    slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 		Authorize: func(_ context.Context, a askback.Access) error {
 			asked.Add(1)
