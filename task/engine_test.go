@@ -451,6 +451,11 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 		mu.Unlock()
 		return completed(""), nil
 	}})
+	wait(t, "both workers", func() bool { // else one may be through with all before the other begins
+		mu.Lock()
+		defer mu.Unlock()
+		return len(order) == 2
+	})
 	close(gate)
 	f.until(e, modest, task.Completed)
 	f.until(e, last, task.Completed)
