@@ -60,7 +60,7 @@ func TestElicitWith(t *testing.T) {
 		}
 		r.Responses = `{"q":{"action":"accept","content":{"n":"7"}}}`
 		r.State = r.Send(t, h).Asked(t, "q")
-		if tool == "struct" { // which does not hold every number that the schema allows
+		if tool == "struct" { // its fields cannot hold every number that the schema allows
 			r.Responses = `{"q":{"action":"accept","content":{"n":300}}}`
 			r.State = r.Send(t, h).Asked(t, "q")
 		}
@@ -92,7 +92,7 @@ func TestSeveralKindsInOneRound(t *testing.T) {
 	r := harness.Request{Target: "all"}
 	r.State = r.Send(t, h).Asked(t, "login", "capital", "roots", "page")
 
-	// Half of the answers: the other half is asked again, and none twice.
+	// With half of the answers, only the other half is asked again.
 	r.Responses = `{"login":{"action":"accept","content":{"name":"octocat"}},"roots":{"roots":[{"uri":"file:///home"}]},
 		"capital":{"role":"assistant"},"page":{"action":"accept"}}`
 	r.State = r.Send(t, h).Asked(t, "capital")
@@ -126,7 +126,7 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 			}
 		})
 	}
-	// What comes besides an answer that fits is ignored, at every level.
+	// Additional members beside a valid answer are ignored, at every level.
 	r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = `{"other":{},"login":{"action":"accept","more":1,"content":{"name":"octocat","not_requested":{"name":"x"}}}}`
@@ -135,7 +135,7 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 	}
 }
 
-// The first draft's wrapper around each answer is not the specification's form.
+// The specification does not have the first draft's wrapper around each answer.
 func TestAnswersInAWrapperAreAskedAgain(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
@@ -181,8 +181,8 @@ func TestDeclinedAndCancelled(t *testing.T) {
 	}
 }
 
-// Independent asks made before their errors are looked at share a round, and one that is
-// declined does not end the call while another is open.
+// Asks that are made before their errors are checked share a round. A declined one does not end
+// the call while another is open.
 func TestADeclinedQuestionWaitsForTheOthers(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
@@ -237,7 +237,7 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 		{
 			name: "a limit that the author names",
 			err:  func(*askback.Call) error { return &askback.LimitError{Limit: "cats", Max: 9} },
-			// It becomes the protocol's error as a limit of the library does.
+			// The error becomes a protocol error, like that of a limit of the library.
 			status: 200, code: -32603, text: "the limit of 9 cats",
 		},
 		{
@@ -329,7 +329,7 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 	}
 }
 
-// What was answered is found after the request has ended, and nothing new is asked.
+// After the request has ended, recorded answers are still returned and nothing new is asked.
 func TestAsksOfARequestThatHasEnded(t *testing.T) {
 	var hangUp context.CancelFunc
 	var known, unknown error
@@ -410,8 +410,8 @@ func logins(keys ...string) func(*askback.Server) {
 	}
 }
 
-// The proposals' rolling upgrade: the new version asks for what it misses only, and a call
-// that meets the old version again loses nothing either.
+// The proposals' rolling upgrade: the new version asks only for what is missing, and a call
+// that returns to the old version keeps its answers, too.
 func TestAnUpgradeAsksNobodyTwice(t *testing.T) {
 	keys := &askback.Options{Keys: harness.NewRing(t)}
 	old := harness.NewServer(t, keys, logins("github_login", "google_login")).HTTPHandler(nil)
@@ -429,7 +429,7 @@ func TestAnUpgradeAsksNobodyTwice(t *testing.T) {
 	}
 }
 
-// Whatever answers a client gives, they are taken, or asked for again.
+// Any answers of a client are accepted or asked for again.
 func FuzzAnswers(f *testing.F) {
 	h := harness.NewServer(f, nil, harness.AddRounds).HTTPHandler(nil)
 	first := harness.Request{Target: "rounds"}
@@ -450,8 +450,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// A question inside a step is an error that tells its author the way out, and the client is
-// not asked.
+// A question inside a step is an error that tells the author the remedy. The client is not asked.
 func TestAStepCannotAsk(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "with a result"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {

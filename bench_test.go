@@ -18,13 +18,13 @@ import (
 )
 
 // BenchmarkInteraction is a call that asks and its retry with the answer, through the
-// HTTP handler without a network. What it costs a server beside a bare net/http handler
-// the program in internal/bench measures.
+// HTTP handler without a network. The program in
+// internal/bench compares its cost with that of a plain net/http handler.
 func BenchmarkInteraction(b *testing.B) {
 	benchmarkInteraction(b, harness.NewServer(b, nil, harness.AddGreet).HTTPHandler(nil))
 }
 
-// benchmarkInteraction calls greet, and answers its question, whatever its key.
+// benchmarkInteraction calls greet, and answers its question under any key.
 func benchmarkInteraction(b *testing.B, h http.Handler) {
 	ask := harness.Request{Target: "greet", Arguments: `{"place":"New York"}`}
 	template := ask.HTTP(b)
@@ -60,8 +60,8 @@ func benchmarkInteraction(b *testing.B, h http.Handler) {
 	}
 }
 
-// BenchmarkTaskGet is a request of the extension for how a parked task stands, whose
-// question it inlines.
+// BenchmarkTaskGet is a tasks/get of the extension for a parked task. The response includes the
+// task's question.
 func BenchmarkTaskGet(b *testing.B) {
 	s := harness.NewTaskServer(b, nil, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)

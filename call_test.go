@@ -124,8 +124,8 @@ func TestCheckpointHandsOver(t *testing.T) {
 	}
 }
 
-// A member in another case is another member, for Call.Request as well: what was bound is
-// what the handler reads.
+// Members whose names differ in case are different members, also for Call.Request: the handler
+// reads exactly what was bound.
 func TestRequestReadsExactNames(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "t", InputSchema: map[string]any{"type": "object"}},
@@ -141,8 +141,7 @@ func TestRequestReadsExactNames(t *testing.T) {
 	}
 }
 
-// What needs input has questions or a state, however it came about; and a state needs no
-// capability of the client.
+// Every input-required result has questions or a state. A state needs no capability of the client.
 func TestInputRequiredIsNeverEmpty(t *testing.T) {
 	register := func(srv *askback.Server) {
 		for name, h := range map[string]askback.ToolHandler[struct{}, any]{
@@ -209,7 +208,7 @@ func TestBareFirstRound(t *testing.T) {
 	if got := r.Send(t, h).Text(t); got != "xy" {
 		t.Errorf("got %q", got)
 	}
-	// Without the option such an answer counts for nothing.
+	// Without the option such an answer is ignored.
 	strict := harness.NewServer(t, nil, twice).HTTPHandler(nil)
 	harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}.Send(t, strict).Asked(t, "a")
 }
@@ -254,7 +253,7 @@ func TestHandlersRunConcurrently(t *testing.T) {
 	}
 }
 
-// A client need not come back: a round that is over holds nothing.
+// A client need not come back: after a round the server holds nothing.
 func TestAbandonedRoundsHoldNothing(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	round := func() { harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, h).Asked(t, "login") }

@@ -17,9 +17,8 @@ import (
 	"testing"
 )
 
-// docs/clauses.md says of every clause where it is implemented and what shows it. These
-// tests keep it true: what it names exists, every clause has a test, and none is missing
-// from its count.
+// docs/clauses.md says where each clause is implemented and which test shows it. These tests
+// check that the names in it exist, that every clause has a test, and that the counts add up.
 func TestClausesAreWhereTheTablesSay(t *testing.T) {
 	for _, complaint := range checkClauses(readClauses(t)) {
 		t.Error(complaint)
@@ -35,7 +34,7 @@ func readClauses(t *testing.T) string {
 	return string(data)
 }
 
-// The check itself sees what may go wrong with the tables.
+// The check finds each kind of fault in the tables.
 func TestClausesThatAreWrongAreSeen(t *testing.T) {
 	doc := readClauses(t)
 	row := regexp.MustCompile(`(?m)^\| S-2 \|.*\n`).FindString(doc)
@@ -105,7 +104,7 @@ var (
 	codeTest      = regexp.MustCompile(`^([\w/-]+)\.((?:Test|Example|Fuzz)\w*)$`)
 )
 
-// checkClauses returns what is wrong with the tables.
+// checkClauses returns the faults of the tables.
 func checkClauses(doc string) (complaints []string) {
 	complain := func(format string, args ...any) { complaints = append(complaints, fmt.Sprintf(format, args...)) }
 	var name string
@@ -191,7 +190,7 @@ func checkClauses(doc string) (complaints []string) {
 	return complaints
 }
 
-// checkPlaces checks that a cell names a file, a package or an exported name that exists, or begins with why there is none.
+// checkPlaces checks that a cell names an existing file, package or exported name, or begins with the reason why it has none.
 func checkPlaces(cell string) (complaints []string) {
 	places := 0
 	for _, span := range codeSpan.FindAllStringSubmatch(cell, -1) {
@@ -227,7 +226,7 @@ func checkPlaces(cell string) (complaints []string) {
 	return complaints
 }
 
-// checkShown checks that a cell names tests that exist, at least one of ours.
+// checkShown checks that a cell names existing tests, and at least one of ours.
 func checkShown(cell string) (complaints []string) {
 	ours := 0
 	for _, span := range codeSpan.FindAllStringSubmatch(cell, -1) {
@@ -262,7 +261,7 @@ func checkShown(cell string) (complaints []string) {
 	return complaints
 }
 
-// exportedBy are the exported names of a package: functions, types, constants and variables, and methods and fields as
+// exportedBy returns the exported names of a package: functions, types, constants and variables, and methods and fields as
 // Type.Name.
 func exportedBy(dir string) (map[string]bool, error) {
 	key := "package " + dir
@@ -329,8 +328,8 @@ func exportedBy(dir string) (map[string]bool, error) {
 	return declared, nil
 }
 
-// clauseNames are the names that each package and each directory of tests declares, kept
-// because the tables are checked many times.
+// clauseNames caches the names that each package and each directory of tests declares, because
+// the tables are checked many times.
 var clauseNames = map[string]map[string]bool{}
 
 // declareMembers declares the fields of a struct, or the methods of an interface.
@@ -363,7 +362,7 @@ func typeName(of ast.Expr) string {
 	return ""
 }
 
-// testsOf are the functions of a directory's test files.
+// testsOf returns the functions of a directory's test files.
 func testsOf(dir string) (map[string]bool, error) {
 	if declared, ok := clauseNames[dir]; ok {
 		return declared, nil

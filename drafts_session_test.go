@@ -63,7 +63,7 @@ func (c *oldSession) call(tool, arguments string) {
 	c.events.Buffer(nil, 1<<20)
 }
 
-// event is the next message of the call's stream.
+// event returns the next message of the call's stream.
 func (c *oldSession) event() map[string]any {
 	c.t.Helper()
 	for c.events.Scan() {
@@ -76,7 +76,7 @@ func (c *oldSession) event() map[string]any {
 	return nil
 }
 
-// respond answers a request of the server, with a member state if it is not "".
+// respond answers a request of the server. The member state is sent unless it is empty.
 func (c *oldSession) respond(request map[string]any, state, result string) (int, map[string]any) {
 	c.t.Helper()
 	id, err := json.Marshal(request["id"])
@@ -91,8 +91,8 @@ func (c *oldSession) respond(request map[string]any, state, result string) (int,
 
 func named(name string) string { return `{"action":"accept","content":{"name":"` + name + `"}}` }
 
-// In a session here, a call goes on with an echo and without one; a wrong one is refused,
-// and the question stays open.
+// In the process that holds the session, a call continues with or without an echoed state. A wrong
+// state is refused, and the question stays open.
 func TestAStateIsEchoedInASession(t *testing.T) {
 	url := newDraftServer(t, harness.NewRing(t), true)
 	c := newSession(t, url+"?draft=state", url)
@@ -122,7 +122,7 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 	}
 }
 
-// The state is for the requests of every kind, also where the kind has no parameters.
+// Requests of every kind carry the state, including those without parameters.
 func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 	url := newDraftServer(t, harness.NewRing(t), true, harness.AddText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		who, err1 := askback.Elicit[harness.Login](call, "login", "?")
@@ -156,8 +156,8 @@ func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 	}
 }
 
-// Where the session is not held, the call goes on from the state: the response is what the
-// server has to say next.
+// In a process that does not hold the session, the call continues from the state. The response is
+// the next message of the server.
 func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	ring := harness.NewRing(t)
 	here, there := newDraftServer(t, ring, true), newDraftServer(t, ring, true)
@@ -182,14 +182,14 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 			t.Errorf("result (-want +got):\n%s", diff)
 		}
 	}
-	// It is bound as ever: to the call that it was made for, and to what was asked.
+	// The state is bound, as always, to the call that it was made for and to its questions.
 	bound := newSession(t, here+"?draft=state", there)
 	bound.call("get_weather", `{"location":"New York"}`)
 	q = bound.event()
 	if status, m := c.respond(q, altered(t, q["state"].(string), "New York", "Cairo"), named("octocat")); status != 400 || member(m, "error", "code") != -32602.0 {
 		t.Errorf("other arguments: status %d, %v", status, m)
 	}
-	// Another key than that of the question.
+	// A key that is not the question's.
 	if _, m := c.respond(q, altered(t, q["state"].(string), `"github_login"`, `"google_login"`), named("octocat")); m["method"] != "elicitation/create" {
 		t.Errorf("another key: %v", m)
 	}
@@ -198,7 +198,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	}
 }
 
-// Where a state counts once, one that was used in its session is used.
+// With single use, a state that was used in its session cannot be used elsewhere.
 func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 	ran := make(chan string, 9)
 	srv := harness.NewServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
@@ -224,7 +224,7 @@ func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 			t.Errorf("want %s, got %v", want, m)
 		}
 	}
-	// In the session, and then elsewhere.
+	// First in the session, then elsewhere.
 	c := newSession(t, ts.URL+"?draft=state", ts.URL)
 	c.call("redeem", "{}")
 	q := c.event()
@@ -233,7 +233,7 @@ func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 		t.Errorf("in the session: %v", m)
 	}
 	elsewhere(q, "Invalid or expired requestState")
-	// Elsewhere, and then in the session.
+	// First elsewhere, then in the session.
 	c.call("redeem", "{}")
 	q = c.event()
 	elsewhere(q, "redeemed")
@@ -246,7 +246,7 @@ func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 	}
 }
 
-// altered changes what is inside of a state in a session.
+// altered changes the content of a state in a session.
 func altered(t *testing.T, state, from, to string) string {
 	t.Helper()
 	data, err := base64.RawURLEncoding.DecodeString(state)

@@ -57,8 +57,8 @@ func addWeather(s *askback.Server) {
 	})
 }
 
-// addBoth adds a tool that asks for two things in one round, one more after a checkpoint,
-// and tells what it got.
+// addBoth adds a tool that asks two questions in one round and a third after a checkpoint. Its
+// result has the answers.
 func addBoth(s *askback.Server) {
 	type name struct {
 		Name string `json:"name"`
@@ -80,7 +80,7 @@ func addBoth(s *askback.Server) {
 	})
 }
 
-// post sends a message as it stands, and returns the answer as JSON that can be compared.
+// post sends a message unchanged, and returns the answer as JSON that can be compared.
 func post(t testing.TB, url, body string, header ...string) (status int, message map[string]any) {
 	t.Helper()
 	res := open(t, url, body, header...)
@@ -172,7 +172,7 @@ func TestDraftsOfACall(t *testing.T) {
 	}
 }
 
-// With several questions in a round, a checkpoint without any, and answers that do not come.
+// Several questions in a round, a checkpoint without questions, and missing answers.
 func TestDraftsOfAState(t *testing.T) {
 	url := newDraftServer(t, harness.NewRing(t), true)
 	call := func(dependent string) map[string]any {
@@ -207,7 +207,7 @@ func TestDraftsOfAState(t *testing.T) {
 	if done := call(answer(fourth, "c")); member(done, "result", "content", 0, "text") != "abc" {
 		t.Errorf("got %v", done)
 	}
-	// What is inside has to be this server's.
+	// The content must be sealed by this server.
 	if m := call(`,"dependent_responses":{"state":` + harness.Quote(base64.RawURLEncoding.EncodeToString([]byte(`{"s":"x"}`))) + `}`); member(m, "error", "message") != "Invalid or expired requestState" {
 		t.Errorf("another's state inside: %v", m)
 	}
@@ -249,7 +249,7 @@ func TestDraftsOfATask(t *testing.T) {
 	if m := send("tasks/get", `"taskId":"`+id+`"`); member(m, "result", "status") != "Completed" {
 		t.Errorf("completed: %v", m)
 	}
-	if status, m := post(t, url, answer); status != 202 { // nothing is open any more
+	if status, m := post(t, url, answer); status != 202 { // no question is open any more
 		t.Errorf("answered again: status %d, %v", status, m)
 	}
 	const none = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"none"}}}}`
@@ -266,8 +266,7 @@ func TestDraftsOfATask(t *testing.T) {
 	}
 }
 
-// What a draft request does not say is not guessed where it matters, and what it says twice
-// is refused.
+// A draft's request that leaves out something important or says it twice is refused.
 func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 	url := newDraftServer(t, harness.NewRing(t), true)
 	const ratified = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},` +
@@ -287,7 +286,7 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 			t.Errorf("%s: status %d, %v", name, status, m)
 		}
 	}
-	// An answer to a task is acknowledged only where there are tasks.
+	// An answer to a task is acknowledged only by a server with tasks.
 	bare := httptest.NewServer(harness.NewServer(t, nil).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	defer bare.Close()
 	const answer = `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`
@@ -296,15 +295,15 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 			t.Errorf("an answer where there are no tasks, %s: status %d, %v", accept, status, m)
 		}
 	}
-	// What a client declares all the same, counts.
+	// Capabilities that a client declares are respected.
 	const none = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	if _, m := post(t, url, none); member(m, "error", "code") != -32021.0 {
 		t.Errorf("without capabilities: %v", m)
 	}
 }
 
-// The routing headers of a draft's request may be absent. Those that are there say what the body
-// says, because an intermediary may have let the request pass for them.
+// The routing headers of a draft's request may be absent. Those that are present must agree
+// with the body, because an intermediary may have let the request pass for them.
 func TestRoutingHeadersOfADraftMatch(t *testing.T) {
 	deleted := 0
 	url := newDraftServer(t, harness.NewRing(t), true, func(s *askback.Server) {
@@ -337,7 +336,7 @@ func TestRoutingHeadersOfADraftMatch(t *testing.T) {
 	}
 }
 
-// Nothing of this is there unless it is asked for.
+// Without the option nothing of the drafts is accepted or sent.
 func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 	ring := harness.NewRing(t)
 	off, on := newDraftServer(t, ring, false), newDraftServer(t, ring, true)
@@ -346,7 +345,7 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 	_, dependent := post(t, on+"?draft=state-1", callWeather)
 	shared := harness.Quote(member(dependent, "dependent_requests", "state").(string))
 
-	// Accepted: no request of a draft is.
+	// No request of a draft is accepted.
 	for _, query := range []string{"", "?draft=mrtr-1", "?draft=mrtr-2", "?draft=tasks-1", "?draft=tasks-2", "?draft=state-1", "?draft=state-2", "?draft=state"} {
 		for name, body := range map[string]string{
 			"a first round": callWeather,
@@ -362,8 +361,7 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 			}
 		}
 	}
-	// A ratified request with members of drafts is served as if they were not there, and
-	// answered in the ratified form.
+	// In a ratified request members of drafts are ignored, and the response has the ratified form.
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 	headers := []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "get_weather"}
 	for name, members := range map[string][2]string{
@@ -379,9 +377,8 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 			}
 		}
 	}
-	// Sent: no request of the server in a session carries a state, nor where drafts are on
-	// and the client does not say that it knows it. Some refuse a member that they do not
-	// know, and the call would wait for ever.
+	// The server's requests in a session carry no state. With drafts on they carry one only if the
+	// client asks for it, because some clients refuse unknown members, and the call would wait forever.
 	for _, url := range []string{off, off + "?draft=state", on} {
 		c := newSession(t, url, url)
 		c.call("get_weather", `{"location":"New York"}`)
@@ -391,7 +388,7 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 	}
 }
 
-// Prompts, resources, and handlers in the SDK's manual style are no different.
+// Prompts, resources and handlers in the SDK's manual style work in the same way.
 func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	type name struct {
 		Name string `json:"name"`
@@ -419,8 +416,8 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	})
 	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	defer ts.Close()
-	// Nor is a tool that the SDK serves by itself, to a client that comes back to it: say, it
-	// asked on the other server, which is older.
+	// So does a tool that the SDK serves by itself, for a client that comes back after another,
+	// older server asked.
 	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return harness.Text("hello"), nil
 	})
@@ -451,7 +448,7 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	}
 }
 
-// A handler's progress goes along to the client of a draft.
+// The client of a draft gets the handler's progress.
 func TestDraftsStreamProgress(t *testing.T) {
 	url := newDraftServer(t, harness.NewRing(t), true, func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
@@ -474,7 +471,7 @@ func TestDraftsStreamProgress(t *testing.T) {
 	}
 }
 
-// Whatever comes, the answer is JSON or nothing.
+// For any request, the response is JSON or empty.
 func FuzzDrafts(f *testing.F) {
 	srv := harness.NewServer(f, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, addWeather, harness.AddEcho, addBoth)
 	handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
@@ -505,8 +502,8 @@ func FuzzDrafts(f *testing.F) {
 	})
 }
 
-// What surrounds a sealed state in the drafts' own forms is not sealed. Whoever changes it, or
-// has another's, gains nothing: the state is bound to the call and its caller.
+// In the drafts' own forms the members around a sealed state are not sealed. Changing them, or
+// using another caller's, gains nothing: the state is bound to the call and its caller.
 func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 	ring := harness.NewRing(t)
 	serve := func(caller string) string {

@@ -13,8 +13,8 @@ import (
 	"github.com/askback-mcp/askback"
 )
 
-// A handler that was written for mcp.AddTool serves the clients that its session would
-// wait for, and those that come back in rounds.
+// A handler that was written for mcp.AddTool serves both clients that are asked inside their
+// session and clients that come back in rounds.
 func ExampleAddInlineTool() {
 	type City struct {
 		Name string `json:"name"`

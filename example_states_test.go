@@ -19,7 +19,7 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// outcomes counts what became of states. In a service these are a metric's labels.
+// outcomes counts the states' outcomes. In a service these are a metric's labels.
 type outcomes struct {
 	mu sync.Mutex
 	n  map[state.Outcome]int
@@ -40,7 +40,7 @@ func (o *outcomes) print() {
 	}
 }
 
-// closeBugOf serves a tool that asks one question and records a report of so many bytes.
+// closeBugOf serves a tool that asks one question and records a report of the given size in bytes.
 func closeBugOf(report int, opts *askback.Options) http.Handler {
 	opts.Logger = slog.New(slog.DiscardHandler)
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil), opts)
@@ -61,7 +61,7 @@ func closeBugOf(report int, opts *askback.Options) http.Handler {
 	return srv.HTTPHandler(nil)
 }
 
-// callInTurn calls the tool, and lets the instances answer its rounds in turn.
+// callInTurn calls the tool, whose rounds are served by the instances in turn.
 func callInTurn(instances ...http.Handler) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		instance := instances[0]
@@ -87,10 +87,10 @@ func callInTurn(instances ...http.Handler) {
 	fmt.Println(res.Content[0].(*mcp.TextContent).Text)
 }
 
-// The first phase of a migration finds what would break without the store: here the
-// instances were not given the same keys. No call fails for it.
+// The first phase of a migration finds the calls that would fail without the store. Here the
+// instances do not have the same keys, and no call fails.
 func ExampleOptions_states() {
-	store := new(state.MemoryStore) // in a service, over the database that is there
+	store := new(state.MemoryStore) // in a service, use one over the service's database
 	var seen outcomes
 	instance := func() http.Handler {
 		return closeBugOf(0, &askback.Options{

@@ -22,8 +22,8 @@ type Window struct {
 	Night bool `json:"night" title:"Deploy at night?"`
 }
 
-// A tool whose calls are durable tasks. The client's CallTool waits for the end; with
-// StartTask it would get the id and could go away.
+// The calls of this tool are durable tasks. The client's CallTool waits for the result. With
+// StartTask the client would get the ID and could disconnect.
 func ExampleAddTaskTool() {
 	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
 		call.OnCancel(func(context.Context) error {
@@ -31,7 +31,7 @@ func ExampleAddTaskTool() {
 			return nil
 		})
 		version, err := askback.Do(ctx, call, "build", func(context.Context) (string, error) {
-			return "v2", nil // committed to the store before anything else is done
+			return "v2", nil // committed to the store before the handler continues
 		})
 		if err != nil {
 			return "", err
@@ -47,8 +47,8 @@ func ExampleAddTaskTool() {
 	// shop v2 is deployed, at night: true.
 }
 
-// The questions that decide whether there is anything to do are asked in rounds, with
-// nothing stored; only then the call becomes a task.
+// The questions that decide whether there is work to do are asked in rounds, without a store.
+// Only then does the call become a task.
 func ExampleCall_Detach() {
 	playTask(&askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
 		window, err := askback.Elicit[Window](call, "window", "Deploy "+in.Service+" when?")

@@ -22,8 +22,8 @@ type Resolution struct {
 	Resolution string `json:"resolution" jsonschema:"how the bug was resolved" enum:"Fixed|Won't Fix|Duplicate"`
 }
 
-// play serves a tool over HTTP, calls it, and answers its forms. It prints what is asked
-// and what the tool says in the end.
+// play serves a tool over HTTP, calls it, and answers its forms. It prints the questions
+// and the tool's result.
 func play[In any](name string, handler askback.ToolHandler[In, string], arguments In, answer func(q *client.Question) *mcp.ElicitResult) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -109,7 +109,7 @@ func ExampleDo() {
 	// receipt-1 sent to octocat@github.com
 }
 
-// Several questions cost one round trip.
+// Several questions are asked in one round trip.
 func ExampleElicit_together() {
 	type name struct {
 		Name string `json:"name"`
@@ -131,7 +131,7 @@ func ExampleElicit_together() {
 	// you, meet friend, in round 2
 }
 
-// A handler may go on without an answer.
+// A handler may continue without an answer.
 func ExampleDeclinedError() {
 	closeBug := func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
 		text := "closed"

@@ -21,8 +21,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// A front is a way by which requests come to a server. Dial returns how to send one with a verified token, which may be
-// nil, and get its response.
+// A front is a way for requests to reach a server. Dial returns a function that sends one request with a verified token,
+// which may be nil, and returns the response.
 type front struct {
 	name    string
 	session bool // before 2026-07-28
@@ -55,7 +55,7 @@ var fronts = []front{
 		}
 		h.ServeHTTP(w, hello)
 		if session = w.Header().Get("Mcp-Session-Id"); session == "" || strings.Contains(w.Body.String(), `"error"`) {
-			// Whoever is refused a session gets no other answer in it.
+			// If the session is refused, the refusal stands for the response to every request.
 			_, event, _ := strings.Cut(w.Body.String(), "data: ")
 			refusal := map[string]any{}
 			if err := json.Unmarshal([]byte(event), &refusal); err != nil {
@@ -98,7 +98,7 @@ func modern(id int, method, params string) string {
 		`"io.modelcontextprotocol/clientCapabilities":%s}}}`, id, method, params, harness.WithExtension)
 }
 
-// authenticated is the server behind a verifier that takes every token for this one.
+// authenticated returns the server behind a verifier that gives every request this token.
 func authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
 	h := srv.HTTPHandler(nil)
 	if token == nil {
@@ -136,7 +136,7 @@ func exchangeHTTP(t *testing.T, h http.Handler, r *http.Request, version string,
 	return m
 }
 
-// dial connects in memory, by a transport that says who calls.
+// dial connects in memory, through a transport that sends the token with each request.
 func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(id int, message string) map[string]any) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
@@ -180,7 +180,7 @@ func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(i
 	}
 }
 
-// bearer is a transport whose requests come with a token.
+// bearer is a transport whose requests carry a token.
 type bearer struct {
 	mcp.Transport
 	token *auth.TokenInfo
@@ -204,7 +204,7 @@ func (b bearerConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return msg, err
 }
 
-// identifies are the requests whose caller matters: for handlers of Askback, for those on the SDK's server, and for tasks.
+// identifies lists the requests that identify their caller: for Askback's handlers, for those on the SDK's server, and for tasks.
 func (f front) identifies(task string) map[string]string {
 	requests := map[string]string{
 		"tools/call":      `"name":"quiet"`,
@@ -212,7 +212,7 @@ func (f front) identifies(task string) map[string]string {
 		"prompts/get":     `"name":"p"`,
 		"resources/read":  `"uri":"test:r"`,
 		"resources/read ": `"uri":"test:plain"`,
-		// On the SDK's server, under a template of ours.
+		// It is on the SDK's server, and matches a template of ours.
 		"resources/read  ": `"uri":"shadow:plain"`,
 		"tasks/get":        `"taskId":"` + task + `"`,
 		"tasks/cancel":     `"taskId":"` + task + `"`,
@@ -227,13 +227,13 @@ func (f front) identifies(task string) map[string]string {
 	return requests
 }
 
-// everything is a server with one of everything.
+// everything returns a server with a handler of each kind.
 func everything(t *testing.T, opts askback.Options) *askback.Server {
 	t.Helper()
 	return everythingOn(t, opts, func(*mcp.Server) {})
 }
 
-// everythingOn is everything on an SDK's server that is prepared.
+// everythingOn is everything on a given server of the SDK.
 func everythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server)) *askback.Server {
 	t.Helper()
 	opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
@@ -269,7 +269,7 @@ func everythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server))
 	return srv
 }
 
-// eachRequest sends all that identifies its caller by every front.
+// eachRequest sends each request that identifies its caller over every front.
 func eachRequest(t *testing.T, srv *askback.Server, token *auth.TokenInfo, check func(t *testing.T, f front, response map[string]any)) {
 	t.Helper()
 	for _, f := range fronts {

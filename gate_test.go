@@ -22,7 +22,7 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// The rules of the gate, each on every front. Identity and panics are in principal_test.go,
+// These tests check the rules of the gate on every front. Identity and panics are in principal_test.go,
 // middleware is in middleware_test.go.
 
 func TestAuthorize(t *testing.T) {
@@ -73,8 +73,8 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// Whoever knows the id of a session, but did not open it, gets nothing by it: cannot call,
-// listen, end it, or answer what its server asks.
+// A caller who knows the ID of a session but did not open it cannot call in it, listen to it, end
+// it, or answer its server's questions.
 func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	answered := make(chan string, 1)
 	srv := harness.NewServer(t, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)}, func(srv *askback.Server) {
@@ -141,7 +141,7 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	}
 }
 
-// The gate holds where a server's sessions are served by the SDK's own handler, too.
+// The gate also applies when the SDK's own handler serves a server's sessions.
 func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)})
@@ -171,7 +171,7 @@ func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
 	}
 }
 
-// What is removed is gone by every front.
+// A removed handler is removed on every front.
 func TestRemoving(t *testing.T) {
 	srv := everything(t, askback.Options{})
 	srv.RemoveTools("quiet")
@@ -187,8 +187,8 @@ func TestRemoving(t *testing.T) {
 	}
 }
 
-// A client that is asked inside its session and says nothing more costs nothing once the time
-// to live has passed, in whatever style it is asked.
+// If a client does not answer a question in its session, the time to live ends the call and frees
+// its resources, for every style of handler.
 func TestTimesToLiveHoldInSessions(t *testing.T) {
 	for name, limits := range map[string]askback.Limits{
 		"of a round": {RoundTTL: 200 * time.Millisecond},

@@ -18,17 +18,17 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// inline is a handler as it is written for the SDK.
+// inline is a handler in the form that the SDK has.
 type inline = mcp.ToolHandlerFor[harness.Greeting, any]
 
-// elicitName asks the SDK's way.
+// elicitName asks through the SDK's session.
 func elicitName(ctx context.Context, req *mcp.CallToolRequest, message string) (*mcp.ElicitResult, error) {
 	return req.Session.Elicit(ctx, &mcp.ElicitParams{Message: message, RequestedSchema: &jsonschema.Schema{
 		Type: "object", Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}}, Required: []string{"name"},
 	}})
 }
 
-// user answers forms: by message, in turn, and keeps what was asked.
+// user answers forms by their message, in turn, and records the questions.
 type user struct {
 	answers map[string][]string // "-" declines, "--" cancels
 
@@ -66,7 +66,7 @@ type caller struct {
 	call func(t testing.TB, endpoint string, u *user, tool string) (string, error)
 }
 
-// callers are the clients that an inline handler has to serve: the Go SDK's and ours of
+// callers lists the clients that an inline handler has to serve: the Go SDK's and ours of
 // 2026-07-28, and the Go SDK's in a session of 2025-11-25.
 func callers() []caller {
 	return []caller{
@@ -131,7 +131,7 @@ func callAskback(t testing.TB, endpoint string, u *user, tool string) (string, e
 	return outcome(res), err
 }
 
-// outcome is a result's text, after "error: " if it is a tool error.
+// outcome returns a result's text, after "error: " if it is a tool error.
 func outcome(res *mcp.CallToolResult) string {
 	var b strings.Builder
 	if res == nil {
@@ -146,8 +146,8 @@ func outcome(res *mcp.CallToolResult) string {
 	return b.String()
 }
 
-// alternating serves a tool on two servers with the same keys, of which each takes every other
-// request of a modern client, and the first all requests of a session.
+// alternating serves a tool on two servers with the same keys. They take turns with the requests of
+// a modern client. The first one serves all requests of a session.
 func alternating(t testing.TB, opts *askback.Options, h inline) string {
 	t.Helper()
 	if opts == nil {

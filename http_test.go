@@ -31,7 +31,7 @@ func TestWrongInput(t *testing.T) {
 		request harness.Request
 		status  int
 		code    int
-		message string // a part of it
+		message string // a part of the message
 	}{
 		{"malformed JSON", harness.Request{Body: `{"jsonrpc":`}, 400, -32700, "parse error"},
 		{"malformed JSON without a version header", harness.Request{Body: `{"jsonrpc":`, Header: header("MCP-Protocol-Version")}, 400, -32700, "parse error"},
@@ -85,7 +85,7 @@ func TestWrongInput(t *testing.T) {
 			if strings.Contains(logged.String(), "evil") {
 				t.Errorf("logged: %s", logged)
 			}
-			// The server is none the worse for it.
+			// The server still works.
 			harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, h).Asked(t, "login")
 		})
 	}
@@ -244,8 +244,8 @@ func TestProgressMakesAStream(t *testing.T) {
 	}
 }
 
-// What needs input is the last message of a stream, and what the handler tells after it has
-// returned is not sent.
+// An input-required result is the last message of a stream. Progress that a handler reports after it
+// has returned is not sent.
 func TestInputRequiredEndsItsStream(t *testing.T) {
 	late := make(chan error, 1)
 	returned := make(chan struct{})
@@ -273,7 +273,7 @@ func TestInputRequiredEndsItsStream(t *testing.T) {
 		t.Errorf("got %d events: %s", len(events), w.Body)
 	}
 
-	// Where nothing was told it is a single response.
+	// Without progress it is a single response.
 	res := harness.Request{Target: "slow"}.Send(t, h)
 	if res.Asked(t, "login"); res.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("content type %q", res.Header.Get("Content-Type"))
@@ -281,7 +281,7 @@ func TestInputRequiredEndsItsStream(t *testing.T) {
 	<-late
 }
 
-// A client that goes away cancels its request.
+// A client that disconnects cancels its request.
 func TestDisconnectCancelsTheHandler(t *testing.T) {
 	started, cancelled := make(chan struct{}), make(chan struct{})
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
@@ -315,7 +315,7 @@ func TestDisconnectCancelsTheHandler(t *testing.T) {
 	}
 }
 
-// Nothing is sent for a request whose client went away.
+// Nothing is sent for a request whose client has disconnected.
 func TestNothingIsSentForACancelledRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
@@ -330,7 +330,7 @@ func TestNothingIsSentForACancelledRequest(t *testing.T) {
 	}
 }
 
-// Whatever body arrives, the server answers with JSON or a stream, and lives on.
+// For any body the server answers with JSON or a stream, and keeps working.
 func FuzzHTTP(f *testing.F) {
 	h := harness.NewServer(f, nil, harness.AddGreet, harness.AddRounds).HTTPHandler(nil)
 	for _, r := range []harness.Request{

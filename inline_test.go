@@ -23,14 +23,14 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// One handler serves every client, whichever server serves a round.
+// One handler serves every client, and any server can serve a round.
 func TestInline(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		handler inline
 		answers map[string][]string
 		want    string
-		asked   []string // sorted; nil is not looked at
+		asked   []string // sorted; nil is not checked
 	}{
 		{
 			name: "two questions in sequence",
@@ -286,8 +286,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// A step runs once, and what stands before a question and is no step in every round, but
-// once in a session.
+// A step runs once. Other code before a question runs in every round, and once in a session.
 func TestInlineDo(t *testing.T) {
 	for _, c := range callers() {
 		var steps, runs atomic.Int64
@@ -336,7 +335,7 @@ func TestInlineCallCannotAsk(t *testing.T) {
 	}
 }
 
-// What ends a handler other than by an answer; internal/inline has all of it.
+// These are some ways in which a handler ends without an answer. internal/inline tests all of them.
 func TestInlineEnds(t *testing.T) {
 	for _, test := range []struct {
 		name, want, log string
@@ -359,7 +358,7 @@ func TestInlineEnds(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			res, err := elicitName(ctx, req, "sure?") // which would get the answer of the other
+			res, err := elicitName(ctx, req, "sure?") // it would get the other question's answer
 			if err != nil {
 				return nil, nil, err
 			}
@@ -386,7 +385,7 @@ func TestInlineEnds(t *testing.T) {
 	}
 }
 
-// A client that cannot be asked is told what it lacks, unless the handler knows better.
+// A client that cannot be asked gets an error with the missing capability, unless the handler catches it.
 func TestInlineWithoutCapability(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
@@ -409,7 +408,7 @@ func TestInlineWithoutCapability(t *testing.T) {
 	}
 }
 
-// Progress reaches the client that asked for it.
+// The client that asked for progress gets it.
 func TestInlineProgress(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		var progress atomic.Int64
@@ -437,7 +436,7 @@ func TestInlineProgress(t *testing.T) {
 	}
 }
 
-// The same over a transport of the SDK, whose session must not be asked.
+// The same holds over a transport of the SDK, whose session must not be asked.
 func TestInlineInMemory(t *testing.T) {
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
@@ -465,7 +464,7 @@ func TestInlineInMemory(t *testing.T) {
 	}
 }
 
-// A warning at registration names the tool and what to do, unless there is nothing to repeat.
+// A warning at registration names the tool and the remedy, unless the tool only reads.
 func TestInlineWarning(t *testing.T) {
 	for _, test := range []struct {
 		hints       *mcp.ToolAnnotations
@@ -490,7 +489,7 @@ func TestInlineWarning(t *testing.T) {
 	}
 }
 
-// Calls leave no goroutine and no session behind, and the author's server never sees theirs.
+// Calls leave no goroutine and no session behind, and their sessions are not on the author's server.
 func TestInlineLeavesNothing(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, &mcp.ServerOptions{KeepAlive: time.Hour})
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
@@ -525,8 +524,8 @@ func TestInlineLeavesNothing(t *testing.T) {
 	}
 }
 
-// In a session an inline tool answers what the SDK's own server answers, also where the
-// client fails to answer or the handler's error is one of the protocol.
+// In a session an inline tool gives the same answers as the SDK's own server, also if the client
+// fails to answer or the handler returns a protocol error.
 func TestInlineInASessionIsTheSDKs(t *testing.T) {
 	asking := func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
 		res, err := elicitName(ctx, req, "a")
@@ -597,12 +596,12 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 	}
 }
 
-// The law: a handler that the SDK's own server runs for a session, and the same handler
-// added inline and run in rounds, ask the same and come to the same result.
+// A handler asks the same questions and returns the same result when the SDK's own server runs it in
+// a session and when it is added inline and runs in rounds.
 func TestInlineLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		// A letter asks; a capital asks it together with its neighbour; a bang repeats
-		// the handler's last question; a dot goes on only if the last answer was accepted.
+		// the handler's last question; a dot continues only if the last answer was accepted.
 		plan := rapid.StringOfN(rapid.SampledFrom([]rune("aabbccABC!!.")), 0, 8, -1).Draw(rt, "plan")
 		refuse := rapid.StringOfN(rapid.SampledFrom([]rune("abcd")), 0, 2, -1).Draw(rt, "refuse")
 		handler := func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
@@ -648,7 +647,7 @@ func TestInlineLaw(t *testing.T) {
 			}
 			return here
 		}
-		// call calls the tool and returns its outcome, and what it asked.
+		// call calls the tool and returns its outcome and its questions.
 		call := func(callTool func(u *user, params *mcp.CallToolParams) (*mcp.CallToolResult, error)) (string, []string) {
 			u := &user{answers: map[string][]string{}}
 			for _, q := range refuse {

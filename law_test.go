@@ -22,10 +22,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// In every home of the journal (sealed and carried by the client from instance to
-// instance, with responses lost and requests repeated; over the SDK's transports; in the
-// memory of a legacy session) the result is that of running the handler once with all
-// answers at hand.
+// In every home of the journal the result is that of running the handler once with all answers
+// available. The homes are a sealed state that the client carries from instance to instance, with
+// lost responses and repeated requests, the same over the SDK's transports, and the memory of a
+// legacy session.
 func TestLawInEveryHome(t *testing.T) {
 	ring := harness.NewRing(t)
 	ran := 0
@@ -53,7 +53,7 @@ func TestLawInEveryHome(t *testing.T) {
 		arguments := `{"plan":` + harness.Quote(plan) + `}`
 		want, steps := atOnce(plan)
 
-		// Every answer at once.
+		// All answers at once.
 		r := harness.Request{Target: "plan", Arguments: arguments}
 		ran = 0
 		res := r.Send(t, instances[0])
@@ -65,7 +65,7 @@ func TestLawInEveryHome(t *testing.T) {
 			rt.Fatalf("plan %q: got %q after %d steps, want %q after %d", plan, got, ran, want, steps)
 		}
 
-		// From instance to instance, with losses.
+		// From instance to instance, with lost responses.
 		r = harness.Request{Target: "plan", Arguments: arguments}
 		kept := []*harness.Response{}
 		for n := 0; ; n++ {
@@ -82,7 +82,7 @@ func TestLawInEveryHome(t *testing.T) {
 			lossy := n < 10
 			if lossy && rapid.IntRange(0, 3).Draw(rt, "lost") == 0 {
 				if len(kept) == 0 || rapid.Bool().Draw(rt, "repeat") {
-					continue // the response was lost: the same request again
+					continue // the response was lost: repeat the request
 				}
 				res = kept[rapid.IntRange(0, len(kept)-1).Draw(rt, "back to")]
 			}
@@ -109,12 +109,12 @@ func TestLawInEveryHome(t *testing.T) {
 	})
 }
 
-// The law of TestLawInEveryHome where the journal's home is a store: from the first round
-// or from a Detach in the middle, on two instances that take tasks from each other, with
-// partial, wrong and repeated answers. And no step is recorded twice.
+// The law of TestLawInEveryHome holds for a journal in a store, from the first round or from a
+// Detach in the middle, on two instances that take tasks from each other, with partial, wrong and
+// repeated answers. No step is recorded twice.
 func TestLawInTheStore(t *testing.T) {
 	var often atomic.Int32
-	var ran sync.Map // call id and step to how often it ran
+	var ran sync.Map // number of runs by call ID and step
 	handler := executes(func(call *askback.Call, name rune) {
 		n, _ := ran.LoadOrStore(call.ID()+string(name), new(atomic.Int32))
 		n.(*atomic.Int32).Add(1)
@@ -166,7 +166,7 @@ func TestLawInTheStore(t *testing.T) {
 			}
 			res = some().Result(harness.WithExtension, "tools/call", name, params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
 		}
-		if res["resultType"] == "complete" { // it stopped before it came to the Detach
+		if res["resultType"] == "complete" { // it ended before the Detach
 			if got := res["content"].([]any)[0].(map[string]any)["text"]; got != want {
 				rt.Fatalf("plan %q: got %q, want %q", plan, got, want)
 			}
@@ -230,9 +230,9 @@ func TestLawInTheStore(t *testing.T) {
 	}
 }
 
-// The law of TestLawInEveryHome where everything meets: every sort and style of handler,
-// with every combination of options, behind every form of the protocol over HTTP, in which
-// requests come to one instance or another. Where none is repeated, each step runs once.
+// The law of TestLawInEveryHome holds for every combination: every kind and style of handler, every
+// set of options, and every form of the protocol over HTTP, with requests that reach one instance
+// or another. If no request is repeated, each step runs once.
 func TestLawOfAllTogether(t *testing.T) {
 	var mu sync.Mutex
 	ran := 0
@@ -244,7 +244,7 @@ func TestLawOfAllTogether(t *testing.T) {
 	defer cancel()
 
 	type options struct {
-		mode     state.Mode // "none" is no States
+		mode     state.Mode // "none" means no Options.States
 		overflow int
 		guard    bool
 		bare     bool
@@ -286,7 +286,7 @@ func TestLawOfAllTogether(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		h := pair[random.IntN(2)]
-		if r.URL.Query().Get("draft") == "state" { // a session stays where it is
+		if r.URL.Query().Get("draft") == "state" { // a session stays on its instance
 			h = pair[0]
 		}
 		r.Header.Set("X-User", user)
@@ -353,11 +353,11 @@ func TestLawOfAllTogether(t *testing.T) {
 	})
 }
 
-// stealing is a store in which now and then another worker takes a task over at the moment
-// when a step is to be recorded, as if the first one's lease had ended.
+// stealing is a store in which another worker sometimes takes over a task just before a step is
+// recorded, as if the lease of the first one had ended.
 type stealing struct {
 	task.Store
-	often  *atomic.Int32 // in a hundred
+	often  *atomic.Int32 // in percent
 	news   *news
 	stolen atomic.Int32
 }
@@ -392,7 +392,7 @@ func (s *stealing) Append(ctx context.Context, id string, fence int64, entry []b
 	return s.Store.Append(ctx, id, fence, entry)
 }
 
-// news tells the instances of what was stolen.
+// news tells the instances about stolen tasks.
 type news struct {
 	mu      sync.Mutex
 	changed []func(id string)

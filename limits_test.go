@@ -59,7 +59,7 @@ func TestLimitsNameThemselves(t *testing.T) {
 	}
 }
 
-// A body whose length is not announced is bounded as well.
+// A body without a Content-Length is bounded, too.
 func TestBodyOverTheLimitInChunks(t *testing.T) {
 	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 10}}, harness.AddGreet).HTTPHandler(nil)
 	chunked := func(r *http.Request) *http.Request { r.ContentLength = -1; return r }
@@ -67,7 +67,7 @@ func TestBodyOverTheLimitInChunks(t *testing.T) {
 	harness.Request{Target: "greet", Arguments: `{"place":"` + strings.Repeat("x", 1<<11) + `"}`, Context: chunked}.Send(t, h).Refused(t, 413, -32600)
 }
 
-// A call whose time ran out while its handler worked says so.
+// If the time of a call ends while its handler works, the error says so.
 func TestCallsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{CallTTL: time.Minute}}, func(srv *askback.Server) {

@@ -96,7 +96,7 @@ func TestManualStyleIsSealed(t *testing.T) {
 			harness.Request{Target: "manual", Arguments: `{"a":2}`, State: r.State}.Send(t, h).Refused(t, 400, -32602)
 			harness.Request{Target: "manual", Capabilities: `{}`}.Send(t, h).Refused(t, 400, -32021)
 
-			// A legacy client gets all rounds inline.
+			// A legacy client is asked in all rounds inside its session.
 			here, there := mcp.NewInMemoryTransports()
 			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
 				t.Fatal(err)
@@ -142,7 +142,7 @@ func TestBareFirstRoundInTheManualStyle(t *testing.T) {
 	}
 }
 
-// An author may return the same result to many, and an error that is none.
+// A result that an author returns to several calls is not modified.
 func TestManualResultsAreNotWrittenTo(t *testing.T) {
 	shared := &mcp.CallToolResult{RequestState: "mine"}
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
@@ -168,7 +168,7 @@ func TestManualResultsAreNotWrittenTo(t *testing.T) {
 	}
 }
 
-// An answer to a question of an earlier round is no answer to this one.
+// An answer to a question of an earlier round does not answer a question of this one.
 func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
 	m.AddTool(&mcp.Tool{Name: "two", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -36,7 +36,7 @@ func (w *watcher) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// watched are the ways to add middleware.
+// watched lists the ways to add middleware.
 var watched = map[string]func(t *testing.T, w *watcher) *askback.Server{
 	"before New": func(t *testing.T, w *watcher) *askback.Server {
 		return everythingOn(t, askback.Options{}, func(m *mcp.Server) { m.AddReceivingMiddleware(w.middleware) })
@@ -54,7 +54,7 @@ var watched = map[string]func(t *testing.T, w *watcher) *askback.Server{
 	},
 }
 
-// Whatever brings a request, and whatever it is for, no middleware is passed by.
+// Every request on every front passes all middleware.
 func TestMiddlewareThatDenies(t *testing.T) {
 	for name, add := range watched {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestMiddlewareThatDenies(t *testing.T) {
 	}
 }
 
-// Middleware that lets requests pass changes no answer, and sees each request once.
+// Middleware that passes requests on leaves the answers unchanged, and sees each request once.
 func TestMiddlewareThatWatches(t *testing.T) {
 	plain := everything(t, askback.Options{})
 	for name, add := range watched {
@@ -76,7 +76,7 @@ func TestMiddlewareThatWatches(t *testing.T) {
 			for _, f := range fronts {
 				for method, params := range f.identifies("nonesuch") {
 					if strings.Contains(params, "shadow") && f.name == "HTTP" {
-						continue // past the SDK our template goes first, through it the SDK's resource
+						continue // our template comes first on the path that bypasses the SDK, and the SDK's resource on its own path
 					}
 					t.Run(f.name+" "+method, func(t *testing.T) {
 						w := &watcher{seen: make(map[string]int)}
@@ -96,7 +96,7 @@ func TestMiddlewareThatWatches(t *testing.T) {
 	}
 }
 
-// Middleware may change what a request says, and what it is answered.
+// Middleware may change requests and their results.
 func TestMiddlewareThatChanges(t *testing.T) {
 	louder := func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -137,8 +137,7 @@ func TestMiddlewareThatChanges(t *testing.T) {
 	}
 }
 
-// It is not enough that middleware is there: where requests take the SDK's path for it, the
-// operator is told, once.
+// If requests take the SDK's path because of middleware, the operator is told once.
 func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
 	log := new(harness.Log)
 	srv := everythingOn(t, askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(m *mcp.Server) {
@@ -153,8 +152,8 @@ func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
 	}
 }
 
-// The path past the SDK is taken where there is no other middleware. If an update of the SDK
-// moves what tells whether there is any, requests take the slower path, and this test fails.
+// Without other middleware requests bypass the SDK. If an update of the SDK changes the field that
+// shows whether there is any, requests take the slower path, and this test fails.
 func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
 	sessions := 0
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
@@ -191,7 +190,7 @@ func TestThereIsOneServerOnAnSDKsServer(t *testing.T) {
 	}
 }
 
-// Middleware that panics costs its request, not the process.
+// Middleware that panics fails its request, and the process continues.
 func TestMiddlewareThatPanics(t *testing.T) {
 	srv := everything(t, askback.Options{})
 	srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {

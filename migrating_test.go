@@ -22,8 +22,8 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// The code of docs/migrating-from-inline.md, which TestGuide compares with this file and
-// with internal/interop/mcpgo/inline_test.go.
+// This is the code of docs/migrating-from-inline.md. TestGuide compares the guide with this file
+// and with internal/interop/mcpgo/inline_test.go.
 
 // airline is a booking system. Requests with the same key are the same request.
 var airline = &airlines{done: make(map[string]bool)}
@@ -39,7 +39,7 @@ func (a *airlines) do(what, key string) {
 	a.done[what+" "+key] = true
 }
 
-// counts tells how often each thing was done.
+// counts returns how often each action was taken.
 func (a *airlines) counts() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,7 +67,7 @@ func (a *airlines) Pay(_ context.Context, seat Seat, key string) error {
 	return nil
 }
 
-// fresh is a key that is new each time.
+// fresh returns a new key each time.
 func fresh() string {
 	n++
 	return fmt.Sprint(n)
@@ -220,8 +220,8 @@ func TestBookInSteps(t *testing.T) {
 	}
 }
 
-// What the guide says of the four handlers: the untouched one does in every round what
-// stands before its question, and the others once.
+// As the guide says of its four handlers, the unchanged one repeats in every round what comes before
+// its question, and the others do it once.
 func TestMigrated(t *testing.T) {
 	srv := harness.NewServer(t, nil, register, func(srv *askback.Server) {
 		askback.AddInlineTool(srv, &mcp.Tool{Name: "book_inline"}, bookInline)
@@ -253,8 +253,8 @@ func TestMigrated(t *testing.T) {
 	}
 }
 
-// What the guide says of serving: the SDK's server asks in sessions only, Askback's asks
-// both kinds of clients.
+// As the guide says of serving, the SDK's server asks in sessions only, and Askback's asks both kinds
+// of clients.
 func TestServingBeforeAndAfter(t *testing.T) {
 	after, err := serve(harness.NewRing(t))
 	if err != nil {
@@ -269,7 +269,7 @@ func TestServingBeforeAndAfter(t *testing.T) {
 		want    string
 	}{
 		{"2025-11-25", serveBefore(), "yours"},
-		{"2026-07-28", serveBefore(), "yours"}, // in a session all the same: the client falls back
+		{"2026-07-28", serveBefore(), "yours"}, // in a session: the client falls back
 		{"2026-07-28", stateless, "cannot be sent while serving a request on protocol version 2026-07-28"},
 		{"2025-11-25", after, "yours"},
 		{"2026-07-28", after, "yours"},

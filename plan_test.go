@@ -20,9 +20,9 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// A plan is a handler made at random, as text that travels in the call's arguments: a
-// letter asks that question, a capital asks it together with its neighbour, a digit is a
-// step, a dot a checkpoint, and a question mark goes on only if the last answer was even.
+// A plan is a random handler, as text in the call's arguments: a letter asks that question, a
+// capital asks it together with its neighbour, a digit is a step, a dot is a checkpoint, and a
+// question mark continues only if the last answer was even.
 func plans() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		var b strings.Builder
@@ -54,7 +54,7 @@ type count struct {
 
 func inquiry(letter rune) string { return fmt.Sprintf("How many %c?", letter) }
 
-// howMany is what the client answers: a function of the question alone.
+// howMany returns the client's answer, which depends only on the question.
 func howMany(key string) int { return int(key[0]) * 7 % 10 }
 
 // answerTo answers an inquiry, as howMany does.
@@ -62,7 +62,7 @@ func answerTo(message string) map[string]any {
 	return map[string]any{"n": howMany(strings.TrimPrefix(message, "How many "))}
 }
 
-// world is what a plan is executed in.
+// world is the environment in which a plan is executed.
 type world interface {
 	ask(letters ...rune) ([]int, error)
 	step(name rune) (int, error)
@@ -105,7 +105,7 @@ func follow(plan string, w world) (string, error) {
 	return trace, nil
 }
 
-// atHand has all answers, and counts steps.
+// atHand is a world that has all answers and counts steps.
 type atHand struct{ steps int }
 
 func (w *atHand) ask(letters ...rune) (answers []int, err error) {
@@ -119,8 +119,8 @@ func (w *atHand) step(name rune) (int, error) { w.steps++; return int(name), nil
 
 func (w *atHand) pause(rune, int) error { return nil }
 
-// atOnce executes a plan once with all answers at hand, and returns the result and the
-// number of steps: what it must be in every home of the journal.
+// atOnce executes a plan once with all answers available. It returns the result and the number of
+// steps, which must be the same in every home of the journal.
 func atOnce(plan string) (result string, steps int) {
 	w := new(atHand)
 	result, _ = follow(plan, w)
@@ -161,7 +161,7 @@ func (w called) pause(mark rune, at int) error {
 	return w.call.Checkpoint(w.ctx, fmt.Sprint(at))
 }
 
-// executes is a handler that executes plans; step is told of each step that runs. In a plan
+// executes returns a handler that executes plans. It calls step for each step that runs. In a plan
 // for a task an exclamation mark is a Detach.
 func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, string] {
 	return func(ctx context.Context, call *askback.Call, in planned) (string, error) {
@@ -170,14 +170,14 @@ func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[plan
 	}
 }
 
-// lawful executes plans, and counts the steps that ran.
+// lawful is a handler that executes plans and counts the steps that ran.
 func lawful(ran *int) func(*askback.Server) {
 	return func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) { *ran++ }))
 	}
 }
 
-// inlined asks through a session.
+// inlined is a handler that asks through a session.
 type inlined struct {
 	called
 	req *mcp.CallToolRequest
@@ -198,7 +198,7 @@ func (w inlined) pause(rune, int) error { return nil }
 
 var countSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 
-// manually keeps its own state, and knows no steps.
+// manually is a handler with its own state and without steps.
 type manually struct {
 	Known map[string]int
 	open  mcp.InputRequestMap
@@ -247,7 +247,7 @@ func followManually(plan string, p *mcp.CallToolParamsRaw) (*mcp.CallToolResult,
 	return res, nil
 }
 
-// addFollowers adds a handler of every sort and style.
+// addFollowers adds a handler of every kind and style.
 func addFollowers(srv *askback.Server, ran func(rune)) {
 	tool := func(ctx context.Context, call *askback.Call, in planned) (string, error) {
 		said, err := follow(in.Plan, called{ctx, call, ran, true})
@@ -278,7 +278,7 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 	})
 }
 
-// followAsClient calls the handler of a plan, and returns what it said.
+// followAsClient calls the handler of a plan, and returns the text of its result.
 func followAsClient(ctx context.Context, c *client.Client, url, version, name, plan string) (string, error) {
 	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
@@ -301,7 +301,7 @@ func followAsClient(ctx context.Context, c *client.Client, url, version, name, p
 	return said(encoded), err
 }
 
-// followAsDraft does that in the form of a draft.
+// followAsDraft does the same in the form of a draft.
 func followAsDraft(t *testing.T, send func(body string) map[string]any, name, plan string) string {
 	method, target := "tools/call", `"name":`+harness.Quote(name)+`,"arguments":{"plan":`+harness.Quote(plan)+`}`
 	switch name {
@@ -351,7 +351,7 @@ func followAsDraft(t *testing.T, send func(body string) map[string]any, name, pl
 	return "no end"
 }
 
-// stateOf is the state in a message, if it has one.
+// stateOf returns the state in a message, if it has one.
 func stateOf(message any, name string) map[string]any {
 	if state := member(message, name); state != nil {
 		return map[string]any{name: state}
@@ -364,7 +364,7 @@ func accepted(request any) map[string]any {
 	return map[string]any{"action": "accept", "content": answerTo(message)}
 }
 
-// said is the one text in a result of any kind, or all of what is none.
+// said returns the one text in a result of any kind, or the whole of another message.
 func said(result []byte) string {
 	if found := texts.FindSubmatch(result); found != nil {
 		return string(found[1])
@@ -389,7 +389,7 @@ func planResult(t *testing.T, s *harness.TaskServer, arguments string) any {
 	return res["content"].([]any)[0].(map[string]any)["text"]
 }
 
-// planAnswer is what becomes of a question: it is left out, answered, or answered by what does not fit.
+// planAnswer is the answer to a question of a plan: it is missing, valid, or one that does not fit.
 type planAnswer int
 
 const (

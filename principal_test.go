@@ -28,7 +28,7 @@ func refusedCaller(t *testing.T, f front, response map[string]any) {
 	}
 }
 
-// A verified token that names nobody is nobody's: not the anonymous caller's, who could go on with anybody's calls.
+// A verified token without a user does not make its bearer the anonymous caller, who could continue others' calls.
 func TestATokenThatNamesNobodyIsRefused(t *testing.T) {
 	for name, principal := range map[string]func(context.Context, *mcp.RequestExtra) (string, error){
 		"by its UserID":         nil,
@@ -67,7 +67,8 @@ func TestCallersWhoAreNotRefused(t *testing.T) {
 	}
 }
 
-// What an operator supplies may panic in a goroutine of the SDK or of the task engine: the request fails, the process lives.
+// When a function of the operator panics, even in a goroutine of the SDK or of the task engine, the request fails and the
+// process continues.
 func TestAPrincipalThatPanics(t *testing.T) {
 	log := new(harness.Log)
 	srv := everything(t, askback.Options{
@@ -106,7 +107,7 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 		name    string
 		options func(o *askback.Options)
 		params  string
-		want    string // of the response
+		want    string // a part of the response
 		log     string
 	}{
 		{"guard", func(o *askback.Options) { o.ReplayGuard = bad }, answers + `,"requestState":"` + sealed + `"`, "internal error", "no guard"},
@@ -127,7 +128,7 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 	} {
 		for _, f := range fronts {
 			if f.session {
-				continue // where a state is never read
+				continue // no state is read here
 			}
 			t.Run(tt.name+" "+f.name, func(t *testing.T) {
 				opts := base
@@ -142,7 +143,7 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 	}
 }
 
-// panickingTasks is a store of tasks that does nothing but panic.
+// panickingTasks is a store of tasks whose methods panic.
 type panickingTasks struct{ task.Store }
 
 func (panickingTasks) Create(context.Context, *task.Task, time.Duration, []byte, [][]byte, int) error {
@@ -162,7 +163,7 @@ type forgetful struct{ task.Store }
 
 func (forgetful) Get(context.Context, string) (*task.Task, error) { panic("no database") }
 
-// A session is told of its tasks unasked, for which they are read.
+// A session gets notifications about its tasks, for which the tasks are read.
 func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
 	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{new(task.MemoryStore)}}}, harness.AddEcho)
 	for _, f := range fronts {
@@ -179,7 +180,7 @@ func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
 	}
 }
 
-// The store of the tasks is called by requests, by workers and by whoever waits.
+// Requests, workers and waiting callers use the store of the tasks.
 func TestATaskStoreThatPanics(t *testing.T) {
 	log := new(harness.Log)
 	srv := harness.NewServer(t, &askback.Options{
@@ -211,7 +212,7 @@ func TestATaskStoreThatPanics(t *testing.T) {
 	log.Has(t, "sweeping failed")
 }
 
-// A middleware of the operator's may call on with a context of its own: the handler's caller is the same.
+// Middleware may call the next handler with another context. The handler's caller stays the same.
 func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	m.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -233,7 +234,7 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 	}
 }
 
-// who tells who calls and with what.
+// who adds a tool that returns its caller and its arguments.
 func who(srv *askback.Server) {
 	askback.AddTool(srv, &mcp.Tool{Name: "who", InputSchema: map[string]any{"type": "object"}},
 		func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
@@ -270,7 +271,7 @@ func TestPrincipalComesFromTheToken(t *testing.T) {
 	}
 }
 
-// No header of a session's request stands in for its body or its caller.
+// A header of a session's request replaces neither its body nor its caller.
 func TestHeadersCannotReplaceABody(t *testing.T) {
 	srv := harness.NewServer(t, &askback.Options{Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 		return extra.Header.Get("X-User"), nil
@@ -297,7 +298,7 @@ func TestHeadersCannotReplaceABody(t *testing.T) {
 	}
 }
 
-// A connection that says who the caller is keeps that through Connect.
+// A connection that names its caller still does so after Connect.
 func TestConnectKeepsTheCaller(t *testing.T) {
 	srv := harness.NewServer(t, nil, who)
 	here, there := mcp.NewInMemoryTransports()

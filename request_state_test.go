@@ -18,8 +18,7 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// Whatever is wrong with a state, the client learns only that it was refused, and the
-// operator learns why.
+// The client learns only that a state was refused. The operator learns the reason.
 func TestStateIsBoundToItsRequest(t *testing.T) {
 	logger, logged := harness.Logs()
 	ring := harness.NewRing(t)
@@ -109,7 +108,7 @@ func flip(c byte) string {
 	return "A"
 }
 
-// Arguments may be spelled anew in every round.
+// Arguments may be spelled differently in every round.
 func TestArgumentsAreComparedByMeaning(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -135,13 +134,13 @@ func TestStatesExpire(t *testing.T) {
 
 		time.Sleep(time.Minute - time.Millisecond)
 		r.State = first
-		again := r.Send(t, h).Asked(t, "login") // unanswered, so that the round starts anew
+		again := r.Send(t, h).Asked(t, "login") // without an answer, so that the round is repeated
 		time.Sleep(time.Millisecond)
 		r.Responses = harness.Octocat
 		if message := r.Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
 			t.Errorf("after the round's time: %q", message)
 		}
-		// The call as a whole is bounded, whatever a round may take.
+		// The whole call is bounded, even within the time for a round.
 		r.State = again
 		time.Sleep(31 * time.Second)
 		r.Send(t, h).Refused(t, 400, -32602)
@@ -159,7 +158,7 @@ func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
 	}
 }
 
-// A state can be read by nobody: neither arguments nor answers, results, keys or principal.
+// A state reveals no arguments, answers, results, keys or principal.
 func TestAStateShowsNothingOfItsCall(t *testing.T) {
 	options := &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice-secret", nil }}
 	h := harness.NewServer(t, options, func(srv *askback.Server) {

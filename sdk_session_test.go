@@ -82,7 +82,7 @@ func TestLegacyClientWithoutCapability(t *testing.T) {
 	}
 }
 
-// A legacy client whose answer does not fit is asked again, and one that fails is told.
+// A legacy client whose answer does not fit is asked again. One that fails to answer gets an error.
 func TestLegacyAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -111,7 +111,7 @@ func TestLegacyAnswers(t *testing.T) {
 			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return test.user(n.Add(1)) },
 			})
-			// The client's own check would hide what a less careful one sends.
+			// The client's own check would hide what other clients may send.
 			client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 					if method == "elicitation/create" {
@@ -137,7 +137,7 @@ func TestLegacyAnswers(t *testing.T) {
 	}
 }
 
-// raw speaks to a server over an SDK connection without the SDK's client.
+// raw exchanges messages with a server over an SDK connection, without the SDK's client.
 func raw(t *testing.T, srv *askback.Server) func(params string) string {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
@@ -172,8 +172,8 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 	}
 }
 
-// Over the SDK's transports answers keep all digits, those of unknown form are ignored,
-// and a state without questions is input required.
+// Over the SDK's transports answers keep all digits, answers of an unknown form are ignored, and a
+// state without questions is input required.
 func TestSDKTransportsAreExact(t *testing.T) {
 	type number struct {
 		N int64 `json:"n"`
@@ -252,8 +252,8 @@ func TestToolsThatNeverAskAreUntouched(t *testing.T) {
 	}
 }
 
-// A modern client gets responses only, whatever is asked; and a session of a revision
-// without requestState gets none, in no form.
+// A modern client gets only responses, for every kind of question. A session of a revision without
+// requestState gets none.
 func TestWhoGetsRequestsOfTheServer(t *testing.T) {
 	ask := harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		who, err1 := askback.Elicit[harness.Login](call, "login", "?")

@@ -22,11 +22,10 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// What becomes of a state, in each phase and with each fault, is tested in internal/home. Here
-// it is what needs a server: that the options reach the home, clients that go away, tasks,
-// sessions, and the law.
+// internal/home tests the outcomes of a state in each phase and with each fault. The tests here need
+// a server: options that reach the home, clients that disconnect, tasks, sessions, and the law.
 
-// spyStore is a store that tests count the calls of, and break.
+// spyStore is a store whose calls tests count and can make fail.
 type spyStore struct {
 	state.MemoryStore
 	mu   sync.Mutex
@@ -69,7 +68,7 @@ func (s *spyStore) DeleteState(ctx context.Context, id string) error {
 	return s.MemoryStore.DeleteState(ctx, id)
 }
 
-// userHeader takes the principal from a header, which only a test may do.
+// userHeader takes the principal from a header. Only a test may do this.
 func userHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 	return extra.Header.Get("X-User"), nil
 }
@@ -80,7 +79,7 @@ func answer(key, name string) string {
 
 var alice = http.Header{"X-User": {"alice"}}
 
-// Each option decides what becomes of a retry whose state is as the case says.
+// The options decide the outcome of a retry.
 func TestOptionsReachTheHome(t *testing.T) {
 	states := func(mode state.Mode) func(*askback.Options) {
 		return func(o *askback.Options) { o.States = &state.Options{Store: new(state.MemoryStore), Mode: mode} }
@@ -151,7 +150,7 @@ func TestOptionsReachTheHome(t *testing.T) {
 			})
 		})
 	}
-	// And these decide what a first response is.
+	// The options below decide the first response.
 	for says, c := range map[string]struct {
 		options askback.Options
 		want    string
@@ -166,7 +165,7 @@ func TestOptionsReachTheHome(t *testing.T) {
 			t.Errorf("%s: status %d, %s", says, res.Status, res.Raw)
 		}
 	}
-	// Audience is what tells two services with the same keys apart.
+	// Audience distinguishes two services with the same keys.
 	ring := harness.NewRing(t)
 	service := func(name string) http.Handler {
 		return harness.NewServer(t, &askback.Options{Keys: ring, Audience: name}, harness.AddGreet).HTTPHandler(nil)
@@ -179,7 +178,7 @@ func TestOptionsReachTheHome(t *testing.T) {
 	}
 }
 
-// The client goes away while a step runs, and repeats the round: the step does not run again.
+// When a client disconnects while a step runs, and repeats the round, the step does not run again.
 func TestClientThatGoesAway(t *testing.T) {
 	store := new(spyStore)
 	var hangUp context.CancelFunc
@@ -221,8 +220,8 @@ func TestClientThatGoesAway(t *testing.T) {
 	}
 }
 
-// A handler on the SDK's server, in its manual style, has its states stored like any other: a
-// repeated round goes on from its own state, and without a state only the first round goes on.
+// The states of a handler in the SDK's manual style are stored like those of other handlers. A
+// repeated round continues from its own state. Without a state only the first round continues.
 func TestManualStyleAndTheStore(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -265,7 +264,7 @@ func TestManualStyleAndTheStore(t *testing.T) {
 	}
 }
 
-// When a call becomes a task, its journal is the task's.
+// When a call becomes a task, its journal is in the task store only.
 func TestTasksAndTheStore(t *testing.T) {
 	store := new(spyStore)
 	s := harness.NewTaskServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
@@ -294,7 +293,7 @@ func TestTasksAndTheStore(t *testing.T) {
 	}
 }
 
-// A session before 2026-07-28 has no requestState, and so none is stored.
+// A session before 2026-07-28 has no requestState, so nothing is stored.
 func TestSessionsAndTheStore(t *testing.T) {
 	store := new(spyStore)
 	here, there := mcp.NewInMemoryTransports()
@@ -320,8 +319,8 @@ func TestSessionsAndTheStore(t *testing.T) {
 	}
 }
 
-// Where the questions of a session carry a state, it is stored, and goes when the call ends. A
-// state that is too large for that stops no call.
+// A state that the questions of a session carry is stored, and deleted when the call ends. The call
+// continues without a state that is too large to carry.
 func TestSessionsWithStates(t *testing.T) {
 	for size, stored := range map[int]bool{10: true, 2_000_000: false} {
 		store := new(spyStore)
@@ -350,7 +349,7 @@ func TestSessionsWithStates(t *testing.T) {
 	}
 }
 
-// blob records a result of many bytes.
+// blob records a large result.
 func blob(srv *askback.Server) {
 	askback.AddTool(srv, &mcp.Tool{Name: "blob"}, func(ctx context.Context, call *askback.Call, in count) (string, error) {
 		s, err := askback.Do(ctx, call, "make", func(context.Context) (string, error) { return strings.Repeat("x", in.N), nil })
@@ -365,9 +364,9 @@ func blob(srv *askback.Server) {
 	})
 }
 
-// Whatever mixture of phases the instances are in, and whichever of them has lost its keys
-// or its store for a moment, the law holds. In the first phase, moreover, no step of a call
-// runs twice, whatever is repeated: the store knows that it ran.
+// The law holds for any mixture of phases of the instances, even if some have lost their keys or
+// their store for a moment. In the first phase no step of a call runs twice, even in repeated
+// requests, because the store has recorded it.
 func TestLawWithAStore(t *testing.T) {
 	store := new(spyStore)
 	ring := harness.NewRing(t)
@@ -435,7 +434,7 @@ func TestLawWithAStore(t *testing.T) {
 			return m
 		}
 
-		user++ // nobody has such calls yet
+		user++ // a user without earlier calls
 		begin := harness.Request{Target: "plan", Arguments: `{"plan":` + harness.Quote(plan) + `}`, Header: http.Header{"X-User": {fmt.Sprint(user)}}}
 		r := begin
 		res := r.Send(t, reference)
@@ -469,10 +468,10 @@ func TestLawWithAStore(t *testing.T) {
 			}
 			res := send(r)
 			if gone {
-				continue // the client went away during a step
+				continue // the client disconnected during a step
 			}
 			if res.Error != nil && res.Error.Code == -32602 {
-				continue // an instance without the key that found no state: the client tries again
+				continue // the instance has no key and found no state: the client tries again
 			}
 			if res.Result == nil {
 				rt.Fatalf("round %d of %q: %s", n, plan, res.Raw)
@@ -485,7 +484,7 @@ func TestLawWithAStore(t *testing.T) {
 			}
 			if lossy && rapid.IntRange(0, 3).Draw(rt, "lost") == 0 {
 				if len(kept) == 0 || rapid.Bool().Draw(rt, "repeat") {
-					continue // the response was lost: the same request again
+					continue // the response was lost: repeat the request
 				}
 				res = kept[rapid.IntRange(0, len(kept)-1).Draw(rt, "back to")]
 			}
@@ -511,15 +510,14 @@ func TestLawWithAStore(t *testing.T) {
 	}
 }
 
-// newReference is a server without any store.
+// newReference returns a server without a store.
 func newReference(t *testing.T) http.Handler {
 	return harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
 	}).HTTPHandler(nil)
 }
 
-// Retries of one round at once: each gets an answer from which its client comes to the same
-// end.
+// Concurrent retries of one round all lead to the same result.
 func TestRetriesAtOnce(t *testing.T) {
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
 		h := harness.NewServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
@@ -553,7 +551,7 @@ func TestRetriesAtOnce(t *testing.T) {
 	}
 }
 
-// What is wrong with the options is said when the server is made.
+// Invalid options are an error of New.
 func TestStatesAreChecked(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
 	if _, err := askback.New(m, &askback.Options{States: &state.Options{}}); err == nil || !strings.Contains(err.Error(), "needs a Store") {

@@ -37,7 +37,7 @@ func TestStdioOutlivesBadLines(t *testing.T) {
 	}
 }
 
-// What was asked before the input ended is answered.
+// Requests that came before the end of the input are answered.
 func TestStdioAnswersBeforeItEnds(t *testing.T) {
 	in := io.NopCloser(strings.NewReader(strings.TrimSuffix(greetLine, "\n"))) // the last line need not end
 	var out strings.Builder
@@ -53,14 +53,14 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// Whatever lines arrive on standard input, the connection ends only with the input.
+// The connection ends only with the input, for any lines on standard input.
 func FuzzStdio(f *testing.F) {
 	f.Add(greetLine)
 	f.Add("{}\n[]\n[{}]\nnull\n\"\n")
 	f.Add(`{"jsonrpc":"2.0","id":1,"result":{}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	f.Fuzz(func(t *testing.T, input string) {
 		if strings.Contains(input, "subscriptions") || strings.Contains(input, "initialize") {
-			return // these may go on for longer than a fuzz run
+			return // these may take longer than a fuzz run
 		}
 		var out strings.Builder
 		srv := harness.NewServer(t, nil, harness.AddGreet)

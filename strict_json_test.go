@@ -18,8 +18,8 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// What two readers could understand in two ways is refused over every front, wherever in the message it stands, and by
-// an answer that its sender can tell.
+// JSON that two readers could understand differently is refused over every front, anywhere in the message, with an answer
+// that the sender can recognise.
 func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
 	srv := everything(t, askback.Options{Limits: askback.Limits{Depth: 12}})
 	deep := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
@@ -51,7 +51,7 @@ func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
 	}
 }
 
-// lineFronts are those by which no token can come.
+// lineFronts are the fronts that carry no token.
 var lineFronts = []front{
 	{"stdio", false, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) func(method, params string) map[string]any {
 		c := harness.Pipe(t, srv)
@@ -68,7 +68,7 @@ var lineFronts = []front{
 	}},
 }
 
-// A question whose answer is ambiguous has failed; otherwise its call would wait for as long as the session lasts.
+// A question with an ambiguous answer fails. Otherwise its call would wait until the session ends.
 func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 	result := `{"action":"accept","content":{"name":"octocat","name":"mallory"}}`
 	check := func(t *testing.T, got map[string]any) {
@@ -134,7 +134,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		// next sends a message and returns the one that comes next.
+		// next sends a message and returns the next one from the server.
 		next := func(message string) map[string]any {
 			msg, err := jsonrpc.DecodeMessage([]byte(message))
 			if err == nil {
@@ -154,7 +154,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			return m
 		}
 		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
-		// A notification is not answered, whatever it says.
+		// A notification is not answered, even an ambiguous one.
 		notification, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}`))
 		if err == nil {
 			err = conn.Write(t.Context(), notification)
@@ -170,7 +170,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 	})
 }
 
-// The brackets of a batch do not count as nesting, and what is in it is checked like any other message.
+// The brackets of a batch do not count as nesting, and its messages are checked like any other.
 func TestNestingOfABatch(t *testing.T) {
 	const limit = 5 // the message, params, arguments, and two of ours
 	batch := func(depth int) string {
@@ -178,7 +178,7 @@ func TestNestingOfABatch(t *testing.T) {
 	}
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	opts := &askback.Options{Limits: askback.Limits{Depth: limit}}
-	for depth, want := range map[int]string{2: "place", 3: "-32700"} { // where an array is no place
+	for depth, want := range map[int]string{2: "place", 3: "-32700"} { // an array is not allowed at this place
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
 			send, read, end := harness.Stdio(t, opts)
 			send(hello + "\n")

@@ -93,7 +93,7 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.params, got, c.want)
 		}
 	}
-	// A server without a store has no tasks, whatever the client can take.
+	// A server without a store has no tasks, even for a client that can take them.
 	none := harness.ServeTasks(t, harness.NewServer(t, nil, harness.AddText("detaching", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
 		return "no task", call.Detach()
 	})))
@@ -132,7 +132,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 			if created["requestState"] != nil || created["inputRequests"] != nil {
 				t.Errorf("round 2: %v", created)
 			}
-			// The response was lost, and the client sends the round again: there is one task.
+			// The response was lost, and the client repeats the round: there is still one task.
 			again := s.Result(capabilities, "tools/call", "paint",
 				params+`,"inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"`+asked["requestState"].(string)+`"`)
 			if again["taskId"] != created["taskId"] || harness.At(again, "task", "taskId") != harness.At(created, "task", "taskId") {
@@ -156,7 +156,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 			if text != "red+white/blue" {
 				t.Errorf("result %v", text)
 			}
-			// The round that detached ran twice; no store can help that.
+			// The round that detached ran twice, because the store has nothing of it before the Detach.
 			if first.Load() != 2 || second.Load() != 1 {
 				t.Errorf("mixed %d times, painted %d times", first.Load(), second.Load())
 			}
@@ -185,7 +185,7 @@ func TestDetachIsNothingForAClientWithoutTasks(t *testing.T) {
 func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 	passed := make(chan error, 10)
 	s := harness.NewTaskServer(t, nil, harness.AddText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		_, err := askback.Elicit[harness.Color](call, "c", "Which?") // not looked at before the Detach
+		_, err := askback.Elicit[harness.Color](call, "c", "Which?") // not checked before the Detach
 		detached := call.Detach()
 		passed <- detached
 		return "", errors.Join(err, detached)
@@ -220,7 +220,7 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 	}
 }
 
-// A round that becomes a task at once takes the answers that it brings.
+// A round that becomes a task at once uses the answers that it carries.
 func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	asked := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo"`)
@@ -250,11 +250,11 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 	if got := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"]; got != id {
 		t.Errorf("got the task %v, then %v", id, got)
 	}
-	// A client without the extension gets no task in its form.
+	// A client without the extension gets no task in the extension's form.
 	if code, _ := s.Fault(harness.ProposalOnly, "tools/call", "paint", again+`,"task":{}`); code != -32021 {
 		t.Errorf("without the extension: %d", code)
 	}
-	// One that has ended says so.
+	// A task that has ended says so.
 	s.Result(harness.WithExtension, "tasks/cancel", id.(string), fmt.Sprintf(`"taskId":%q`, id))
 	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "cancelled" || got["statusMessage"] != "The task was cancelled by request." {
 		t.Errorf("after its end: %v", got)
@@ -273,7 +273,7 @@ func TestRoundThatIsRepeatedLaterTellsHowItsTaskStands(t *testing.T) {
 	}
 }
 
-// A round that detached can be repeated for as long as its state lives.
+// A round that detached can be repeated until its state expires.
 func TestTasksAreKeptAsLongAsARoundCanBeRepeated(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: 10 * time.Minute, 3 * time.Hour: 3 * time.Hour} {
 		store := &purging{new(task.MemoryStore), make(chan time.Duration, 1)}
@@ -284,7 +284,7 @@ func TestTasksAreKeptAsLongAsARoundCanBeRepeated(t *testing.T) {
 	}
 }
 
-// purging is a store that tells how long ended tasks are kept.
+// purging is a store that reports how long ended tasks stay.
 type purging struct {
 	task.Store
 	grace chan time.Duration
@@ -333,7 +333,7 @@ func TestTaskOutcomes(t *testing.T) {
 	if got := end("", "completed"); harness.At(got, "result", "_meta", "own") != 1.0 {
 		t.Errorf("a result with _meta: %v", got)
 	}
-	// In the proposals' dialect a tool's error is the task's failure.
+	// In the proposals' dialect a tool error is a failure of the task.
 	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":"error"},"task":{}`), "task", "taskId").(string)
 	if now := s.Get(harness.ProposalOnly, id, "failed"); now["statusMessage"] != "no luck" {
 		t.Errorf("a tool's error in the proposals' dialect: %v", now)
@@ -489,7 +489,7 @@ func TestPartialAnswers(t *testing.T) {
 		t.Errorf("%v", done)
 	}
 
-	// The other dialect has them in the answer to tasks/result.
+	// In the other dialect they come with the answer to tasks/result.
 	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "two", `"name":"two","task":{}`), "task", "taskId").(string)
 	for answered, open := range [][]string{{"a", "b"}, {"a"}} {
 		asked, _ := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)["inputRequests"].(map[string]any)
@@ -503,8 +503,8 @@ func TestPartialAnswers(t *testing.T) {
 	}
 }
 
-// A key that was answered is not used for another question of the same name, and such a
-// question's answer is found.
+// An answered key is not used for another question of the same name. That question gets a new key,
+// and its answer is found.
 func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		all := ""
@@ -529,7 +529,7 @@ func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 	}
 }
 
-// A fresh key is not one that another question has.
+// A new key differs from the keys of other questions.
 func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		a, err1 := askback.Elicit[harness.Color](call, "k", "K?")
@@ -552,7 +552,7 @@ func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 	}
 }
 
-// The last refused answer that a call's rounds pay for is asked again.
+// A refused answer is asked again as long as the call has rounds left, including the last one.
 func TestEveryRoundOfATaskMayBeUsed(t *testing.T) {
 	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 2}}, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
@@ -611,7 +611,7 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	if now := version(); now != before {
 		t.Errorf("an answer to no question was written")
 	}
-	// While a question is open the handler does not run: nothing could come of it.
+	// While a question is open the handler does not run, because it could not continue.
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"a":{"action":"accept","content":{"color":"1"}}`))
 	if claimed, err := store.Claim(t.Context(), "", time.Minute); err != nil || claimed != nil {
 		t.Errorf("a task that still asks is due: %v, %v", claimed, err)

@@ -14,10 +14,9 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// site is a tool that builds something, works until it is interrupted, and takes down what
-// it built.
+// site is a tool that builds something, works until it is interrupted, and removes what it built.
 type site struct {
-	register func(call *askback.Call) // OnCancel, before anything is done
+	register func(call *askback.Call) // registers OnCancel functions before the first step
 	before   func(run int32) error    // each run
 
 	runs    atomic.Int32
@@ -77,7 +76,7 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 	undo := func(ctx context.Context, what string) error {
 		select {
 		case undone <- what:
-		default: // far too often, which the end of the test sees
+		default: // far too often: the end of the test fails
 		}
 		return ctx.Err()
 	}

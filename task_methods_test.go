@@ -38,7 +38,7 @@ func TestEchoInTheProposalsDialect(t *testing.T) {
 		t.Errorf("asked %v", asked)
 	}
 	related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
-	// What was not requested leaves the task as it is, and it is asked again.
+	// An answer that was not requested leaves the task unchanged, and the question stays open.
 	ack := s.Result(harness.ProposalOnly, "tasks/input_response", "",
 		`"inputResponses":{"echo_input":{"action":"accept","content":{"not_requested_parameter":"x"}}},`+related)
 	if harness.At(ack, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
@@ -86,7 +86,7 @@ func TestEchoInTheExtensionsDialect(t *testing.T) {
 	if text := harness.At(done, "result", "content").([]any)[0].(map[string]any)["text"]; text != "Echo: Hello World!" || done["inputRequests"] != nil {
 		t.Errorf("done %v", done)
 	}
-	// Answers that come again change nothing.
+	// Repeated answers change nothing.
 	s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"decline"}}`)
 	s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
 	s.Get(harness.WithExtension, id, "completed")
@@ -159,14 +159,14 @@ func TestForeignTasksAreNone(t *testing.T) {
 			t.Errorf("%s: a foreign task gives %s, none gives %s", method, a, b)
 		}
 	}
-	// Neither does a client see it that does not declare the extension.
+	// A client that does not declare the extension does not see it, either.
 	if code, _ := s.Fault(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32021 {
 		t.Errorf("without the extension: %d", code)
 	}
 	if code, _ := s.Fault(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32602 {
 		t.Errorf("tasks/result without the extension: %d", code)
 	}
-	// The list has only one's own.
+	// The list has only the caller's own tasks.
 	for _, user := range []string{"alice", "bob"} {
 		_, _ = s.Send(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`, "X-User: "+user)
 	}
@@ -179,7 +179,7 @@ func TestForeignTasksAreNone(t *testing.T) {
 	}
 }
 
-// Who cannot be identified gets 403 from every method.
+// A caller who cannot be identified gets 403 from every method.
 func TestStatusOfARefusedPrincipal(t *testing.T) {
 	refuse := false
 	s := harness.NewTaskServer(t, &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
@@ -298,7 +298,7 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 	harness.Eventually(t, "look", func() bool { return store.gets.Load() >= before+2 })
 	before = store.gets.Load()
 	const others = 50
-	for range others { // while other requests are served
+	for range others { // meanwhile other requests are served
 		s.Result(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`)
 	}
 	if n := store.gets.Load() - before; n > others+20 {
@@ -306,7 +306,7 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 	}
 	leave()
 	<-gone
-	// What a client leaves is no failure of the store.
+	// A client that disconnects does not count as a failure of the store.
 	if strings.Contains(log.String(), "waiting for a task failed") {
 		t.Errorf("the log has %s", log)
 	}
@@ -323,8 +323,8 @@ func (c *counting) Get(ctx context.Context, id string) (*task.Task, error) {
 	return c.Store.Get(ctx, id)
 }
 
-// A task that waits for input says so in every answer to tasks/result, under the id of that
-// request, until the answer is there. A state that comes with the answer is none of ours.
+// Until the answer arrives, a task that waits for input answers every tasks/result with input
+// required, under the ID of that request. A state that comes with the answer is ignored.
 func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
@@ -349,7 +349,7 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-// Answers that are none are a protocol error in both dialects, and leave the task as it was.
+// Malformed answers are a protocol error in both dialects, and leave the task unchanged.
 func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	for capabilities, method := range map[string]string{harness.ProposalOnly: "tasks/input_response", harness.WithExtension: "tasks/update"} {
@@ -366,8 +366,8 @@ func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
 	}
 }
 
-// Answers and state are for a retried request: others ignore them, and none but four is
-// ever answered with input required.
+// Only retries use answers and state, and only four methods are answered with input required. Other
+// requests ignore them.
 func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, harness.AddEcho, harness.AddGreet)
 	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
@@ -393,7 +393,7 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 	if now := s.Result(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`); now["status"] != "input_required" {
 		t.Errorf("an answer was taken from a request that carries none: %v", now)
 	}
-	// Taking an answer is not answered with a question, though one is open.
+	// The response to an answer is not a question, even if another one is open.
 	ack := s.Result(harness.ProposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"other":{}}`)
 	if ack["resultType"] != "complete" || ack["inputRequests"] != nil {
 		t.Errorf("acknowledged %v", ack)
@@ -414,7 +414,7 @@ func (s *journalReads) Journal(ctx context.Context, id string) ([]byte, [][]byte
 	return s.Store.Journal(ctx, id)
 }
 
-// To look at a task costs the same whatever it has done: its journal is not read for it.
+// A status request costs the same for every task, because it does not read the journal.
 func TestLookingAtATaskReadsNoJournal(t *testing.T) {
 	counted := &journalReads{Store: new(task.MemoryStore)}
 	s := harness.NewTaskServerOn(t, counted, nil, harness.AddEcho)
@@ -448,7 +448,7 @@ func TestSecretsOfTasksAreNotLogged(t *testing.T) {
 	}
 }
 
-// brokenStore fails from some time on to read and to write tasks.
+// brokenStore is a store whose reads and writes of tasks fail once it is broken.
 type brokenStore struct {
 	task.Store
 	broken atomic.Bool
@@ -495,7 +495,7 @@ func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// FuzzTasks sends whatever parameters to the methods about tasks.
+// FuzzTasks sends arbitrary parameters to the methods about tasks.
 func FuzzTasks(f *testing.F) {
 	s := harness.NewTaskServer(f, nil, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)

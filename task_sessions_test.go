@@ -60,7 +60,7 @@ func TestTasksOverStdio(t *testing.T) {
 	}
 }
 
-// Through the SDK, too, a task is its principal's, and parameters are checked.
+// Through the SDK, too, a task belongs to its principal, and parameters are checked.
 func TestPrincipalsOverStdio(t *testing.T) {
 	store := new(task.MemoryStore)
 	var who atomic.Value
@@ -94,7 +94,7 @@ func TestPrincipalsOverStdio(t *testing.T) {
 	if got := listen(6); got != "[]" {
 		t.Errorf("agreed to %v", got)
 	}
-	// A server that can tell callers apart offers lists.
+	// A server that can tell callers apart offers the list of tasks.
 	old := harness.Pipe(t, srv)
 	hello := old.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}`, "")
 	if harness.At(hello, "result", "capabilities", "tasks", "list") == nil {
@@ -105,7 +105,7 @@ func TestPrincipalsOverStdio(t *testing.T) {
 func TestTasksInASessionBefore20260728(t *testing.T) {
 	c := harness.TaskPipe(t, harness.AddEcho, harness.AddRequired, harness.AddGreet)
 	testSession(t, c)
-	// Over this transport the session tells of changes by itself.
+	// Over this transport the session sends status notifications.
 	c.Until(harness.Notification("notifications/tasks/status", "completed"))
 }
 
@@ -155,7 +155,7 @@ func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
 	testSession(t, c)
 }
 
-// testSession has a whole task in a session of 2025-11-25.
+// testSession runs a task from start to end in a session of 2025-11-25.
 func testSession(t *testing.T, c *harness.Conversation) {
 	t.Helper()
 	hello := c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
@@ -232,21 +232,21 @@ func testSession(t *testing.T, c *harness.Conversation) {
 		c.Request(call+1, "tasks/result", `"taskId":"`+id+`"`, "")
 		return id
 	}
-	// An answer that does not fit is asked for again.
+	// If an answer does not fit, the question is asked again.
 	ask(30)
 	answer(question(), `"result":{"action":"accept","content":{"input":7}}`)
 	answer(question(), `"result":{"action":"accept","content":{"input":"fits"}}`)
 	if res := c.Response(31); harness.At(res, "result", "isError") != false {
 		t.Errorf("after an answer that does not fit: %v", res)
 	}
-	// A task that ends while the user is asked ends the wait for it, too.
+	// A task that ends while the user is asked also ends the wait for its result.
 	id = ask(32)
 	question()
 	c.Call(34, "tasks/cancel", `"taskId":"`+id+`"`, "")
 	if res := c.Response(33); harness.At(res, "error", "message") != "the task was cancelled" {
 		t.Errorf("after it was cancelled: %v", res)
 	}
-	// A client that has no answer ends the wait, but not the task.
+	// A client without an answer ends the wait, and the task continues.
 	id = ask(35)
 	answer(question(), `"error":{"code":-32603,"message":"nobody is here"}`)
 	if res := c.Response(36); !strings.Contains(fmt.Sprint(harness.At(res, "error", "message")), "nobody is here") {
@@ -273,7 +273,7 @@ func TestSessionGetsATaskThoughItsToolDetachesLater(t *testing.T) {
 	}
 }
 
-// All open questions of a task go out together, and none is answered by the server itself.
+// All open questions of a task are sent together, and only the client answers them.
 func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 	c := harness.TaskPipe(t, harness.AddText("two", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
@@ -302,7 +302,7 @@ func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 	}
 }
 
-// Each request of the server in a session says of which task it is.
+// Each request of the server in a session names its task.
 func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
 	c := harness.TaskPipe(t, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		if _, err := askback.Sample(call, "sample", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}); err != nil {

@@ -58,7 +58,7 @@ func TestSubscriptionToTasks(t *testing.T) {
 					t.Errorf("done %v", done)
 				}
 				if others != "" {
-					end() // the rest would go on
+					end() // the rest would continue
 					return
 				}
 				if res := listening.Response(50); harness.At(res, "result", "resultType") != "complete" || harness.At(res, "result", "_meta", "io.modelcontextprotocol/subscriptionId") != 50.0 {
@@ -76,7 +76,7 @@ func TestSubscriptionToAForeignTask(t *testing.T) {
 	s := harness.NewTaskServer(t, &askback.Options{Principal: principal}, harness.AddEcho)
 	_, response := s.Send(harness.WithExtension, "tools/call", "echo", `"name":"echo"`, "X-User: alice")
 	id := harness.At(response, "result", "taskId").(string)
-	// Of nothing it ends at once, with no word of the task.
+	// A subscription to no task ends at once, without a notification.
 	r := harness.Request{Method: "subscriptions/listen", Header: http.Header{"X-User": {"bob"}, "Mcp-Name": nil},
 		Body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"taskIds":["` + id + `"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + harness.WithExtension + `}}}`,
 		Context: func(r *http.Request) *http.Request {
@@ -119,7 +119,7 @@ func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 		t.Errorf("%d of 100 were refused", refused)
 	}
 	harness.Eventually(t, "end of the goroutines of refused requests", func() bool { return runtime.NumGoroutine()-before <= 40 })
-	// One that is cancelled makes room for another.
+	// A cancelled subscription makes room for another.
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2000}}`)
 	c.Request(3000, "subscriptions/listen", `"notifications":{"taskIds":[`+ids[0]+`]}`, harness.WithExtension)
 	c.Until("acknowledgment", func(m map[string]any) bool {
@@ -127,7 +127,7 @@ func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 	})
 }
 
-// Subscriptions that ended, or were refused, make room for others.
+// Subscriptions that have ended or were refused make room for others.
 func TestSubscriptionsOfOneConnectionOneAfterAnother(t *testing.T) {
 	c := harness.TaskPipe(t, harness.AddText("quick", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
 	id, _ := harness.At(c.Call(1, "tools/call", `"name":"quick"`, harness.WithExtension), "result", "taskId").(string)
@@ -157,12 +157,12 @@ func TestSubscriptionWithTheIDOfAnother(t *testing.T) {
 	if res := c.Call(50, "subscriptions/listen", filter, harness.WithExtension); harness.At(res, "error", "code") != -32600.0 {
 		t.Errorf("%v", res)
 	}
-	// The first one goes on.
+	// The first one continues.
 	c.Call(3, "tasks/update", harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`), harness.WithExtension)
 	c.Until(harness.Notification("notifications/tasks", "completed"))
 }
 
-// The SDK's refusal of what else a subscription asks for is its answer.
+// If the SDK refuses the other parts of a subscription, the refusal is the answer.
 func TestSubscriptionThatTheSDKRefuses(t *testing.T) {
 	add := func(s *askback.Server) {
 		harness.AddEcho(s)
@@ -177,7 +177,7 @@ func TestSubscriptionThatTheSDKRefuses(t *testing.T) {
 	}
 }
 
-// What else a subscription asks for goes on after its tasks have ended, and is told.
+// The other parts of a subscription continue after its tasks have ended, and send notifications.
 func TestRestOfASubscriptionGoesOn(t *testing.T) {
 	for _, transport := range []string{"stdio", "http"} {
 		t.Run(transport, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestRestOfASubscriptionGoesOn(t *testing.T) {
 	}
 }
 
-// A subscription to tasks does not end because nothing else of it was agreed to.
+// A subscription to tasks continues even if its other parts were not accepted.
 func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 	for _, transport := range []string{"stdio", "http"} {
 		for _, more := range []string{`"toolsListChanged":false`, `"promptsListChanged":true`} {
@@ -240,8 +240,8 @@ func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 	}
 }
 
-// Over stdio a session before 2026-07-28 is told of all its tasks, one after another, and
-// of none before it changed; a modern client is told nothing unasked.
+// Over stdio a session before 2026-07-28 gets notifications for all its tasks, one after another,
+// each only after a change. A modern client gets only those that it subscribed to.
 func TestWhoIsToldOfTasksUnasked(t *testing.T) {
 	quick := harness.AddText("quick", nil, func(context.Context, *askback.Call) (string, error) { return "", nil })
 	c := harness.TaskPipe(t, quick)

@@ -64,7 +64,7 @@ func TestOptionsReachTheWorkers(t *testing.T) {
 func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 	log := new(harness.Log)
 	s := harness.NewTaskServer(t, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
-	// It runs them once one is completed.
+	// It runs the others once one is completed.
 	for range 2 {
 		s.Get(harness.WithExtension, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string), "completed")
 	}
@@ -74,7 +74,7 @@ func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 }
 
 func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
-	store := struct{ task.Store }{new(task.MemoryStore)} // each instance looks when it likes, and not both when either writes
+	store := struct{ task.Store }{new(task.MemoryStore)} // each instance polls at its own time; a write does not wake both
 	log := new(harness.Log)
 	plain := func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
@@ -86,7 +86,7 @@ func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	s := harness.ServeTasks(t, srv)
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	log.Has(t, "leaving tasks of this target to other processes")
-	harness.Eventually(t, "update", func() bool { // without the pause
+	harness.Eventually(t, "update", func() bool { // skips the pause
 		now, err := store.Get(t.Context(), id)
 		return err == nil && now.Version > 0 && store.Update(t.Context(), now, taskUpdateDue) == nil
 	})
@@ -104,11 +104,11 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	claimed := make(chan struct{})
 	ran := make(chan string, 10)
 	var runs atomic.Int32
-	store := struct{ task.Store }{new(task.MemoryStore)} // which does not tell the worker
+	store := struct{ task.Store }{new(task.MemoryStore)} // it does not notify the worker
 	add := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			if runs.Add(1) > 1 {
-				<-ctx.Done() // the next worker
+				<-ctx.Done() // for the next worker
 				return nil, ctx.Err()
 			}
 			first := call.Do(ctx, "one", func(context.Context) error {
@@ -144,7 +144,7 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	}
 }
 
-// appendFails is a store that records nothing while it is said so.
+// appendFails is a store whose Append fails while it is switched on.
 type appendFails struct {
 	task.Store
 	failing atomic.Bool

@@ -15,7 +15,7 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// What a handler returns decides what the client gets, and which schema its tool has.
+// The type that a handler returns decides what the client gets and which schema the tool has.
 func TestWhatAHandlerReturns(t *testing.T) {
 	type point struct {
 		X int `json:"x"`
@@ -132,7 +132,7 @@ func decoded(t *testing.T, doc string) (value any) {
 	return value
 }
 
-// A result that is shared by all calls stays as the author made it.
+// A result that all calls share is not modified.
 func TestAWholeResultIsNotModified(t *testing.T) {
 	shared := &mcp.CallToolResult{StructuredContent: map[string]int{"n": 1}}
 	h := harness.NewServer(t, nil, func(srv *askback.Server) { returning(shared)(srv, &mcp.Tool{Name: "t"}) }).HTTPHandler(nil)
@@ -146,7 +146,7 @@ func TestAWholeResultIsNotModified(t *testing.T) {
 	}
 }
 
-// A text cannot fit an output schema: the author is told when the tool is added.
+// A text cannot match an output schema, so adding such a tool panics.
 func TestAStringHasNoOutputSchema(t *testing.T) {
 	defer func() {
 		if v := fmt.Sprint(recover()); !strings.Contains(v, `AddTool "t": output schema: a handler that returns a string`) {
@@ -158,7 +158,7 @@ func TestAStringHasNoOutputSchema(t *testing.T) {
 	})
 }
 
-// A handler that was written for the SDK keeps what its three results mean there.
+// The three results of a handler that was written for the SDK have the same meaning here.
 func TestWhatAnInlineHandlerReturns(t *testing.T) {
 	type point struct {
 		X int `json:"x"`
@@ -224,7 +224,7 @@ func TestArgumentDefaultsAndExactNumbers(t *testing.T) {
 	if got := (harness.Request{Target: "d", Arguments: `{"big":9007199254740993}`}).Send(t, h).Text(t); got != "9007199254740993fast" {
 		t.Errorf("got %q", got)
 	}
-	// A name in another case is another member, and no way around the schema.
+	// A name in another case is another member, so it cannot bypass the schema.
 	if got := (harness.Request{Target: "d", Arguments: `{"BIG":1,"MODE":"slow"}`}).Send(t, h).Text(t); got != "0fast" {
 		t.Errorf("got %q", got)
 	}
