@@ -108,7 +108,7 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	add := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			if runs.Add(1) > 1 {
-				<-ctx.Done() // for the next worker
+				<-ctx.Done() // this is the next worker's run
 				return nil, ctx.Err()
 			}
 			first := call.Do(ctx, "one", func(context.Context) error {
@@ -116,7 +116,7 @@ func TestStepsEndWithTheLease(t *testing.T) {
 				<-claimed
 				return nil
 			})
-			// Though it pays no attention to the error.
+			// The second step does not run, although the handler ignores the error of the first.
 			second := call.Do(ctx, "two", func(context.Context) error { ran <- "two"; return nil })
 			ran <- fmt.Sprint(first != nil, second != nil)
 			return nil, second

@@ -12,7 +12,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// A request is not sent again before all that was asked is answered.
+// A request is sent again only after all its questions are answered.
 func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 	var s script
 	opts := answers()
@@ -31,7 +31,7 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 
-	// Nor before the slowest handler is done; and each answer has its question's key.
+	// The retry waits for the slowest handler, and each answer has its question's key.
 	s = script{}
 	first := make(chan struct{})
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {

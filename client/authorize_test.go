@@ -25,7 +25,7 @@ func (r *refusing) Authorize(_ context.Context, _ *http.Request, res *http.Respo
 	return errRefused
 }
 
-// A user who refuses is not asked a second time by the same attempt to connect.
+// One attempt to connect asks a user who refuses only once.
 func TestARefusedAuthorizationIsNotRepeated(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)

@@ -95,7 +95,7 @@ func TestTasksOfAskback(t *testing.T) {
 	}
 }
 
-// A person answers later, from another process, maybe through another dialect's door.
+// A person answers later, from another process, maybe in another dialect.
 func TestTasksOfAskbackWait(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal} {
@@ -112,7 +112,7 @@ func TestTasksOfAskbackWait(t *testing.T) {
 				}
 				first.Close()
 				opts.Form = answers().Form
-				if version == "2026-07-28" { // where other questions of the round were answered and kept
+				if version == "2026-07-28" { // other questions of the round were answered, and their answers are in the Pending
 					opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
 				}
 				res, err := connect(t, opts, transport, version).Resume(t.Context(), stored(t, pending))
@@ -149,7 +149,7 @@ func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The rest is the handlers' affair.
+		// The handlers answer the rest.
 		res, err := session.WaitTask(t.Context(), started.ID)
 		if got := said(t, res, err); got != worked {
 			t.Errorf("got %q", got)
@@ -157,7 +157,7 @@ func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
 	}
 }
 
-// Each change is observed once, and waiting costs few looks.
+// Each change is observed once, and waiting takes few status requests.
 func TestTasksOfAskbackAreObserved(t *testing.T) {
 	srv := newTaskServer(t)
 	for name, transport := range map[string]mcp.Transport{"http": web(t, srv), "memory": memory(t, srv)} {
@@ -171,7 +171,7 @@ func TestTasksOfAskbackAreObserved(t *testing.T) {
 		for _, line := range *seen {
 			line, _, _ = strings.Cut(line, " final")
 			line = strings.NewReplacer("tasks/get", "told", "notifications/tasks", "told").Replace(line)
-			if !strings.Contains(line, "told working") { // which passes quickly
+			if !strings.Contains(line, "told working") { // a status that passes quickly
 				steps = append(steps, line)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A server's interval is followed within bounds.
+// The client follows a server's interval within bounds.
 func TestIntervals(t *testing.T) {
 	for told, want := range map[time.Duration]time.Duration{
 		0: time.Second, 1: 100 * time.Millisecond, 5 * time.Second: 5 * time.Second, 365 * 24 * time.Hour: 5 * time.Minute,

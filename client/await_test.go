@@ -22,7 +22,7 @@ import (
 func TestTaskOfTheExtension(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "in progress")),
-		"tasks/get": inTurn(flat("working", `,"statusMessage":"in progress"`), flat("working", `,"statusMessage":"halfway"`), flat("input_required", ","+askWho), // then not taken yet:
+		"tasks/get": inTurn(flat("working", `,"statusMessage":"in progress"`), flat("working", `,"statusMessage":"halfway"`), flat("input_required", ","+askWho), // then not accepted yet:
 			flat("input_required", ","+askWho), flat("working", ""), flat("working", ""), strings.Replace(flat("completed", `,"result":`+done), "complete", "task", 1)),
 		"tasks/update": always(`{"resultType":"complete"}`),
 	})
@@ -70,7 +70,7 @@ func TestTaskOfTheProposal(t *testing.T) {
 	var answered atomic.Int64
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": inTurn(`{"inputRequests":{"first":`+formQuestion+`},"requestState":"s1"}`, `{"task":`+draft("Working")+`}`),
-		"tasks/get": func(n int, _ message) string { // it may be looked at more often than it changes
+		"tasks/get": func(n int, _ message) string { // the status may be requested more often than it changes
 			if n == 1 {
 				return draft("working")
 			}
@@ -129,7 +129,7 @@ func TestTaskOfTheProposal(t *testing.T) {
 	}
 }
 
-// A draft's server asks again under the same key if it could do nothing with the answer.
+// A draft's server asks again under the same key if the answer does not fit.
 func TestTheProposalAsksAgainUnderTheSameKey(t *testing.T) {
 	n := 0
 	srv := serveTasks(t, map[string]func(int, message) string{
@@ -244,7 +244,7 @@ func TestTaskOfASession(t *testing.T) {
 	})
 }
 
-// A task that waits is a file; who is not there to answer now may be tomorrow.
+// A waiting task can be parked in a file, and answered later.
 func TestTaskIsParkedAndResumed(t *testing.T) {
 	for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal} {
 		t.Run(string(dialect), func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 			}
 			pending = stored(t, pending)
 
-			// Still nobody is there: it is the same round.
+			// Still nobody answers: it is the same round.
 			opts.Tasks = client.TasksAuto
 			opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
 			_, err = connect(t, opts, transport, "").Resume(t.Context(), pending)
@@ -323,7 +323,7 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 	}
 }
 
-// What was answered is sent only to whom it was answered.
+// A stored answer is sent only to the question that it answers.
 func TestResumedTaskAsksSomethingElse(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call":   always(created("working", "")),
@@ -352,7 +352,7 @@ func TestResumedTaskAsksSomethingElse(t *testing.T) {
 	}
 }
 
-// When the waiting ends the task goes on, and the error says where.
+// When the waiting ends the task continues, and the error names it.
 func TestTaskOutlivesTheWaiting(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "")),
@@ -412,7 +412,7 @@ func TestTaskEnds(t *testing.T) {
 	}
 }
 
-// A task that fails while its result is waited for has failed, whatever it failed with.
+// A task that fails while the client waits for its result has failed, with any kind of error.
 func TestTaskFailsWhileWaitedFor(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tasks/get":    inTurn(draft("input_required"), draft("failed")),
@@ -428,7 +428,7 @@ func TestTaskFailsWhileWaitedFor(t *testing.T) {
 	}
 }
 
-// A task outlives restarts of its server, and so does the waiting.
+// A task and the waiting for it survive restarts of the server.
 func TestWaitingOutlivesFailures(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "")),
@@ -440,7 +440,7 @@ func TestWaitingOutlivesFailures(t *testing.T) {
 	if got := said(t, res, err); got != "done" {
 		t.Errorf("got %q", got)
 	}
-	// But not for ever, and not where it makes no sense.
+	// The client stops trying after a while, and at once for errors that a retry cannot help.
 	for _, status := range []string{"500", "403"} {
 		srv.now("tasks/get", always("status "+status))
 		before := len(srv.methods())
@@ -454,7 +454,7 @@ func TestWaitingOutlivesFailures(t *testing.T) {
 	}
 }
 
-// A server that is killed breaks off, and does so in many ways.
+// A server that is killed can end the connection in many ways.
 func TestWaitingOutlivesBrokenResponses(t *testing.T) {
 	const progress = "event: message\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"
 	raw := func(w http.ResponseWriter, text string) {
@@ -523,7 +523,7 @@ func TestWaitingOutlivesBrokenResponses(t *testing.T) {
 
 const askTwo = `"inputRequests":{"a":` + formQuestion + `,"b":` + formQuestion + `}`
 
-// Answers are kept while others are missing, and nobody is told of their questions again.
+// While some answers are missing, the others stay in the Pending, and their questions are not asked again.
 func TestAnswersAreKept(t *testing.T) {
 	for name, interrupted := range map[string]bool{"parked": false, "interrupted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -584,7 +584,7 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
-// Answers that could not be brought to the server go with what is left of the call.
+// Answers that could not be sent are in the Pending.
 func TestAnswersThatWereNotSentAreKept(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call":   always(created("working", "")),
@@ -597,7 +597,7 @@ func TestAnswersThatWereNotSentAreKept(t *testing.T) {
 	}
 }
 
-// An answer that the server acknowledged and lost is sent again, without asking anybody.
+// An answer that the server acknowledged and lost is sent again without asking the user.
 func TestLostAnswersAreSentAgain(t *testing.T) {
 	updates := 0
 	srv := serveTasks(t, map[string]func(int, message) string{

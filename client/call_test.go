@@ -17,9 +17,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// A retry is a request of its own, with an id of its own, the same parameters, an answer
-// under every key that was asked, and the last response's state to the letter: whatever it
-// looks like, and none where there was none.
+// A retry is a new request with a new ID, the same parameters, an answer under every key that was
+// asked, and exactly the state of the last response, or none if that had none.
 func TestARetryIsARequestOfItsOwn(t *testing.T) {
 	const (
 		ask     = `{"resultType":"input_required","inputRequests":{"a":` + formQuestion + `,"b":` + formQuestion + `}`
@@ -30,7 +29,7 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	const none, empty = "none", ""
-	// The last is JSON: a client that parsed it would write it in another way.
+	// The last state is JSON: a client that parsed it would write it differently.
 	states := []string{odd, none, strings.Repeat("A", 100<<10), `"quoted"`, none, empty, ` { "n" : 1.0, "a":"\u0061"}`}
 	var results []string
 	for i, state := range states {
@@ -39,7 +38,7 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch {
-		case i == 3: // no questions: there is only the state to bring back
+		case i == 3: // no questions: the client returns only the state
 			results = append(results, `{"resultType":"input_required","requestState":`+string(encoded)+`}`)
 		case state == none:
 			results = append(results, ask+`}`)
@@ -85,7 +84,7 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 	}
 }
 
-// What a round asked and got is for its call only, whatever else is sent meanwhile.
+// The questions and answers of a round belong to its call only, even if other requests are sent meanwhile.
 func TestAnswersGoWithTheirCallOnly(t *testing.T) {
 	var s script
 	transport := s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`},"requestState":"mine"}`, done)
@@ -151,7 +150,7 @@ func TestParallelCallsAreKeptApart(t *testing.T) {
 	}
 }
 
-// The SDK answers a read from its cache, as long as the server's ttlMs allows.
+// The SDK answers a read from its cache for as long as the server's ttlMs allows.
 func TestResourceFromCache(t *testing.T) {
 	reads := 0
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
@@ -172,8 +171,8 @@ func TestResourceFromCache(t *testing.T) {
 	}
 }
 
-// Some arguments go into headers too, which the client learns from the list of tools. A
-// session that never asked for it, such as one that resumes a call, catches up.
+// Some arguments are also sent in headers, as the list of tools says. A session that has not requested
+// the list, such as one that resumes a call, requests it.
 func TestHeadersOfToolNeverListed(t *testing.T) {
 	srv := newServer(t, askback.Options{})
 	askback.AddTool(srv, &mcp.Tool{Name: "regional", InputSchema: json.RawMessage(
@@ -198,7 +197,7 @@ func TestHeadersOfToolNeverListed(t *testing.T) {
 	}
 }
 
-// Before there is a task its call is parked like any other, and still asks for one when it goes on.
+// Before it becomes a task, a call is parked like any other, and still asks for a task when it is resumed.
 func TestCallIsParkedBeforeItIsATask(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": func(_ int, m message) string {

@@ -20,7 +20,7 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// wiretap keeps what a server's requests and their responses carry beside params and result.
+// wiretap records the members of a server's requests and their responses beside params and result.
 type wiretap struct {
 	mu             sync.Mutex
 	sent, received []string
@@ -46,8 +46,8 @@ func (w *wiretap) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// The state of a question in a session goes back as it came, to the question that it came
-// with, and only from a client that was told to.
+// A client echoes the state of a question in a session unchanged, with the answer to that question,
+// and only with Options.Drafts.
 func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 		b, err2 := askback.Elicit[name](call, "b", "B?")
 		return a.Name + b.Name, errors.Join(err1, err2)
 	})
-	// With JSON responses the questions come over the session's own stream.
+	// With JSON responses the questions come over the session's standalone stream.
 	for _, drafts := range []struct{ server, client, json, echoed bool }{
 		{true, true, false, true}, {true, true, true, true}, {true, false, false, false}, {true, false, true, false}, {false, true, false, false}, {false, true, true, false},
 	} {
@@ -71,14 +71,14 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 			handler.ServeHTTP(&overheard{w, tap}, r)
 		}))
 		defer ts.Close()
-		defer ts.CloseClientConnections() // that stream
+		defer ts.CloseClientConnections() // the standalone stream
 		opts := answers()
 		opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": q.Message}}, nil
 		}
 		opts.Drafts = drafts.client
 		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state", HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
-		for drafts.json && !tap.heard(": ok") { // which the SDK begins that stream with
+		for drafts.json && !tap.heard(": ok") { // the SDK begins that stream with it
 			time.Sleep(time.Millisecond)
 		}
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "two"})
@@ -105,8 +105,8 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 	}
 }
 
-// A call whose question is answered to another server goes on there, where its session is not:
-// the client does not wait for what will never come.
+// If the answer to a question reaches another server, which does not hold the session, the call
+// continues there. The client does not wait for its result.
 func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *wiretap) heard(text string) bool {
 	return strings.Contains(strings.Join(w.sent, ""), text)
 }
 
-// overheard keeps the events that a server sends.
+// overheard records the events that a server sends.
 type overheard struct {
 	http.ResponseWriter
 	tap *wiretap
@@ -168,7 +168,7 @@ func (o *overheard) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 func (o *overheard) Write(data []byte) (int, error) {
 	o.tap.mu.Lock()
-	// The same string in another spelling, which is to come back as it is.
+	// The same string in another spelling, which has to come back unchanged.
 	sent := bytes.Replace(data, []byte(`"state":"e`), []byte(`"state":"\u0065`), 1)
 	o.tap.sent = append(o.tap.sent, string(sent))
 	o.tap.mu.Unlock()

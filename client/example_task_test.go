@@ -16,7 +16,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// exampleTasks serves the tools of this package's tests that become tasks.
+// exampleTasks serves those tools of this package's tests that become tasks.
 func exampleTasks() (url string, stop func()) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "example", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{
@@ -38,7 +38,7 @@ func exampleTasks() (url string, stop func()) {
 	}
 }
 
-// A task is begun, and forgotten but for its id. It waits for its answer without anybody.
+// A host starts a task and stores only its ID. The task waits for its answer without the host.
 func ExampleSession_StartTask() {
 	url, stop := exampleTasks()
 	defer stop()
@@ -80,7 +80,7 @@ func ExampleSession_StartTask() {
 	// Hello octocat
 }
 
-// The end of the waiting does not stop the task.
+// The task continues when the waiting ends.
 func ExamplePendingError() {
 	url, stop := exampleTasks()
 	defer stop()
@@ -95,7 +95,7 @@ func ExamplePendingError() {
 	_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: "long"})
 	if waited, ok := errors.AsType[*client.PendingError](err); ok {
 		fmt.Println(waited.Err)
-		// waited.Pending can be stored, and resumed. Or nobody wants the result any more:
+		// waited.Pending can be stored and resumed. If the result is no longer needed, cancel the task:
 		if err := session.CancelTask(context.Background(), waited.Pending.TaskID); err != nil {
 			log.Fatal(err)
 		}
@@ -107,8 +107,8 @@ func ExamplePendingError() {
 	// true
 }
 
-// A host that asks its user in a page of its own: it shows what is open, and hands over the
-// answer when it comes.
+// A host asks its user on its own page. It shows the open questions, and sends the answers when they
+// come.
 func ExampleSession_AnswerTask() {
 	url, stop := exampleTasks()
 	defer stop()

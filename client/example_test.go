@@ -26,7 +26,7 @@ func exampleServer() *httptest.Server {
 	return httptest.NewServer(srv.HTTPHandler(nil))
 }
 
-// A host that answers forms itself.
+// A host answers forms itself.
 func Example() {
 	server := exampleServer()
 	defer server.Close()
@@ -52,7 +52,7 @@ func Example() {
 	// Hello octocat
 }
 
-// A call that waits for its answer on disk, and goes on in another process.
+// A call waits for its answer on disk, and continues in another process.
 func ExamplePending() {
 	server := exampleServer()
 	defer server.Close()
@@ -66,7 +66,7 @@ func ExamplePending() {
 	}
 
 	first := connect(func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-		return nil, client.ErrPark // nobody is here to answer
+		return nil, client.ErrPark // there is no answer yet
 	})
 	_, err := first.CallTool(ctx, &mcp.CallToolParams{Name: "ask"})
 	first.Close()

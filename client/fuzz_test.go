@@ -13,12 +13,12 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// sound reports whether the tap keeps a result.
+// sound reports whether the tap accepts a result.
 func sound(result []byte) bool {
 	return strictjson.Check(result, New(nil).opts.Limits.Depth) == nil && strictjson.TypeOf(result) == strictjson.TypeObject
 }
 
-// Whatever a server answers, the call's outcome is a result, a round or an error.
+// For any answer of a server, the call's outcome is a result, a round or an error.
 func FuzzOutcome(f *testing.F) {
 	f.Add([]byte(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}},"requestState":"s","_meta":{"io.github.askback-mcp/expires":"2026-11-20T12:00:00Z"}}`))
 	f.Add([]byte(`{"content":[]}`))
@@ -53,8 +53,8 @@ func FuzzOutcome(f *testing.F) {
 	})
 }
 
-// Whatever a server says of a task, it is a task with a known status and bounded times, or an
-// error; and what comes of it is a result, an error, or questions that can be stored.
+// Any description of a task is read as a task with a known status and bounded times, or is an error.
+// Its outcome is a result, an error, or questions that can be stored.
 func FuzzTask(f *testing.F) {
 	f.Add([]byte(`{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-11-20T10:30:00Z","lastUpdatedAt":"2026-11-20T10:40:00.5Z","ttlMs":60000,"pollIntervalMs":1e3,"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}}}`))
 	f.Add([]byte(`{"taskId":"t","status":"Completed","ttl":null,"pollInterval":-1,"result":{"content":[{"type":"text","text":"x"}],"isError":false}}`))
@@ -97,7 +97,7 @@ func FuzzTask(f *testing.F) {
 				t.Fatalf("the question %q is another one when it is stored", q.Key)
 			}
 		}
-		// As a notification it is the same, or none.
+		// As a notification it is the same task, or is ignored.
 		n := &news{id: got.ID, agreed: true, parse: parse, wake: make(chan struct{}, 1)}
 		n.receive(tap.MethodTask, raw)
 		if told := n.take(); told == nil || told.Status != got.Status {
@@ -106,7 +106,7 @@ func FuzzTask(f *testing.F) {
 	})
 }
 
-// What a list says of its tools is what the standard library reads, too.
+// The list of tools is read in the same way as by the standard library.
 func FuzzToolTasks(f *testing.F) {
 	f.Add([]byte(`{"tools":[{"name":"a","execution":{"taskSupport":"required"}},{"name":"b"},7,{"name":"c","execution":[]}],"nextCursor":"2"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -129,7 +129,7 @@ func FuzzToolTasks(f *testing.F) {
 		for _, data := range tools {
 			var tool, execution map[string]json.RawMessage
 			var name, support any
-			_ = json.Unmarshal(data, &tool) // it may be anything
+			_ = json.Unmarshal(data, &tool) // the data may be anything
 			_ = json.Unmarshal(tool["name"], &name)
 			_ = json.Unmarshal(tool["execution"], &execution)
 			_ = json.Unmarshal(execution["taskSupport"], &support)

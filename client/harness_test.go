@@ -83,7 +83,7 @@ func newServer(t *testing.T, opts askback.Options) *askback.Server {
 	return srv
 }
 
-// answers are options that answer everything.
+// answers returns options that answer every kind of question.
 func answers() client.Options {
 	return client.Options{
 		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
@@ -116,7 +116,7 @@ func parked(err error) (*client.Pending, bool) {
 	return pending.Pending, true
 }
 
-// waitEnded returns the error of a call whose task was not waited for to its end, and was not
+// waitEnded returns the error of a call whose waiting ended before its task did, without being
 // parked.
 func waitEnded(err error) (*client.PendingError, bool) {
 	pending, ok := errors.AsType[*client.PendingError](err)
@@ -184,7 +184,7 @@ func respond(w io.Writer, m message, result string) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// script answers each tools/call with the next result, and keeps all that was sent.
+// script answers each tools/call with the next result, and records all requests.
 type script struct {
 	mu   sync.Mutex
 	sent []message
@@ -238,8 +238,8 @@ const formQuestion = `{"method":"elicitation/create","params":{"message":"?","re
 
 const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`
 
-// tasks is a scripted server with one task. What it answers to a method is said by the
-// function of that name, which gets the number of such requests so far, from 1.
+// tasks is a scripted server with one task. The function under a method's name returns the answers to
+// that method. It gets the number of such requests so far, from 1.
 type tasks struct {
 	t  *testing.T
 	on map[string]func(n int, m message) string // a result, or an error beginning with "error "
@@ -292,14 +292,14 @@ func (s *tasks) answer(w http.ResponseWriter, r *http.Request, m message) {
 	}
 }
 
-// now says what is answered from now on.
+// now sets the answers from now on.
 func (s *tasks) now(method string, answer func(int, message) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.on[method] = answer
 }
 
-// sent are the requests of a method.
+// sent returns the requests of a method.
 func (s *tasks) sent(method string) (params []string, headers []http.Header) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,7 +329,7 @@ func always(result string) func(int, message) string {
 	return func(int, message) string { return result }
 }
 
-// inTurn gives one result after the other, the last one for ever.
+// inTurn returns one result after the other, and then repeats the last one.
 func inTurn(results ...string) func(int, message) string {
 	return func(n int, _ message) string { return results[min(n, len(results))-1] }
 }
@@ -342,7 +342,7 @@ const (
 	done    = `{"content":[{"type":"text","text":"done"}],"n":12345678901234567890}`
 )
 
-// flat is a task of the extension.
+// flat returns a task in the form of the extension.
 func flat(status, more string) string {
 	return fmt.Sprintf(`{"resultType":"complete","taskId":%q,"status":%q,%s,"ttlMs":60000,"pollIntervalMs":1%s}`, oddID, status, times, more)
 }
@@ -351,12 +351,12 @@ func created(status, message string) string {
 	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":%q,"statusMessage":%q,%s,"ttlMs":null,"pollIntervalMs":1}`, oddID, status, message, times)
 }
 
-// draft is a task of the proposals' dialect.
+// draft returns a task in the form of the proposals' dialect.
 func draft(status string) string {
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,"statusMessage":"it is %[2]s","createdAt":"2026-01-27T03:32:48.3148180Z","ttl":60000,"pollInterval":1}`, oddID, status)
 }
 
-// patient are options of a client that answers, and does not wait for long.
+// patient returns options of a client that answers and has short pauses.
 func patient() client.Options {
 	opts := answers()
 	opts.Limits.MinPoll = time.Millisecond
@@ -388,7 +388,7 @@ func observed(opts *client.Options) *[]string {
 	return &seen
 }
 
-// said is the first text of a result.
+// said returns the first text of a result.
 func said(t *testing.T, res *mcp.CallToolResult, err error) string {
 	t.Helper()
 	if err != nil {
@@ -410,7 +410,7 @@ func stored(t *testing.T, p *client.Pending) *client.Pending {
 	return loaded
 }
 
-// newTaskServer is a server of Askback's with tasks.
+// newTaskServer returns an Askback server with tasks.
 func newTaskServer(t *testing.T) *askback.Server {
 	t.Helper()
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil), &askback.Options{
@@ -480,9 +480,9 @@ func registerTasks(srv *askback.Server) {
 
 const worked = "{0150 octocat 42}file:///srchello"
 
-// legacyServer serves a session of 2025-11-25 with tasks, to a tool of that taskSupport. It
-// asks over the stream of tasks/result. A call that goes against the tool's word it takes
-// badly, as there are servers that do.
+// legacyServer serves a session of 2025-11-25 with tasks, and a tool with that taskSupport. It asks
+// over the stream of tasks/result. Like some servers, it fails a call that contradicts the tool's
+// taskSupport.
 func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTransport {
 	answered := make(chan message, 1)
 	var mu sync.Mutex

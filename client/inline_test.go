@@ -17,7 +17,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// other serves a tool of the SDK's server in memory, to a legacy client.
+// other serves a tool of the SDK's server to a legacy client in memory.
 func other(t *testing.T, opts client.Options, tool mcp.ToolHandlerFor[struct{}, any]) *client.Session {
 	t.Helper()
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
@@ -43,7 +43,7 @@ func TestQuestionsInsideASessionHaveTheirKeys(t *testing.T) {
 	}
 }
 
-// Other servers send a session's requests without keys, and roots/list without parameters.
+// Other servers send requests in a session without keys, and roots/list without parameters.
 func TestQuestionsOfOtherServers(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
@@ -77,8 +77,7 @@ func TestQuestionsOfOtherServers(t *testing.T) {
 	}
 }
 
-// A question inside a session ends with the call that it belongs to, even if the server
-// has forgotten it.
+// A question inside a session ends with its call, even if the server does not withdraw it.
 func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan struct{})
 	opts := answers()
@@ -110,7 +109,7 @@ func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
 	}
 }
 
-// The limits bound a session's server, too.
+// The limits also bound a server in a session.
 func TestQuestionsInsideASessionAreBounded(t *testing.T) {
 	var answered atomic.Int64
 	opts := answers()
@@ -135,7 +134,7 @@ func TestQuestionsInsideASessionAreBounded(t *testing.T) {
 	}
 }
 
-// Nobody is asked what could not be sent.
+// The user is not asked if the answer could not be sent.
 func TestNobodyIsAskedInVain(t *testing.T) {
 	asked := 0
 	opts := answers()
@@ -169,7 +168,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	}
 }
 
-// Answers say to which task they belong, of every kind, and keep what else they say.
+// Answers of every kind name their task, and their other members stay.
 func TestAnswersAreRelatedToTheirTask(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer

@@ -24,8 +24,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// A hostile server discovers well and then answers every call with what the case says.
-// The answer is written piece by piece, so that the server itself needs no memory.
+// A hostile server answers discovery correctly, and then every call with the result of the case. It
+// writes the answer in pieces, so that it needs little memory itself.
 type hostileCase struct {
 	name   string
 	result func(w io.Writer, n int) // writes the n-th result
@@ -174,10 +174,10 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-var raceDetector bool // set where the tests are built with it
+var raceDetector bool // true if the tests are built with it
 
-// A client that a server floods stays small: it runs in a process of its own, whose
-// largest resident size is read, without the program's own file.
+// A client that a server floods stays small. It runs in a process of its own, whose largest resident
+// size is measured without the program's own file.
 func TestHostileServersCostLittleMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the size of a process is read from Linux's /proc")
@@ -189,7 +189,7 @@ func TestHostileServersCostLittleMemory(t *testing.T) {
 	for _, c := range hostileCases {
 		for _, over := range []string{"json", "events", "stdio"} {
 			if strings.Contains(c.name, "10 MB") && over == "stdio" {
-				continue // which is within the bound that the SDK has there, and takes what the SDK needs
+				continue // within the bound that the SDK has here; the memory is what the SDK needs
 			}
 			t.Run(c.name+"/"+over, func(t *testing.T) {
 				t.Parallel()
@@ -306,7 +306,7 @@ func TestTimeIsBounded(t *testing.T) {
 	}
 }
 
-// A limit that both sides have is the same type on both, and its error has the same words.
+// A limit of both sides has the same type on both, and its error has the same text.
 func TestLimitsAreThoseOfTheServer(t *testing.T) {
 	server, common := reflect.TypeFor[askback.Limits](), 0
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[client.Limits]()) {

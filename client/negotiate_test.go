@@ -19,8 +19,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// lists is a server of a session of 2025-11-25 with tasks, whose list of tools a test says
-// by the cursor. It keeps what it was sent.
+// lists is a server of a session of 2025-11-25 with tasks. A test sets its list of tools by the
+// cursor. It records what it receives.
 type lists struct {
 	mu    sync.Mutex
 	pages func(cursor string) string // a result, or an error beginning with "error "
@@ -79,7 +79,7 @@ func tool(name, more string) string {
 	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}%s}`, name, more)
 }
 
-// The list is read once, whole, and again when it changed or does not have the tool.
+// The client reads the whole list once, and again when it has changed or lacks the tool.
 func TestToolsAreListedOnce(t *testing.T) {
 	all := func(cursor string) string {
 		if cursor == "" {
@@ -115,7 +115,7 @@ func TestToolsAreListedOnce(t *testing.T) {
 	start("plain", "list ", "list 2", "plain")
 }
 
-// Nothing is called if the list cannot be read: the call may be made again.
+// If the list cannot be read, no tool is called: the call can be repeated.
 func TestToolsCannotBeListed(t *testing.T) {
 	always := func(page string) func(string) string { return func(string) string { return page } }
 	n := 0
@@ -153,12 +153,12 @@ func TestToolsCannotBeListed(t *testing.T) {
 	}
 }
 
-// Whether a call is a task the tool says, and where it leaves that open, the caller.
+// The tool decides whether a call is a task. If the tool leaves it open, the caller decides.
 func TestTaskSupportOfASession(t *testing.T) {
 	for _, c := range []struct {
 		name, caps, support string
 		dialect             client.TaskDialect
-		call, start         string // what comes of CallTool, and of StartTask
+		call, start         string // the outcomes of CallTool and of StartTask
 	}{
 		{"required", tasksCapability, required, client.TasksAuto, "done", "task"},
 		{"optional", tasksCapability, optional, client.TasksAuto, "at once", "task"},

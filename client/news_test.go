@@ -20,8 +20,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// telling is a server whose task says that it should be looked at every minute: who does
-// not listen is late.
+// telling is a server whose task sets a polling interval of a minute, so that a client without
+// notifications is late.
 type telling struct {
 	*tasks
 	stream func(n int, w io.Writer, flush func(), m message, gone <-chan struct{})
@@ -64,7 +64,7 @@ func TestTaskTellsByItself(t *testing.T) {
 		"tasks/update": always(`{}`),
 	})}
 	released := make(chan struct{})
-	listens := "" // how the cancellation of the subscription would name it
+	listens := "" // the ID by which a cancellation names the subscription
 	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
 		listens = `"requestId":` + string(m.ID)
 		if got := string(m.Params["notifications"]); got != `{"taskIds":["tâche/1"]}` {
@@ -72,7 +72,7 @@ func TestTaskTellsByItself(t *testing.T) {
 		}
 		acknowledge(w, m)
 		flush()
-		// What is not about the task, and what is none.
+		// Notifications about other tasks, and malformed ones.
 		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("failed", `,"error":{"code":1,"message":"another one"}`)), oddID, "foreign"))
 		notify(w, "notifications/tasks", `{"taskId":7}`)
 		notify(w, "notifications/message", `{"level":"info","data":"x"}`)
@@ -103,23 +103,23 @@ func TestTaskTellsByItself(t *testing.T) {
 	if last := seen[len(seen)-1]; last != "notifications/tasks" {
 		t.Errorf("observed %v", seen)
 	}
-	if looks, _ := srv.sent("tasks/get"); len(looks) > 2 { // when it begins to listen, and after the answer
+	if looks, _ := srv.sent("tasks/get"); len(looks) > 2 { // when it subscribes, and after the answer
 		t.Errorf("looked %d times", len(looks))
 	}
-	// A look at the task that was still under way may be cancelled.
+	// A status request that was still open may be cancelled.
 	if sent, _ := srv.sent("notifications/cancelled"); slices.ContainsFunc(sent, func(params string) bool { return strings.Contains(params, listens) }) {
 		t.Errorf("a stream over HTTP ends by itself: %s in %v", listens, sent)
 	}
 }
 
-// A stream that breaks is opened again, and what was missed is looked at.
+// A stream that breaks is opened again, and then the status is requested.
 func TestNewsThatBreakOff(t *testing.T) {
 	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(slowly(created("working", ""))),
 		"tasks/get":  always(slowly(flat("working", ""))),
 	})}
 	srv.stream = func(n int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
-		if n == 2 { // it is away for a moment
+		if n == 2 { // the server is away for a moment
 			panic(http.ErrAbortHandler)
 		}
 		acknowledge(w, m)
@@ -138,7 +138,8 @@ func TestNewsThatBreakOff(t *testing.T) {
 	}
 }
 
-// Who is told does not look, and what was told before the last look is old.
+// A client with notifications does not request the status. A notification from before the last status
+// is ignored.
 func TestOldNews(t *testing.T) {
 	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "")),
@@ -164,12 +165,12 @@ func TestOldNews(t *testing.T) {
 	if text := strings.Join(*seen, "\n"); strings.Contains(text, "before") {
 		t.Errorf("observed:\n%s", text)
 	}
-	if looks, _ := srv.sent("tasks/get"); len(looks) > 50 { // it says: every millisecond
+	if looks, _ := srv.sent("tasks/get"); len(looks) > 50 { // the server says: every millisecond
 		t.Errorf("looked %d times", len(looks))
 	}
 }
 
-// Instances of a server may have clocks that differ: an end is an end.
+// The clocks of server instances may differ: an ended task has ended even if its time seems older.
 func TestNewsByAnotherClock(t *testing.T) {
 	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(slowly(created("working", ""))),
@@ -189,7 +190,7 @@ func TestNewsByAnotherClock(t *testing.T) {
 	}
 }
 
-// What the server tells counts, even if it does not answer.
+// Notifications count, even if the server does not answer requests.
 func TestNewsWhileALookHangs(t *testing.T) {
 	looked, over := make(chan struct{}), make(chan struct{})
 	defer close(over)
@@ -220,7 +221,7 @@ func TestNewsWhileALookHangs(t *testing.T) {
 	}
 }
 
-// Who closes a session waits for nothing, and nothing waits any more.
+// Closing a session returns at once, and ends all waiting.
 func TestCloseEndsTheWaiting(t *testing.T) {
 	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(slowly(created("working", ""))),
@@ -252,7 +253,7 @@ func TestCloseEndsTheWaiting(t *testing.T) {
 	}
 }
 
-// A server that tells nothing is asked, and not disturbed again.
+// A server without notifications is polled, and not asked for a subscription again.
 func TestServersThatTellNothing(t *testing.T) {
 	for name, listen := range map[string]func(w http.ResponseWriter, r *http.Request, m message){
 		"no such method": func(w http.ResponseWriter, _ *http.Request, m message) {

@@ -10,7 +10,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// What the client can do is said with every request.
+// Every request declares the client's capabilities.
 func TestExtensionIsDeclared(t *testing.T) {
 	for dialect, want := range map[client.TaskDialect]bool{client.TasksAuto: true, client.TasksExtension: true, client.TasksProposal: false, client.TasksOff: false} {
 		var caps string
@@ -27,7 +27,7 @@ func TestExtensionIsDeclared(t *testing.T) {
 			t.Errorf("%q declares %s", dialect, caps)
 		}
 	}
-	// Nor is it declared where it does not belong.
+	// Capabilities are declared only where they belong.
 	opts := patient()
 	session := connect(t, opts, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
 		respond(w, m, done)

@@ -18,12 +18,12 @@ import (
 
 const chosen = "https://mcp.example/mcp"
 
-// network is an Internet in which every address is served by one handler, which a test can tell what to redirect.
+// network is an Internet in which one handler serves every address. A test can set its redirects.
 type network struct {
 	redirect func(m message, r *http.Request) (status int, location string) // zero for none
 
 	mu     sync.Mutex
-	strays []string // requests that reached another origin than the chosen one
+	strays []string // requests that reached an origin that was not chosen
 }
 
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -82,10 +82,10 @@ func (n *network) callOver(t *testing.T, transport mcp.Transport) (string, error
 	return res.Content[0].(*mcp.TextContent).Text, nil
 }
 
-// What a client carries (answers, requestState, headers) goes to the origin that its host chose, whatever the server says.
+// A client sends answers, requestState and headers only to the origin that its host chose.
 func TestRedirectsToAnotherOriginAreNotFollowed(t *testing.T) {
 	for _, location := range []string{
-		"http://mcp.example/got", // which everybody on the way can read
+		"http://mcp.example/got", // everybody on the way can read this
 		"http://mcp.example:443/got",
 		"https://mcp.example:8443/got",
 		"https://evil.example/got",
@@ -150,7 +150,7 @@ func TestRedirectsWithinTheOriginAreFollowed(t *testing.T) {
 	}
 }
 
-// A session sends answers, too, and its id.
+// A session also sends answers, and its ID.
 func TestRedirectsOfASession(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s reached another origin, with %v", r.Method, r.Header)
@@ -173,7 +173,7 @@ func TestRedirectsOfASession(t *testing.T) {
 	}
 }
 
-// A server of 2024-11-05 names the endpoint that it wants messages at.
+// A server of 2024-11-05 names the endpoint for messages.
 func TestTheEndpointOfAnSSEServerIsOfItsOrigin(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s reached another origin", r.Method)
@@ -187,7 +187,7 @@ func TestTheEndpointOfAnSSEServerIsOfItsOrigin(t *testing.T) {
 	}))
 	defer s.Close()
 	_, err := client.New(nil).Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: s.URL}, nil)
-	// The SDK may see the end of the connection before it sees why.
+	// The SDK may see the end of the connection before its reason.
 	if err == nil || !strings.Contains(err.Error(), "another origin") && !strings.Contains(err.Error(), "connection closed") {
 		t.Errorf("got %v", err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// A call that one process parks is resumed by another, after the server that asked was
-// replaced by a new one with the same keys.
+// One process parks a call, and another resumes it, after the server that asked was replaced by a new
+// one with the same keys.
 func TestParkAndResume(t *testing.T) {
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
 	if err != nil {
@@ -49,7 +49,7 @@ func TestParkAndResume(t *testing.T) {
 	opts = answers()
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
 	second := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
-	for range 2 { // resuming twice is the client's right, where the server does not forbid it
+	for range 2 { // a client may resume twice if the server does not forbid it
 		res, err := second.Resume(t.Context(), &loaded)
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func (g *guard) Use(_ context.Context, id string, _ time.Time) (bool, error) {
 	return seen == nil || !(*seen)[id], nil
 }
 
-// A parked call brings back what there was, even where that is the empty string.
+// A parked call restores the state that it had, even an empty string.
 func TestAParkedCallKeepsItsState(t *testing.T) {
 	for member, want := range map[string]string{``: ``, `,"requestState":""`: `""`, `,"requestState":"s"`: `"s"`} {
 		var s script

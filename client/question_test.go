@@ -33,7 +33,7 @@ func TestQuestionsKeepTheServersOrder(t *testing.T) {
 	}
 }
 
-// What is no page of the web never reaches a handler, which may hand it to the system to open.
+// Only web pages reach a handler, because it may hand the URL to the system to open.
 func TestOnlyPagesAreOpened(t *testing.T) {
 	for _, address := range []string{
 		"javascript:alert(1)", "file:///etc/passwd", "data:text/html,<script>", "vscode://x/y", "//evil.example/", "/etc/passwd",

@@ -33,7 +33,7 @@ func TestRoundsAreObserved(t *testing.T) {
 		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"}); err != nil {
 			t.Fatal(err)
 		}
-		// Rounds are counted, and questions stand in the order in which they were asked.
+		// Rounds are counted, and questions are in the order in which they were asked.
 		want := []string{
 			"1everything0 [who roots page] false false", "2everything3 [] true false", "3everything0 [] true false",
 			"4everything0 [model] false false", "5everything1 [] false true",

@@ -15,8 +15,8 @@ import (
 	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
-// silentServer is a connection to a server that answers discovery, and what answer has a
-// result for.
+// silentServer is a connection to a server that answers only discovery and the requests for which
+// answer has a result.
 type silentServer struct {
 	in     chan jsonrpc.Message
 	closed chan struct{}
@@ -57,7 +57,7 @@ func (s *silentServer) Write(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// A request about a task that is never answered ends.
+// A request about a task ends even if it is never answered.
 func TestResponsesAreNotWaitedForForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(nil).Connect(t.Context(), newSilentServer(func(string) string { return "" }), nil)

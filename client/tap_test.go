@@ -41,8 +41,8 @@ func TestResultOnResumedStream(t *testing.T) {
 	}
 }
 
-// A round that is cancelled is announced to the server in a message of its own, which
-// must not carry what belongs to the round.
+// The cancellation of a round is a separate message to the server, which must not carry the members of
+// the round.
 func TestCancellationCarriesNoAnswers(t *testing.T) {
 	cancelled := make(chan message, 1)
 	ctx, cancel := context.WithCancel(t.Context())

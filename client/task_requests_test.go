@@ -15,7 +15,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// A task is started, looked at and answered by its id, maybe in another process.
+// A task is started, and its status requested and its questions answered by its ID, maybe in another
+// process.
 func TestTaskByItsID(t *testing.T) {
 	for _, dialect := range []client.TaskDialect{client.TasksExtension, client.TasksProposal} {
 		t.Run(string(dialect), func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestTaskByItsID(t *testing.T) {
 	}
 }
 
-// What does not exist does not go on.
+// A task that does not exist cannot be continued.
 func TestNoSuchTask(t *testing.T) {
 	const unknown = `error {"code":-32602,"message":"Task not found"}`
 	for name, on := range map[string]map[string]func(int, message) string{
@@ -141,8 +142,8 @@ func TestNoSuchTask(t *testing.T) {
 	})
 }
 
-// A client that waits for a task that asks fetches the questions, in the dialect that has a
-// request for it, and then answers or, if the host wants no more of it, cancels.
+// A client that waits for a task that asks fetches the questions, if the dialect has a request for it.
+// Then it answers or, if the host gives the task up, cancels.
 func TestWhoWillNotAnswerMayCancel(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call":   always(`{"task":` + draft("working") + `}`),
@@ -162,7 +163,7 @@ func TestWhoWillNotAnswerMayCancel(t *testing.T) {
 	if err := session.CancelTask(t.Context(), pending.TaskID); err != nil {
 		t.Fatal(err)
 	}
-	sent := slices.DeleteFunc(srv.methods(), func(method string) bool { return method == "tasks/get" }) // as often as it likes
+	sent := slices.DeleteFunc(srv.methods(), func(method string) bool { return method == "tasks/get" }) // any number of times
 	if diff := cmp.Diff([]string{"tools/call", "tasks/result", "tasks/cancel"}, sent); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// Whatever a server says of a task, the call ends with an error that names what is wrong.
+// If a server sends an invalid task, the call ends with an error that names the fault.
 func TestHostileTasks(t *testing.T) {
 	const plain = `"status":"working"`
 	other := strings.Replace(askWho, "Who?", "Your password?", 1)
@@ -88,7 +88,7 @@ func TestHostileTasks(t *testing.T) {
 	}
 }
 
-// Advice that makes no sense is not followed, and does no harm.
+// Invalid advice is ignored.
 func TestAbsurdAdvice(t *testing.T) {
 	for advice, want := range map[string]client.Task{
 		`"ttlMs":1e999,"pollIntervalMs":1e999`:                                                {TTL: 100 * 365 * 24 * time.Hour, PollInterval: 100 * 365 * 24 * time.Hour},
@@ -110,7 +110,7 @@ func TestAbsurdAdvice(t *testing.T) {
 	}
 }
 
-// A task that is looked at has its outcome, if the server told it.
+// GetTask returns the outcome if it came with the status.
 func TestOutcomeOfATask(t *testing.T) {
 	const fault = `{"code":-32000,"message":"no luck"}`
 	srv := serveTasks(t, map[string]func(int, message) string{

@@ -14,7 +14,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// meddled is a store into which a test reaches.
+// meddled is a store whose calls a test can intercept.
 type meddled struct {
 	task.Store
 	create  func() error                                      // before a Create
@@ -87,7 +87,7 @@ func (m *meddled) Expired(ctx context.Context, limit int) ([]string, error) {
 	return ids, err
 }
 
-// watching is a meddled store that can tell of changes.
+// watching is a meddled store that can report changes.
 type watching struct{ *meddled }
 
 func (w watching) Watch(ctx context.Context, ready func(), changed func(id string)) error {
@@ -112,7 +112,7 @@ func come(ctx context.Context, signal <-chan struct{}) {
 	}
 }
 
-// has is a condition of the row in the store.
+// has returns a condition on the row in the store.
 func (f *fixture) has(created *task.Task, is func(now *task.Task) bool) func() bool {
 	return func() bool {
 		now, err := f.store.Get(context.Background(), created.ID)
@@ -120,7 +120,7 @@ func (f *fixture) has(created *task.Task, is func(now *task.Task) bool) func() b
 	}
 }
 
-// change writes to a task without anybody being told.
+// change writes to a task without a notification.
 func (f *fixture) change(created *task.Task, change func(now *task.Task) task.Update) {
 	f.t.Helper()
 	for {
@@ -139,8 +139,7 @@ func (f *fixture) change(created *task.Task, change func(now *task.Task) task.Up
 	}
 }
 
-// hurry makes a task due again and again, until the test ends: what the pauses between
-// attempts would take.
+// hurry makes a task due again and again until the test ends, to skip the pauses between attempts.
 func (f *fixture) hurry(created *task.Task, when func(now *task.Task) bool) {
 	stop := make(chan struct{})
 	var all sync.WaitGroup
@@ -152,7 +151,7 @@ func (f *fixture) hurry(created *task.Task, when func(now *task.Task) bool) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			if now, err := f.store.Get(context.Background(), created.ID); err == nil && when(now) {
-				_ = f.store.Update(context.Background(), now, task.Update{}) // whoever changed it meanwhile, changed it
+				_ = f.store.Update(context.Background(), now, task.Update{}) // if another change came first, that is fine
 			}
 		}
 	})
@@ -164,7 +163,7 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 	var full atomic.Bool
 	f.store = &meddled{Store: f.store, create: func() error {
 		if full.Load() {
-			return task.ErrQuota // which a store may say first
+			return task.ErrQuota // a store may report this first
 		}
 		return nil
 	}}
@@ -195,7 +194,7 @@ func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
 	}
 }
 
-// Whoever waits in the process that changes a task learns of it without looking.
+// A caller that waits in the process that changes a task is notified, without polling.
 func TestNobodyHasToLook(t *testing.T) {
 	f := newFixture(t)
 	report, reported := make(chan struct{}), make(chan struct{})
@@ -244,7 +243,7 @@ func TestNobodyHasToLook(t *testing.T) {
 	next("completed ")
 }
 
-// Whoever waits in another process, which is told nothing, looks.
+// A caller that waits in another process without notifications polls.
 func TestWaitingLooksForItself(t *testing.T) {
 	f := newFixture(t)
 	looking := make(chan struct{}, 1)
@@ -279,7 +278,7 @@ func TestWaitingLooksForItself(t *testing.T) {
 	}()
 	<-looking
 	<-following
-	f.change(created, func(now *task.Task) task.Update { // somewhere else
+	f.change(created, func(now *task.Task) task.Update { // in another process
 		now.Status = task.Cancelled
 		return task.Update{Due: -1}
 	})
@@ -327,7 +326,7 @@ func TestCancelledTaskAsksNothing(t *testing.T) {
 	}
 }
 
-// One that failed as often as it may, and is then cancelled, is cleaned up all the same.
+// A task that has used up its attempts and is then cancelled is still cleaned up.
 func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
 	f := newFixture(t)
 	cleaned := make(chan struct{}, 10)
@@ -339,7 +338,7 @@ func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
 		return task.Verdict{}, errors.New("the infrastructure is down")
 	}})
 	created := f.create(e, &task.New{})
-	// It failed, and waits for its next attempt.
+	// It has failed, and waits for its next attempt.
 	wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
 	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
 		t.Fatal(err)
@@ -370,7 +369,7 @@ func TestClaimOutlivesAShutdown(t *testing.T) {
 	}
 }
 
-// A store that fails is left alone for a while, whatever there is to do.
+// After a failure the store is not called for a while, even if there is work to do.
 func TestFailingStoreIsNotHurried(t *testing.T) {
 	const look = 100 * time.Millisecond
 	f := newFixture(t)
@@ -379,7 +378,7 @@ func TestFailingStoreIsNotHurried(t *testing.T) {
 	began := time.Now()
 	e, _ := f.engine(&task.Options{Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
 	wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
-	if took := time.Since(began); took < 3*look/2 { // a look is half as long at least
+	if took := time.Since(began); took < 3*look/2 { // the time between two looks is at least half of it
 		t.Errorf("four claims failed in %v", took)
 	}
 }
@@ -411,7 +410,7 @@ func TestSweepLeavesAloneWhatIsGoneOrHasEnded(t *testing.T) {
 	asking := f.create(e, &task.New{Call: []byte("ask")})
 	f.until(e, asking, task.InputRequired)
 	f.store = &meddled{Store: f.store, expired: func([]string, error) ([]string, error) {
-		return []string{"gone", ended.ID, asking.ID}, nil // as they were a moment ago
+		return []string{"gone", ended.ID, asking.ID}, nil // as they were a moment before
 	}}
 	f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return task.Verdict{}, nil }})
 	f.until(e, asking, task.Failed)
@@ -491,7 +490,7 @@ func TestWriteThatFailsIsRepeated(t *testing.T) {
 	}
 }
 
-// What a task records, or asks, is not nothing, however often it fails in between.
+// Recording an entry or asking a question resets the count of failed attempts.
 func TestTaskThatComesFurtherIsNotGivenUp(t *testing.T) {
 	f := newFixture(t)
 	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
@@ -567,8 +566,7 @@ func TestAttemptsAreCountedExactly(t *testing.T) {
 	}
 }
 
-// A task that is cancelled at the moment when its run comes to something is cleaned up in the
-// same lease.
+// A task that is cancelled at the moment when its run has an outcome is cleaned up in the same lease.
 func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
 	f := newFixture(t)
 	var once sync.Once
@@ -603,7 +601,7 @@ func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
 	}
 }
 
-// Nor does it go on with a lease that is another's by then.
+// It does not continue with a lease that has passed to another worker.
 func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	f := newFixture(t)
 	var conflict, claimed atomic.Bool
@@ -630,7 +628,7 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 		}
 	}
 	f.store = meddling
-	// With one worker, so that it is not this engine that claims the task again.
+	// With one worker, so that this engine cannot claim the task again.
 	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 		<-ready
 		runs.Add(1)
@@ -689,7 +687,7 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 	created := f.create(e, &task.New{})
 	first := <-runs
 	for range 3 {
-		if now := <-runs; now.Sub(first) < 5*look-time.Millisecond { // to which stores round
+		if now := <-runs; now.Sub(first) < 5*look-time.Millisecond { // stores round to milliseconds
 			t.Errorf("claimed again after %v", now.Sub(first))
 		} else {
 			first = now
@@ -701,8 +699,8 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 	}
 }
 
-// Cleaning up that never succeeds, or that nobody can do, ends some day, and the task's
-// status stays what it was.
+// Cleaning up that never succeeds, or that no instance can do, ends after a while, and the task's
+// status stays the same.
 func TestCleaningUpIsGivenUp(t *testing.T) {
 	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"), "elsewhere": task.ErrElsewhere} {
 		t.Run(name, func(t *testing.T) {
@@ -729,8 +727,8 @@ func TestCleaningUpIsGivenUp(t *testing.T) {
 			if err != nil || now.Status != task.Cancelled || now.Message != "The task was cancelled by request." {
 				t.Errorf("%+v, %v", now, err)
 			}
-			// Neither due now nor later. Whoever hurries a task may take the last word from the
-			// worker that gave up, and another has to: so the workers go on until it is gone.
+			// Neither due now nor later. hurry may overwrite the last update of the worker that gave up,
+			// and another one has to repeat it: so the workers run until the task is no longer due.
 			wait(t, "purged", func() bool {
 				_, err := f.store.Purge(t.Context(), 0, 10)
 				_, gone := f.store.Get(t.Context(), created.ID)
@@ -741,7 +739,7 @@ func TestCleaningUpIsGivenUp(t *testing.T) {
 	}
 }
 
-// A handler may take much longer than the lease, and a renewal may fail.
+// A handler may run much longer than the lease, even if a renewal fails.
 func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	f := newFixture(t)
 	var renewals atomic.Int32
@@ -816,7 +814,7 @@ func TestReportedMessages(t *testing.T) {
 		has := func(message string) func() bool {
 			return f.has(created, func(now *task.Task) bool { return now.Message == message })
 		}
-		// The last of many is written, too, though it came too soon after another.
+		// The last of many reports is written, too, even if it came too soon after another.
 		for _, message := range []string{"one", "two", "three"} {
 			w.Report("before " + message)
 			w.Report(message)
@@ -824,11 +822,11 @@ func TestReportedMessages(t *testing.T) {
 		}
 		w.Report("four") // once, and too soon after another
 		wait(t, "four", has("four"))
-		// The task is nobody else's meanwhile.
+		// Meanwhile no other worker has the task.
 		if other, err := f.store.Claim(context.Background(), "", time.Hour); err != nil || other != nil {
 			t.Errorf("claimed by another: %v, %v", other, err)
 		}
-		// Not each is written.
+		// Some of the reports are not written.
 		began, before := time.Now(), writes.Load()
 		for i := 0; writes.Load() < before+3; i++ {
 			w.Report(fmt.Sprint(i))
@@ -843,7 +841,7 @@ func TestReportedMessages(t *testing.T) {
 		}
 		return completed(""), nil
 	}})
-	elsewhere, err := task.NewEngine(f.store, nil) // or the worker would be told that the task was created
+	elsewhere, err := task.NewEngine(f.store, nil) // otherwise the worker would be notified of the new task
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -858,8 +856,7 @@ func TestReportedMessages(t *testing.T) {
 	}
 }
 
-// A report that fails, because the task was cancelled in another process, is how this one
-// learns of it at once.
+// When a task is cancelled in another process, this one learns of it at once from a report that fails.
 func TestReportLearnsOfACancellation(t *testing.T) {
 	f := newFixture(t)
 	started, interrupted := make(chan struct{}), make(chan error, 1)
@@ -899,7 +896,7 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 600 * time.Millisecond}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Stopped {
 			w.Report("cleaning up")
-			before := renewals.Load() // after the report has been seen
+			before := renewals.Load() // after the report is in the store
 			wait(t, "renewed", func() bool { return renewals.Load() >= before+2 })
 			cleaned <- struct{}{}
 			return task.Verdict{}, nil

@@ -21,7 +21,7 @@ type fixture struct {
 	store task.Store
 }
 
-// silent is a store that tells nobody of changes.
+// silent is a store without notifications of changes.
 type silent struct{ task.Store }
 
 func newFixture(t *testing.T) *fixture {
@@ -147,7 +147,7 @@ func TestForeignTaskIsNone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if len(created.ID) < 26 { // 5 bits each
+	if len(created.ID) < 26 { // 5 bits per character
 		t.Errorf("id %q has less than 128 bits", created.ID)
 	}
 }
@@ -163,9 +163,9 @@ func TestShutdownGivesTheLeaseBack(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), task.ErrShutdown) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
-		return completed("of an interrupted run"), nil // which counts for nothing
+		return completed("of an interrupted run"), nil // the result is ignored
 	}
-	// A lease that would keep the task for an hour.
+	// A lease that would hold the task for an hour.
 	first, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: slow})
 	created := f.create(first, &task.New{})
 	<-started
@@ -198,8 +198,8 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 		return completed("first"), nil
 	}})
 	created := f.create(e, &task.New{})
-	// The task becomes due, as when the lease has ended, without the worker being told. The
-	// worker may renew its lease at this moment, and then the task becomes due once more.
+	// The task becomes due, as if the lease had ended, without a notification of the worker. The
+	// worker may renew its lease at this moment; then the task is made due once more.
 	for claims := int64(0); claims < 2; {
 		now, err := f.store.Get(t.Context(), created.ID)
 		if err != nil {
@@ -220,7 +220,7 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	if _, entries, err := e.Journal(t.Context(), created.ID); err != nil || len(entries) > 0 {
 		t.Errorf("entries %q, %v", entries, err)
 	}
-	stop() // which waits for the first worker
+	stop() // it waits for the first worker
 	if done, _ = e.Get(t.Context(), "", created.ID); string(done.Outcome) != "second" {
 		t.Errorf("the first worker wrote %q", done.Outcome)
 	}
@@ -242,7 +242,7 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), task.ErrStopped) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
-		// What was done before the news came is recorded all the same.
+		// A step that ran before the notification is still recorded.
 		if err := w.Record(ctx, []byte("step")); err != nil {
 			t.Errorf("Record: %v", err)
 		}
@@ -262,8 +262,8 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 	}
 }
 
-// A cancellation interrupts a run at once, however early it comes, and not only when the
-// lease is renewed.
+// A cancellation interrupts a run at once, even a very early one, and does not wait for the renewal of
+// the lease.
 func TestCancelAtTheStartOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t, silent{new(task.MemoryStore)}}
@@ -292,7 +292,7 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 	})
 }
 
-// An engine that has been told to stop claims nothing, however many workers are free.
+// An engine that has been stopped claims nothing, even with free workers.
 func TestAStoppedEngineClaimsNothing(t *testing.T) {
 	f := newFixture(t)
 	created := f.create(must(task.NewEngine(f.store, nil)), &task.New{})
@@ -355,7 +355,7 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 			return task.Verdict{}, ctx.Err()
 		},
 	})
-	// Long enough to be parked before it ends, on a busy machine, too.
+	// Long enough for the task to be parked before it ends, even on a busy machine.
 	asking := f.create(e, &task.New{Call: []byte("ask"), TTL: 2 * time.Second})
 	working := f.create(e, &task.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
 	if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") || !strings.HasPrefix(string(now.Outcome), "failure: ") {
@@ -404,7 +404,7 @@ func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
 		return task.Verdict{}, errors.New("the infrastructure is down")
 	}})
 	created := f.create(e, &task.New{})
-	// What the pauses between attempts would take.
+	// This skips the pauses between attempts.
 	go func() {
 		for t.Context().Err() == nil {
 			_, _ = e.Change(context.Background(), "", created.ID, func(now *task.Task) (*task.Update, error) {
@@ -451,7 +451,7 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 		mu.Unlock()
 		return completed(""), nil
 	}})
-	wait(t, "both workers", func() bool { // else one may be through with all before the other begins
+	wait(t, "both workers", func() bool { // otherwise one may finish all before the other begins
 		mu.Lock()
 		defer mu.Unlock()
 		return len(order) == 2
@@ -489,7 +489,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// deaf is a store out of reach: renewing never returns by itself.
+// deaf is a store out of reach: Renew returns only when its context ends.
 type deaf struct{ task.Store }
 
 func (d deaf) Renew(ctx context.Context, _ string, _ int64, _ time.Duration) (int64, error) {
@@ -536,7 +536,7 @@ func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
 	}
 }
 
-// slowClaims is a store that another instance is always quicker to claim from.
+// slowClaims is a store whose claims are always slower than those of another instance.
 type slowClaims struct{ *task.MemoryStore }
 
 func (s slowClaims) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
@@ -544,8 +544,8 @@ func (s slowClaims) Claim(ctx context.Context, after string, lease time.Duration
 	return s.MemoryStore.Claim(ctx, after, lease)
 }
 
-// Two instances are woken together by each change. The quicker one cannot run the task: it
-// does not win every claim, although it left the task alone for a whole number of looks.
+// Each change wakes two instances at once. The faster one cannot run the task. It must not win every
+// claim, although it leaves the task alone for a whole number of polling intervals.
 func TestTheQuickestInstanceDoesNotKeepATaskItCannotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(task.MemoryStore)

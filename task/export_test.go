@@ -1,6 +1,6 @@
 package task
 
-// Waiting tells tests for how many tasks somebody waits.
+// Waiting returns the number of tasks that callers wait for, for tests.
 func (e *Engine) Waiting() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

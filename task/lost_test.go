@@ -14,11 +14,11 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// losing is a store whose answers may be lost: what was written is written, and the engine is told of an error.
+// losing is a store whose answers may be lost: the write is made, and the engine gets an error.
 type losing struct {
 	task.Store
-	update func(t *task.Task, u task.Update) bool // whether the answer to an Update that was made is lost
-	append func() bool                            // and to an Append
+	update func(t *task.Task, u task.Update) bool // reports whether the answer to an Update is lost
+	append func() bool                            // and the answer to an Append
 }
 
 var errLost = errors.New("the connection broke before the answer came")
@@ -43,7 +43,7 @@ func (l *losing) Append(ctx context.Context, id string, fence int64, entry []byt
 	return err
 }
 
-// once is true the first time that a worker's write is of this status.
+// once returns a function that is true for a worker's first write of this status.
 func once(status task.Status) func(t *task.Task, u task.Update) bool {
 	var lost atomic.Bool
 	return func(t *task.Task, u task.Update) bool {
@@ -51,7 +51,7 @@ func once(status task.Status) func(t *task.Task, u task.Update) bool {
 	}
 }
 
-// idle requires that the store has nothing that is due.
+// idle requires that no task in the store is due.
 func (f *fixture) idle(s task.Store) {
 	f.t.Helper()
 	if t, err := s.Claim(f.t.Context(), "", time.Hour); t != nil || err != nil {
@@ -76,7 +76,7 @@ func asking(runs *atomic.Int32) task.Handler {
 	}
 }
 
-// answer is what a client does to a parked task.
+// answer answers a parked task as a client does.
 func answer(now *task.Task) task.Update {
 	now.Status, now.Pending = task.Working, nil
 	return task.Update{Entries: [][]byte{[]byte("answer")}}
@@ -88,13 +88,13 @@ func TestATaskWhoseLastAnswerWasLostHasEnded(t *testing.T) {
 		plain := f.store
 		f.store = &losing{Store: plain, update: once(status)}
 		var runs atomic.Int32
-		// Nobody looks by themselves: whoever waits is told.
+		// No caller polls: waiting callers are notified.
 		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
 			return task.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
 		}})
 		created := f.create(e, &task.New{})
 		f.until(e, created, status)
-		f.until(e, f.create(e, &task.New{}), status) // by then the first one would have run again
+		f.until(e, f.create(e, &task.New{}), status) // the first one would have run again before
 		stop()
 		f.idle(plain)
 		now, err := plain.Get(t.Context(), created.ID)
@@ -120,7 +120,7 @@ func TestATaskWhoseParkingWasLostUsesUpNoRound(t *testing.T) {
 	}
 }
 
-// Between a write whose answer is lost and its repetition the client may answer or cancel.
+// Between a write whose answer is lost and its repetition, the client may answer or cancel.
 func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -144,11 +144,11 @@ func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 				}
 				return lost
 			}}
-			// With one worker, so that no other goes on before the write is repeated.
+			// With one worker, so that no other continues before the write is repeated.
 			var runs atomic.Int32
 			e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Handler: asking(&runs)})
 			created := f.create(e, &task.New{})
-			// Written are the parking, what the client did, and what came of that: the answer's end, or the cleaning up.
+			// The writes are the parking, the client's answer or cancellation, and the completion or the cleaning up.
 			wait(t, string(tt.want)+" and settled", func() bool {
 				now, err := plain.store.Get(t.Context(), created.ID)
 				return err == nil && now.Status == tt.want && now.Version >= 3
@@ -163,7 +163,7 @@ func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 	}
 }
 
-// A reported message is a write as well, of which the worker's next one must not know nothing.
+// A reported message is a write, too, and the worker's next write must take it into account.
 func TestAReportWhoseAnswerWasLostCostsNoRun(t *testing.T) {
 	f := newFixture(t)
 	plain := f.store
@@ -209,7 +209,7 @@ func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
 	}
 }
 
-// However a task that has ended or waits came to be due, such as by an earlier release: it does not run.
+// A task that has ended or waits does not run, even if it is due, for example because of an earlier release.
 func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 	for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled, task.InputRequired} {
 		f := newFixture(t)
@@ -231,7 +231,7 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 		wait(t, "left alone", f.has(created, func(now *task.Task) bool { return now.Version == 2 }))
 		f.until(runner, f.create(e, &task.New{}), task.Completed)
 		stop()
-		time.Sleep(2 * lease) // after which it is not due either
+		time.Sleep(2 * lease) // after that it is still not due
 		f.idle(f.store)
 		now, err := f.store.Get(t.Context(), created.ID)
 		if err != nil || now.Status != status || string(now.Outcome) != "as it was" || now.Round != 1 || runs.Load() != 1 {
@@ -260,7 +260,7 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 	stop()
 }
 
-// A handler that always does so comes to an end, as one that always fails.
+// A task whose handler always does so ends, like one whose handler always fails.
 func TestGoexitIsGivenUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -273,7 +273,7 @@ func TestGoexitIsGivenUp(t *testing.T) {
 	f.until(e, f.create(e, &task.New{}), task.Failed)
 }
 
-// What a handler leaves running may record when the attempt is over.
+// A goroutine that a handler leaves running may record after the attempt has ended.
 func TestRecordingAfterTheAttempt(t *testing.T) {
 	f := newFixture(t)
 	released, recorded := make(chan struct{}), make(chan error, 1)
@@ -291,10 +291,10 @@ func TestRecordingAfterTheAttempt(t *testing.T) {
 	}
 }
 
-// What a store does must not end the process, whoever wrote it.
+// A panic in a store must not end the process.
 func TestAStoreThatPanics(t *testing.T) {
 	f := newFixture(t)
-	var panicked sync.Map // the methods that did
+	var panicked sync.Map // the methods that panicked
 	panics := func(method string) {
 		n, _ := panicked.LoadOrStore(method, new(atomic.Int32))
 		if n.(*atomic.Int32).Add(1) <= 2 {
@@ -333,8 +333,8 @@ func TestAStoreThatPanics(t *testing.T) {
 	}
 }
 
-// outage loses the answer to the first report and to all renewals, and the first write after a run does not reach the
-// store: between the two, what a test wants happens.
+// outage loses the answers to the first report and to all renewals, and the first write after a run does not reach the
+// store. Between the two a test can act.
 func outage(f *fixture, between func(t *task.Task)) (reported chan struct{}) {
 	reported = make(chan struct{})
 	plain := f.store
@@ -358,7 +358,7 @@ func outage(f *fixture, between func(t *task.Task)) (reported chan struct{}) {
 	return reported
 }
 
-// A report that was written without an answer is not taken for the write that follows it.
+// A report whose answer was lost is not mistaken for the write that follows it.
 func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 	nothing := func(*task.Task) {}
 	t.Run("going on", func(t *testing.T) {
@@ -417,7 +417,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 	})
 }
 
-// What is not this worker's own doing makes it begin again, so that the handler sees it before the task is parked.
+// After a change by others the worker begins again, so that the handler sees the change before the task is parked.
 func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 	f := newFixture(t)
 	started, changed := make(chan struct{}, 10), make(chan struct{})
@@ -440,7 +440,7 @@ func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 	f.until(e, created, task.Completed)
 }
 
-// An equal entry of the worker that has the task by now is not this one's.
+// An equal entry of the worker that now has the task does not count as this worker's.
 func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 	f := newFixture(t)
 	plain := &fixture{t, f.store}

@@ -20,7 +20,7 @@ func TestMemoryStore(t *testing.T) {
 	})
 }
 
-// Engines that share a MemoryStore need not look for what another has written.
+// Engines that share a MemoryStore are notified of the writes of the others.
 func TestMemoryStoreTellsOtherEngines(t *testing.T) {
 	f := &fixture{t, new(task.MemoryStore)}
 	f.engine(&task.Options{Look: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
