@@ -260,7 +260,7 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 	stop()
 }
 
-// A task whose handler always does so ends, like one whose handler always fails.
+// A task whose handler ends its goroutine in every attempt fails in the end, as if the handler always failed.
 func TestGoexitIsGivenUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
