@@ -57,8 +57,8 @@ const (
 
 // option is one choice of a field.
 type option struct {
-	label string          // safe to show
-	value json.RawMessage // nil leaves the field empty
+	label string // safe to show
+	value any    // a string or a bool; nil leaves the field empty
 }
 
 func (f *field) isChoice() bool { return f.kind == yesNo || f.kind == one || f.kind == many }
@@ -133,7 +133,7 @@ func newField(p *form.Property) (*field, error) {
 		return nil, err
 	case p.Type == "boolean":
 		f.kind = yesNo
-		f.options = []option{{"Yes", json.RawMessage("true")}, {"No", json.RawMessage("false")}}
+		f.options = []option{{"Yes", true}, {"No", false}}
 	case p.Type == "integer":
 		f.kind, f.want = number, and("a whole number", span(p.Low, p.High, ""))
 	case p.Type == "number":
@@ -198,8 +198,7 @@ func optionsOf(entries []form.Option) ([]option, error) {
 		if !strings.EqualFold(e.Title, e.Value) {
 			label += " (" + line(e.Value, maxLabel) + ")"
 		}
-		value, _ := json.Marshal(e.Value) // a string always encodes
-		options[i] = option{cmp.Or(strings.TrimSpace(label), "(empty)"), value}
+		options[i] = option{cmp.Or(strings.TrimSpace(label), "(empty)"), e.Value}
 	}
 	return options, nil
 }
@@ -208,14 +207,14 @@ func optionsOf(entries []form.Option) ([]option, error) {
 func (f *field) fill(fallback json.RawMessage) {
 	switch {
 	case f.isChoice():
-		var values []json.RawMessage
+		values := make([]any, 1) // nil is the option that leaves the field empty
 		if f.kind == many {
 			_ = json.Unmarshal(fallback, &values)
-		} else if fallback != nil || !f.required {
-			values = []json.RawMessage{fallback}
+		} else {
+			_ = json.Unmarshal(fallback, &values[0])
 		}
 		for i, o := range f.options {
-			f.picked[i] = slices.ContainsFunc(values, func(v json.RawMessage) bool { return same(v, o.value) })
+			f.picked[i] = slices.Contains(values, o.value)
 		}
 	case f.kind == number:
 		f.text = string(fallback)
@@ -231,24 +230,18 @@ func (f *field) fill(fallback json.RawMessage) {
 	}
 }
 
-func same(a, b json.RawMessage) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y
-}
-
 // raw returns the answer as JSON, unchecked. Nil means that the field is left empty.
 func (f *field) raw() json.RawMessage {
 	switch f.kind {
 	case yesNo, one:
-		if i := slices.Index(f.picked, true); i >= 0 {
-			return f.options[i].value
+		i := slices.Index(f.picked, true)
+		if i < 0 || f.options[i].value == nil {
+			return nil
 		}
-		return nil
+		value, _ := json.Marshal(f.options[i].value)
+		return value
 	case many:
-		values := []json.RawMessage{}
+		values := []any{}
 		for i, o := range f.options {
 			if f.picked[i] {
 				values = append(values, o.value)
@@ -284,25 +277,17 @@ func (f *field) raw() json.RawMessage {
 // jsonNumber converts a number as people write it to JSON. It returns false, which no number field accepts, for any other
 // text.
 func jsonNumber(s string) json.RawMessage {
-	n, negative := strings.CutPrefix(strings.Replace(s, "−", "-", 1), "-")
-	if !negative {
-		n = strings.TrimPrefix(n, "+")
-	}
-	n = strings.TrimSuffix(n, ".")
-	if strings.HasPrefix(n, ".") {
-		n = "0" + n
-	}
-	for len(n) > 1 && n[0] == '0' && '0' <= n[1] && n[1] <= '9' {
-		n = n[1:]
-	}
-	if n == "" || n[0] < '0' || n[0] > '9' || !json.Valid([]byte(n)) {
+	m := numeral.FindStringSubmatch(s)
+	if m == nil || m[2]+m[3] == "" {
 		return json.RawMessage("false")
 	}
-	if negative {
-		n = "-" + n
-	}
-	return json.RawMessage(n)
+	sign := map[string]string{"-": "-", "−": "-"}[m[1]]
+	return json.RawMessage(sign + cmp.Or(m[2], "0") + m[3] + m[4])
 }
+
+// numeral matches a number as people write it: its sign, its whole part without leading zeros, its fraction and its
+// exponent.
+var numeral = regexp.MustCompile(`^([-−+]?)(?:0*(\d+))?(\.\d+)?([eE][-+]?\d+)?\.?$`)
 
 // withZone adds the time zone of this machine to a date and time as people write it.
 func withZone(s string) string {

@@ -19,24 +19,23 @@ import (
 // The error is the cause of a context that is done, [ErrInterrupted] after Ctrl-C, or the reason why the terminal could
 // not be used. There is no answer with an error.
 func (t *Terminal) Form(ctx context.Context, server, message string, schema json.RawMessage) (*mcp.ElicitResult, error) {
-	p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message), review: true}
+	p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message)}
 	fields, err := fieldsOf(schema)
-	if err != nil {
+	switch {
+	case err != nil:
 		p.body = append(p.body,
 			block{kind: warning, text: "This question cannot be answered: its form is not one that the protocol allows."},
 			block{kind: ours, text: "What is wrong with it: " + line(strings.TrimPrefix(err.Error(), "form: requestedSchema: "), maxMessage)})
-		p.review = false
-	} else {
-		p.fields, p.accept = fields, "Send"
-		if len(fields) == 0 {
-			p.accept, p.review = "Accept", false
-		}
+	case len(fields) == 0:
+		p.accept = "Accept"
+	default:
+		p.fields, p.accept, p.review = fields, "Send", true
 	}
 	a, err := t.ask(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	result := &mcp.ElicitResult{Action: a.String()}
+	result := &mcp.ElicitResult{Action: string(a)}
 	if a != accept {
 		return result, nil
 	}

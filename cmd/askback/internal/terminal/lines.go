@@ -21,10 +21,10 @@ const (
 	wordEmpty   = "/empty"
 )
 
-// leaveError says that the person left in the middle of a question.
-type leaveError struct{ action }
+// leaveError is the decision of a person who leaves in the middle of a question.
+type leaveError action
 
-func (leaveError) Error() string { return "the person left" }
+func (e leaveError) Error() string { return "the person left: " + string(e) }
 
 // askByLine puts a question line by line.
 func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
@@ -45,11 +45,10 @@ func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
 	}()
 	l := &byLine{Terminal: t, keyboard: keyboard}
 	a, err := l.ask(p)
-	var left leaveError
-	switch {
-	case errors.As(err, &left):
-		return left.action, nil
-	case errors.Is(err, io.EOF), errors.Is(err, cancelreader.ErrCanceled):
+	if left, ok := errors.AsType[leaveError](err); ok {
+		return action(left), nil
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, cancelreader.ErrCanceled) {
 		return cancel, t.say("\n")
 	}
 	return a, err
@@ -81,7 +80,7 @@ func (l *byLine) ask(p *prompt) (action, error) {
 			l.printWrapped("  ", b.text+":")
 		case address:
 			l.print("  %s\n", b.text) // on one line, so that it can be copied
-		default:
+		case ours:
 			l.printWrapped("  ", b.text)
 		}
 	}
@@ -133,24 +132,24 @@ func (l *byLine) fill(f *field, place string) error {
 // howTo tells how to answer a field where that is not obvious.
 func (f *field) howTo() []string {
 	var how []string
-	kept := f.text != ""
 	switch {
 	case f.kind == prose:
 		return nil
 	case f.kind == many:
-		how, kept = append(how, "Type the numbers of your choices, such as 1, 2."), slices.Contains(f.picked, true)
+		how = append(how, "Type the numbers of your choices, such as 1, 2.")
 	case f.isChoice():
-		how, kept = append(how, "Type the number of your choice."), slices.Contains(f.picked, true)
+		how = append(how, "Type the number of your choice.")
 	}
+	picked := slices.Contains(f.picked, true)
 	switch {
-	case kept && f.isChoice():
+	case picked:
 		how = append(how, "Enter keeps what is chosen.")
-	case kept:
+	case f.text != "":
 		how = append(how, fmt.Sprintf("Enter keeps %q.", visible(f.text, maxAbout)))
 	case !f.required:
 		how = append(how, "Enter leaves it empty.")
 	}
-	if kept && (!f.required || f.kind == many) && f.kind != one && f.kind != yesNo {
+	if f.kind == many && picked || !f.required && f.text != "" {
 		how = append(how, fmt.Sprintf("Type %s to leave it empty.", wordEmpty))
 	}
 	return how
@@ -217,13 +216,7 @@ func (l *byLine) decide(p *prompt) (action, error) {
 			l.print("  %s: %s\n", f.label, strings.Join(f.answer(), ", "))
 		}
 	}
-	actions := []action{decline, cancel}
-	switch {
-	case p.accept != "" && len(p.fields) > 0:
-		actions = []action{accept, change, decline, cancel}
-	case p.accept != "":
-		actions = []action{accept, decline, cancel}
-	}
+	actions := p.actions(true)
 	l.print("\n")
 	for i, a := range actions {
 		l.print("  %d. %s\n", i+1, p.name(a))
@@ -262,9 +255,9 @@ func (l *byLine) read(question string) (string, error) {
 			}
 			switch s {
 			case wordDecline:
-				return "", leaveError{decline}
+				return "", leaveError(decline)
 			case wordCancel:
-				return "", leaveError{cancel}
+				return "", leaveError(cancel)
 			}
 			return s, l.failed
 		}

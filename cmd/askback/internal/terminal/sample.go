@@ -74,14 +74,14 @@ func conversation(params *mcp.CreateMessageWithToolsParams) []block {
 			all = append(all, block{kind: theirs, text: lines(describe(c), maxContent)})
 		}
 	}
-	limits := []string{fmt.Sprintf("At most %d tokens", params.MaxTokens)}
-	if len(params.StopSequences) > 0 {
-		limits = append(limits, fmt.Sprintf("%d stop sequences", len(params.StopSequences)))
+	limits := fmt.Sprintf("At most %d tokens", params.MaxTokens)
+	if n := len(params.StopSequences); n > 0 {
+		limits += fmt.Sprintf("; %d stop sequences", n)
 	}
 	if n := len(params.Tools); n > 0 {
-		limits = append(limits, fmt.Sprintf("%d tools are offered, which only a model can call", n))
+		limits += fmt.Sprintf("; %d tools are offered, which only a model can call", n)
 	}
-	return append(all, block{kind: ours, text: strings.Join(limits, "; ") + "."})
+	return append(all, block{kind: ours, text: limits + "."})
 }
 
 // describe returns one part of a message as text, which is not safe to show yet.
@@ -98,10 +98,7 @@ func describe(c mcp.Content) string {
 		return fmt.Sprintf("(calls the tool %s with %s)", c.Name, input)
 	case *mcp.ToolResultContent:
 		parts := []string{"(the tool's result)"}
-		for i, part := range c.Content {
-			if i == maxContents {
-				break
-			}
+		for _, part := range c.Content[:min(len(c.Content), maxContents)] {
 			parts = append(parts, describe(part))
 		}
 		return strings.Join(parts, "\n")

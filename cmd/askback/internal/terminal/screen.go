@@ -29,8 +29,9 @@ var (
 )
 
 const (
-	widest    = 80 // columns, on a terminal of any width
-	proseRows = 6
+	widest     = 80 // columns, on a terminal of any width
+	proseRows  = 6
+	promptMark = "> " // before a line that a person types
 )
 
 // screen is a question drawn on a terminal: its fields, and below them the actions.
@@ -40,7 +41,7 @@ type screen struct {
 	actions []action
 	focus   int      // the index of a field or, counting on, of an action
 	wrong   []string // the problem of each field that the person has left
-	result  action
+	result  action   // the decision; cancel for a person who does nothing
 	over    bool
 
 	reviewing     bool
@@ -50,11 +51,19 @@ type screen struct {
 	scrolled      bool // the person has scrolled, so the focus may be out of view
 }
 
-// input is the editor of a field: line for most kinds, area for prose, cursor for kinds with options.
+// input is the part of a field that takes keys.
 type input struct {
-	line   textinput.Model
-	area   textarea.Model
-	cursor int // the option that the arrows point at
+	editor editor // nil for a field with options
+	cursor int    // the option that the arrows point at
+}
+
+// editor is a *textinput.Model or, for prose, a *textarea.Model.
+type editor interface {
+	Focus() tea.Cmd
+	Blur()
+	SetWidth(columns int)
+	Value() string
+	View() string
 }
 
 // askOnScreen puts a question by drawing it on the terminal.
@@ -99,7 +108,7 @@ func (k *keyboard) Write(p []byte) (int, error) { return k.tty.Write(p) }
 type stop struct{}
 
 func newScreen(p *prompt) *screen {
-	s := &screen{prompt: p, inputs: make([]input, len(p.fields)), wrong: make([]string, len(p.fields))}
+	s := &screen{prompt: p, result: cancel, inputs: make([]input, len(p.fields)), wrong: make([]string, len(p.fields))}
 	for i, f := range p.fields {
 		switch {
 		case f.isChoice():
@@ -114,18 +123,18 @@ func newScreen(p *prompt) *screen {
 			styles.Focused, styles.Blurred = textarea.StyleState{}, textarea.StyleState{}
 			styles.Cursor.Blink = false
 			area.SetStyles(styles)
-			s.inputs[i].area = area
+			s.inputs[i].editor = &area
 		default:
-			input := textinput.New()
-			input.Prompt = "> "
-			input.CharLimit = maxText
-			styles := input.Styles()
+			line := textinput.New()
+			line.Prompt = promptMark
+			line.CharLimit = maxText
+			styles := line.Styles()
 			styles.Focused, styles.Blurred = textinput.StyleState{Prompt: accent}, textinput.StyleState{Prompt: faint}
 			styles.Cursor.Blink = false
-			input.SetStyles(styles)
-			input.SetValue(f.text)
-			f.text = input.Value() // the person sends what the input shows
-			s.inputs[i].line = input
+			line.SetStyles(styles)
+			line.SetValue(f.text)
+			f.text = line.Value() // the person sends what the input shows
+			s.inputs[i].editor = &line
 		}
 	}
 	s.resize(widest, 24)
@@ -135,16 +144,12 @@ func newScreen(p *prompt) *screen {
 
 // decide sets the actions and the focus for a new screen or review.
 func (s *screen) decide() {
+	s.actions, s.focus = s.prompt.actions(s.reviewing), 0
 	switch {
-	case s.prompt.accept == "":
-		s.actions, s.focus = []action{decline, cancel}, len(s.fields)
 	case s.reviewing:
-		s.actions, s.focus = []action{accept, change, decline, cancel}, len(s.fields)
-	case len(s.fields) == 0:
-		// Without fields, one Enter too many would accept a question that nobody has read.
-		s.actions, s.focus = []action{accept, decline, cancel}, 1
-	default:
-		s.actions, s.focus = []action{accept, decline, cancel}, 0
+		s.focus = len(s.fields)
+	case len(s.fields) == 0 && s.prompt.accept != "":
+		s.focus = 1 // one Enter too many would accept a question that nobody has read
 	}
 	// A question is shown from its beginning, and a review with its actions.
 	s.top, s.scrolled = 0, !s.reviewing
@@ -162,18 +167,13 @@ func (s *screen) Init() tea.Cmd { return s.attend() }
 // attend gives the keyboard to the field with the focus.
 func (s *screen) attend() tea.Cmd {
 	var cmd tea.Cmd
-	for i, f := range s.fields {
-		here := i == s.focus && !s.reviewing
+	for i, in := range s.inputs {
 		switch {
-		case f.isChoice():
-		case f.kind == prose && here:
-			cmd = s.inputs[i].area.Focus()
-		case f.kind == prose:
-			s.inputs[i].area.Blur()
-		case here:
-			cmd = s.inputs[i].line.Focus()
+		case in.editor == nil:
+		case i == s.focus: // which is behind all fields during the review
+			cmd = in.editor.Focus()
 		default:
-			s.inputs[i].line.Blur()
+			in.editor.Blur()
 		}
 	}
 	return cmd
@@ -181,13 +181,9 @@ func (s *screen) attend() tea.Cmd {
 
 func (s *screen) resize(width, height int) {
 	s.width, s.height = max(min(width, widest), 20), max(height, 6)
-	for i, f := range s.fields {
-		switch {
-		case f.isChoice():
-		case f.kind == prose:
-			s.inputs[i].area.SetWidth(s.inner())
-		default:
-			s.inputs[i].line.SetWidth(s.inner() - len("> ") - 1)
+	for _, in := range s.inputs {
+		if in.editor != nil {
+			in.editor.SetWidth(s.inner() - len(promptMark) - 1) // the cursor may stand behind the text
 		}
 	}
 }
@@ -295,14 +291,14 @@ func (s *screen) edit(msg tea.Msg) tea.Cmd {
 		return nil
 	}
 	var cmd tea.Cmd
-	f, in := s.fields[s.focus], &s.inputs[s.focus]
-	if f.kind == prose {
-		in.area, cmd = in.area.Update(msg)
-		f.text = in.area.Value()
-	} else {
-		in.line, cmd = in.line.Update(msg)
-		f.text = in.line.Value()
+	in := s.inputs[s.focus].editor
+	switch in := in.(type) {
+	case *textinput.Model:
+		*in, cmd = in.Update(msg)
+	case *textarea.Model:
+		*in, cmd = in.Update(msg)
 	}
+	s.fields[s.focus].text = in.Value()
 	s.judge()
 	return cmd
 }
@@ -329,8 +325,6 @@ func (s *screen) choose(f *field, key string) tea.Cmd {
 	case "space":
 		if f.kind == many {
 			f.picked[to] = !f.picked[to]
-			s.judge()
-			return nil
 		}
 	case "enter":
 		if f.kind != many {
@@ -343,10 +337,10 @@ func (s *screen) choose(f *field, key string) tea.Cmd {
 			return nil
 		}
 	}
-	if f.kind != many {
-		f.pick(max(0, min(to, last)))
-	}
 	in.cursor = max(0, min(to, last))
+	if f.kind != many {
+		f.pick(in.cursor)
+	}
 	s.judge()
 	return nil
 }
@@ -527,33 +521,19 @@ func (s *screen) field(i int) (lines []string, hot int) {
 	hot = len(lines)
 	switch {
 	case f.isChoice():
-		for j, o := range f.options {
-			cursor, box := "  ", "( ) "
-			switch {
-			case f.kind == many && f.picked[j]:
-				box = "[x] "
-			case f.kind == many:
-				box = "[ ] "
-			case f.picked[j]:
-				box = "(•) "
-			}
-			if here && j == in.cursor {
-				cursor, hot = "▸ ", len(lines)
-			}
-			for k, l := range wrap(o.label, s.inner()-6) {
-				if k > 0 {
-					cursor, box = "  ", "    "
-				}
-				if here && j == in.cursor {
-					cursor, l = accent.Render(cursor), accent.Render(l)
-				}
-				lines = append(lines, cursor+box+l)
-			}
+		boxes := map[bool]string{false: "( ) ", true: "(•) "}
+		if f.kind == many {
+			boxes = map[bool]string{false: "[ ] ", true: "[x] "}
 		}
-	case f.kind == prose:
-		lines = append(lines, strings.Split(in.area.View(), "\n")...)
+		for j, o := range f.options {
+			cursor, style := "  ", lipgloss.NewStyle()
+			if here && j == in.cursor {
+				cursor, style, hot = "▸ ", accent, len(lines)
+			}
+			lines = append(lines, withMark(cursor+boxes[f.picked[j]], o.label, s.inner(), style)...)
+		}
 	default:
-		lines = append(lines, in.line.View())
+		lines = append(lines, strings.Split(in.editor.View(), "\n")...)
 	}
 	if s.wrong[i] != "" {
 		lines = append(lines, withMark("✗ ", s.wrong[i], s.inner(), wrong)...)
@@ -569,26 +549,11 @@ func (s *screen) answers() []string {
 	}
 	var all []string
 	for _, f := range s.fields {
-		var values []string
-		for _, a := range f.answer() {
-			values = append(values, wrap(a, s.inner()-column-2)...)
-		}
-		labels := wrap(f.label, column)
-		for i := range max(len(labels), len(values)) {
-			label, value := nth(labels, i), nth(values, i)
-			gap := strings.Repeat(" ", column-lipgloss.Width(label)+2)
-			all = append(all, faint.Render(label)+gap+value)
-		}
+		label := faint.Width(column + 2).Render(lipgloss.Wrap(f.label, column, ""))
+		value := lipgloss.Wrap(strings.Join(f.answer(), "\n"), s.inner()-column-2, "")
+		all = append(all, strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, label, value), "\n")...)
 	}
 	return all
-}
-
-// nth returns a line, or nothing behind the last.
-func nth(lines []string, i int) string {
-	if i < len(lines) {
-		return lines[i]
-	}
-	return ""
 }
 
 // address draws an address with its host emphasized. It is cut into lines at any place, and nothing is added to it.

@@ -54,24 +54,20 @@ type Terminal struct {
 	Env []string // os.Environ() if nil
 
 	once sync.Once
-	free chan struct{} // holds a token while there is no question
+	open chan struct{} // holds a token while a question is open
 	rest []byte        // input that was read line by line and is not used yet
 }
 
 // action is the person's decision about a question.
-type action int
+type action string
 
 const (
-	cancel action = iota // the decision of a person who does nothing
-	decline
-	accept
-	change // go back from the review
-	interrupt
+	cancel    action = "cancel"
+	decline   action = "decline"
+	accept    action = "accept"
+	change    action = "change" // go back from the review
+	interrupt action = "interrupt"
 )
-
-func (a action) String() string {
-	return [...]string{"cancel", "decline", "accept", "change", "interrupt"}[a]
-}
 
 // prompt is one question, on a screen or line by line.
 type prompt struct {
@@ -88,15 +84,23 @@ func (p *prompt) name(a action) string {
 	return map[action]string{accept: p.accept, change: "Change", decline: "Decline", cancel: "Cancel"}[a]
 }
 
+// actions are the actions to choose from. Answered says that the person has been through the fields.
+func (p *prompt) actions(answered bool) []action {
+	switch {
+	case p.accept == "":
+		return []action{decline, cancel}
+	case answered && len(p.fields) > 0:
+		return []action{accept, change, decline, cancel}
+	}
+	return []action{accept, decline, cancel}
+}
+
 // ask puts a question and returns the decision. The answers are in the fields.
 func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
-	t.once.Do(func() {
-		t.free = make(chan struct{}, 1)
-		t.free <- struct{}{}
-	})
+	t.once.Do(func() { t.open = make(chan struct{}, 1) })
 	select {
-	case <-t.free:
-		defer func() { t.free <- struct{}{} }()
+	case t.open <- struct{}{}:
+		defer func() { <-t.open }()
 	case <-ctx.Done():
 		return cancel, context.Cause(ctx)
 	}
@@ -108,11 +112,11 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	// ends.
 	asking, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	put := t.askByLine
+	askOnce := t.askByLine
 	if t.canDraw() {
-		put = t.askOnScreen
+		askOnce = t.askOnScreen
 	}
-	a, err := put(asking, p)
+	a, err := askOnce(asking, p)
 	switch {
 	case ctx.Err() != nil:
 		return cancel, context.Cause(ctx)

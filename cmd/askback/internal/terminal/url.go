@@ -47,7 +47,7 @@ func (t *Terminal) URL(ctx context.Context, server, message, address string, ope
 			return nil, err
 		}
 	}
-	return &mcp.ElicitResult{Action: a.String()}, nil
+	return &mcp.ElicitResult{Action: string(a)}, nil
 }
 
 // inspect returns an address as it is shown and opened, and the blocks that describe it. The error is for the person.
@@ -75,35 +75,28 @@ func inspect(raw string) (shown string, about []block, err error) {
 		return "", nil, errors.New("it names no host")
 	}
 
-	b := block{kind: address, text: shown}
 	start := strings.Index(shown, "//") + 2
-	authority := shown[start:]
-	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
-		authority = authority[:i]
-	}
-	user := strings.LastIndex(authority, "@") + 1
-	b.mark = [2]int{start + user, start + len(authority)}
+	end := start + strings.IndexAny(shown[start:]+"/", "/?#")
+	start += strings.LastIndex(shown[start:end], "@") + 1
 	site := "Host: " + spellOut(u.Host)
-	about = []block{b, {kind: address, text: site, mark: [2]int{len("Host: "), len(site)}}}
-
-	warn := func(format string, args ...any) {
-		about = append(about, block{kind: warning, text: fmt.Sprintf(format, args...)})
+	about = []block{
+		{kind: address, text: shown, mark: [2]int{start, end}},
+		{kind: address, text: site, mark: [2]int{len("Host: "), len(site)}},
 	}
 	name := strings.ToLower(u.Hostname())
-	if u.Scheme != "https" {
-		warn("It is not https: others on the network can read and change what you see and enter.")
-	}
-	if u.User != nil {
-		warn("What stands before the @ is no part of the host. It is often there to look like one.")
-	}
-	if spellOut(name) != name {
-		warn("The host has characters outside ASCII, which can look like others. They are spelled out above.")
-	}
-	if strings.HasPrefix(name, "xn--") || strings.Contains(name, ".xn--") {
-		warn("The host is written in punycode (xn--…): shown in its own script, it may look like another.")
-	}
-	if isIP(name) {
-		warn("The host is a bare IP address, which says nothing about whose it is.")
+	for _, w := range []struct {
+		applies bool
+		text    string
+	}{
+		{u.Scheme != "https", "It is not https: others on the network can read and change what you see and enter."},
+		{u.User != nil, "What stands before the @ is no part of the host. It is often there to look like one."},
+		{spellOut(name) != name, "The host has characters outside ASCII, which can look like others. They are spelled out above."},
+		{strings.Contains("."+name, ".xn--"), "The host is written in punycode (xn--…): shown in its own script, it may look like another."},
+		{isIP(name), "The host is a bare IP address, which says nothing about whose it is."},
+	} {
+		if w.applies {
+			about = append(about, block{kind: warning, text: w.text})
+		}
 	}
 	return shown, about, nil
 }
