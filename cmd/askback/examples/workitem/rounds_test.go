@@ -32,8 +32,8 @@ func TestRestartsAndLostResponsesChangeNothing(t *testing.T) {
 	if diff := cmp.Diff([][]string{{"resolution"}, {"duplicate_of"}}, res.Asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	links, err := store.Links(t.Context(), 4522)
-	if err != nil || len(links) != 1 {
-		t.Errorf("links %v, %v; want the one duplicate link", links, err)
+	want := []string{"Custom.Resolution:  → Duplicate", "System.State: Active → Resolved", "Duplicate Of:  → 4301"}
+	if diff := cmp.Diff(want, history(t, store, 4522)); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
 	}
 }

@@ -32,20 +32,16 @@ type field struct {
 
 // rule says: when a change gives a field a value, the change must come with something more, to be asked for.
 type rule struct {
-	When    condition `json:"when"`
-	Require string    `json:"require"` // a field, or duplicateOf
-	Ask     question  `json:"ask"`
-}
-
-type condition struct {
-	Type    string `json:"type"` // of the work item; none: any
-	Field   string `json:"field"`
-	Becomes string `json:"becomes"`
-}
-
-type question struct {
-	Key     string `json:"key"`
-	Message string `json:"message"` // {item} stands for the work item
+	When struct {
+		Type    string `json:"type"` // of the work item; none: any
+		Field   string `json:"field"`
+		Becomes string `json:"becomes"`
+	} `json:"when"`
+	Require string `json:"require"` // a field, or duplicateOf
+	Ask     struct {
+		Key     string `json:"key"`
+		Message string `json:"message"` // {item} stands for the work item
+	} `json:"ask"`
 }
 
 // unmet reports whether change triggers r without bringing what r requires.
@@ -154,16 +150,17 @@ func quote(s string) string {
 
 // summary tells what a change did, which made item a duplicate of original unless that is nil.
 func (p *process) summary(item Item, change map[string]string, original *Item) string {
+	headline, link := item.String()+" updated.", ""
 	resolved := change[stateField] == "Resolved" && change[resolutionField] != ""
-
-	headline := item.String() + " updated."
-	if resolved {
-		headline = fmt.Sprintf("%s resolved as %s.", item, change[resolutionField])
-	}
-	if resolved && original != nil {
+	switch {
+	case resolved && original != nil:
 		headline = fmt.Sprintf("%s resolved as %s of %s.", item, change[resolutionField], original)
+		link = "duplicate link created"
+	case resolved:
+		headline = fmt.Sprintf("%s resolved as %s.", item, change[resolutionField])
+	case original != nil:
+		link = fmt.Sprintf("duplicate link to %s created", original)
 	}
-
 	var done []string
 	for _, f := range p.Fields {
 		value, changed := change[f.Name]
@@ -175,20 +172,11 @@ func (p *process) summary(item Item, change map[string]string, original *Item) s
 			done = append(done, f.Label+" set to "+value)
 		}
 	}
-	switch {
-	case original != nil && resolved:
-		done = append(done, "duplicate link created")
-	case original != nil:
-		done = append(done, fmt.Sprintf("duplicate link to %s created", original))
+	if link != "" {
+		done = append(done, link)
 	}
-	return headline + " " + enumerate(done) + "."
-}
-
-// enumerate joins a, b and c.
-func enumerate(clauses []string) string {
-	if len(clauses) < 2 {
-		return strings.Join(clauses, "")
+	if last := len(done) - 1; last > 0 {
+		done = []string{strings.Join(done[:last], ", "), done[last]}
 	}
-	last := len(clauses) - 1
-	return strings.Join(clauses[:last], ", ") + " and " + clauses[last]
+	return headline + " " + strings.Join(done, " and ") + "."
 }

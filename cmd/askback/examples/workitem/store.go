@@ -18,12 +18,6 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrNotFound is in the chain of every error about a work item that does not exist.
-var ErrNotFound = errors.New("does not exist")
-
-// ErrStepTaken is in the chain of the error of a write whose step stands for another change already.
-var ErrStepTaken = errors.New("this step was already done with other values; start a new call")
-
 // Store keeps work items, their links and their history in SQLite. Its methods may be called concurrently, and
 // several processes may share one file.
 type Store struct {
@@ -43,17 +37,10 @@ func (i Item) String() string { return fmt.Sprintf("%s #%d", i.Type, i.ID) }
 // Write says what a change is made for, by whom and when.
 type Write struct {
 	// Step identifies the change, and is never empty. The same change with the same Step again has no effect; a
-	// different change with the same Step is an error that wraps [ErrStepTaken].
+	// different change with the same Step is an error.
 	Step string
 	By   string
 	At   time.Time
-}
-
-// Link leads from the work item with id Source to that with id Target.
-type Link struct {
-	Source int
-	Kind   string
-	Target int
 }
 
 // Entry is one line of a work item's history. Field is a field's name or a link's kind; From and To are the values,
@@ -147,73 +134,47 @@ func (s *Store) useWAL(ctx context.Context) error {
 }
 
 func seed(ctx context.Context, tx *sql.Tx) error {
-	var items []Item
-	if err := json.Unmarshal(itemsJSON, &items); err != nil {
+	_, err := tx.ExecContext(ctx, `INSERT INTO work_items (id, type)
+		SELECT value ->> 'id', value ->> 'type' FROM json_each(?)`, itemsJSON)
+	if err != nil {
 		return fmt.Errorf("items.json: %w", err)
 	}
-	for _, item := range items {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO work_items (id, type) VALUES (?, ?)`, item.ID, item.Type); err != nil {
-			return fmt.Errorf("items.json: %s: %w", item, err)
-		}
-		for name, value := range item.Fields {
-			_, err := tx.ExecContext(ctx, `INSERT INTO work_item_fields (item, name, value) VALUES (?, ?, ?)`, item.ID, name, value)
-			if err != nil {
-				return fmt.Errorf("items.json: %s: %w", item, err)
-			}
-		}
+	_, err = tx.ExecContext(ctx, `INSERT INTO work_item_fields (item, name, value)
+		SELECT item.value ->> 'id', field.key, field.value
+		FROM json_each(?) AS item, json_each(item.value, '$.fields') AS field`, itemsJSON)
+	if err != nil {
+		return fmt.Errorf("items.json: %w", err)
 	}
 	return nil
 }
 
-// Item returns the work item with the given id. If there is none, the error wraps [ErrNotFound] and names the
-// nearest ids.
+// Item returns the work item with the given id. If there is none, the error names the nearest.
 func (s *Store) Item(ctx context.Context, id int) (Item, error) {
-	item := Item{ID: id, Fields: make(map[string]string)}
-	err := s.each(ctx, `SELECT type, coalesce(name, ''), coalesce(value, '')
-		FROM work_items LEFT JOIN work_item_fields ON item = id WHERE id = ?`, id, func(rows *sql.Rows) error {
-		var name, value string
-		err := rows.Scan(&item.Type, &name, &value)
-		if name != "" {
-			item.Fields[name] = value
-		}
-		return err
-	})
+	item := Item{ID: id}
+	var fields []byte
+	err := s.db.QueryRowContext(ctx, `SELECT type, (SELECT json_group_object(name, value) FROM work_item_fields WHERE item = id)
+		FROM work_items WHERE id = ?`, id).Scan(&item.Type, &fields)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Item{}, s.notFound(ctx, id)
+	}
+	if err == nil {
+		err = json.Unmarshal(fields, &item.Fields)
+	}
 	if err != nil {
 		return Item{}, fmt.Errorf("reading work item #%d: %w", id, err)
-	}
-	if item.Type == "" {
-		return Item{}, s.notFound(ctx, id)
 	}
 	return item, nil
 }
 
-// each calls scan for every row that a query about the work item with the given id finds.
-func (s *Store) each(ctx context.Context, query string, id int, scan func(*sql.Rows) error) error {
-	rows, err := s.db.QueryContext(ctx, query, id)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 func (s *Store) notFound(ctx context.Context, id int) error {
-	var near sql.NullString
+	var near string
 	err := s.db.QueryRowContext(ctx,
 		`SELECT group_concat(name, ', ') FROM
 		 (SELECT format('%s #%d', type, id) AS name FROM work_items ORDER BY abs(id - ?), id LIMIT 3)`, id).Scan(&near)
 	if err != nil {
 		return fmt.Errorf("looking for work items near #%d: %w", id, err)
 	}
-	if !near.Valid {
-		return fmt.Errorf("work item #%d %w", id, ErrNotFound)
-	}
-	return fmt.Errorf("work item #%d %w; the nearest are %s", id, ErrNotFound, near.String)
+	return fmt.Errorf("work item #%d does not exist; the nearest are %s", id, near)
 }
 
 // original returns the work item that item duplicates, given the number that a form was answered with.
@@ -233,10 +194,9 @@ func (s *Store) original(ctx context.Context, item Item, number float64) (*Item,
 	return &found, nil
 }
 
-// Update gives the fields of the work item their values; an empty value clears the field. It returns how many fields
-// changed, which is none if w's step was done before.
-func (s *Store) Update(ctx context.Context, w Write, id int, fields map[string]string) (changed int, err error) {
-	err = s.once(ctx, w, []any{id, fields}, func(tx *sql.Tx) error {
+// Update gives the fields of the work item their values; an empty value clears the field.
+func (s *Store) Update(ctx context.Context, w Write, id int, fields map[string]string) error {
+	err := s.once(ctx, w, []any{id, fields}, func(tx *sql.Tx) error {
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
 			var old string
 			err := tx.QueryRowContext(ctx, `SELECT value FROM work_item_fields WHERE item = ? AND name = ?`, id, name).Scan(&old)
@@ -244,12 +204,12 @@ func (s *Store) Update(ctx context.Context, w Write, id int, fields map[string]s
 				return err
 			}
 			value := fields[name]
-			if value == old {
+			switch value {
+			case old:
 				continue
-			}
-			if value == "" {
+			case "":
 				_, err = tx.ExecContext(ctx, `DELETE FROM work_item_fields WHERE item = ? AND name = ?`, id, name)
-			} else {
+			default:
 				_, err = tx.ExecContext(ctx, `INSERT INTO work_item_fields (item, name, value) VALUES (?, ?, ?)
 					ON CONFLICT DO UPDATE SET value = excluded.value`, id, name, value)
 			}
@@ -259,21 +219,20 @@ func (s *Store) Update(ctx context.Context, w Write, id int, fields map[string]s
 			if err := w.record(ctx, tx, id, name, old, value); err != nil {
 				return err
 			}
-			changed++
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("updating work item #%d: %w", id, err)
+		return fmt.Errorf("updating work item #%d: %w", id, err)
 	}
-	return changed, nil
+	return nil
 }
 
-// CreateLink creates a link. It reports whether the link is new.
-func (s *Store) CreateLink(ctx context.Context, w Write, l Link) (created bool, err error) {
-	err = s.once(ctx, w, l, func(tx *sql.Tx) error {
+// CreateLink links the work item with id source to that with id target, unless there is such a link.
+func (s *Store) CreateLink(ctx context.Context, w Write, source int, kind string, target int) error {
+	err := s.once(ctx, w, []any{source, kind, target}, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `INSERT INTO work_item_links (source, kind, target) VALUES (?, ?, ?)
-			ON CONFLICT DO NOTHING`, l.Source, l.Kind, l.Target)
+			ON CONFLICT DO NOTHING`, source, kind, target)
 		if err != nil {
 			return err
 		}
@@ -281,54 +240,36 @@ func (s *Store) CreateLink(ctx context.Context, w Write, l Link) (created bool, 
 		if err != nil || n == 0 {
 			return err
 		}
-		created = true
-		return w.record(ctx, tx, l.Source, l.Kind, "", fmt.Sprint(l.Target))
+		return w.record(ctx, tx, source, kind, "", fmt.Sprint(target))
 	})
 	if err != nil {
-		return false, fmt.Errorf("linking work item #%d to #%d: %w", l.Source, l.Target, err)
+		return fmt.Errorf("linking work item #%d to #%d: %w", source, target, err)
 	}
-	return created, nil
-}
-
-// Links returns the links from the work item with the given id.
-func (s *Store) Links(ctx context.Context, id int) (links []Link, err error) {
-	err = s.each(ctx, `SELECT source, kind, target FROM work_item_links WHERE source = ? ORDER BY kind, target`, id, func(rows *sql.Rows) error {
-		var l Link
-		err := rows.Scan(&l.Source, &l.Kind, &l.Target)
-		links = append(links, l)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the links of work item #%d: %w", id, err)
-	}
-	return links, nil
+	return nil
 }
 
 // History returns what was changed in the work item with the given id, oldest first.
 func (s *Store) History(ctx context.Context, id int) (entries []Entry, err error) {
-	const query = `SELECT field, old_value, new_value, by, at FROM work_item_history WHERE item = ? ORDER BY seq`
-	err = s.each(ctx, query, id, func(rows *sql.Rows) (err error) {
-		var e Entry
-		var at string
-		if err = rows.Scan(&e.Field, &e.From, &e.To, &e.By, &at); err == nil {
-			e.At, err = time.Parse(time.RFC3339Nano, at)
-		}
-		entries = append(entries, e)
-		return err
-	})
+	var all []byte
+	err = s.db.QueryRowContext(ctx, `SELECT json_group_array(
+			json_object('field', field, 'from', old_value, 'to', new_value, 'by', by, 'at', at) ORDER BY seq)
+		FROM work_item_history WHERE item = ?`, id).Scan(&all)
+	if err == nil {
+		err = json.Unmarshal(all, &entries)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the history of work item #%d: %w", id, err)
 	}
 	return entries, nil
 }
 
-// once runs change, which what describes, in a transaction that also notes w's step, or not at all if the step was
-// noted before.
-func (s *Store) once(ctx context.Context, w Write, what any, change func(*sql.Tx) error) error {
+// once runs change in a transaction that also records w's step. It does nothing if the step was recorded before with
+// the same description.
+func (s *Store) once(ctx context.Context, w Write, description []any, change func(*sql.Tx) error) error {
 	if w.Step == "" {
 		return errors.New("a write needs a step")
 	}
-	described, err := json.Marshal(what)
+	described, err := json.Marshal(description)
 	if err != nil {
 		return err
 	}
@@ -336,7 +277,7 @@ func (s *Store) once(ctx context.Context, w Write, what any, change func(*sql.Tx
 		var done string
 		err := tx.QueryRowContext(ctx, `SELECT done FROM work_item_steps WHERE step = ?`, w.Step).Scan(&done)
 		if err == nil && done != string(described) {
-			return ErrStepTaken
+			return errors.New("this step was already done with other values; start a new call")
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err

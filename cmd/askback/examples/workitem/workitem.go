@@ -72,16 +72,14 @@ func Register(s *askback.Server, store *Store) {
 		}
 
 		err = call.Do(ctx, "update-fields", func(ctx context.Context) error {
-			_, err := store.Update(ctx, write(call, "update-fields"), item.ID, change)
-			return err
+			return store.Update(ctx, write(call, "update-fields"), item.ID, change)
 		})
 		if err != nil {
 			return "", err
 		}
 		if duplicated != nil {
 			err = call.Do(ctx, "create-link", func(ctx context.Context) error {
-				_, err := store.CreateLink(ctx, write(call, "create-link"), Link{Source: item.ID, Kind: duplicateOf, Target: duplicated.ID})
-				return err
+				return store.CreateLink(ctx, write(call, "create-link"), item.ID, duplicateOf, duplicated.ID)
 			})
 			if err != nil {
 				return "", err

@@ -83,13 +83,6 @@ func TestTheFlowOfTheProposal(t *testing.T) {
 	if diff := cmp.Diff(wantHistory, history(t, store, 4522)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	links, err := store.Links(context.Background(), 4522)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]workitem.Link{{Source: 4522, Kind: "Duplicate Of", Target: 4301}}, links); diff != "" {
-		t.Errorf("links (-want +got):\n%s", diff)
-	}
 }
 
 func TestOtherResolutionsNeedOneAnswer(t *testing.T) {
