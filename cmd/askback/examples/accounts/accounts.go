@@ -4,10 +4,12 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -57,7 +59,7 @@ type address struct {
 // in the same words as before. Register panics for any other release. Each server keeps its links in memory.
 func Register(s *askback.Server, release int) {
 	questions := releases[release-1]
-	var links store
+	links := &store{sets: make(map[string]set)}
 	tool := &mcp.Tool{Name: "link_accounts", Description: "Link your accounts at other services; those that you decline are left out"}
 
 	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
@@ -89,4 +91,44 @@ func Register(s *askback.Server, release int) {
 		}
 		return &mcp.CallToolResult{Content: linked.text()}, nil
 	})
+}
+
+// set is the accounts that one call linked with each other.
+type set struct {
+	Accounts []string `json:"accounts"` // such as "octocat (GitHub)"
+	Number   int      `json:"number"`   // how many sets were linked with this one
+}
+
+// text tells which accounts were linked, and how many sets the server has linked so far.
+func (s set) text() []mcp.Content {
+	linked, sets := cmp.Or(strings.Join(s.Accounts, " and "), "no account"), "sets"
+	if s.Number == 1 {
+		sets = "set"
+	}
+	return []mcp.Content{
+		&mcp.TextContent{Text: "Linked " + linked + "."},
+		&mcp.TextContent{Text: fmt.Sprintf("This server has linked %d %s of accounts.", s.Number, sets)},
+	}
+}
+
+// store holds the sets that a server has linked. It is safe for concurrent use.
+type store struct {
+	mu   sync.Mutex
+	sets map[string]set // by the keys of the calls that linked them
+}
+
+// link links accounts and returns them as a set. For a key that was used before it returns the same set and links
+// nothing. Without accounts it links nothing.
+func (s *store) link(key string, accounts []string) set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	linked, found := s.sets[key]
+	if !found {
+		linked = set{accounts, len(s.sets)}
+		if len(accounts) > 0 {
+			linked.Number++
+			s.sets[key] = linked
+		}
+	}
+	return linked
 }

@@ -6,6 +6,7 @@ package primes
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -19,28 +20,22 @@ import (
 const parts = 4
 
 type args struct {
-	Below int `json:"below" jsonschema:"count the primes below this number"`
+	Below int `json:"below"`
 }
 
-func argsSchema() *jsonschema.Schema {
-	schema := schemaOf[args]()
-	least, most := 2.0, 5e6
-	schema.Properties["below"].Minimum, schema.Properties["below"].Maximum = &least, &most
-	return schema
-}
-
-func schemaOf[T any]() *jsonschema.Schema {
-	schema, err := jsonschema.For[T](nil)
-	if err != nil {
-		panic(err) // a fault of the build
-	}
-	return schema
-}
+var argsSchema = json.RawMessage(`{
+	"type": "object",
+	"properties": {
+		"below": {"type": "integer", "minimum": 2, "maximum": 5000000, "description": "count the primes below this number"}
+	},
+	"required": ["below"],
+	"additionalProperties": false
+}`)
 
 // counted is the recorded result of the step of a part.
 type counted struct {
 	Primes int    `json:"primes"`
-	Server string `json:"server"` // the random id of the server that counted them
+	Server string `json:"server"` // the random ID of the server that counted them
 }
 
 // Outcome is the structured result of count_primes.
@@ -63,9 +58,13 @@ type Part struct {
 // must be safe for concurrent use. Its answer may change at any time, because no question and no count depends on it.
 func Register(s *askback.Server, loaded func() bool) {
 	server := rand.Text()
+	output, err := jsonschema.For[Outcome](nil)
+	if err != nil {
+		panic(err) // a fault of the build
+	}
 	tool := &mcp.Tool{
 		Name: "count_primes", Description: "Count the primes below a number",
-		InputSchema: argsSchema(), OutputSchema: schemaOf[Outcome](),
+		InputSchema: argsSchema, OutputSchema: output,
 	}
 
 	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, error) {
@@ -111,4 +110,27 @@ func (o Outcome) String() string {
 		servers = "server"
 	}
 	return fmt.Sprintf("There %s %d %s below %d, counted by %d %s.", are, o.Primes, primes, o.Below, o.Servers, servers)
+}
+
+// boundary returns the number at which part i of the numbers from 2 to n-1 begins.
+func boundary(n, i int) int { return 2 + (n-2)*i/parts }
+
+// count returns the number of primes from from, at least 2, to below-1. It sieves that segment alone.
+func count(from, below int) int {
+	if below <= from {
+		return 0
+	}
+	composite := make([]bool, below-from)
+	for d := 2; d*d < below; d++ { // primes would be enough, but finding them needs another sieve
+		for m := max(d*d, (from+d-1)/d*d); m < below; m += d {
+			composite[m-from] = true
+		}
+	}
+	primes := 0
+	for _, c := range composite {
+		if !c {
+			primes++
+		}
+	}
+	return primes
 }

@@ -34,7 +34,7 @@ type File struct {
 // once, the last one wins.
 func (m *machine) write(name string, content func(io.Writer) error) (_ File, err error) {
 	// Not MkdirAll: a machine that was removed meanwhile must not come back in parts.
-	partial := filepath.Join(m.dir, partialDir)
+	partial := m.path(partialDir)
 	if err := os.Mkdir(partial, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return File{}, err
 	}
@@ -59,7 +59,7 @@ func (m *machine) write(name string, content func(io.Writer) error) (_ File, err
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return File{}, err
 	}
-	if err := os.Rename(f.Name(), filepath.Join(m.dir, filepath.FromSlash(name))); err != nil {
+	if err := os.Rename(f.Name(), m.path(name)); err != nil {
 		return File{}, err
 	}
 	return File{Name: name, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil))}, nil
@@ -86,15 +86,15 @@ func (m *machine) writeDisk(ctx context.Context) (File, error) {
 	return m.write("disk.img", func(w io.Writer) error {
 		noise := mathrand.NewChaCha8(sha256.Sum256([]byte(m.id())))
 		chunk := make([]byte, 1<<20)
-		for n := range m.disk {
-			if err := m.progress(ctx, "write-disk", n, fmt.Sprintf("Writing the disk image: %d of %d MiB", n, m.disk)); err != nil {
+		for n := range m.DiskMiB {
+			if err := m.progress(ctx, "write-disk", n, fmt.Sprintf("Writing the disk image: %d of %d MiB", n, m.DiskMiB)); err != nil {
 				return err
 			}
 			_, _ = noise.Read(chunk) // which cannot fail
 			if _, err := w.Write(chunk); err != nil {
 				return err
 			}
-			if err := m.host.pace(ctx, 1/float64(m.disk)); err != nil {
+			if err := m.host.pace(ctx, 1/float64(m.DiskMiB)); err != nil {
 				return err
 			}
 		}
@@ -102,12 +102,12 @@ func (m *machine) writeDisk(ctx context.Context) (File, error) {
 	})
 }
 
-func (m *machine) writeConfig(in args) ([]File, error) {
+func (m *machine) writeConfig(context.Context) ([]File, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	block, err := ssh.MarshalPrivateKey(private, m.name)
+	block, err := ssh.MarshalPrivateKey(private, m.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -115,16 +115,15 @@ func (m *machine) writeConfig(in args) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	hardware, err := json.MarshalIndent(map[string]int{"cpus": in.CPUs, "memoryMiB": in.MemoryMiB, "diskMiB": in.DiskMiB}, "", "  ")
+	hardware, err := m.writeJSON("config/hardware.json", map[string]int{"cpus": m.CPUs, "memoryMiB": m.MemoryMiB, "diskMiB": m.DiskMiB})
 	if err != nil {
 		return nil, err
 	}
-	var files []File
+	files := []File{hardware}
 	for _, f := range []struct {
 		name string
 		data []byte
 	}{
-		{"config/hardware.json", append(hardware, '\n')},
 		{"config/machine-id", []byte(m.id() + "\n")},
 		{"config/ssh_host_ed25519_key", pem.EncodeToMemory(block)},
 		{"config/ssh_host_ed25519_key.pub", ssh.MarshalAuthorizedKey(public)},
@@ -141,7 +140,7 @@ func (m *machine) writeConfig(in args) ([]File, error) {
 // verify compares the files with what was recorded when they were written.
 func (m *machine) verify(files []File) error {
 	for _, want := range files {
-		f, err := os.Open(filepath.Join(m.dir, filepath.FromSlash(want.Name)))
+		f, err := os.Open(m.path(want.Name))
 		if err != nil {
 			return err
 		}
@@ -159,46 +158,32 @@ func (m *machine) verify(files []File) error {
 	return nil
 }
 
-func (m *machine) writeNetwork(to network) (File, error) {
-	return m.writeJSON("config/network.json", to)
-}
-
-// bootArgs is the command that stands for the boot of a machine. Every such system has it.
-func bootArgs() []string {
+// bootCommand returns the command that stands for the boot of a machine. The user's text is in none of its arguments.
+func bootCommand(ctx context.Context) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, "uname", "-a")
 	if runtime.GOOS == "windows" {
-		return []string{"cmd", "/c", "ver"}
+		cmd = exec.CommandContext(ctx, "cmd", "/c", "ver")
 	}
-	return []string{"uname", "-a"}
+	if cmd.Err != nil {
+		return nil, fmt.Errorf("the host lacks a program that the boot needs: %w; install it, or add its directory to PATH", cmd.Err)
+	}
+	cmd.WaitDelay = time.Second // for what it may have started
+	return cmd, nil
 }
 
-// bootProgram finds the program of the boot.
-func bootProgram() (string, error) {
-	path, err := exec.LookPath(bootArgs()[0])
-	if err != nil {
-		return "", fmt.Errorf("the host lacks a program that the boot needs: %w; install it, or add its directory to PATH", err)
-	}
-	return path, nil
-}
-
-// boot runs a program of this host, and keeps what it says as the machine's first lines. The user's text is in none
-// of its arguments.
-func (m *machine) boot(ctx context.Context, in args, to network) (File, error) {
-	program, err := bootProgram()
+// boot runs the boot command, and writes its output to the machine's log.
+func (m *machine) boot(ctx context.Context, to network) (File, error) {
+	cmd, err := bootCommand(ctx)
 	if err != nil {
 		return File{}, err
 	}
-	cmd := exec.CommandContext(ctx, program, bootArgs()[1:]...)
-	cmd.WaitDelay = time.Second // for what it may have started
-	cmd.Dir = m.dir
-	said, err := cmd.CombinedOutput()
+	cmd.Dir = m.dir()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		return File{}, fmt.Errorf("%s: %w: %.200s", cmd, err, bytes.TrimSpace(said))
+		return File{}, fmt.Errorf("%s: %w: %.200s", cmd, err, bytes.TrimSpace(output))
 	}
-	return m.write("boot.log", func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s: %d CPUs, %d MiB of memory, network %s\n%s\n%s",
-			to.Hostname, in.CPUs, in.MemoryMiB, to.Network, cmd, said)
-		return err
-	})
+	return m.writeBytes("boot.log", fmt.Appendf(nil, "%s: %d CPUs, %d MiB of memory, network %s\n%s\n%s",
+		to.Hostname, m.CPUs, m.MemoryMiB, to.Network, cmd, output))
 }
 
 // manifest is what machine.json holds: the outcome, and what was asked for.
@@ -212,10 +197,10 @@ type manifest struct {
 }
 
 // writeManifest finishes the machine: a machine with a manifest is complete.
-func (m *machine) writeManifest(in args, begun time.Time, out Outcome) (File, error) {
-	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), in.CPUs, in.MemoryMiB, in.DiskMiB})
+func (m *machine) writeManifest(begun time.Time, out Outcome) (File, error) {
+	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), m.CPUs, m.MemoryMiB, m.DiskMiB})
 	if err != nil {
 		return File{}, err
 	}
-	return file, os.RemoveAll(filepath.Join(m.dir, partialDir)) // with what earlier attempts left
+	return file, os.RemoveAll(m.path(partialDir)) // with what earlier attempts left
 }

@@ -29,9 +29,7 @@ type Host struct {
 type machine struct {
 	host *Host
 	call *askback.Call
-	name string
-	dir  string
-	disk int // its size in MiB
+	args
 }
 
 const (
@@ -40,9 +38,10 @@ const (
 	partialDir   = "partial"      // where files are written until they are whole
 )
 
-func (h *Host) machine(call *askback.Call, in args) *machine {
-	return &machine{host: h, call: call, name: in.Name, dir: filepath.Join(h.Root, in.Name), disk: in.DiskMiB}
-}
+func (m *machine) dir() string { return filepath.Join(m.host.Root, m.Name) }
+
+// path is the path of one of the machine's files.
+func (m *machine) path(name string) string { return filepath.Join(m.dir(), filepath.FromSlash(name)) }
 
 // id is the machine's id, the same however often the step that needs it is repeated.
 func (m *machine) id() string { return m.call.IdempotencyKey("machine-id") }
@@ -60,22 +59,21 @@ func (m *machine) claim() (time.Time, error) {
 	if err := os.Mkdir(filepath.Join(prepared, "config"), 0o700); err != nil {
 		return time.Time{}, err
 	}
-	claim, err := os.OpenFile(filepath.Join(prepared, claimFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err := os.WriteFile(filepath.Join(prepared, claimFile), []byte(m.call.ID()), 0o600); err != nil {
+		return time.Time{}, err
+	}
+	renaming := os.Rename(prepared, m.dir()) // fails if the directory is there
+	err = m.claimed()
+	if errors.Is(err, fs.ErrNotExist) && renaming != nil {
+		err = renaming
+		if _, statErr := os.Lstat(m.dir()); statErr == nil {
+			err = fmt.Errorf("%s is there, and no machine: choose another name, or move it away", m.dir())
+		}
+	}
 	if err != nil {
 		return time.Time{}, err
 	}
-	_, err = claim.WriteString(m.call.ID())
-	if err := errors.Join(err, claim.Close()); err != nil {
-		return time.Time{}, err
-	}
-	renaming := os.Rename(prepared, m.dir) // fails if the directory is there
-	if err := m.claimed(); err != nil {
-		if errors.Is(err, fs.ErrNotExist) && renaming != nil {
-			err = m.unclaimed(renaming)
-		}
-		return time.Time{}, err
-	}
-	info, err := os.Stat(filepath.Join(m.dir, claimFile))
+	info, err := os.Stat(m.path(claimFile))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -83,17 +81,9 @@ func (m *machine) claim() (time.Time, error) {
 	return info.ModTime().UTC(), err
 }
 
-// unclaimed tells why the directory could not be made although nobody claims it.
-func (m *machine) unclaimed(renaming error) error {
-	if _, err := os.Lstat(m.dir); err == nil {
-		return fmt.Errorf("%s is there, and no machine: choose another name, or move it away", m.dir)
-	}
-	return renaming
-}
-
-// owner is the id of the call whose the machine is.
+// owner is the ID of the call that has claimed the machine.
 func (m *machine) owner() (string, error) {
-	id, err := os.ReadFile(filepath.Join(m.dir, claimFile))
+	id, err := os.ReadFile(m.path(claimFile))
 	return string(id), err
 }
 
@@ -102,21 +92,21 @@ func (m *machine) claimed() error {
 	owner, err := m.owner()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("nothing is left of %s, somebody removed it meanwhile: call provision_vm again (%w)", m.name, err)
+		return fmt.Errorf("nothing is left of %s, somebody removed it meanwhile: call provision_vm again (%w)", m.Name, err)
 	case err != nil:
 		return err
 	case owner == m.call.ID():
 		return nil
 	}
-	if _, err := os.Lstat(filepath.Join(m.dir, manifestFile)); err == nil {
-		return fmt.Errorf("there is a machine %s already: choose another name, or remove %s first", m.name, m.dir)
+	if _, err := os.Lstat(m.path(manifestFile)); err == nil {
+		return fmt.Errorf("there is a machine %s already: choose another name, or remove %s first", m.Name, m.dir())
 	}
 	since := "a moment ago"
-	if info, err := os.Stat(filepath.Join(m.dir, claimFile)); err == nil {
+	if info, err := os.Stat(m.path(claimFile)); err == nil {
 		since = "at " + info.ModTime().Format(time.RFC3339)
 	}
 	return fmt.Errorf("another call began to provision %s %s: wait until it has, or choose another name; if that call was given up, remove %s",
-		m.name, since, m.dir)
+		m.Name, since, m.dir())
 }
 
 // remove deletes what this call has made, and nothing of any other. It may be repeated.
@@ -124,14 +114,14 @@ func (m *machine) remove(context.Context) error {
 	owner, err := m.owner()
 	if err == nil && owner == m.call.ID() {
 		// At once: half of a machine is nobody's.
-		err = os.Rename(m.dir, filepath.Join(m.host.Root, m.removed()))
+		err = os.Rename(m.dir(), filepath.Join(m.host.Root, m.removed()))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing what was made of %s: %w", m.name, err)
+		return fmt.Errorf("removing what was made of %s: %w", m.Name, err)
 	}
 	swept, err := m.sweep()
 	if err != nil {
-		return fmt.Errorf("removing what was made of %s: %w", m.name, err)
+		return fmt.Errorf("removing what was made of %s: %w", m.Name, err)
 	}
 	if slices.Contains(swept, m.removed()) {
 		return m.trace("remove")
@@ -171,9 +161,9 @@ func (m *machine) trace(step string) error {
 // progress tells the client how much of the work is done, and what is being done. Each step counts as one, but the
 // disk as its size in MiB.
 func (m *machine) progress(ctx context.Context, step string, written int, message string) error {
-	n, total := slices.Index(steps, step), len(steps)-1+m.disk
+	n, total := slices.Index(steps, step), len(steps)-1+m.DiskMiB
 	if n > slices.Index(steps, "write-disk") {
-		n += m.disk - 1
+		n += m.DiskMiB - 1
 	}
 	return m.call.Progress(ctx, float64(n+written), float64(total), message)
 }

@@ -16,7 +16,7 @@ import (
 // A process can die after each of the changes that a claim and a removal make.
 func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 	host := &Host{Root: filepath.Join(t.TempDir(), "machines")}
-	m := host.machine(anyCall(t), args{Name: "web-1"})
+	m := &machine{host, anyCall(t), args{Name: "web-1"}}
 	left := func(want ...string) {
 		t.Helper()
 		entries, err := os.ReadDir(host.Root)
@@ -49,7 +49,7 @@ func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 	}
 	left("web-1")
 
-	if err := os.Rename(m.dir, filepath.Join(host.Root, m.removed())); err != nil {
+	if err := os.Rename(m.dir(), filepath.Join(host.Root, m.removed())); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -27,29 +27,28 @@ import (
 )
 
 type args struct {
-	Name      string `json:"name" jsonschema:"the machine's name: lower-case letters, digits and hyphens, beginning with a letter"`
-	CPUs      int    `json:"cpus,omitempty" jsonschema:"number of CPUs"`
-	MemoryMiB int    `json:"memoryMiB,omitempty" jsonschema:"size of the memory in MiB"`
-	DiskMiB   int    `json:"diskMiB,omitempty" jsonschema:"size of the disk in MiB"`
+	Name      string `json:"name"`
+	CPUs      int    `json:"cpus"`
+	MemoryMiB int    `json:"memoryMiB"`
+	DiskMiB   int    `json:"diskMiB"`
 }
 
 // label is a name that may be part of a host name, and a file's name on every system.
 var label = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-func argsSchema() *jsonschema.Schema {
-	schema := schemaOf[args]()
-	schema.Properties["name"].Pattern = label.String()
-	for name, bounds := range map[string]struct{ least, usual, most float64 }{
-		"cpus":      {1, 2, 64},
-		"memoryMiB": {128, 1024, 1 << 20},
-		"diskMiB":   {1, 16, 256},
-	} {
-		p := schema.Properties[name]
-		p.Minimum, p.Maximum = &bounds.least, &bounds.most
-		p.Default = json.RawMessage(fmt.Sprint(bounds.usual))
-	}
-	return schema
-}
+// argsSchema is the schema of args. Arguments that are missing get their default.
+var argsSchema = json.RawMessage(`{
+	"type": "object",
+	"properties": {
+		"name": {"type": "string", "pattern": "` + label.String() + `",
+			"description": "the machine's name: lower-case letters, digits and hyphens, beginning with a letter"},
+		"cpus": {"type": "integer", "minimum": 1, "maximum": 64, "default": 2, "description": "number of CPUs"},
+		"memoryMiB": {"type": "integer", "minimum": 128, "maximum": 1048576, "default": 1024, "description": "size of the memory in MiB"},
+		"diskMiB": {"type": "integer", "minimum": 1, "maximum": 256, "default": 16, "description": "size of the disk in MiB"}
+	},
+	"required": ["name"],
+	"additionalProperties": false
+}`)
 
 // network is the answer to the question in the middle.
 type network struct {
@@ -90,40 +89,36 @@ var steps = []string{
 	"create-directories", "write-disk", "write-config", "verify-files", "configure-network", "boot", "write-manifest",
 }
 
-func schemaOf[T any]() *jsonschema.Schema {
-	schema, err := jsonschema.For[T](nil)
-	if err != nil {
-		panic(err) // a fault of the build
-	}
-	return schema
-}
-
 // Register adds the tool provision_vm to s, which makes machines on host. For a client that can take a task every call
 // is one.
 func Register(s *askback.Server, host *Host) {
+	output, err := jsonschema.For[Outcome](nil)
+	if err != nil {
+		panic(err) // a fault of the build
+	}
 	tool := &mcp.Tool{
 		Name:         "provision_vm",
 		Description:  "Make a machine: its disk, configuration and network. Asks for the network on the way",
-		InputSchema:  argsSchema(),
-		OutputSchema: schemaOf[Outcome](),
+		InputSchema:  argsSchema,
+		OutputSchema: output,
 	}
 
 	askback.AddTaskTool(s, tool, nil, func(ctx context.Context, call *askback.Call, in args) (*mcp.CallToolResult, error) {
 		if !filepath.IsLocal(in.Name) {
 			return nil, fmt.Errorf("%q cannot be a file's name on this system; choose another name", in.Name)
 		}
-		m := host.machine(call, in)
+		m := &machine{host, call, in}
 
 		// Before the first step that leaves something behind, and in every run: a cancelled task runs as far as it
 		// came to find what cleans up.
 		call.OnCancel(m.remove)
 
-		out, err := provision(ctx, call, m, in)
+		out, err := provision(ctx, m)
 		_, declined := errors.AsType[*askback.DeclinedError](err)
 		_, failed := errors.AsType[*stepError](err)
 		switch {
 		case declined || failed:
-			return giveUp(ctx, call, m, err, declined)
+			return giveUp(ctx, m, err, declined)
 		case err != nil: // somebody goes on from here: the next round, or the next worker
 			return nil, err
 		}
@@ -134,24 +129,24 @@ func Register(s *askback.Server, host *Host) {
 
 // giveUp ends a call that cannot or shall not go on, and leaves nothing behind. Once ctx is done it leaves everything:
 // a step that fails then is no failure, and somebody goes on.
-func giveUp(ctx context.Context, call *askback.Call, m *machine, why error, declined bool) (*mcp.CallToolResult, error) {
-	if err := call.Do(ctx, "remove", m.remove); err != nil {
+func giveUp(ctx context.Context, m *machine, why error, declined bool) (*mcp.CallToolResult, error) {
+	if err := m.call.Do(ctx, "remove", m.remove); err != nil {
 		return nil, errors.Join(why, err)
 	}
 	if !declined {
 		return nil, why
 	}
-	out := Outcome{Name: m.name, State: "removed"}
-	return result(out, "%s was not provisioned: %v. What had been made of it is removed.", m.name, why), nil
+	out := Outcome{Name: m.Name, State: "removed"}
+	return result(out, "%s was not provisioned: %v. What had been made of it is removed.", m.Name, why), nil
 }
 
 // provision is the work, from top to bottom.
-func provision(ctx context.Context, call *askback.Call, m *machine, in args) (Outcome, error) {
-	begun, err := step(ctx, m, "create-directories", "Creating the directories", func(context.Context) (time.Time, error) {
-		if !call.Can(askback.CapabilityForm) {
+func provision(ctx context.Context, m *machine) (Outcome, error) {
+	begun, err := step(ctx, m, "create-directories", "Creating the directories", func(ctx context.Context) (time.Time, error) {
+		if !m.call.Can(askback.CapabilityForm) {
 			return time.Time{}, &askback.CapabilityError{Key: "network", Need: askback.CapabilityForm} // now, not after the work
 		}
-		if _, err := bootProgram(); err != nil {
+		if _, err := bootCommand(ctx); err != nil {
 			return time.Time{}, err
 		}
 		return m.claim()
@@ -160,16 +155,12 @@ func provision(ctx context.Context, call *askback.Call, m *machine, in args) (Ou
 		return Outcome{}, err
 	}
 
-	disk, err := step(ctx, m, "write-disk", "Writing the disk image", func(ctx context.Context) (File, error) {
-		return m.writeDisk(ctx)
-	})
+	disk, err := step(ctx, m, "write-disk", "Writing the disk image", m.writeDisk)
 	if err != nil {
 		return Outcome{}, err
 	}
 
-	config, err := step(ctx, m, "write-config", "Writing the configuration", func(context.Context) ([]File, error) {
-		return m.writeConfig(in)
-	})
+	config, err := step(ctx, m, "write-config", "Writing the configuration", m.writeConfig)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -182,17 +173,17 @@ func provision(ctx context.Context, call *askback.Call, m *machine, in args) (Ou
 		return Outcome{}, err
 	}
 
-	to, err := askNetwork(call, in.Name)
+	to, err := askNetwork(m.call, m.Name)
 	if err != nil {
-		return Outcome{}, err // in a task, nothing waits here for the answer but a row
+		return Outcome{}, err // a task waits for the answer as a row of the store
 	}
-	to.Hostname = cmp.Or(to.Hostname, in.Name)
+	to.Hostname = cmp.Or(to.Hostname, m.Name)
 	for n := 1; !label.MatchString(to.Hostname); n++ {
 		again, err := askback.Elicit[struct {
 			Hostname string `json:"hostname" title:"Host name" maxLength:"32"`
-		}](call, fmt.Sprintf("hostname-%d", n), fmt.Sprintf(
+		}](m.call, fmt.Sprintf("hostname-%d", n), fmt.Sprintf(
 			"%q cannot be a host name: it takes lower-case letters, digits and hyphens, and begins with a letter. Which one shall %s have?",
-			to.Hostname, in.Name))
+			to.Hostname, m.Name))
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -200,25 +191,25 @@ func provision(ctx context.Context, call *askback.Call, m *machine, in args) (Ou
 	}
 
 	attached, err := step(ctx, m, "configure-network", "Configuring the network "+to.Network, func(context.Context) (File, error) {
-		return m.writeNetwork(to)
+		return m.writeJSON("config/network.json", to)
 	})
 	if err != nil {
 		return Outcome{}, err
 	}
 
 	log, err := step(ctx, m, "boot", "Booting", func(ctx context.Context) (File, error) {
-		return m.boot(ctx, in, to)
+		return m.boot(ctx, to)
 	})
 	if err != nil {
 		return Outcome{}, err
 	}
 
 	out := Outcome{
-		Name: in.Name, State: "running", ID: m.id(), Path: m.dir, Network: to.Network, Hostname: to.Hostname,
+		Name: m.Name, State: "running", ID: m.id(), Path: m.dir(), Network: to.Network, Hostname: to.Hostname,
 		Files: append(files, attached, log),
 	}
 	manifest, err := step(ctx, m, "write-manifest", "Writing the manifest", func(context.Context) (File, error) {
-		return m.writeManifest(in, begun, out)
+		return m.writeManifest(begun, out)
 	})
 	out.SHA256 = manifest.SHA256
 	return out, err

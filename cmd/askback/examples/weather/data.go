@@ -74,8 +74,8 @@ func parse(r io.Reader) (*atlas, error) {
 	}
 }
 
-// maxLocation is the longest location looked up, in bytes. It has room for the longest place names there are, and
-// bounds what an edit distance, whose cost is the product of two lengths, can be made to cost.
+// maxLocation is the longest location that is looked up, in bytes. It has room for the longest place names, and bounds
+// the cost of an edit distance, which is the product of two lengths.
 const maxLocation = 100
 
 // find returns the observation at location. Its error is written for whoever wrote the location: it names the
@@ -99,25 +99,18 @@ func (a *atlas) find(location string) (observation, error) {
 
 // nearest returns up to three cities whose names are like location, the likeliest first.
 func (a *atlas) nearest(location string) []string {
-	type candidate struct {
-		city     string
-		distance int
-	}
-	var candidates []candidate
+	var near []string
+	edits := make(map[string]int)
 	for _, city := range a.cities {
 		x, y := []rune(fold(location)), []rune(fold(city))
+		edits[city] = distance(x, y)
 		// Beyond half of the letters, a suggestion is noise.
-		if d := distance(x, y); 2*d <= max(len(x), len(y)) {
-			candidates = append(candidates, candidate{city, d})
+		if 2*edits[city] <= max(len(x), len(y)) {
+			near = append(near, city)
 		}
 	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.distance - b.distance })
-
-	var cities []string
-	for _, c := range candidates[:min(3, len(candidates))] {
-		cities = append(cities, c.city)
-	}
-	return cities
+	slices.SortStableFunc(near, func(a, b string) int { return edits[a] - edits[b] })
+	return near[:min(3, len(near))]
 }
 
 // distance counts the edits that turn a into b: letters inserted, deleted, replaced, or swapped with their neighbour.
