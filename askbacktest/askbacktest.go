@@ -157,11 +157,11 @@ func (r *Result) Text() string {
 // between the servers what survives a restart, such as a store. Run must be called from the test's own goroutine.
 func Run(t testing.TB, register func(*askback.Server), c Call) *Result {
 	t.Helper()
-	d := &driver{t: t, register: register, call: c, turns: make(map[string]int)}
-	var err error
-	if d.keys, err = seal.NewRing(seal.NewKey(time.Now())); err != nil {
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
 		t.Fatal(err)
 	}
+	d := &driver{t: t, register: register, call: c, keys: keys, turns: make(map[string]int)}
 	if err := d.prepare(); err != nil {
 		t.Fatalf("askbacktest: %v", err)
 	}
@@ -181,27 +181,24 @@ type driver struct {
 
 func (d *driver) prepare() error {
 	c := d.call
-	named := map[string]string{"tools/call": c.Tool, "prompts/get": c.Prompt, "resources/read": c.Resource}
-	for method, target := range named {
-		if target == "" {
+	d.params = map[string]any{"_meta": map[string]any{
+		mcp.MetaKeyProtocolVersion:    "2026-07-28",
+		mcp.MetaKeyClientCapabilities: capabilities(c.Cannot),
+	}}
+	for _, named := range []struct{ method, param, target string }{
+		{"tools/call", "name", c.Tool}, {"prompts/get", "name", c.Prompt}, {"resources/read", "uri", c.Resource},
+	} {
+		if named.target == "" {
 			continue
 		}
 		if d.target != "" {
 			return fmt.Errorf("a call names one of Tool, Prompt and Resource, not several")
 		}
-		d.method, d.target = method, target
+		d.method, d.target = named.method, named.target
+		d.params[named.param] = named.target
 	}
 	if d.target == "" {
 		return fmt.Errorf("a call names a Tool, a Prompt or a Resource")
-	}
-	d.params = map[string]any{"_meta": map[string]any{
-		mcp.MetaKeyProtocolVersion:    "2026-07-28",
-		mcp.MetaKeyClientCapabilities: capabilities(c.Cannot),
-	}}
-	if d.method == "resources/read" {
-		d.params["uri"] = d.target
-	} else {
-		d.params["name"] = d.target
 	}
 	if c.Arguments != nil {
 		d.params["arguments"] = c.Arguments
@@ -209,24 +206,24 @@ func (d *driver) prepare() error {
 	return nil
 }
 
-func capabilities(cannot askback.Capability) map[string]any {
-	declared := make(map[string]any)
-	declare := func(capability askback.Capability, name, mode string) {
+func capabilities(cannot askback.Capability) map[string]map[string]any {
+	declared := make(map[string]map[string]any)
+	declare := func(capability askback.Capability, name string, modes ...string) {
 		if cannot&capability != 0 {
 			return
 		}
 		if declared[name] == nil {
 			declared[name] = make(map[string]any)
 		}
-		if mode != "" {
-			declared[name].(map[string]any)[mode] = map[string]any{}
+		for _, mode := range modes {
+			declared[name][mode] = struct{}{}
 		}
 	}
 	declare(askback.CapabilityForm, "elicitation", "form")
 	declare(askback.CapabilityURL, "elicitation", "url")
-	declare(askback.CapabilitySampling, "sampling", "")
+	declare(askback.CapabilitySampling, "sampling")
 	declare(askback.CapabilitySamplingTools|cannot&askback.CapabilitySampling, "sampling", "tools")
-	declare(askback.CapabilityRoots, "roots", "")
+	declare(askback.CapabilityRoots, "roots")
 	return declared
 }
 
@@ -254,7 +251,6 @@ func (d *driver) run() *Result {
 			d.same(r, d.send(state, responses), "the request was sent a second time, as by a client whose response was lost")
 		}
 		if r.Error != nil || r.outcome.Type != "input_required" {
-			d.unused()
 			d.finish(res, r)
 			return res
 		}
@@ -274,35 +270,23 @@ func (d *driver) run() *Result {
 
 func (d *driver) answer(key string, request json.RawMessage) json.RawMessage {
 	d.t.Helper()
-	a, ok := d.call.Answers[key]
-	if at := strings.LastIndexByte(key, '#'); !ok && at > 0 { // with States a key stands for one question
-		if a, ok = d.call.Answers[key[:at]]; ok {
-			key = key[:at]
+	names := []string{key}
+	if at := strings.LastIndexByte(key, '#'); at > 0 {
+		names = append(names, key[:at]) // with States, what follows tells two questions of a key apart
+	}
+	var question struct{ Params struct{ Message string } }
+	if json.Unmarshal(request, &question) == nil {
+		names = append(names, question.Params.Message)
+	}
+	for _, name := range names {
+		if results := d.call.Answers[name].results; len(results) > 0 {
+			turn := min(d.turns[name], len(results)-1)
+			d.turns[name]++
+			return results[turn]
 		}
 	}
-	if !ok {
-		var asks struct{ Params struct{ Message string } }
-		if json.Unmarshal(request, &asks) == nil && asks.Params.Message != "" {
-			if a, ok = d.call.Answers[asks.Params.Message]; ok {
-				key = asks.Params.Message
-			}
-		}
-	}
-	if !ok || len(a.results) == 0 {
-		d.t.Fatalf("askbacktest: no answer for the question %q:\n%s", key, request)
-	}
-	turn := min(d.turns[key], len(a.results)-1)
-	d.turns[key]++
-	return a.results[turn]
-}
-
-func (d *driver) unused() {
-	d.t.Helper()
-	for key := range d.call.Answers {
-		if d.turns[key] == 0 {
-			d.t.Errorf("askbacktest: the question %q was never asked", key)
-		}
-	}
+	d.t.Fatalf("askbacktest: no answer for the question %q:\n%s", key, request)
+	return nil
 }
 
 // same fails the test when a repetition has another outcome. States always differ, because each is sealed anew.
@@ -379,19 +363,16 @@ func (d *driver) send(state string, responses map[string]json.RawMessage) *reply
 
 func (d *driver) finish(res *Result, r *reply) {
 	d.t.Helper()
+	for key := range d.call.Answers {
+		if d.turns[key] == 0 {
+			d.t.Errorf("askbacktest: the question %q was never asked", key)
+		}
+	}
 	if res.Err = r.Error; r.Error != nil {
 		return
 	}
-	var into any
-	switch d.method {
-	case "tools/call":
-		into = &res.Tool
-	case "prompts/get":
-		into = &res.Prompt
-	default:
-		into = &res.Resource
-	}
-	if err := json.Unmarshal(r.Result, into); err != nil {
+	into := map[string]any{"tools/call": &res.Tool, "prompts/get": &res.Prompt, "resources/read": &res.Resource}
+	if err := json.Unmarshal(r.Result, into[d.method]); err != nil {
 		d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
 	}
 }

@@ -20,7 +20,7 @@ type Process struct {
 	Dead    chan struct{} // closed when the process has ended
 
 	cmd   *exec.Cmd
-	stdin io.Closer
+	stdin io.Closer // held, because a pipe without references is closed
 }
 
 // Start starts a server. Its standard input stays open until the process that starts it ends, so that the server can

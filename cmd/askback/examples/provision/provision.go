@@ -56,19 +56,18 @@ type network struct {
 	Hostname string `json:"hostname"`
 }
 
+// askNetwork asks which network the machine is attached to. The name is a label, which needs no escaping in JSON.
 func askNetwork(call *askback.Call, name string) (network, error) {
-	longest := 32
 	return askback.ElicitWith[network](call, "network", askback.Question{
 		Message: fmt.Sprintf("The files of %s are ready. Which network shall it be attached to?", name),
-		Schema: &jsonschema.Schema{
-			Type: "object",
-			Properties: map[string]*jsonschema.Schema{
-				"network":  {Type: "string", Title: "Network", Enum: []any{"bridge", "nat", "isolated"}, Default: json.RawMessage(`"nat"`)},
-				"hostname": {Type: "string", Title: "Host name", MaxLength: &longest, Default: json.RawMessage(`"` + name + `"`)},
+		Schema: json.RawMessage(`{
+			"type": "object",
+			"properties": {
+				"network": {"type": "string", "title": "Network", "enum": ["bridge", "nat", "isolated"], "default": "nat"},
+				"hostname": {"type": "string", "title": "Host name", "maxLength": 32, "default": "` + name + `"}
 			},
-			PropertyOrder: []string{"network", "hostname"},
-			Required:      []string{"network"},
-		},
+			"required": ["network"]
+		}`),
 	})
 }
 

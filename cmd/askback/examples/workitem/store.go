@@ -80,10 +80,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the work items: %w", err)
 	}
-	db.SetMaxOpenConns(4)
-	if inMemory {
-		db.SetMaxOpenConns(1) // every connection would open a memory of its own
-	}
+	db.SetMaxOpenConns(1) // every connection would open a memory of its own
 	s := &Store{db: db}
 	if err := s.prepare(ctx, !inMemory); err != nil {
 		db.Close()
