@@ -26,17 +26,13 @@ const (
 
 // field is one field of a form, and its answer so far.
 type field struct {
-	name     string // the property, as the server spells it
-	label    string // the title, safe to show
-	about    string // the description, safe to show; may be empty
-	want     string // what a valid answer looks like, in our words; may be empty
-	warning  string // in our words; may be empty
-	kind     kind
-	required bool
-	preset   bool           // the schema has a default
-	property *form.Property // nil for prose
-
-	options []option // for the kinds yesNo, one and many
+	*form.Property        // with texts as the server spells them
+	label          string // the title, safe to show
+	about          string // the description, safe to show; may be empty
+	want           string // what a valid answer looks like, in our words; may be empty
+	warning        string // in our words; may be empty
+	kind           kind
+	options        []option // for the kinds one and many
 
 	text   string // the answer of the kinds without options
 	picked []bool // the answer of the kinds with options: which of them
@@ -45,12 +41,9 @@ type field struct {
 type kind int
 
 const (
-	text   kind = iota
-	moment      // a text that is a date and a time
-	tight       // another text without meaning in spaces at its ends
+	text kind = iota
 	number
-	yesNo
-	one   // one of the options
+	one   // one of the options, such as yes and no
 	many  // any number of the options
 	prose // a text of several lines, which no schema asks for
 )
@@ -61,7 +54,7 @@ type option struct {
 	value any    // a string or a bool; nil leaves the field empty
 }
 
-func (f *field) isChoice() bool { return f.kind == yesNo || f.kind == one || f.kind == many }
+func (f *field) isChoice() bool { return f.kind == one || f.kind == many }
 
 // fieldsOf returns the fields of a form in the order of the schema. The error is for the person.
 func fieldsOf(schema json.RawMessage) ([]*field, error) {
@@ -104,24 +97,21 @@ func withoutNotes(schema json.RawMessage) json.RawMessage {
 
 // terms tells whether an answer is required, and what a valid one looks like.
 func (f *field) terms() []string {
-	need := "optional"
-	if f.required {
-		need = "required"
+	terms := []string{"optional"}
+	if f.Required {
+		terms[0] = "required"
 	}
-	if f.want == "" {
-		return []string{need}
+	if f.want != "" {
+		terms = append(terms, f.want)
 	}
-	return []string{need, f.want}
+	return terms
 }
 
 func newField(p *form.Property) (*field, error) {
 	f := &field{
-		name:     p.Name,
+		Property: p,
 		label:    cmp.Or(line(p.Title, maxLabel), line(p.Name, maxLabel), "(no name)"),
 		about:    line(p.Description, maxAbout),
-		required: p.Required,
-		preset:   p.Default != nil,
-		property: p,
 	}
 	if secret.MatchString(f.label + " " + p.Name + " " + f.about) {
 		f.warning = "Servers must not ask for passwords, keys or payment data in a form. Decline if this does."
@@ -132,7 +122,7 @@ func newField(p *form.Property) (*field, error) {
 	case err != nil:
 		return nil, err
 	case p.Type == "boolean":
-		f.kind = yesNo
+		f.kind = one
 		f.options = []option{{"Yes", true}, {"No", false}}
 	case p.Type == "integer":
 		f.kind, f.want = number, and("a whole number", span(p.Low, p.High, ""))
@@ -143,14 +133,10 @@ func newField(p *form.Property) (*field, error) {
 	case p.Options != nil:
 		f.kind = one
 	default:
-		if f.want = and(formats[p.Format], span(p.Low, p.High, " characters")); p.Format == "date-time" {
-			f.kind = moment
-		} else if p.Format != "" {
-			f.kind = tight
-		}
+		f.want = and(formats[p.Format], span(p.Low, p.High, " characters"))
 	}
 	f.want = visible(f.want, maxLabel)
-	if !f.required && (f.kind == yesNo || f.kind == one) {
+	if !f.Required && f.kind == one {
 		f.options = append(f.options, option{label: "(leave empty)"})
 	}
 	f.picked = make([]bool, len(f.options))
@@ -233,7 +219,7 @@ func (f *field) fill(fallback json.RawMessage) {
 // raw returns the answer as JSON, unchecked. Nil means that the field is left empty.
 func (f *field) raw() json.RawMessage {
 	switch f.kind {
-	case yesNo, one:
+	case one:
 		i := slices.Index(f.picked, true)
 		if i < 0 || f.options[i].value == nil {
 			return nil
@@ -250,7 +236,7 @@ func (f *field) raw() json.RawMessage {
 		list, _ := json.Marshal(values)
 		// No choice leaves the field empty, except where it is an answer: in a required field, or in one whose default
 		// the person has removed.
-		if len(values) == 0 && !f.required && !(f.preset && f.complaint(list) == "") {
+		if len(values) == 0 && !f.Required && !(f.Default != nil && f.complaint(list) == "") {
 			return nil
 		}
 		return list
@@ -261,14 +247,14 @@ func (f *field) raw() json.RawMessage {
 		return nil
 	}
 	s := f.text
-	if f.kind == tight || f.kind == moment {
+	if f.Format != "" {
 		s = strings.TrimSpace(s)
 	}
-	if f.kind == moment {
+	if f.Format == "date-time" {
 		s = withZone(s)
 	}
 	value, _ := json.Marshal(s)
-	if s == "" && !(f.preset && !f.required && f.complaint(value) == "") {
+	if s == "" && !(f.Default != nil && !f.Required && f.complaint(value) == "") {
 		return nil
 	}
 	return value
@@ -307,7 +293,7 @@ func (f *field) problem() string {
 		return "write something first"
 	case f.kind == prose:
 		return ""
-	case raw == nil && !f.required:
+	case raw == nil && !f.Required:
 		return ""
 	case raw == nil && f.isChoice():
 		return "must be answered: choose one"
@@ -318,28 +304,28 @@ func (f *field) problem() string {
 }
 
 func (f *field) complaint(raw json.RawMessage) string {
-	_, problem := f.property.Check(raw)
+	_, problem := f.Check(raw)
 	if f.isChoice() {
 		return line(problem, maxAbout)
 	}
 	return visible(problem, maxAbout) // shows limits and our own examples only
 }
 
-// value returns the answer as it is sent. Given is false if the field is left empty.
-func (f *field) value() (value any, given bool, err error) {
+// value returns the answer as it is sent. Nil means that the field is left empty.
+func (f *field) value() (value any, err error) {
 	raw := f.raw()
 	if raw == nil {
-		return nil, false, nil
+		return nil, nil
 	}
-	raw, problem := f.property.Check(raw)
-	if problem != "" {
-		return nil, false, errors.New(problem)
-	}
-	if f.kind == number {
-		return numberOf(json.Number(raw)), true, nil
+	raw, problem := f.Check(raw)
+	switch {
+	case problem != "":
+		return nil, errors.New(problem)
+	case f.kind == number:
+		return numberOf(json.Number(raw)), nil
 	}
 	err = json.Unmarshal(raw, &value)
-	return value, true, err
+	return value, err
 }
 
 // numberOf returns a float64, as decoders of JSON do, or the json.Number if a float64 would change the value.
@@ -360,7 +346,7 @@ func numberOf(n json.Number) any {
 func (f *field) answer() []string {
 	raw := f.raw()
 	switch {
-	case raw == nil && f.preset:
+	case raw == nil && f.Default != nil:
 		return []string{"(left empty; the server may take its default)"}
 	case raw == nil:
 		return []string{"(left empty)"}
@@ -376,7 +362,7 @@ func (f *field) answer() []string {
 		}
 		return labels
 	}
-	if clean, problem := f.property.Check(raw); problem == "" {
+	if clean, problem := f.Check(raw); problem == "" {
 		raw = clean
 	}
 	if f.kind == number {

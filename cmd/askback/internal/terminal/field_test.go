@@ -15,7 +15,7 @@ func TestFieldsStandInTheOrderOfTheSchema(t *testing.T) {
 	}
 	var got []string
 	for _, f := range fields {
-		got = append(got, f.name)
+		got = append(got, f.Name)
 	}
 	want := []string{"zeta", "alpha", "mail", "home", "due", "at", "weight", "colour", "loud", "public", "tags", "note"}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -41,12 +41,12 @@ func (t *Terminal) Form(ctx context.Context, server, message string, schema json
 	}
 	result.Content = make(map[string]any, len(p.fields))
 	for _, f := range p.fields {
-		value, given, err := f.value()
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("the answer to %q: %w", f.name, err)
-		case given:
-			result.Content[f.name] = value
+		value, err := f.value()
+		if err != nil {
+			return nil, fmt.Errorf("the answer to %q: %w", f.Name, err)
+		}
+		if value != nil {
+			result.Content[f.Name] = value
 		}
 	}
 	return result, nil

@@ -146,10 +146,10 @@ func (f *field) howTo() []string {
 		how = append(how, "Enter keeps what is chosen.")
 	case f.text != "":
 		how = append(how, fmt.Sprintf("Enter keeps %q.", visible(f.text, maxAbout)))
-	case !f.required:
+	case !f.Required:
 		how = append(how, "Enter leaves it empty.")
 	}
-	if f.kind == many && picked || !f.required && f.text != "" {
+	if f.kind == many && picked || !f.Required && f.text != "" {
 		how = append(how, fmt.Sprintf("Type %s to leave it empty.", wordEmpty))
 	}
 	return how

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/form"
 )
 
 // The parts of a sampling request that are shown.
@@ -28,7 +30,7 @@ func (t *Terminal) Sample(ctx context.Context, server string, params *mcp.Create
 		server: serverName(server),
 		asks:   "asks for a completion, which you can write:",
 		body:   conversation(params),
-		fields: []*field{{name: "completion", label: "Your completion", kind: prose, required: true}},
+		fields: []*field{{Property: &form.Property{Required: true}, label: "Your completion", kind: prose}},
 		accept: "Send",
 	}
 	switch a, err := t.ask(ctx, p); {

@@ -264,7 +264,7 @@ func (s *screen) onAction() bool { return s.focus >= len(s.fields) }
 // move moves the focus. It checks the field that the person leaves, but does not hold the person back.
 func (s *screen) move(to int) tea.Cmd {
 	first := 0
-	if s.reviewing || len(s.fields) == 0 {
+	if s.reviewing {
 		first = len(s.fields)
 	}
 	if to < first || to >= len(s.fields)+len(s.actions) {

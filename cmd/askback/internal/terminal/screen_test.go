@@ -43,12 +43,12 @@ func FuzzForm(f *testing.F) {
 		// What the person agreed to is what the schema allows.
 		for _, f := range fields {
 			if problem := f.problem(); problem != "" {
-				t.Errorf("%q was accepted: %s", f.name, problem)
+				t.Errorf("%q was accepted: %s", f.Name, problem)
 			}
-			if value, _, err := f.value(); err != nil {
-				t.Errorf("%q: %v", f.name, err)
+			if value, err := f.value(); err != nil {
+				t.Errorf("%q: %v", f.Name, err)
 			} else if _, err := json.Marshal(value); err != nil {
-				t.Errorf("%q: %v", f.name, err)
+				t.Errorf("%q: %v", f.Name, err)
 			}
 		}
 	})
