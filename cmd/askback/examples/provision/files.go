@@ -32,8 +32,8 @@ type File struct {
 
 // write writes a file of the machine atomically: a reader finds all of the file or nothing. If two processes write it at
 // once, the last one wins.
-func (m *machine) write(name string, content func(io.Writer) error) (_ File, err error) {
-	// Not MkdirAll: a machine that was removed meanwhile must not come back in parts.
+func (m *machine) write(name string, content func(io.Writer) error) (File, error) {
+	// Not MkdirAll: a machine that somebody has removed must not come back in parts.
 	partial := m.path(partialDir)
 	if err := os.Mkdir(partial, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return File{}, err
@@ -42,24 +42,16 @@ func (m *machine) write(name string, content func(io.Writer) error) (_ File, err
 	if err != nil {
 		return File{}, err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
 	hash := sha256.New()
-	if err := content(io.MultiWriter(f, hash)); err != nil {
-		return File{}, err
+	if err = content(io.MultiWriter(f, hash)); err == nil {
+		err = f.Sync()
 	}
-	size, err := f.Seek(0, io.SeekCurrent)
+	size, seekErr := f.Seek(0, io.SeekCurrent)
+	if err = errors.Join(err, seekErr, f.Close()); err == nil {
+		err = os.Rename(f.Name(), m.path(name))
+	}
 	if err != nil {
-		return File{}, err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return File{}, err
-	}
-	if err := os.Rename(f.Name(), m.path(name)); err != nil {
+		os.Remove(f.Name())
 		return File{}, err
 	}
 	return File{Name: name, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil))}, nil

@@ -46,8 +46,8 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir(), filep
 // id is the machine's id, the same however often the step that needs it is repeated.
 func (m *machine) id() string { return m.call.IdempotencyKey("machine-id") }
 
-// claim makes the machine's directory, which appears at once with the claim in it, and returns since when it is
-// there. Of several calls one gets the name.
+// claim makes the machine's directory, which appears with the claim in it, and returns the time of the claim. Of several
+// calls one gets the name.
 func (m *machine) claim() (time.Time, error) {
 	if err := os.MkdirAll(m.host.Root, 0o700); err != nil {
 		return time.Time{}, err
@@ -116,10 +116,10 @@ func (m *machine) remove(context.Context) error {
 		// At once: half of a machine is nobody's.
 		err = os.Rename(m.dir(), filepath.Join(m.host.Root, m.removed()))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing what was made of %s: %w", m.Name, err)
+	var swept []string
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		swept, err = m.sweep()
 	}
-	swept, err := m.sweep()
 	if err != nil {
 		return fmt.Errorf("removing what was made of %s: %w", m.Name, err)
 	}

@@ -1,5 +1,5 @@
-// Package provision is an example of a tool with long work: provision_vm makes a machine's files on this host, asks
-// in the middle which network it shall have, and goes on. The machine is a directory; what is done to it is real.
+// Package provision is an example of a tool with long work: provision_vm makes a machine's files on this host, and asks
+// in the middle which network to attach it to. The machine is a directory, and its files are real.
 //
 // Each step may be repeated, because a process can die after a step and before it is recorded. A call claims the
 // machine's name first, and touches nothing that another call has claimed. A call that fails, that the user declines
@@ -108,8 +108,8 @@ func Register(s *askback.Server, host *Host) {
 		}
 		m := &machine{host, call, in}
 
-		// Before the first step that leaves something behind, and in every run: a cancelled task runs as far as it
-		// came to find what cleans up.
+		// Before the first step that leaves something behind, and in every run: when a task is cancelled, its handler
+		// runs again up to the step where it stopped, to find what cleans up.
 		call.OnCancel(m.remove)
 
 		out, err := provision(ctx, m)
@@ -118,7 +118,7 @@ func Register(s *askback.Server, host *Host) {
 		switch {
 		case declined || failed:
 			return giveUp(ctx, m, err, declined)
-		case err != nil: // somebody goes on from here: the next round, or the next worker
+		case err != nil: // the next round or the next worker continues
 			return nil, err
 		}
 		return result(out, "%s is running: %d CPUs, %d MiB of memory, %d MiB of disk, network %s, host name %s.\nIts files are in %s.",
@@ -126,8 +126,8 @@ func Register(s *askback.Server, host *Host) {
 	})
 }
 
-// giveUp ends a call that cannot or shall not go on, and leaves nothing behind. Once ctx is done it leaves everything:
-// a step that fails then is no failure, and somebody goes on.
+// giveUp ends a call that failed or was declined, and removes what it made. Once ctx is done it removes nothing: the
+// step was stopped, and another worker continues.
 func giveUp(ctx context.Context, m *machine, why error, declined bool) (*mcp.CallToolResult, error) {
 	if err := m.call.Do(ctx, "remove", m.remove); err != nil {
 		return nil, errors.Join(why, err)
@@ -223,8 +223,7 @@ type stepError struct {
 func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// step is [askback.Do] for a step of m: it tells the client, takes the host's pace, and leaves a trace in the log of
-// effects.
+// step is [askback.Do] for a step of m: it reports progress, keeps the host's pace, and writes to the log of effects.
 func step[T any](ctx context.Context, m *machine, name, message string, do func(context.Context) (T, error)) (T, error) {
 	return askback.Do(ctx, m.call, name, func(ctx context.Context) (T, error) {
 		var none T

@@ -61,20 +61,17 @@ var schema string
 // Open opens the store in the file at path and, if it is new, fills it with the bundled items. An empty path, or
 // ":memory:", means a fresh store in memory that is gone after Close.
 func Open(ctx context.Context, path string) (*Store, error) {
-	inMemory := path == "" || path == ":memory:"
-	dsn := ":memory:?_pragma=foreign_keys(1)"
-	if !inMemory {
+	// Transactions begin as writers: one that became a writer halfway would fail, not wait, if another got there first.
+	const options = "_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"
+	dsn := ":memory:?" + options
+	if path != "" && path != ":memory:" {
 		absolute, err := filepath.Abs(path)
 		if err != nil {
 			return nil, fmt.Errorf("opening the work items: %w", err)
 		}
-		// A URI, so that any character may be in the path. Transactions begin as writers: one that became a
-		// writer halfway would fail, not wait, if another got there first.
-		dsn = (&url.URL{
-			Scheme:   "file",
-			Path:     "/" + strings.TrimPrefix(filepath.ToSlash(absolute), "/"), // C:/ is /C:/ in a URI
-			RawQuery: "_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate",
-		}).String()
+		// A URI, so that any character may be in the path. C:/ is /C:/ in a URI.
+		uri := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(absolute), "/"), RawQuery: options}
+		dsn = uri.String()
 	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -82,7 +79,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	db.SetMaxOpenConns(1) // every connection would open a memory of its own
 	s := &Store{db: db}
-	if err := s.prepare(ctx, !inMemory); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("opening the work items in %q: %w", path, err)
 	}
@@ -92,11 +89,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 // Close closes the store.
 func (s *Store) Close() error { return s.db.Close() }
 
-func (s *Store) prepare(ctx context.Context, wal bool) error {
-	if wal {
-		if err := s.useWAL(ctx); err != nil {
-			return err
-		}
+func (s *Store) prepare(ctx context.Context) error {
+	if err := s.useWAL(ctx); err != nil {
+		return err
 	}
 	// Looking and seeding are one transaction: of several processes that open a new file, one seeds.
 	return s.transact(ctx, func(tx *sql.Tx) error {
@@ -112,7 +107,7 @@ func (s *Store) prepare(ctx context.Context, wal bool) error {
 	})
 }
 
-// useWAL lets readers and a writer work at the same time. SQLite does not wait on its own for others that are
+// useWAL lets readers and a writer of a file work at the same time. SQLite does not wait on its own for others that are
 // switching the same file.
 func (s *Store) useWAL(ctx context.Context) error {
 	deadline := time.Now().Add(10 * time.Second)

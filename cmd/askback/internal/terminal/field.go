@@ -88,10 +88,7 @@ func withoutNotes(schema json.RawMessage) json.RawMessage {
 	for _, name := range []string{"title", "description", "additionalProperties"} {
 		delete(top, name)
 	}
-	rest, err := json.Marshal(top)
-	if err != nil {
-		return schema
-	}
+	rest, _ := json.Marshal(top) // what was decoded can be encoded
 	return rest
 }
 

@@ -332,8 +332,7 @@ func (s *screen) choose(f *field, key string) tea.Cmd {
 		}
 		return s.next()
 	default:
-		var found bool
-		if to, found = f.findByLetter(key, to); !found {
+		if to = f.findByLetter(key, to); to < 0 {
 			return nil
 		}
 	}
@@ -351,16 +350,16 @@ func (f *field) pick(i int) {
 	f.picked[i] = true
 }
 
-// findByLetter finds the next option that starts with a letter.
-func (f *field) findByLetter(letter string, after int) (option int, found bool) {
+// findByLetter returns the next option that starts with a letter, or -1.
+func (f *field) findByLetter(letter string, after int) int {
 	for i := range f.options {
-		option = (after + 1 + i) % len(f.options)
+		option := (after + 1 + i) % len(f.options)
 		_, n := utf8.DecodeRuneInString(f.options[option].label)
 		if strings.EqualFold(f.options[option].label[:n], letter) {
-			return option, true
+			return option
 		}
 	}
-	return after, false
+	return -1
 }
 
 func (s *screen) take(a action) tea.Cmd {
