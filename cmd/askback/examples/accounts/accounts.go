@@ -63,13 +63,15 @@ func Register(s *askback.Server, release int) {
 	tool := &mcp.Tool{Name: "link_accounts", Description: "Link your accounts at other services; those that you decline are left out"}
 
 	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-		var logins [len(questions)]login
+		var accounts []string
 		var asked error
-		for i, q := range questions {
-			var err error
-			logins[i], err = q.ask(call)
-			if _, declined := errors.AsType[*askback.DeclinedError](err); !declined { // a login that was declined stays empty
+		for _, q := range questions {
+			answer, err := q.ask(call)
+			if _, declined := errors.AsType[*askback.DeclinedError](err); !declined { // an account that was declined is left out
 				asked = errors.Join(asked, err)
+			}
+			if name := strings.TrimSpace(answer.Name); name != "" {
+				accounts = append(accounts, fmt.Sprintf("%s (%s)", name, q.provider))
 			}
 		}
 		if asked != nil && !errors.Is(asked, askback.ErrInputRequired) {
@@ -78,12 +80,6 @@ func Register(s *askback.Server, release int) {
 
 		// There is no need to return before the step: none runs while a question is open.
 		linked, err := askback.Do(ctx, call, "link", func(context.Context) (set, error) {
-			var accounts []string
-			for i, q := range questions {
-				if name := strings.TrimSpace(logins[i].Name); name != "" {
-					accounts = append(accounts, fmt.Sprintf("%s (%s)", name, q.provider))
-				}
-			}
 			return links.link(call.IdempotencyKey("link"), accounts), nil
 		})
 		if err := errors.Join(asked, err); err != nil {
@@ -123,12 +119,12 @@ func (s *store) link(key string, accounts []string) set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	linked, found := s.sets[key]
-	if !found {
-		linked = set{accounts, len(s.sets)}
-		if len(accounts) > 0 {
-			linked.Number++
-			s.sets[key] = linked
-		}
+	switch {
+	case found:
+		return linked
+	case len(accounts) == 0:
+		return set{Number: len(s.sets)}
 	}
-	return linked
+	s.sets[key] = set{accounts, len(s.sets) + 1}
+	return s.sets[key]
 }

@@ -103,8 +103,20 @@ func (s *Store) prepare(ctx context.Context) error {
 		if _, err := tx.ExecContext(ctx, schema); err != nil {
 			return err
 		}
-		return seed(ctx, tx)
+		for _, insert := range seed {
+			if _, err := tx.ExecContext(ctx, insert, itemsJSON); err != nil {
+				return fmt.Errorf("items.json: %w", err)
+			}
+		}
+		return nil
 	})
+}
+
+// seed inserts the items of items.json.
+var seed = []string{
+	`INSERT INTO work_items (id, type) SELECT value ->> 'id', value ->> 'type' FROM json_each(?)`,
+	`INSERT INTO work_item_fields (item, name, value) SELECT item.value ->> 'id', field.key, field.value
+		FROM json_each(?) AS item, json_each(item.value, '$.fields') AS field`,
 }
 
 // useWAL lets readers and a writer of a file work at the same time. SQLite does not wait on its own for others that are
@@ -123,21 +135,6 @@ func (s *Store) useWAL(ctx context.Context) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-}
-
-func seed(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO work_items (id, type)
-		SELECT value ->> 'id', value ->> 'type' FROM json_each(?)`, itemsJSON)
-	if err != nil {
-		return fmt.Errorf("items.json: %w", err)
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO work_item_fields (item, name, value)
-		SELECT item.value ->> 'id', field.key, field.value
-		FROM json_each(?) AS item, json_each(item.value, '$.fields') AS field`, itemsJSON)
-	if err != nil {
-		return fmt.Errorf("items.json: %w", err)
-	}
-	return nil
 }
 
 // Item returns the work item with the given id. If there is none, the error names the nearest.

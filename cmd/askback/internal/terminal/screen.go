@@ -211,20 +211,18 @@ func (s *screen) end(a action) tea.Cmd {
 
 func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 	key := msg.String()
+	s.scrolled = key == "pgup" || key == "pgdown"
 	switch key {
 	case "ctrl+c":
 		return s.end(interrupt)
 	case "esc":
 		return s.end(cancel)
 	case "pgup":
-		s.top, s.scrolled = s.top-s.room+1, true // View limits it
+		s.top -= s.room - 1 // View limits it
 		return nil
 	case "pgdown":
-		s.top, s.scrolled = s.top+s.room-1, true
+		s.top += s.room - 1
 		return nil
-	}
-	s.scrolled = false
-	switch key {
 	case "tab":
 		return s.move(s.focus + 1)
 	case "shift+tab":
@@ -247,13 +245,11 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 		return s.choose(f, key)
 	case f.kind == prose:
 		return s.edit(msg)
-	}
-	switch key {
-	case "enter":
+	case key == "enter":
 		return s.next()
-	case "up":
+	case key == "up":
 		return s.move(s.focus - 1)
-	case "down":
+	case key == "down":
 		return s.move(s.focus + 1)
 	}
 	return s.edit(msg)
