@@ -288,9 +288,7 @@ func (f *field) problem() string {
 	switch {
 	case f.kind == prose && strings.TrimSpace(f.text) == "":
 		return "write something first"
-	case f.kind == prose:
-		return ""
-	case raw == nil && !f.Required:
+	case f.kind == prose, raw == nil && !f.Required:
 		return ""
 	case raw == nil && f.isChoice():
 		return "must be answered: choose one"
