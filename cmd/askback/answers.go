@@ -92,22 +92,14 @@ func (a *answers) neverAsked() []string {
 	return slices.Clone(a.unused)
 }
 
-// unfitError says that an answer of the flags does not fit its question.
-type unfitError struct {
-	question *client.Question
-	from     string
-	problem  error
-}
-
-func (e *unfitError) Error() string {
-	text := fmt.Sprintf("the answer to %q, given with %s, does not fit: %v", e.question.Key, e.from, e.problem)
-	if e.question.URL != "" || e.question.Schema == nil {
-		return text
+// unfit returns the error of an answer of the flags that does not fit its question.
+func (a answer) unfit(q *client.Question, problem error) error {
+	form := ""
+	if q.URL == "" && q.Schema != nil {
+		form = "\n\n" + describe(q)
 	}
-	return text + "\n\n" + describe(e.question)
+	return usagef("the answer to %q, given with %s, does not fit: %w%s", q.Key, a.from, problem, form)
 }
-
-func (e *unfitError) Unwrap() error { return e.problem }
 
 // elicit reads the answer to a form or a page: its content, a whole result, or an action alone.
 func (a answer) elicit(q *client.Question) (*mcp.ElicitResult, error) {
@@ -116,7 +108,7 @@ func (a answer) elicit(q *client.Question) (*mcp.ElicitResult, error) {
 		err = checkContent(q, res)
 	}
 	if err != nil {
-		return nil, &unfitError{q, a.from, err}
+		return nil, a.unfit(q, err)
 	}
 	return res, nil
 }
@@ -181,7 +173,7 @@ func checkContent(q *client.Question, res *mcp.ElicitResult) error {
 func (a answer) sample(q *client.Question) (*mcp.CreateMessageWithToolsResult, error) {
 	res, err := parseSample(a.text, "askback")
 	if err != nil {
-		err = &unfitError{q, a.from, err}
+		err = a.unfit(q, err)
 	}
 	return res, err
 }
@@ -203,29 +195,4 @@ func parseSample(text, model string) (*mcp.CreateMessageWithToolsResult, error) 
 	}
 	res.Role, res.Model = cmp.Or(res.Role, "assistant"), cmp.Or(res.Model, model)
 	return res, nil
-}
-
-// missingError names the questions without an answer. The command exits with exitWaits.
-type missingError struct {
-	target    string // the tool, prompt or resource
-	questions []*client.Question
-	session   string // the revision of the session that asked; empty from 2026-07-28 on
-}
-
-func (e *missingError) Error() string {
-	var b strings.Builder
-	missing := "no answer was"
-	if n := len(e.questions); n != 1 {
-		missing = fmt.Sprintf("%d answers were not", n)
-	}
-	fmt.Fprintf(&b, "%s asks, and %s given:\n", e.target, missing)
-	for _, q := range e.questions {
-		fmt.Fprintf(&b, "\n%s", describe(q))
-	}
-	if e.session != "" {
-		fmt.Fprintf(&b, "\nIn sessions of revision %s calls cannot be parked. A question whose server gives\nit no key has its method for one: answer such in the order of asking.", e.session)
-		return b.String()
-	}
-	b.WriteString("\nGive --answer as above, or --park FILE to go on later with 'askback resume FILE'.")
-	return b.String()
 }

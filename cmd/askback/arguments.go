@@ -130,19 +130,11 @@ func typeOf(value any) string {
 	return "string"
 }
 
-// argumentsError is a mistake in the arguments. Its text lists what the tool or prompt takes; the command exits with
-// exitUsage.
-type argumentsError struct {
-	target  string
-	problem error
-	takes   string
+// wrongArguments returns the error of a mistake in the arguments of a tool or prompt. It lists those that it takes.
+func wrongArguments(target string, problem error, takes string) error {
+	target = harmlessLine(target, 200)
+	return usagef("%s: %w\n\n%[1]s takes\n%[3]s", target, problem, takes)
 }
-
-func (e *argumentsError) Error() string {
-	return fmt.Sprintf("%s: %v\n\n%s takes\n%s", e.target, e.problem, e.target, e.takes)
-}
-
-func (e *argumentsError) Unwrap() error { return e.problem }
 
 // toolArguments makes the arguments of a call: the members of whole, which may be nil, replaced and completed by the
 // pairs.
@@ -153,7 +145,7 @@ func toolArguments(tool *mcp.Tool, pairs []pair, whole []byte) (json.RawMessage,
 		err = schema.check(object)
 	}
 	if err != nil {
-		return nil, &argumentsError{harmlessLine(tool.Name, 200), err, schema.list()}
+		return nil, wrongArguments(tool.Name, err, schema.list())
 	}
 	return object, nil
 }

@@ -9,7 +9,8 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,8 +25,8 @@ type asker struct {
 	given   *answers
 	sampler sampler
 	park    bool
-	person  person      // nil without a terminal
-	hasTask func() bool // reports whether the call is a task, which can be parked in a session too
+	person  person // nil without a terminal
+	watch   *watch // of the task that the call may become
 	console *console
 	trace   *trace
 
@@ -51,39 +52,66 @@ type person interface {
 // them to the person in the server's order.
 type turn struct {
 	key        string
-	once       sync.Once
-	here, done chan struct{} // closed when the question reaches the person's queue, and when it leaves it
+	joined     atomic.Bool
+	here, done chan struct{} // closed when the question joins the person's queue, and when it leaves it
 }
 
 // patience is how long a question waits until those before it join the queue. Package client starts all questions of a
 // round at once, but one of them may end before it joins.
 const patience = 250 * time.Millisecond
 
-// begin prepares for the questions of a round. It returns a *missingError if some of them have no answer.
+// begin prepares for the questions of a round. It returns an error if some of them have no answer.
 func (a *asker) begin(questions []*client.Question) error {
 	if len(questions) == 0 {
 		return nil // the turns of a session that still asks stay
 	}
 	a.turns = nil
-	missing := &missingError{target: a.called}
+	var missing []*client.Question
 	for _, q := range questions {
 		if a.given.has(q.Key) || q.Method != elicitation && (q.Method != sampling || a.sampler != nil) {
 			continue
 		}
 		if a.person == nil {
-			missing.questions = append(missing.questions, q)
+			missing = append(missing, q)
 		}
 		a.turns = append(a.turns, &turn{key: q.Key, here: make(chan struct{}), done: make(chan struct{})})
 	}
-	if len(missing.questions) > 0 && !a.park {
-		return missing
+	if len(missing) > 0 && !a.park {
+		return a.missing(missing)
 	}
 	return nil
 }
 
+// missing returns the error of questions that nobody answers. The command exits with exitWaits.
+func (a *asker) missing(questions []*client.Question) error {
+	var b strings.Builder
+	answers := "no answer was"
+	if n := len(questions); n != 1 {
+		answers = fmt.Sprintf("%d answers were not", n)
+	}
+	fmt.Fprintf(&b, "%s asks, and %s given:\n", a.called, answers)
+	for _, q := range questions {
+		fmt.Fprintf(&b, "\n%s", describe(q))
+	}
+	switch {
+	case a.session != "":
+		fmt.Fprintf(&b, "\nIn sessions of revision %s calls cannot be parked. A question whose server gives\n"+
+			"it no key has its method for one: answer such in the order of asking.", a.session)
+	case a.watch.hasTask():
+		place, command := "as above", a.watch.command()
+		if strings.Contains(command, " -- ") {
+			place += ", before the --"
+		}
+		fmt.Fprintf(&b, "\nThe task waits. Go on with '%s'\nand --answer %s.", command, place)
+	default:
+		b.WriteString("\nGive --answer as above, or --park FILE to go on later with 'askback resume FILE'.")
+	}
+	return &exitError{exitWaits, errors.New(b.String())}
+}
+
 // options returns the options of the client whose questions the asker answers.
 func (a *asker) options(roots []*mcp.Root) *client.Options {
-	opts := &client.Options{Form: a.form, URL: a.page, Sample: a.sample, SampleTools: a.sampler != nil}
+	opts := &client.Options{Form: a.elicit, URL: a.elicit, Sample: a.sample, SampleTools: a.sampler != nil, Tasks: a.watch.dialect}
 	if roots != nil {
 		opts.Roots = func(context.Context) ([]*mcp.Root, error) {
 			a.trace.answered("roots", "", "--root")
@@ -91,6 +119,9 @@ func (a *asker) options(roots []*mcp.Root) *client.Options {
 		}
 	}
 	opts.Observe = func(_ context.Context, r *client.Round) error {
+		if r.Task != nil && !a.watch.observe(r) {
+			return nil
+		}
 		a.trace.round(r)
 		a.result = r.Result
 		return a.begin(r.Questions)
@@ -106,26 +137,20 @@ func (a *asker) connected(revision string) {
 	close(a.ready)
 }
 
-func (a *asker) form(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-	return a.elicit(ctx, q, func(ctx context.Context) (*mcp.ElicitResult, error) {
-		return a.person.Form(ctx, a.server(q), q.Message, q.Schema)
-	})
-}
-
-func (a *asker) page(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-	return a.elicit(ctx, q, func(ctx context.Context) (*mcp.ElicitResult, error) {
-		return a.person.URL(ctx, a.server(q), q.Message, q.URL, openPage)
-	})
-}
-
-func (a *asker) elicit(ctx context.Context, q *client.Question, ask func(context.Context) (*mcp.ElicitResult, error)) (*mcp.ElicitResult, error) {
+func (a *asker) elicit(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
 	res, from, err := takeAnswer(ctx, a, q, answer.elicit)
 	switch {
 	case err != nil:
 		return nil, err
 	case from == "":
 		from = "the terminal"
-		if res, err = askPerson(ctx, a, q, ask); err != nil {
+		res, err = askPerson(ctx, a, q, func(ctx context.Context) (*mcp.ElicitResult, error) {
+			if q.URL != "" {
+				return a.person.URL(ctx, a.server(q), q.Message, q.URL, openPage)
+			}
+			return a.person.Form(ctx, a.server(q), q.Message, q.Schema)
+		})
+		if err != nil {
 			return nil, err
 		}
 	case q.URL != "" && res.Action == "accept":
@@ -178,10 +203,10 @@ func takeAnswer[R any](ctx context.Context, a *asker, q *client.Question, read f
 func askPerson[R any](ctx context.Context, a *asker, q *client.Question, ask func(context.Context) (R, error)) (R, error) {
 	var none R
 	switch {
-	case a.park && (a.session == "" || a.hasTask()):
+	case a.park && (a.session == "" || a.watch.hasTask()):
 		return none, client.ErrPark
 	case a.park || a.person == nil:
-		return none, a.end(&missingError{a.called, []*client.Question{q}, a.session})
+		return none, a.end(a.missing([]*client.Question{q}))
 	}
 	leave, err := a.queue(ctx, q.Key)
 	if err != nil {
@@ -202,12 +227,8 @@ func askPerson[R any](ctx context.Context, a *asker, q *client.Question, ask fun
 // queue waits until the earlier questions of the round are answered. The caller leaves the queue with the function that
 // it returns.
 func (a *asker) queue(ctx context.Context, key string) (leave func(), err error) {
-	at := slices.IndexFunc(a.turns, func(t *turn) bool { return t.key == key })
-	first := false
-	if at >= 0 {
-		a.turns[at].once.Do(func() { first = true })
-	}
-	if !first { // a question of a session has no turn
+	at := slices.IndexFunc(a.turns, func(t *turn) bool { return t.key == key && t.joined.CompareAndSwap(false, true) })
+	if at < 0 { // a question of a session has no turn
 		return func() {}, nil
 	}
 	own := a.turns[at]
@@ -219,13 +240,11 @@ func (a *asker) queue(ctx context.Context, key string) (leave func(), err error)
 		case <-before.here:
 		case <-joining.Done():
 		}
-		select {
-		case <-before.here:
+		if before.joined.Load() {
 			select {
 			case <-before.done:
 			case <-ctx.Done():
 			}
-		default: // it never joined
 		}
 		if ctx.Err() != nil {
 			close(own.done)

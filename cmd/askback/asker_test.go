@@ -61,7 +61,7 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 		}
 		for _, i := range []int{3, 1} { // and neither A nor C
 			go func() {
-				if _, err := a.form(ctx, round[i]); err != nil {
+				if _, err := a.elicit(ctx, round[i]); err != nil {
 					t.Error(err)
 				}
 			}()
@@ -76,7 +76,7 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 			t.Errorf("asked %s, want BD", got)
 		}
 
-		if _, err := a.form(ctx, &client.Question{Key: "E", Method: elicitation, Message: "stop"}); err == nil || context.Cause(ctx) != terminal.ErrInterrupted {
+		if _, err := a.elicit(ctx, &client.Question{Key: "E", Method: elicitation, Message: "stop"}); err == nil || context.Cause(ctx) != terminal.ErrInterrupted {
 			t.Errorf("interrupted: %v, the call's end: %v", err, context.Cause(ctx))
 		}
 	})

@@ -39,7 +39,6 @@ answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
   askback call 'askback serve --stdio' update_work_item workItemId=4522 \
     fields='{"System.State":"Resolved"}' \
     --answer resolution='{"resolution":"Fixed"}'`,
-		Args: takesPairs("TARGET", "TOOL"),
 	}, withAnswers|withNewTasks, func(c *conversation, args []string) error {
 		pairs, err := parsePairs(args[2:])
 		if err != nil {
@@ -74,7 +73,7 @@ func (c *conversation) printStarted(t *client.Task) error {
 	case c.asJSON():
 		return outputJSON(c.cmd.OutOrStdout(), encodeTask(t))
 	case !forScripts(t.ID):
-		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; --output json prints it, '%s' goes on with the task", t.ID, c.watch.command("result"))
+		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; --output json prints it, '%s' goes on with the task", t.ID, c.watch.command())
 	}
 	return output(c.cmd.OutOrStdout(), t.ID+"\n")
 }
@@ -156,7 +155,7 @@ func (c *toolRequest) explain(err error) error {
 	}
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && c.tool != nil {
 		if _, refused := errors.AsType[*client.RefusedError](err); !refused {
-			return &argumentsError{harmlessLine(c.Name, 200), faultText(err), parseSchema(c.tool.InputSchema).list()}
+			return wrongArguments(c.Name, faultText(err), parseSchema(c.tool.InputSchema).list())
 		}
 	}
 	return err

@@ -127,6 +127,7 @@ func (c *conversation) client(fail context.CancelCauseFunc) (*client.Client, err
 		c.asker.trace = newTrace(console)
 	}
 	c.watch = &watch{asker: c.asker, target: c.target, dialect: dialects[c.tasks.dialect], quiet: c.tasks.detach, id: c.taskID, shown: c.taskID != ""}
+	c.asker.watch = c.watch
 	opts := &client.Options{}
 	if c.groups != connectOnly {
 		roots, err := c.answer.prepare(c.cmd, c.asker)
@@ -134,7 +135,6 @@ func (c *conversation) client(fail context.CancelCauseFunc) (*client.Client, err
 			return nil, err
 		}
 		opts = c.asker.options(roots)
-		c.watch.configure(opts)
 	}
 	opts.Implementation = &mcp.Implementation{Name: "askback", Version: version()}
 	opts.SDK.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {

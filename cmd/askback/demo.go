@@ -53,7 +53,6 @@ Everything stays on this machine and is gone at the end. Without a terminal, or
 with --auto, the questions are answered automatically.`,
 		Example: `  askback demo
   askback demo --auto`,
-		Args: takes(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return demo(cmd.Context(), auto, cmd.InOrStdin(), cmd.OutOrStdout())
 		},

@@ -29,7 +29,6 @@ Keys are taken from --keys or, without it, from the environment variable
 ` + keysVariable + `. For - the state is read from standard input.`,
 		Example: `  askback inspect --keys askback.keys ab1.…
   jq -r .result.requestState response.json | askback inspect --json -`,
-		Args: takes("STATE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && file == "-" {
 				return usagef("standard input can be the state or the keys, not both")

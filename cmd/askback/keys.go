@@ -38,7 +38,6 @@ not exist yet; only its owner can read it.`,
   askback serve --keys askback.keys
 
   askback keys new | vault kv put secret/askback keys=-`,
-		Args: takes("[FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := seal.NewKey(time.Now())
 			ring, err := seal.NewRing(key)
@@ -85,7 +84,6 @@ FILE is replaced in one go and keeps its mode and owner, but not its comments.
 For - the keys are read from standard input, and the new ones are printed.`,
 		Example: `  askback keys rotate askback.keys
   vault kv get -field=keys secret/askback | askback keys rotate - > new.keys`,
-		Args: takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case force && cmd.Flags().Changed("wait"):
@@ -177,7 +175,6 @@ func keysListCommand() *cobra.Command {
 		Short:   "List the keys of a file, without their secrets",
 		Long:    "List the keys of FILE, without their secrets. For - they are read from standard\ninput.",
 		Example: "  askback keys list askback.keys",
-		Args:    takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ring, warning, err := readKeys(args[0], cmd.InOrStdin())
 			if err != nil {

@@ -20,7 +20,6 @@ func promptCommand() *cobra.Command {
 		Long: `Get a prompt of the server at TARGET, a URL or a command line in one argument,
 and answer what it asks. Answers and exit codes are those of 'askback call'.`,
 		Example: `  askback prompt http://127.0.0.1:8080/mcp summarize style=short`,
-		Args:    takesPairs("TARGET", "NAME"),
 	}, withAnswers, func(c *conversation, args []string) error {
 		pairs, err := parsePairs(args[2:])
 		if err != nil {
@@ -103,7 +102,7 @@ func promptArguments(prompt *mcp.Prompt, pairs []pair) (map[string]string, error
 		problem = fmt.Errorf("missing: %s", strings.Join(missing, ", "))
 	}
 	if problem != nil {
-		return nil, &argumentsError{harmlessLine(prompt.Name, 200), problem, listArguments(list)}
+		return nil, wrongArguments(prompt.Name, problem, listArguments(list))
 	}
 	return arguments, nil
 }

@@ -18,7 +18,6 @@ argument, and answer what it asks. Answers and exit codes are those of
 'askback call'. Contents that are not text are only named; --output json prints
 them.`,
 		Example: `  askback read http://127.0.0.1:8080/mcp file:///notes.txt`,
-		Args:    takes("TARGET", "URI"),
 	}, withAnswers, func(c *conversation, args []string) error {
 		return c.hold(args[0], args[1], func(ctx context.Context, s *client.Session) (func() error, error) {
 			params := &mcp.ReadResourceParams{URI: args[1]}

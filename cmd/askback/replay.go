@@ -39,12 +39,6 @@ Without a URL it says how each of them is started.
 testdata/transcripts has some, and says in README.md how they are written.`,
 		Example: `  askback replay testdata/transcripts/basic.txt http://127.0.0.1:8080/mcp
   askback replay two.txt A=http://127.0.0.1:8080/mcp B=http://127.0.0.1:8081/mcp`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("the argument FILE is missing")
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := readTranscript(args[0])
 			if err != nil {

@@ -23,7 +23,7 @@ func printResult(cmd *cobra.Command, called string, res mcp.Result, raw json.Raw
 			return err
 		}
 		if failed {
-			return &exitError{code: exitToolError}
+			return &exitError{exitToolError, errors.New("")}
 		}
 		return nil
 	}

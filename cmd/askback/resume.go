@@ -31,7 +31,6 @@ are. - stands for standard input.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp update_work_item workItemId=4522 \
     fields='{"System.State":"Resolved"}' --park bug.json
   askback resume bug.json --answer resolution='{"resolution":"Fixed"}'`,
-		Args: takes("FILE", "[TARGET]"),
 	}, withAnswers, func(c *conversation, args []string) error {
 		if err := oneStdin(map[string]string{"FILE": args[0], "--answers": c.answer.file}); err != nil {
 			return err

@@ -71,7 +71,6 @@ of --data, or else $XDG_STATE_HOME/askback, by default ~/.local/state/askback.
 Servers that share a store go on with each other's tasks: share machines, too.
 Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
-		Args:    takes(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.stdio && cmd.Flags().Changed("addr") {
 				return usagef("--stdio and --addr exclude each other")

@@ -54,7 +54,6 @@ was created and when it expires.
 Exit codes: 0 it is shown; 1 there is no such task, or asking the server failed;
 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task get http://127.0.0.1:8080/mcp XVN…`,
-		Args:    takes("TARGET", "ID"),
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		t, err := s.GetTask(ctx, c.taskID)
 		return func() error { return c.printTask(t) }, err
@@ -73,7 +72,6 @@ Exit codes: 0 the result is there; 1 it failed, or was cancelled; 2 wrong usage
 or answers; 3 the tool answered with an error; 4 the task waits for answers,
 which are missing or parked; 130 interrupted.`,
 		Example: `  askback task result http://127.0.0.1:8080/mcp XVN… --answer who='{"name":"o"}'`,
-		Args:    takes("TARGET", "ID"),
 	}, withAnswers, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		res, err := s.WaitTask(ctx, c.taskID)
 		return c.printer(res), err
@@ -92,7 +90,6 @@ the task after that, the command prints a warning only.
 Exit codes: 0 the task has its answers; 1 it failed, or asks nothing; 2 wrong
 usage or answers; 4 the task waits for further answers; 130 interrupted.`,
 		Example: `  askback task answer http://127.0.0.1:8080/mcp XVN… --answer who='{"name":"o"}'`,
-		Args:    takes("TARGET", "ID"),
 	}, withAnswers, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		t, err := c.answerTask(ctx, s)
 		return func() error {
@@ -124,7 +121,6 @@ after that, the command prints a warning only.
 
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…`,
-		Args:    takes("TARGET", "ID"),
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		if err := s.CancelTask(ctx, c.taskID); err != nil {
 			return nil, err
@@ -143,7 +139,6 @@ func taskListCommand() *cobra.Command {
 
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp`,
-		Args:    takes("TARGET"),
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		list, more, err := listTasks(ctx, s, c.watch.dialect)
 		return func() error { return c.printTasks(list, more) }, err
@@ -159,7 +154,7 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 	}
 	if len(t.Questions) == 0 {
 		if revision(s) < "2026-07-28" && !t.Ended() {
-			return nil, fmt.Errorf("in a session of revision %s a task is answered while it is waited for: '%s' takes --answer", revision(s), c.watch.command("result"))
+			return nil, fmt.Errorf("in a session of revision %s a task is answered while it is waited for: '%s' takes --answer", revision(s), c.watch.command())
 		}
 		return nil, fmt.Errorf("the task asks nothing, it is %s", taskLine(t))
 	}
@@ -221,7 +216,7 @@ func (c *conversation) printTask(t *client.Task) error {
 	}
 	text := taskText(t, time.Now())
 	if t.Status == "completed" {
-		text += fmt.Sprintf("\nThe result is shown by '%s'.\n", c.watch.command("result"))
+		text += fmt.Sprintf("\nThe result is shown by '%s'.\n", c.watch.command())
 	}
 	return output(c.cmd.OutOrStdout(), text)
 }

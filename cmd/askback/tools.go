@@ -19,7 +19,6 @@ func toolsCommand() *cobra.Command {
 with their arguments.`,
 		Example: `  askback tools http://127.0.0.1:8080/mcp
   askback tools 'npx -y @modelcontextprotocol/server-everything'`,
-		Args: takes("TARGET"),
 	}, connectOnly, func(c *conversation, args []string) error {
 		return c.hold(args[0], "the server", func(ctx context.Context, s *client.Session) (func() error, error) {
 			tools, err := listTools(ctx, s)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,32 +25,10 @@ type watch struct {
 	shown bool // the user knows the task's ID
 }
 
-// configure adds the watch to a client's options.
-func (w *watch) configure(opts *client.Options) {
-	opts.Tasks = w.dialect
-	observe := opts.Observe
-	opts.Observe = func(ctx context.Context, r *client.Round) error {
-		if r.Task == nil {
-			return observe(ctx, r)
-		}
-		w.observe(r)
-		if len(r.Questions) == 0 && !r.Final && r.Err == nil {
-			if len(r.Answers) == 0 {
-				w.asker.trace.line("← the task is %s, after %v", taskLine(r.Task), elapsed(r.Elapsed))
-			}
-			return nil
-		}
-		err := observe(ctx, r)
-		if missing, ok := errors.AsType[*missingError](err); ok {
-			return &unansweredError{missing, w.command("result")}
-		}
-		return err
-	}
-	w.asker.hasTask = func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.id != ""
-	}
+func (w *watch) hasTask() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.id != ""
 }
 
 // follow sets the task to watch.
@@ -61,28 +38,32 @@ func (w *watch) follow(id string) {
 	w.id = id
 }
 
-// observe shows a new status of the task.
-func (w *watch) observe(r *client.Round) {
+// observe shows the status of the task after a round. It reports whether the round asks something or is the last one.
+func (w *watch) observe(r *client.Round) bool {
 	w.mu.Lock()
 	first := !w.shown
 	w.id, w.ended, w.shown = r.Task.ID, r.Task.Ended(), true
 	w.mu.Unlock()
-	if w.quiet {
-		return
-	}
-	if first {
+	if first && !w.quiet {
 		w.asker.console.line("askback: the call goes on as task %s", harmlessLine(r.Task.ID, maxID))
 	}
-	if !r.Task.Ended() && len(r.Questions) == 0 && len(r.Answers) == 0 {
-		w.asker.console.status("task " + taskLine(r.Task))
+	if len(r.Questions) > 0 || r.Final || r.Err != nil {
+		return true
 	}
+	if len(r.Answers) == 0 {
+		if !w.quiet && !r.Task.Ended() {
+			w.asker.console.status("task " + taskLine(r.Task))
+		}
+		w.asker.trace.line("← the task is %s, after %v", taskLine(r.Task), elapsed(r.Elapsed))
+	}
+	return false
 }
 
-// command is the command line that continues the task with a subcommand of 'askback task'.
-func (w *watch) command(name string) string {
+// command is the command line that waits for the task.
+func (w *watch) command() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	words := "askback task " + name
+	words := "askback task result"
 	if w.dialect != client.TasksAuto {
 		words += " --tasks " + string(w.dialect)
 	}
@@ -93,8 +74,7 @@ func (w *watch) command(name string) string {
 	return harmless(fmt.Sprintf("%s %s %s", words, shellQuote(w.target.shown()), id))
 }
 
-// unfinishedTask returns the error of a call that became a task and ended here before the
-// task did, other than by being parked.
+// unfinishedTask returns the error of a call that became a task and ended here before the task did, unless it is parked.
 func unfinishedTask(err error) (*client.PendingError, bool) {
 	waited, ok := errors.AsType[*client.PendingError](err)
 	return waited, ok && waited.Pending.TaskID != "" && !errors.Is(err, client.ErrPark)
@@ -105,8 +85,8 @@ func (w *watch) explain(err error) error {
 	if waited, ok := unfinishedTask(err); ok {
 		err = waited.Err
 		w.follow(waited.Pending.TaskID)
-		if _, told := errors.AsType[*unansweredError](err); !told {
-			w.asker.console.line("askback: the task may still go on: '%s' waits for it", w.command("result"))
+		if exit, ok := errors.AsType[*exitError](err); !ok || exit.code != exitWaits || w.asker.session != "" {
+			w.asker.console.line("askback: the task may still go on: '%s' waits for it", w.command())
 		}
 	}
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && w.id != "" && !w.ended {
@@ -114,20 +94,3 @@ func (w *watch) explain(err error) error {
 	}
 	return err
 }
-
-// unansweredError names the answers that a task waits for, and the command that gives them.
-type unansweredError struct {
-	missing *missingError
-	command string
-}
-
-func (e *unansweredError) Error() string {
-	text, _, _ := strings.Cut(e.missing.Error(), "\nGive --answer as above")
-	where := "as above"
-	if strings.Contains(e.command, " -- ") {
-		where += ", before the --"
-	}
-	return text + fmt.Sprintf("\nThe task waits. Go on with '%s'\nand --answer %s.", e.command, where)
-}
-
-func (e *unansweredError) Unwrap() error { return e.missing }
