@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -131,21 +130,20 @@ func typeOf(value any) string {
 }
 
 // wrongArguments returns the error of a mistake in the arguments of a tool or prompt. It lists those that it takes.
-func wrongArguments(target string, problem error, takes string) error {
+func (s *inputSchema) wrongArguments(target string, problem error) error {
 	target = harmlessLine(target, 200)
-	return usagef("%s: %w\n\n%[1]s takes\n%[3]s", target, problem, takes)
+	return usagef("%s: %w\n\n%[1]s takes\n%[3]s", target, problem, s.list())
 }
 
-// toolArguments makes the arguments of a call: the members of whole, which may be nil, replaced and completed by the
-// pairs.
-func toolArguments(tool *mcp.Tool, pairs []pair, whole []byte) (json.RawMessage, error) {
-	schema := parseSchema(tool.InputSchema)
-	object, err := schema.object(pairs, whole)
+// arguments makes the arguments of a tool or prompt: the members of whole, which may be nil, replaced and completed by
+// the pairs.
+func (s *inputSchema) arguments(target string, pairs []pair, whole []byte) (json.RawMessage, error) {
+	object, err := s.object(pairs, whole)
 	if err == nil && (whole == nil || len(pairs) > 0) {
-		err = schema.check(object)
+		err = s.check(object)
 	}
 	if err != nil {
-		return nil, wrongArguments(tool.Name, err, schema.list())
+		return nil, s.wrongArguments(target, err)
 	}
 	return object, nil
 }
@@ -253,52 +251,35 @@ func kindOf(s *jsonschema.Schema) string {
 
 // list describes the arguments, the required ones first.
 func (s *inputSchema) list() string {
+	switch {
+	case len(s.Properties) == 0 && s.open():
+		return "    any arguments\n"
+	case len(s.Properties) == 0:
+		return "    no arguments\n"
+	}
 	names := slices.Sorted(maps.Keys(s.Properties))
 	rank := func(name string) uint { return uint(slices.Index(s.Required, name)) } // the others, -1, come last
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
-	var arguments []argument
-	for _, name := range names {
-		p := s.property(name)
-		own := cmp.Or(s.Properties[name], p)
-		a := argument{name: name, kind: kindOf(p), required: slices.Contains(s.Required, name), about: cmp.Or(own.Description, p.Description, p.Title)}
-		if p.Default != nil {
-			a.kind = strings.TrimPrefix(a.kind+", default "+string(p.Default), ", ")
-		}
-		arguments = append(arguments, a)
-	}
-	if len(arguments) == 0 && s.open() {
-		return "    any arguments\n"
-	}
-	return listArguments(arguments)
-}
-
-// argument is one of a tool or a prompt, in the server's words.
-type argument struct {
-	name, kind, about string
-	required          bool
-}
-
-func listArguments(arguments []argument) string {
-	if len(arguments) == 0 {
-		return "    no arguments\n"
-	}
 	width := 0
-	for _, a := range arguments {
-		width = max(width, min(len([]rune(harmlessLine(a.name, 200))), 24))
+	for _, name := range names {
+		width = max(width, min(utf8.RuneCountInString(harmlessLine(name, 200)), 24))
 	}
 	var b strings.Builder
-	for _, a := range arguments {
-		text := a.kind
-		if a.required {
-			text = strings.TrimPrefix(text+", required", ", ")
+	for _, name := range names {
+		p := s.property(name)
+		text := kindOf(p)
+		if p.Default != nil {
+			text += ", default " + string(p.Default)
 		}
-		if a.about != "" {
-			text = strings.TrimPrefix(text+": "+a.about, ": ")
+		if slices.Contains(s.Required, name) {
+			text += ", required"
 		}
-		name := harmlessLine(a.name, 200)
-		pad := strings.Repeat(" ", max(width-len([]rune(name)), 0)+2)
+		if about := cmp.Or(cmp.Or(s.Properties[name], p).Description, p.Description, p.Title); about != "" {
+			text += ": " + about
+		}
+		text = strings.TrimPrefix(strings.TrimPrefix(text, ", "), ": ") // of an argument of any kind
 		indent := strings.Repeat(" ", 4+width+2)
-		fmt.Fprintf(&b, "    %s%s%s\n", name, pad, strings.TrimSpace(wrap(harmlessLine(text, 2000), indent)))
+		fmt.Fprintf(&b, "    %-*s  %s\n", width, harmlessLine(name, 200), strings.TrimSpace(wrap(harmlessLine(text, 2000), indent)))
 	}
 	return b.String()
 }
@@ -327,10 +308,13 @@ func near(a, b string) bool {
 	return len(a) < 2 && len(b) < 2 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
-// thereAre lists the names that the server does have.
-func thereAre(what string, names []string) string {
+// unknownName returns the error of a tool or prompt that the server does not have.
+func unknownName(kind, name string, names []string) error {
+	if similar := didYouMean(name, names); similar != "" {
+		return usagef("there is no %s %q%s", kind, name, similar)
+	}
 	if len(names) == 0 {
-		return fmt.Sprintf("; the server has no %s", what)
+		return usagef("there is no %s %q; the server has no %[1]ss", kind, name)
 	}
 	slices.Sort(names)
 	const most = 20
@@ -338,5 +322,5 @@ func thereAre(what string, names []string) string {
 	if len(names) > most {
 		names, more = names[:most], ", …"
 	}
-	return fmt.Sprintf("; the %s are %s%s", what, keys(names), more)
+	return usagef("there is no %s %q; the %[1]ss are %[3]s%[4]s", kind, name, keys(names), more)
 }

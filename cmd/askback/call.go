@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,15 +51,12 @@ answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
 			return err
 		}
 		return c.hold(args[0], args[1], func(ctx context.Context, s *client.Session) (func() error, error) {
-			request, err := newToolRequest(ctx, s, args[1], pairs, object)
+			tool, params, err := newToolRequest(ctx, s, args[1], pairs, object)
 			if err != nil {
 				return nil, err
 			}
-			started, res, err := c.callTool(ctx, s, request.CallToolParams)
-			if started != nil {
-				return func() error { return c.printStarted(started) }, nil
-			}
-			return func() error { return c.printCalled(res) }, request.explain(err)
+			print, err := c.callTool(ctx, s, params)
+			return print, explainArguments(tool, err)
 		})
 	})
 	cmd.Flags().StringVar(&whole, "json", "", "all arguments: a `JSON` object, @FILE or -")
@@ -69,13 +65,10 @@ answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
 
 // printStarted prints the ID of a task that the command does not wait for.
 func (c *conversation) printStarted(t *client.Task) error {
-	switch {
-	case c.asJSON():
-		return outputJSON(c.cmd.OutOrStdout(), encodeTask(t))
-	case !forScripts(t.ID):
+	if !c.asJSON() && !forScripts(t.ID) {
 		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; --output json prints it, '%s' goes on with the task", t.ID, c.watch.command())
 	}
-	return output(c.cmd.OutOrStdout(), t.ID+"\n")
+	return c.show(encodeTask(t), t.ID+"\n")
 }
 
 // printCalled prints the result of a call. Where --detach asked for a task, the exit code says that there is none.
@@ -112,15 +105,9 @@ func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 	return text, nil
 }
 
-// toolRequest holds the parameters of a call and the tool that it calls.
-type toolRequest struct {
-	*mcp.CallToolParams
-	tool *mcp.Tool // nil if the server does not list it
-}
-
 // newToolRequest makes the parameters of a call. Without pairs, the object of --json is sent unchanged, so that a server
-// can be tested with any arguments.
-func newToolRequest(ctx context.Context, s *client.Session, name string, pairs []pair, whole []byte) (*toolRequest, error) {
+// can be tested with any arguments. The tool is nil if the server does not list it.
+func newToolRequest(ctx context.Context, s *client.Session, name string, pairs []pair, whole []byte) (*mcp.Tool, *mcp.CallToolParams, error) {
 	tools, err := listTools(ctx, s)
 	var tool *mcp.Tool
 	var names []string
@@ -130,54 +117,51 @@ func newToolRequest(ctx context.Context, s *client.Session, name string, pairs [
 		}
 		names = append(names, t.Name)
 	}
-	var arguments json.RawMessage
+	arguments := json.RawMessage(whole)
 	switch {
 	case tool != nil && err == nil:
-		if arguments, err = toolArguments(tool, pairs, whole); err != nil {
-			return nil, err
+		if arguments, err = parseSchema(tool.InputSchema).arguments(name, pairs, whole); err != nil {
+			return nil, nil, err
 		}
 	case whole != nil && len(pairs) == 0:
-		arguments = whole
 	case err != nil:
-		return nil, fmt.Errorf("listing the tools, to know the arguments of %s (--json does without): %w", name, err)
+		return nil, nil, fmt.Errorf("listing the tools, to know the arguments of %s (--json does without): %w", name, err)
 	default:
-		return nil, usagef("there is no tool %q%s", name, cmp.Or(didYouMean(name, names), thereAre("tools", names)))
+		return nil, nil, unknownName("tool", name, names)
 	}
 	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
 	params.SetProgressToken(progressToken)
-	return &toolRequest{params, tool}, nil
+	return tool, params, nil
 }
 
-// explain adds the tool's arguments to an error about them.
-func (c *toolRequest) explain(err error) error {
-	if _, began := unfinishedTask(err); began {
-		return err
-	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && c.tool != nil {
-		if _, refused := errors.AsType[*client.RefusedError](err); !refused {
-			return wrongArguments(c.Name, faultText(err), parseSchema(c.tool.InputSchema).list())
-		}
+// explainArguments adds the tool's arguments to an error about them.
+func explainArguments(tool *mcp.Tool, err error) error {
+	fault, ok := errors.AsType[*jsonrpc.Error](err)
+	_, refused := errors.AsType[*client.RefusedError](err)
+	_, began := unfinishedTask(err)
+	if ok && fault.Code == jsonrpc.CodeInvalidParams && tool != nil && !refused && !began {
+		return parseSchema(tool.InputSchema).wrongArguments(tool.Name, faultText(err))
 	}
 	return err
 }
 
-// callTool calls a tool. It returns a task only if the command does not wait for it.
-func (c *conversation) callTool(ctx context.Context, s *client.Session, params *mcp.CallToolParams) (*client.Task, *mcp.CallToolResult, error) {
+// callTool calls a tool. It waits for the task that the call may become, unless --detach is set.
+func (c *conversation) callTool(ctx context.Context, s *client.Session, params *mcp.CallToolParams) (print func() error, err error) {
 	if !c.tasks.detach && c.tasks.ttl == 0 {
 		res, err := s.CallTool(ctx, params)
-		return nil, res, err
+		return c.printer(res), err
 	}
 	started, res, err := s.StartTask(ctx, params, c.tasks.ttl)
 	if started == nil {
-		return nil, res, err
+		return func() error { return c.printCalled(res) }, err
 	}
 	c.watch.follow(started.ID)
 	if c.tasks.ttl != 0 && revision(s) >= "2026-07-28" && c.watch.dialect != client.TasksProposal {
 		c.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's to decide")
 	}
 	if c.tasks.detach {
-		return started, nil, nil
+		return func() error { return c.printStarted(started) }, nil
 	}
 	res, err = s.WaitTask(ctx, started.ID)
-	return nil, res, err
+	return c.printer(res), err
 }

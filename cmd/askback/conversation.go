@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -85,9 +83,8 @@ func (c *conversation) hold(at, called string, do exchange) (err error) {
 	if err := c.tasks.check(); err != nil {
 		return err
 	}
-	interrupted, stop := signal.NotifyContext(c.cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	interrupted, stop := untilSignal(c.cmd.Context())
 	defer stop()
-	context.AfterFunc(interrupted, stop) // a second signal ends the process
 	ctx, fail := context.WithCancelCause(interrupted)
 	defer fail(nil)
 	if c.connect.timeout > 0 {
@@ -206,6 +203,14 @@ func (c *conversation) park(parked *client.PendingError) error {
 	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", parked, again, until)}
 }
 
+// show prints a value as JSON, or its text for people.
+func (c *conversation) show(value any, text string) error {
+	if c.asJSON() {
+		return outputJSON(c.cmd.OutOrStdout(), value)
+	}
+	return output(c.cmd.OutOrStdout(), text)
+}
+
 // asJSON reports whether the outcome is printed as JSON.
 func (c *conversation) asJSON() bool { return c.connect.output == "json" }
 
@@ -225,16 +230,17 @@ func revision(s *client.Session) string {
 // message may be.
 const maxPages = 16
 
-// eachPage reads a list. Page reads the page at a cursor and returns the cursor of the next one, which is empty after
-// the last.
-func eachPage(page func(cursor string) (next string, err error)) error {
-	cursor := ""
+// readPages reads a list. Page reads the page at a cursor and returns the cursor of the next one, which is empty after
+// the last. With an error the list holds what came before it.
+func readPages[T any](page func(cursor string) (items []*T, next string, err error)) ([]*T, error) {
+	list, cursor := []*T{}, ""
 	for range maxPages {
-		next, err := page(cursor)
+		items, next, err := page(cursor)
+		list = append(list, slices.DeleteFunc(items, func(item *T) bool { return item == nil })...)
 		if err != nil || next == "" {
-			return err
+			return list, err
 		}
 		cursor = next
 	}
-	return fmt.Errorf("the server's list has more than %d pages", maxPages)
+	return list, fmt.Errorf("the server's list has more than %d pages", maxPages)
 }

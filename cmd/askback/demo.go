@@ -63,9 +63,8 @@ with --auto, the questions are answered automatically.`,
 
 // demo runs the demonstration. It leaves no process and no file behind.
 func demo(ctx context.Context, auto bool, stdin io.Reader, stdout io.Writer) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilSignal(ctx, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process
 	// Writing to a closed pipe must return an error: the signal would end the process before it has cleaned up.
 	signal.Ignore(syscall.SIGPIPE)
 

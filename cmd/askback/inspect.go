@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -84,4 +89,158 @@ func inspect(w io.Writer, token string, ring *seal.Ring, source string, asJSON b
 		return err
 	}
 	return show(newReport(visible, state))
+}
+
+// report is the output of inspect. Much of a state comes from clients, so values are quoted, or are JSON in which nothing
+// acts on a terminal.
+type report struct {
+	Format  string         `json:"format"`
+	Key     string         `json:"key"`
+	ID      string         `json:"id"`
+	Size    int            `json:"size"`
+	Issued  time.Time      `json:"issued,omitzero"` // zero without keys, as all that follows
+	Expires time.Time      `json:"expires,omitzero"`
+	Binding *reportBinding `json:"binding,omitempty"`
+	Call    *reportCall    `json:"call,omitempty"`    // nil if the payload is not a journal
+	Payload []byte         `json:"payload,omitempty"` // base64, if it is not a journal
+
+	hint string // shown in the text form only
+}
+
+type reportBinding struct {
+	Audience  string `json:"audience"`
+	Method    string `json:"method"`
+	Target    string `json:"target"`
+	Arguments string `json:"arguments"`
+	Principal string `json:"principal"`
+}
+
+type reportCall struct {
+	ID      string           `json:"id"`
+	Started time.Time        `json:"started"`
+	Rounds  int              `json:"rounds"`
+	Pending []reportQuestion `json:"pending"`
+	Journal []reportEntry    `json:"journal"`
+	Manual  string           `json:"manual,omitempty"`
+}
+
+type reportQuestion struct {
+	Key    string `json:"key"`
+	Wire   string `json:"wire"`
+	Digest string `json:"digest"`
+}
+
+type reportEntry struct {
+	Kind   string          `json:"kind"`
+	Key    string          `json:"key"`
+	Digest string          `json:"digest,omitempty"`
+	Value  json.RawMessage `json:"value,omitempty"`
+	Base64 []byte          `json:"base64,omitempty"` // a value that is not JSON
+}
+
+var kinds = map[journal.Kind]string{
+	journal.Answer:     "answer",
+	journal.Unread:     "unread answer",
+	journal.Step:       "step",
+	journal.Checkpoint: "checkpoint",
+	journal.Delivered:  "used key",
+}
+
+// newReport makes a report. The state is nil without the keys to open it.
+func newReport(visible seal.Visible, state *seal.State) *report {
+	r := &report{Format: visible.Version, Key: visible.KeyID, ID: visible.ID, Size: visible.Size}
+	if state == nil {
+		return r
+	}
+	b := state.Binding
+	r.Issued, r.Expires = state.Issued, state.Expires
+	r.Binding = &reportBinding{b.Audience, b.Method, b.Target, hex.EncodeToString(b.Arguments[:]), b.Principal}
+	j, err := journal.Decode(state.Payload)
+	if err != nil {
+		r.Payload = state.Payload // of a server that uses package seal alone
+		return r
+	}
+	r.Call = &reportCall{ID: j.ID, Started: j.Started.UTC(), Rounds: j.Round, Pending: []reportQuestion{}, Journal: []reportEntry{}, Manual: j.Manual}
+	for _, q := range j.Pending {
+		r.Call.Pending = append(r.Call.Pending, reportQuestion{q.Key, q.Wire, hex.EncodeToString(q.Digest[:])})
+	}
+	for _, e := range j.Entries {
+		entry := reportEntry{Kind: kinds[e.Kind], Key: e.Key}
+		if e.Digest != (journal.Digest{}) {
+			entry.Digest = hex.EncodeToString(e.Digest[:])
+		}
+		if json.Valid(e.Value) {
+			entry.Value = e.Value
+		} else {
+			entry.Base64 = e.Value
+		}
+		r.Call.Journal = append(r.Call.Journal, entry)
+	}
+	return r
+}
+
+func (r *report) text(now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "format     %s\nkey        %s\nid         %s\nsize       %d bytes\n", r.Format, r.Key, r.ID, r.Size)
+	if to := r.Binding; to != nil {
+		principal := "anonymous"
+		if to.Principal != "" {
+			principal = strconv.Quote(to.Principal)
+		}
+		fmt.Fprintf(&b, "issued     %s\nexpires    %s\n", moment(r.Issued, now, ""), moment(r.Expires, now, "expired "))
+		fmt.Fprintf(&b, "\nbound to\n  audience   %q\n  method     %q\n  target     %q\n  arguments  digest %s\n  principal  %s\n",
+			to.Audience, to.Method, to.Target, to.Arguments, principal)
+		if r.Call != nil {
+			r.Call.print(&b, now)
+		} else if sum, ok := journal.DecodeReference(r.Payload); ok {
+			fmt.Fprintf(&b, "\nthe journal is in the server's store (States.Overflow)\n  %x\n", sum)
+		} else {
+			fmt.Fprintf(&b, "\npayload, not a journal that this release knows\n  %q\n", r.Payload)
+		}
+	}
+	if r.hint != "" {
+		fmt.Fprintf(&b, "\n%s", r.hint)
+	}
+	return b.String()
+}
+
+func (c *reportCall) print(b *strings.Builder, now time.Time) {
+	fmt.Fprintf(b, "\ncall\n  id       %q\n  started  %s\n  rounds   %d so far\n", c.ID, moment(c.Started, now, ""), c.Rounds)
+	b.WriteString("\npending questions\n")
+	for _, q := range c.Pending {
+		fmt.Fprintf(b, "  %q  digest %s", q.Key, q.Digest)
+		if q.Wire != q.Key {
+			fmt.Fprintf(b, "  sent as %q", q.Wire)
+		}
+		b.WriteByte('\n')
+	}
+	if len(c.Pending) == 0 {
+		b.WriteString("  none\n")
+	}
+	b.WriteString("\njournal\n")
+	for _, e := range c.Journal {
+		fmt.Fprintf(b, "  %s %q", e.Kind, e.Key)
+		if e.Digest != "" {
+			b.WriteString("  digest " + e.Digest)
+		}
+		b.WriteByte('\n')
+		if e.Kind != kinds[journal.Checkpoint] && e.Kind != kinds[journal.Delivered] {
+			fmt.Fprintf(b, "    %s\n", value(slices.Concat(e.Value, e.Base64)))
+		}
+	}
+	if c.Manual != "" {
+		fmt.Fprintf(b, "  the handler's own state\n    %s\n", value([]byte(c.Manual)))
+	}
+	if len(c.Journal) == 0 && c.Manual == "" {
+		b.WriteString("  empty\n")
+	}
+}
+
+// value shows a recorded value: indented if it is JSON, otherwise quoted.
+func value(raw []byte) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
+		return strconv.Quote(string(raw))
+	}
+	return inert(b.Bytes())
 }

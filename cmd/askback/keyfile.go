@@ -12,12 +12,7 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-const (
-	keysVariable = "ASKBACK_KEYS"
-
-	// maxKeyFile is far larger than any key file, so that a wrong file name does not fill the memory.
-	maxKeyFile = 1 << 20
-)
+const keysVariable = "ASKBACK_KEYS"
 
 // environmentKeys is the value of [keysVariable] at the start of the process.
 var environmentKeys struct {
@@ -36,78 +31,64 @@ func withholdKeys() error {
 }
 
 // configuredKeys returns the keys of the file or, if file is empty, of the environment. Source names the place in
-// messages. The ring is nil if there are no keys. The warning is that of [exposureWarning].
+// messages. The ring is nil if there are no keys. The warning is that of readKeys.
 func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warning string, err error) {
-	if file != "" {
+	switch {
+	case file != "":
 		ring, warning, err = readKeys(file, stdin)
 		return ring, file, warning, err
-	}
-	if !environmentKeys.set {
+	case !environmentKeys.set:
 		return nil, "", "", nil
-	}
-	if environmentKeys.text == "" {
+	case environmentKeys.text == "":
 		// The secret did not arrive. A random key in its place would fail later and on another server.
 		return nil, "", "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it", keysVariable)
 	}
-	ring, err = seal.ParseRing(environmentKeys.text)
-	if err != nil {
+	if ring, err = seal.ParseRing(environmentKeys.text); err != nil {
 		return nil, "", "", fmt.Errorf("the environment variable %s: %w", keysVariable, err)
 	}
 	return ring, keysVariable, "", nil
 }
 
-// readKeys reads a key file, or stdin for "-". The warning is that of [exposureWarning].
+// readKeys reads a key file, or stdin for "-". The warning is not empty if every user of the machine can open the file.
 func readKeys(file string, stdin io.Reader) (ring *seal.Ring, warning string, err error) {
-	in, name := stdin, "standard input"
+	name := "standard input"
 	if file != "-" {
-		f, err := os.Open(file)
+		name = "key file " + file
+		info, err := os.Stat(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, "", fmt.Errorf("key file %s does not exist: make it with 'askback keys new %s'", file, file)
+			return nil, "", fmt.Errorf("%s does not exist: make it with 'askback keys new %s'", name, file)
 		}
-		if err != nil {
-			return nil, "", fmt.Errorf("key file: %w", err)
+		if isExposed(info, err) {
+			warning = fmt.Sprintf("%s is open to every user of this machine (mode %04o), who can forge requestState with it: chmod 600 %[1]s",
+				file, info.Mode().Perm())
 		}
-		defer f.Close()
-		in, name, warning = f, "key file "+file, exposureWarning(f)
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxKeyFile+1))
+	text, err := readInput(file, stdin)
+	if err == nil {
+		ring, err = seal.ParseRing(string(text))
+	}
 	if err != nil {
-		return nil, "", fmt.Errorf("reading %s: %w", name, err)
-	}
-	if len(text) > maxKeyFile {
-		return nil, "", fmt.Errorf("%s is larger than %d bytes: it is not a key file", name, maxKeyFile)
-	}
-	if ring, err = seal.ParseRing(string(text)); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	return ring, warning, nil
 }
 
-// exposureWarning warns of a file that every user of the machine can open. It is empty for other files.
-func exposureWarning(f *os.File) string {
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" || info.Mode()&0o007 == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s is open to every user of this machine (mode %04o), who can forge requestState with it: chmod 600 %[1]s",
-		f.Name(), info.Mode().Perm())
+// isExposed reports whether every user of the machine can open a file. It takes the results of Stat.
+func isExposed(info fs.FileInfo, err error) bool {
+	return err == nil && info.Mode().IsRegular() && runtime.GOOS != "windows" && info.Mode()&0o007 != 0
 }
 
 // createKeyFile writes a new file that only its owner can open.
-func createKeyFile(file, text string) (err error) {
+func createKeyFile(file, text string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists already: replace its keys with 'askback keys rotate %[1]s', or choose another name", file)
 	}
 	if err != nil {
-		return fmt.Errorf("key file: %w", err)
+		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(file)
-		}
-	}()
 	if err := writeAndSync(f, text); err != nil {
+		os.Remove(file)
 		return err
 	}
 	return syncDir(filepath.Dir(file))
@@ -115,33 +96,29 @@ func createKeyFile(file, text string) (err error) {
 
 // replaceKeyFile replaces the text of a key file atomically: a reader finds the old text or the new one, also after a
 // crash. The file keeps its mode and owner.
-func replaceKeyFile(file, text string) (err error) {
+func replaceKeyFile(file, text string) error {
 	old, err := os.Lstat(file)
 	if err != nil {
-		return fmt.Errorf("key file: %w", err)
+		return err
 	}
 	dir := filepath.Dir(file)
 	f, err := os.CreateTemp(dir, ".askback-keys-*")
 	if err != nil {
-		return fmt.Errorf("key file: %w", err)
+		return err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
+	defer os.Remove(f.Name()) // after the renaming there is no such file
+	defer f.Close()
 	if err := keepOwner(f, old); err != nil {
-		return fmt.Errorf("key file %s belongs to another user, and the new one cannot be given to them: rotate as that user: %w", file, err)
+		return fmt.Errorf("%s belongs to another user, and the new one cannot be given to them: rotate as that user: %w", file, err)
 	}
 	if err := f.Chmod(old.Mode().Perm()); err != nil {
-		return fmt.Errorf("key file: %w", err)
+		return err
 	}
 	if err := writeAndSync(f, text); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), file); err != nil {
-		return fmt.Errorf("key file: %w", err)
+		return err
 	}
 	return syncDir(dir)
 }
@@ -164,15 +141,13 @@ func checkReplaceable(file string) error {
 	return nil
 }
 
+// writeAndSync writes and closes a new file.
 func writeAndSync(f *os.File, text string) error {
 	_, err := f.WriteString(text)
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("key file: %w", err)
-	}
-	return nil
+	return errors.Join(err, f.Close())
 }
 
 // syncDir makes the new name of a file in the directory durable.
@@ -181,11 +156,8 @@ func syncDir(dir string) error {
 		return nil // Windows cannot sync directories
 	}
 	d, err := os.Open(dir)
-	if err == nil {
-		err = errors.Join(d.Sync(), d.Close())
-	}
 	if err != nil {
-		return fmt.Errorf("key file: %w", err)
+		return err
 	}
-	return nil
+	return errors.Join(d.Sync(), d.Close())
 }

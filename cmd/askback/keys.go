@@ -56,7 +56,7 @@ not exist yet; only its owner can read it.`,
 }
 
 func outputSecrets(cmd *cobra.Command, ring *seal.Ring) error {
-	if f, ok := cmd.OutOrStdout().(*os.File); ok && exposureWarning(f) != "" {
+	if f, ok := cmd.OutOrStdout().(*os.File); ok && isExposed(f.Stat()) {
 		warn(cmd, "the keys go to a file that is open to every user of this machine: chmod 600 it")
 	}
 	return output(cmd.OutOrStdout(), ring.EncodeSecrets())
@@ -123,42 +123,43 @@ func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
 		return err
 	}
 
+	out, place := cmd.OutOrStdout(), file
 	if file == "-" {
-		if err := outputSecrets(cmd, next); err != nil {
-			return err
-		}
-		return output(cmd.ErrOrStderr(), explainStep(step, ring, next, "the keys", now, wait))
+		out, place = cmd.ErrOrStderr(), "the keys"
+		err = outputSecrets(cmd, next)
+	} else {
+		err = replaceKeyFile(file, next.EncodeSecrets())
 	}
-	if err := replaceKeyFile(file, next.EncodeSecrets()); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("replacing the keys: %w", err)
 	}
-	return output(cmd.OutOrStdout(), explainStep(step, ring, next, file, now, wait))
+	return output(out, explainStep(step, ring, next, place, now, wait))
 }
 
 // explainStep tells what a step did, and which step is next.
-func explainStep(step seal.Step, old, next *seal.Ring, file string, now time.Time, wait time.Duration) string {
+func explainStep(step seal.Step, old, next *seal.Ring, place string, now time.Time, wait time.Duration) string {
 	keys := next.Keys()
+	sealing, others := keys[0].ID(), ids(keys[1:])
 	taken := now.Add(time.Second - time.Nanosecond).Truncate(time.Second) // Rotate rounds up to seconds
-	if step == seal.StepLearn {
-		taken = keys[len(keys)-1].Created()
+	var did, then string
+	switch step {
+	case seal.StepLearn:
+		newest := keys[len(keys)-1]
+		taken = newest.Created()
+		did = fmt.Sprintf("learn: the new key %s opens requestState from now on; %s still seals.", newest.ID(), sealing)
+		then = "the new key will seal"
+	case seal.StepSwitch:
+		did = fmt.Sprintf("switch: the new key %s seals from now on; %s still opens what it sealed.", sealing, others)
+		then = "the old key will be forgotten"
+	case seal.StepForget:
+		return fmt.Sprintf("forget: %s no longer opens anything; %s is the only key.\n"+
+			"Next: give %s to every server and restart them. That completes the rotation.\n", ids(old.Keys()[1:]), sealing, place)
 	}
 	if wait == 0 {
 		wait = defaultWait // --force may have been for this step alone
 	}
-	soonest := "not before " + taken.Add(wait).UTC().Format(time.RFC3339)
-	var b strings.Builder
-	switch step {
-	case seal.StepLearn:
-		fmt.Fprintf(&b, "learn: the new key %s opens requestState from now on; %s still seals.\n", keys[len(keys)-1].ID(), keys[0].ID())
-		fmt.Fprintf(&b, "Next: give %s to every server and restart them. Then, %s,\nrotate again: the new key will seal.\n", file, soonest)
-	case seal.StepSwitch:
-		fmt.Fprintf(&b, "switch: the new key %s seals from now on; %s still opens what it sealed.\n", keys[0].ID(), ids(keys[1:]))
-		fmt.Fprintf(&b, "Next: give %s to every server and restart them. Then, %s,\nrotate again: the old key will be forgotten.\n", file, soonest)
-	case seal.StepForget:
-		fmt.Fprintf(&b, "forget: %s no longer opens anything; %s is the only key.\n", ids(old.Keys()[1:]), keys[0].ID())
-		fmt.Fprintf(&b, "Next: give %s to every server and restart them. That completes the rotation.\n", file)
-	}
-	return b.String()
+	return fmt.Sprintf("%s\nNext: give %s to every server and restart them. Then, not before %s,\nrotate again: %s.\n",
+		did, place, taken.Add(wait).UTC().Format(time.RFC3339), then)
 }
 
 func ids(keys []seal.Key) string {

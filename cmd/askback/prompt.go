@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
@@ -39,70 +37,49 @@ and answer what it asks. Answers and exit codes are those of 'askback call'.`,
 
 // getPrompt finds the prompt in the server's list, checks the arguments, and gets it.
 func getPrompt(ctx context.Context, s *client.Session, name string, pairs []pair) (*mcp.GetPromptResult, error) {
-	var names []string
-	var found *mcp.Prompt
-	err := eachPage(func(cursor string) (string, error) {
+	prompts, err := readPages(func(cursor string) ([]*mcp.Prompt, string, error) {
 		page, err := s.SDK().ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
-		for _, p := range page.Prompts {
-			if p != nil && p.Name == name {
-				found = p
-			} else if p != nil {
-				names = append(names, p.Name)
-			}
-		}
-		if found != nil {
-			return "", nil
-		}
-		return page.NextCursor, nil
+		return page.Prompts, page.NextCursor, nil
 	})
+	var names []string
+	for _, p := range prompts {
+		if p.Name != name {
+			names = append(names, p.Name)
+			continue
+		}
+		arguments := make(map[string]string)
+		for _, pair := range pairs {
+			arguments[pair.key] = pair.value
+		}
+		if _, err := promptSchema(p).arguments(name, pairs, nil); err != nil {
+			return nil, err
+		}
+		params := &mcp.GetPromptParams{Name: name, Arguments: arguments}
+		params.SetProgressToken(progressToken)
+		return s.GetPrompt(ctx, params)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the prompts, to know the arguments of %s: %w", name, err)
 	}
-	if found == nil {
-		return nil, usagef("there is no prompt %q%s", name, cmp.Or(didYouMean(name, names), thereAre("prompts", names)))
-	}
-	arguments, err := promptArguments(found, pairs)
-	if err != nil {
-		return nil, err
-	}
-	params := &mcp.GetPromptParams{Name: name, Arguments: arguments}
-	params.SetProgressToken(progressToken)
-	return s.GetPrompt(ctx, params)
+	return nil, unknownName("prompt", name, names)
 }
 
-// promptArguments makes the arguments of a prompt, which are all strings.
-func promptArguments(prompt *mcp.Prompt, pairs []pair) (map[string]string, error) {
-	var list []argument
-	var names []string
+// promptSchema describes the arguments of a prompt, which are all strings.
+func promptSchema(prompt *mcp.Prompt) *inputSchema {
+	s := new(inputSchema)
+	s.Properties = make(map[string]*jsonschema.Schema)
+	s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // false
 	for _, a := range prompt.Arguments {
 		if a == nil {
 			continue
 		}
-		names = append(names, a.Name)
-		list = append(list, argument{name: a.Name, about: cmp.Or(a.Description, a.Title), required: a.Required})
-	}
-	var missing []string
-	for _, a := range list {
-		if a.required && !has(pairs, a.name) {
-			missing = append(missing, a.name)
+		s.Properties[a.Name] = &jsonschema.Schema{Description: a.Description, Title: a.Title}
+		if a.Required {
+			s.Required = append(s.Required, a.Name)
 		}
 	}
-	arguments := make(map[string]string)
-	var problem error
-	for _, p := range pairs {
-		arguments[p.key] = p.value
-		if !slices.Contains(names, p.key) {
-			problem = fmt.Errorf("there is no argument %q%s", p.key, didYouMean(p.key, names))
-		}
-	}
-	if problem == nil && len(missing) > 0 {
-		problem = fmt.Errorf("missing: %s", strings.Join(missing, ", "))
-	}
-	if problem != nil {
-		return nil, wrongArguments(prompt.Name, problem, listArguments(list))
-	}
-	return arguments, nil
+	return s
 }

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback/client"
 )
@@ -66,32 +69,18 @@ func indented(raw json.RawMessage, indent string) string {
 
 // sampleContent makes an example of a form's content.
 func sampleContent(schema json.RawMessage) string {
-	type option struct {
-		Const string `json:"const"`
-	}
-	type property struct {
-		Type    string          `json:"type"`
-		Enum    []string        `json:"enum"`
-		OneOf   []option        `json:"oneOf"`
-		Default json.RawMessage `json:"default"`
-		Items   struct {
-			Enum  []string `json:"enum"`
-			AnyOf []option `json:"anyOf"`
-		} `json:"items"`
-	}
-	var top struct {
-		Properties map[string]property `json:"properties"`
-		Required   []string            `json:"required"`
-	}
+	var top jsonschema.Schema
 	if json.Unmarshal(schema, &top) != nil {
 		return "{…}"
 	}
-	first := func(enum []string, options []option) string {
-		if len(enum) > 0 {
-			return enum[0]
+	first := func(s *jsonschema.Schema) any {
+		if len(s.Enum) > 0 {
+			return s.Enum[0]
 		}
-		if len(options) > 0 {
-			return options[0].Const
+		for _, option := range slices.Concat(s.OneOf, s.AnyOf) {
+			if option != nil && option.Const != nil {
+				return *option.Const
+			}
 		}
 		return "…"
 	}
@@ -101,7 +90,7 @@ func sampleContent(schema json.RawMessage) string {
 	}
 	var members []string
 	for _, name := range names {
-		p := top.Properties[name]
+		p := cmp.Or(top.Properties[name], &jsonschema.Schema{})
 		var value any
 		switch {
 		case p.Default != nil:
@@ -111,9 +100,9 @@ func sampleContent(schema json.RawMessage) string {
 		case p.Type == "boolean":
 			value = true
 		case p.Type == "array":
-			value = []string{first(p.Items.Enum, p.Items.AnyOf)}
+			value = []any{first(cmp.Or(p.Items, &jsonschema.Schema{}))}
 		default:
-			value = first(p.Enum, p.OneOf)
+			value = first(p)
 		}
 		members = append(members, compact(name)+":"+compact(value))
 	}

@@ -8,9 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -72,16 +70,15 @@ Servers that share a store go on with each other's tasks: share machines, too.
 Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.stdio && cmd.Flags().Changed("addr") {
+			switch {
+			case o.stdio && cmd.Flags().Changed("addr"):
 				return usagef("--stdio and --addr exclude each other")
-			}
-			if o.stdio && o.drafts {
+			case o.stdio && o.drafts:
 				return usagef("--stdio and --drafts exclude each other: drafts are served over HTTP only")
-			}
-			if o.stdio && o.keys == "-" {
+			case o.stdio && o.keys == "-":
 				return usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s", keysVariable)
 			}
-			return serve(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -106,23 +103,21 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 
 // check finds mistakes in the options before the server opens anything.
 func (o *serveOptions) check() error {
-	if o.ttl < time.Second {
+	switch {
+	case o.ttl < time.Second:
 		return usagef("--ttl %v: want at least 1s", o.ttl)
-	}
-	if o.workers < 0 {
+	case o.workers < 0:
 		return usagef("--workers %d: want at least 1, or 0 for the default", o.workers)
-	}
-	if o.pace < 0 {
+	case o.pace < 0:
 		return usagef("--pace %v: want a time that is not negative", o.pace)
-	}
-	if o.release < 1 || o.release > 3 {
+	case o.release < 1 || o.release > 3:
 		return usagef("--release %d: want 1, 2 or 3", o.release)
 	}
 	return checkStore(o.store)
 }
 
-func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr io.Writer) (err error) {
-	log, err := newLogger(o, stderr)
+func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	log, err := o.logger(stderr)
 	if err != nil {
 		return err
 	}
@@ -137,9 +132,8 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		log.Warn(warning)
 	}
 
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process
 	if o.untilEOF {
 		go func() { // the pipe ends when the parent process does, however that ends
 			_, _ = io.Copy(io.Discard, stdin)
@@ -159,11 +153,11 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	defer func() { err = errors.Join(err, items.Close()) }()
-	kept, err := openStorage(ctx, o.data, o.store)
+	storage, err := openStorage(ctx, o.data, o.store)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, kept.close()) }()
+	defer func() { err = errors.Join(err, storage.close()) }()
 
 	implementation := &mcp.Implementation{Name: "askback-examples", Title: "Askback examples", Version: version()}
 	sdkOptions := &mcp.ServerOptions{}
@@ -174,7 +168,7 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		Keys:           ring,
 		BareFirstRound: o.bare,
 		Limits:         askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
-		Tasks:          kept.options(o.workers),
+		Tasks:          storage.options(o.workers),
 		Logger:         log,
 	})
 	if err != nil {
@@ -187,19 +181,15 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 	accounts.Register(srv, o.release)
 	primes.Register(srv, func() bool { return o.loaded })
 	trivia.Register(srv)
-	if kept.noPlace == nil {
-		provision.Register(srv, &provision.Host{Root: kept.machines, Delay: o.pace})
-	} else {
-		registerNoMachines(srv, kept.noPlace)
-	}
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
 	}
-
-	if kept.noPlace == nil {
-		log.Info("making machines", "dir", kept.machines)
+	if storage.noPlace == nil {
+		provision.Register(srv, &provision.Host{Root: storage.machines, Delay: o.pace})
+		log.Info("making machines", "dir", storage.machines)
 	} else {
-		log.Warn("making no machines: provision_vm fails", "reason", kept.noPlace)
+		registerNoMachines(srv, storage.noPlace)
+		log.Warn("making no machines: provision_vm fails", "reason", storage.noPlace)
 	}
 	serve := func(ctx context.Context) error {
 		if o.stdio {
@@ -207,10 +197,10 @@ func serve(ctx context.Context, o serveOptions, stdin io.Reader, stdout, stderr 
 		}
 		return serveHTTP(ctx, listener, srv.HTTPHandler(&askback.HTTPOptions{Drafts: o.drafts}), stdout, log)
 	}
-	if kept.tasks == nil {
+	if storage.tasks == nil {
 		return serve(ctx)
 	}
-	log.Info("keeping tasks", "store", kept.name)
+	log.Info("keeping tasks", "store", storage.name)
 	return serveWithTasks(ctx, srv, log, serve)
 }
 
@@ -241,7 +231,7 @@ func registerNoMachines(srv *askback.Server, reason error) {
 	})
 }
 
-func newLogger(o serveOptions, w io.Writer) (*slog.Logger, error) {
+func (o *serveOptions) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return nil, usagef("--log-level %q: want debug, info, warn or error", o.logLevel)

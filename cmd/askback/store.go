@@ -22,7 +22,7 @@ import (
 type storage struct {
 	tasks    task.Store // nil for --store none
 	name     string     // the store in the log, without its password
-	machines string     // the directory of the machines of provision_vm
+	machines string     // the directory of the machines of provision_vm, unless noPlace is set
 	noPlace  error      // why there is no such directory
 }
 
@@ -30,21 +30,17 @@ type storage struct {
 // --data, or empty.
 func openStorage(ctx context.Context, dir, storeName string) (*storage, error) {
 	s := new(storage)
+	var err error
 	if dir == "" {
-		var err error
 		if dir, err = stateDir(); err != nil {
 			s.noPlace = fmt.Errorf("there is no directory for machines: %w; name one with --data DIR", err)
 		}
 	}
-	if s.noPlace == nil {
-		var err error
-		if dir, err = filepath.Abs(dir); err != nil {
-			return nil, fmt.Errorf("--data: %w", err)
-		}
-		s.machines = filepath.Join(dir, "machines")
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("--data: %w", err)
 	}
-
-	var err error
+	s.machines = filepath.Join(dir, "machines")
+	s.name = storeName
 	switch path, isSQLite := strings.CutPrefix(storeName, "sqlite:"); {
 	case storeName == "none":
 	case storeName == "" && s.noPlace != nil:
@@ -60,7 +56,6 @@ func openStorage(ctx context.Context, dir, storeName string) (*storage, error) {
 			return nil, fmt.Errorf("the store of the tasks: %w; name another one with --store, or none with --store none", err)
 		}
 	case isSQLite:
-		s.name = storeName
 		s.tasks, err = sqlite.Open(ctx, path)
 	default:
 		s.name = databaseName(storeName)

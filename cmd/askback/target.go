@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -67,51 +68,31 @@ func (t target) hint() string {
 //
 // No other character is special. Variables, wildcards and pipes need a shell, as in sh -c '…'.
 func splitCommand(line string) ([]string, error) {
-	var (
-		words []string
-		word  strings.Builder
-		open  bool // a word has begun
-		quote rune
-	)
-	runes := []rune(line)
-	for i := 0; i < len(runes); i++ {
-		r := runes[i]
-		next := rune(-1)
-		if i+1 < len(runes) {
-			next = runes[i+1]
-		}
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == '"' && r == '\\' && (next == '"' || next == '\\'):
-			word.WriteRune(next)
-			i++
-		case quote != 0:
-			word.WriteRune(r)
-		case r == '\'' || r == '"':
-			quote, open = r, true
-		case r == '\\' && next < 0:
+	var words []string
+	open := false // a word has begun
+	for line != "" {
+		m := commandPiece.FindStringSubmatch(line)
+		if m == nil && line[0] == '\\' {
 			return nil, errors.New("it ends with a backslash")
-		case r == '\\':
-			word.WriteRune(next)
-			open = true
-			i++
-		case strings.ContainsRune(" \t\n\r", r):
-			if open {
-				words = append(words, word.String())
-				word.Reset()
-				open = false
-			}
-		default:
-			word.WriteRune(r)
+		} else if m == nil {
+			return nil, errors.New("a " + line[:1] + " is not closed")
+		}
+		line = line[len(m[0]):]
+		if m[1] != "" {
+			open = false
+			continue
+		}
+		if !open {
+			words = append(words, "")
 			open = true
 		}
-	}
-	if quote != 0 {
-		return nil, errors.New("a " + string(quote) + " is not closed")
-	}
-	if open {
-		words = append(words, word.String())
+		words[len(words)-1] += m[2] + protectedQuote.ReplaceAllString(m[3], "$1") + m[4] + m[5]
 	}
 	return words, nil
 }
+
+// The pieces of a command line: space, the two quotes, a protected character, and plain text.
+var (
+	commandPiece   = regexp.MustCompile(`(?s)^(?:([ \t\n\r]+)|'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^ \t\n\r'"\\]+))`)
+	protectedQuote = regexp.MustCompile(`\\(["\\])`)
+)

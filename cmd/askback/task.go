@@ -3,9 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -208,31 +211,25 @@ func (c *conversation) seeTask(ctx context.Context, s *client.Session, did strin
 
 // printTask prints a task. It prints nothing for nil.
 func (c *conversation) printTask(t *client.Task) error {
-	switch {
-	case t == nil:
+	if t == nil {
 		return nil
-	case c.asJSON():
-		return outputJSON(c.cmd.OutOrStdout(), encodeTask(t))
 	}
 	text := taskText(t, time.Now())
 	if t.Status == "completed" {
 		text += fmt.Sprintf("\nThe result is shown by '%s'.\n", c.watch.command())
 	}
-	return output(c.cmd.OutOrStdout(), text)
+	return c.show(encodeTask(t), text)
 }
 
 func (c *conversation) printTasks(list []*client.Task, more bool) error {
 	if more {
 		warn(c.cmd, fmt.Sprintf("the server has more tasks, these are the first %d", maxTasks))
 	}
-	if c.asJSON() {
-		encoded := make([]taskJSON, len(list))
-		for i, t := range list {
-			encoded[i] = encodeTask(t)
-		}
-		return outputJSON(c.cmd.OutOrStdout(), map[string]any{"tasks": encoded})
+	encoded := make([]taskJSON, len(list))
+	for i, t := range list {
+		encoded[i] = encodeTask(t)
 	}
-	return output(c.cmd.OutOrStdout(), taskTable(list, time.Now()))
+	return c.show(map[string]any{"tasks": encoded}, taskTable(list, time.Now()))
 }
 
 // maxTasks is the number of tasks that are listed at most.
@@ -240,15 +237,17 @@ const maxTasks = 10000
 
 // listTasks reads the server's list of tasks. More reports whether the server has further tasks.
 func listTasks(ctx context.Context, s *client.Session, dialect client.TaskDialect) (list []*client.Task, more bool, err error) {
-	err = eachPage(func(cursor string) (string, error) {
+	read := 0
+	list, err = readPages(func(cursor string) ([]*client.Task, string, error) {
 		page, next, err := s.ListTasks(ctx, cursor)
-		fits := min(len(page), maxTasks-len(list))
-		list = append(list, page[:fits]...)
-		if more = fits < len(page) || next != ""; len(list) == maxTasks {
-			return "", nil
+		read += len(page)
+		more = read > maxTasks || next != ""
+		if read >= maxTasks {
+			next = ""
 		}
-		return next, err
+		return page, next, err
 	})
+	list = list[:min(len(list), maxTasks)]
 	fault, isFault := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case isFault && fault.Code == jsonrpc.CodeMethodNotFound && dialect != client.TasksProposal && revision(s) >= "2026-07-28":
@@ -258,3 +257,128 @@ func listTasks(ctx context.Context, s *client.Session, dialect client.TaskDialec
 	}
 	return list, more, err
 }
+
+// taskJSON is a task as the tasks extension encodes it.
+type taskJSON struct {
+	ID            string              `json:"taskId"`
+	Status        string              `json:"status"`
+	Message       string              `json:"statusMessage,omitempty"`
+	Created       time.Time           `json:"createdAt,omitzero"`
+	Updated       time.Time           `json:"lastUpdatedAt,omitzero"`
+	TTL           *int64              `json:"ttlMs"`
+	PollInterval  int64               `json:"pollIntervalMs,omitempty"`
+	InputRequests map[string]question `json:"inputRequests,omitempty"`
+	Result        json.RawMessage     `json:"result,omitempty"`
+	Error         json.RawMessage     `json:"error,omitempty"`
+}
+
+type question struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+func encodeTask(t *client.Task) taskJSON {
+	e := taskJSON{
+		ID: t.ID, Status: t.Status, Message: t.Message, Created: t.Created, Updated: t.Updated,
+		PollInterval: t.PollInterval.Milliseconds(), Result: t.Result, Error: t.Error,
+	}
+	if t.TTL > 0 {
+		e.TTL = new(t.TTL.Milliseconds())
+	}
+	if len(t.Questions) > 0 {
+		e.InputRequests = make(map[string]question)
+		for _, q := range t.Questions {
+			e.InputRequests[q.Key] = question{q.Method, q.Params}
+		}
+	}
+	return e
+}
+
+func taskText(t *client.Task, now time.Time) string {
+	var b strings.Builder
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%-8s %s\n", name, text)
+		}
+	}
+	at := func(name string, at time.Time, past string) {
+		if !at.IsZero() {
+			row(name, moment(at, now, past))
+		}
+	}
+	row("task", harmlessLine(t.ID, maxID))
+	row("status", t.Status)
+	row("message", harmlessLine(t.Message, 500))
+	at("created", t.Created, "")
+	at("updated", t.Updated, "")
+	at("expires", expiry(t), "expired ")
+	if t.Error != nil {
+		row("error", reason(t.Error))
+	}
+	if len(t.Questions) > 0 {
+		b.WriteString("\nasks\n")
+	}
+	for _, q := range t.Questions {
+		b.WriteString("\n" + describe(q))
+	}
+	return b.String()
+}
+
+// reason tells on one line why a task failed.
+func reason(raw json.RawMessage) string {
+	var fault struct {
+		Code    json.Number
+		Message string
+	}
+	if json.Unmarshal(raw, &fault) != nil || fault.Message == "" {
+		return harmlessLine(string(raw), 500)
+	}
+	if fault.Code == "" {
+		return harmlessLine(fault.Message, 500)
+	}
+	return harmlessLine(fmt.Sprintf("%s (%s)", fault.Message, fault.Code), 500)
+}
+
+// expiry returns when the server forgets a task. Zero means that this is not known.
+func expiry(t *client.Task) time.Time {
+	if t.TTL == 0 || t.Created.IsZero() {
+		return time.Time{}
+	}
+	return t.Created.Add(t.TTL)
+}
+
+func taskTable(list []*client.Task, now time.Time) string {
+	if len(list) == 0 {
+		return "no tasks\n"
+	}
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	// The ID is the last column. It is shown in full, and a long one would make every line as wide.
+	fmt.Fprintln(table, "STATUS\tUPDATED\tEXPIRES\tMESSAGE\tID")
+	for _, t := range list {
+		updated, expires := "", ""
+		if !t.Updated.IsZero() {
+			updated = span(now.Sub(t.Updated)) + " ago"
+		}
+		if at := expiry(t); !at.IsZero() {
+			expires = "in " + span(at.Sub(now))
+			if at.Before(now) {
+				expires = "expired"
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.Status, updated, expires, harmlessLine(t.Message, 60), harmlessLine(t.ID, maxID))
+	}
+	_ = table.Flush() // a strings.Builder does not fail
+	return b.String()
+}
+
+func taskLine(t *client.Task) string {
+	line := strings.ReplaceAll(t.Status, "_", " ")
+	if message := harmlessLine(t.Message, columns); message != "" {
+		line += ": " + message
+	}
+	return line
+}
+
+// maxID is the number of characters of an ID that are shown. A part of an ID would be of no use, so it is large.
+const maxID = 4096

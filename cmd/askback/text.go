@@ -47,24 +47,19 @@ const columns = 80
 func wrap(text, indent string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(text)) {
-		length := 0
-		for i, word := range strings.Fields(line) {
-			n := len([]rune(word))
-			switch {
-			case i == 0:
-				b.WriteString(indent)
-				length = len(indent)
-			case length+1+n > columns:
-				b.WriteString("\n" + indent)
-				length = len(indent)
-			default:
-				b.WriteByte(' ')
-				length++
+		row := ""
+		for _, word := range strings.Fields(line) {
+			if row != "" && utf8.RuneCountInString(row)+1+utf8.RuneCountInString(word) > columns {
+				b.WriteString(row + "\n")
+				row = ""
 			}
-			b.WriteString(word)
-			length += n
+			if row == "" {
+				row = indent + word
+			} else {
+				row += " " + word
+			}
 		}
-		b.WriteByte('\n')
+		b.WriteString(row + "\n")
 	}
 	return b.String()
 }
@@ -83,26 +78,11 @@ func shellQuote(word string) string {
 // foreignQuote quotes a server's word for a shell. Characters that act on a terminal are spelled out in $'…', which bash
 // and other shells read.
 func foreignQuote(word string) string {
-	strange := func(r rune) bool { return !strconv.IsPrint(r) && !unicode.Is(unicode.Zs, r) || r == utf8.RuneError }
-	if !strings.ContainsFunc(word, strange) {
+	if utf8.ValidString(word) && !strings.ContainsFunc(word, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return shellQuote(word)
 	}
-	var b strings.Builder
-	for len(word) > 0 {
-		r, n := utf8.DecodeRuneInString(word)
-		switch {
-		case strange(r):
-			for _, c := range []byte(word[:n]) {
-				fmt.Fprintf(&b, `\%03o`, c)
-			}
-		case r == '\'' || r == '\\':
-			b.WriteString(`\` + word[:n])
-		default:
-			b.WriteString(word[:n])
-		}
-		word = word[n:]
-	}
-	return "$'" + b.String() + "'"
+	quoted := strconv.Quote(word)
+	return "$'" + strings.ReplaceAll(quoted[1:len(quoted)-1], "'", `\'`) + "'"
 }
 
 // inert escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the same
@@ -127,10 +107,11 @@ func inert(text []byte) string {
 
 // moment shows a time and its distance from now. Past is the word for a time that is over.
 func moment(t, now time.Time, past string) string {
-	if t.After(now) {
-		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), span(t.Sub(now)))
+	distance := "in " + span(t.Sub(now))
+	if !t.After(now) {
+		distance = past + span(now.Sub(t)) + " ago"
 	}
-	return fmt.Sprintf("%s (%s%s ago)", t.UTC().Format(time.RFC3339), past, span(now.Sub(t)))
+	return fmt.Sprintf("%s (%s)", t.UTC().Format(time.RFC3339), distance)
 }
 
 // span shows a duration in its two largest units.
@@ -145,8 +126,8 @@ func span(d time.Duration) string {
 		}
 		text := fmt.Sprintf("%d%s", d/u.size, u.name)
 		if i+1 < len(units) {
-			if n := d % u.size / units[i+1].size; n > 0 {
-				text += fmt.Sprintf("%d%s", n, units[i+1].name)
+			if rest := d % u.size / units[i+1].size; rest > 0 {
+				text += fmt.Sprintf("%d%s", rest, units[i+1].name)
 			}
 		}
 		return text

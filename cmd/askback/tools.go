@@ -25,32 +25,20 @@ with their arguments.`,
 			if err != nil {
 				return nil, fmt.Errorf("listing the tools: %w", err)
 			}
-			return func() error {
-				if c.asJSON() {
-					return outputJSON(c.cmd.OutOrStdout(), map[string]any{"tools": tools})
-				}
-				return output(c.cmd.OutOrStdout(), toolsText(tools))
-			}, nil
+			return func() error { return c.show(map[string]any{"tools": tools}, toolsText(tools)) }, nil
 		})
 	})
 }
 
 // listTools reads the server's list of tools.
 func listTools(ctx context.Context, s *client.Session) ([]*mcp.Tool, error) {
-	tools := []*mcp.Tool{}
-	err := eachPage(func(cursor string) (string, error) {
+	return readPages(func(cursor string) ([]*mcp.Tool, string, error) {
 		page, err := s.SDK().ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
-		for _, tool := range page.Tools {
-			if tool != nil {
-				tools = append(tools, tool)
-			}
-		}
-		return page.NextCursor, nil
+		return page.Tools, page.NextCursor, nil
 	})
-	return tools, err
 }
 
 func toolsText(tools []*mcp.Tool) string {

@@ -7,7 +7,7 @@ func TestHowToGoOnWithATask(t *testing.T) {
 		"abc":      "askback task result 'http://bob:xxxxx@host/?a=1&b' abc",
 		"-abc":     "askback task result 'http://bob:xxxxx@host/?a=1&b' -- -abc",
 		"it's":     `askback task result 'http://bob:xxxxx@host/?a=1&b' 'it'\''s'`,
-		"a\x1b\r'": `askback task result 'http://bob:xxxxx@host/?a=1&b' $'a\033\015\''`,
+		"a\x1b\r'": `askback task result 'http://bob:xxxxx@host/?a=1&b' $'a\x1b\r\''`,
 	} {
 		at, err := parseTarget("http://bob:S3cret@host/?a=1&b")
 		if err != nil {
