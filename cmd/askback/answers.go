@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
@@ -195,4 +197,93 @@ func parseSample(text, model string) (*mcp.CreateMessageWithToolsResult, error) 
 	}
 	res.Role, res.Model = cmp.Or(res.Role, "assistant"), cmp.Or(res.Model, model)
 	return res, nil
+}
+
+// The methods of input requests.
+const sampling, elicitation = "sampling/createMessage", "elicitation/create"
+
+// join shows a list on one line.
+func join[T any](list []T, show func(T) string) string {
+	var texts []string
+	for _, item := range list {
+		texts = append(texts, show(item))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func questions(list []*client.Question) string {
+	return join(list, func(q *client.Question) string {
+		kind := map[string]string{sampling: "sampling", "roots/list": "roots", elicitation: "form"}[q.Method]
+		if q.URL != "" {
+			kind = "page"
+		}
+		return fmt.Sprintf("%s (%s)", harmlessLine(q.Key, 60), kind)
+	})
+}
+
+func keys(list []string) string {
+	return join(list, func(key string) string { return harmlessLine(key, 60) })
+}
+
+// describe shows a question and how to answer it.
+func describe(q *client.Question) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %s\n", harmlessLine(q.Key, 200))
+	example := "'the text'"
+	switch {
+	case q.URL != "":
+		b.WriteString(wrap(harmless(q.Message), "    "))
+		fmt.Fprintf(&b, "    The page: %s\n", harmlessLine(q.URL, 2000))
+		example = "accept"
+	case q.Schema != nil:
+		b.WriteString(wrap(harmless(q.Message), "    "))
+		b.WriteString("\n    " + indentedRaw(q.Schema) + "\n")
+		example = shellQuote(sampleContent(q.Schema))
+	default:
+		fmt.Fprintf(&b, "    The server asks for a model's completion of:\n\n    %s\n", indentedRaw(q.Params))
+	}
+	fmt.Fprintf(&b, "\n    --answer %s=%s\n", harmless(foreignQuote(q.Key)), harmless(example))
+	return b.String()
+}
+
+// sampleContent makes an example of a form's content.
+func sampleContent(schema json.RawMessage) string {
+	var top jsonschema.Schema
+	if json.Unmarshal(schema, &top) != nil {
+		return "{…}"
+	}
+	first := func(s *jsonschema.Schema) any {
+		if len(s.Enum) > 0 {
+			return s.Enum[0]
+		}
+		for _, option := range slices.Concat(s.OneOf, s.AnyOf) {
+			if option != nil && option.Const != nil {
+				return *option.Const
+			}
+		}
+		return "…"
+	}
+	names := top.Required
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(top.Properties))
+	}
+	var members []string
+	for _, name := range names {
+		p := cmp.Or(top.Properties[name], &jsonschema.Schema{})
+		var value any
+		switch {
+		case p.Default != nil:
+			value = p.Default
+		case p.Type == "integer" || p.Type == "number":
+			value = 1
+		case p.Type == "boolean":
+			value = true
+		case p.Type == "array":
+			value = []any{first(cmp.Or(p.Items, &jsonschema.Schema{}))}
+		default:
+			value = first(p)
+		}
+		members = append(members, compact(name)+":"+compact(value))
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }

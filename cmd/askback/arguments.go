@@ -114,19 +114,10 @@ func typesOf(s *jsonschema.Schema) []string {
 }
 
 func typeOf(value any) string {
-	switch value.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "boolean"
-	case float64:
-		return "number"
-	case []any:
-		return "array"
-	case map[string]any:
-		return "object"
-	}
-	return "string"
+	return map[strictjson.Type]string{
+		strictjson.TypeObject: "object", strictjson.TypeArray: "array", strictjson.TypeString: "string",
+		strictjson.TypeNumber: "number", strictjson.TypeBool: "boolean", strictjson.TypeNull: "null",
+	}[strictjson.TypeOf([]byte(compact(value)))]
 }
 
 // wrongArguments returns the error of a mistake in the arguments of a tool or prompt. It lists those that it takes.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,7 +33,7 @@ type asker struct {
 	trace   *trace
 
 	target  target
-	called  string                  // the tool, prompt or resource
+	called  string                  // the tool, prompt, resource or task in messages
 	ready   chan struct{}           // closed once the revision is known
 	session string                  // the revision of a session; empty from 2026-07-28 on
 	fail    context.CancelCauseFunc // ends the call
@@ -288,4 +290,51 @@ func openPage(address string) error {
 		return fmt.Errorf("opening the page: %w", err)
 	}
 	return cmd.Process.Release() // it may run as long as the browser does
+}
+
+const maxSample = 4 << 20 // bytes
+
+// sampler is the command line of a program that stands for a model: it reads the parameters of the request and prints a
+// text or a result.
+type sampler []string
+
+// sample runs the program for a question. What the program writes to standard error goes to the console.
+func (s sampler) sample(ctx context.Context, q *client.Question, console *console) (*mcp.CreateMessageWithToolsResult, error) {
+	cmd := exec.CommandContext(ctx, s[0], s[1:]...)
+	cmd.Stdin = bytes.NewReader(q.Params)
+	complaints := &lineWriter{each: func(line string) { console.line("%s", line) }}
+	cmd.Stderr = complaints
+	cmd.WaitDelay = time.Second
+	out := &limitedBuffer{most: maxSample}
+	cmd.Stdout = out
+	err := cmd.Run()
+	complaints.flush()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case out.full:
+		return nil, fmt.Errorf("the sampler %s printed more than %d bytes", s[0], maxSample)
+	case err != nil:
+		return nil, fmt.Errorf("the sampler %s failed for %q: %w", s[0], q.Key, err)
+	}
+	res, err := parseSample(strings.TrimRight(out.String(), "\r\n"), filepath.Base(s[0]))
+	if err != nil {
+		return nil, fmt.Errorf("the sampler %s, for %q: %w", s[0], q.Key, err)
+	}
+	return res, nil
+}
+
+// limitedBuffer fails when it would hold more than most bytes.
+type limitedBuffer struct {
+	bytes.Buffer
+	most int
+	full bool
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.most {
+		b.full = true
+		return 0, errors.New("too much output")
+	}
+	return b.Buffer.Write(p)
 }

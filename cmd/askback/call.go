@@ -66,7 +66,7 @@ answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
 // printStarted prints the ID of a task that the command does not wait for.
 func (c *conversation) printStarted(t *client.Task) error {
 	if !c.asJSON() && !forScripts(t.ID) {
-		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; --output json prints it, '%s' goes on with the task", t.ID, c.watch.command())
+		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; --output json prints it, '%s' goes on with the task", t.ID, c.asker.watch.command())
 	}
 	return c.show(encodeTask(t), t.ID+"\n")
 }
@@ -155,8 +155,8 @@ func (c *conversation) callTool(ctx context.Context, s *client.Session, params *
 	if started == nil {
 		return func() error { return c.printCalled(res) }, err
 	}
-	c.watch.follow(started.ID)
-	if c.tasks.ttl != 0 && revision(s) >= "2026-07-28" && c.watch.dialect != client.TasksProposal {
+	c.asker.watch.follow(started.ID)
+	if c.tasks.ttl != 0 && revision(s) >= "2026-07-28" && c.asker.watch.dialect != client.TasksProposal {
 		c.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's to decide")
 	}
 	if c.tasks.detach {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,10 +28,7 @@ type conversation struct {
 	tasks   taskFlags
 
 	taskID string // the task that the command is about, if there is one
-	target target
-	called string // the tool, prompt, resource or task in messages
 	asker  *asker
-	watch  *watch
 }
 
 // exchange makes the requests of a command. It returns a function that prints the outcome once the connection is closed.
@@ -71,12 +67,12 @@ var errTimeout = errors.New("timeout")
 
 // hold connects to the server at a target, runs the exchange, and prints its outcome. Called names the tool, prompt,
 // resource or task in messages.
-func (c *conversation) hold(at, called string, do exchange) (err error) {
-	if c.target, err = parseTarget(at); err != nil {
+func (c *conversation) hold(at, called string, do exchange) error {
+	to, err := parseTarget(at)
+	if err != nil {
 		return err
 	}
-	c.called = harmlessLine(called, 200)
-	header, err := c.connect.check(c.target)
+	header, err := c.connect.check(to)
 	if err != nil {
 		return err
 	}
@@ -92,7 +88,11 @@ func (c *conversation) hold(at, called string, do exchange) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, c.connect.timeout, errTimeout)
 		defer cancel()
 	}
-	cl, err := c.client(fail)
+	c.asker = &asker{
+		target: to, called: harmlessLine(called, 200), fail: fail,
+		console: newConsole(c.cmd.ErrOrStderr()), given: new(answers), ready: make(chan struct{}),
+	}
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -116,27 +116,24 @@ func (c *conversation) hold(at, called string, do exchange) (err error) {
 	return explain(err)
 }
 
-// client makes the client of the command from its flags. The asker ends the conversation with fail.
-func (c *conversation) client(fail context.CancelCauseFunc) (*client.Client, error) {
-	console := newConsole(c.cmd.ErrOrStderr())
-	c.asker = &asker{target: c.target, called: c.called, console: console, given: new(answers), fail: fail, ready: make(chan struct{})}
+// client makes the client of the command from its flags.
+func (c *conversation) client() (*client.Client, error) {
+	a, opts := c.asker, &client.Options{}
 	if c.connect.trace {
-		c.asker.trace = newTrace(console)
+		a.trace = newTrace(a.console)
 	}
-	c.watch = &watch{asker: c.asker, target: c.target, dialect: dialects[c.tasks.dialect], quiet: c.tasks.detach, id: c.taskID, shown: c.taskID != ""}
-	c.asker.watch = c.watch
-	opts := &client.Options{}
+	a.watch = &watch{asker: a, dialect: dialects[c.tasks.dialect], quiet: c.tasks.detach, id: c.taskID, shown: c.taskID != ""}
 	if c.groups != connectOnly {
-		roots, err := c.answer.prepare(c.cmd, c.asker)
+		roots, err := c.answer.prepare(c.cmd, a)
 		if err != nil {
 			return nil, err
 		}
-		opts = c.asker.options(roots)
+		opts = a.options(roots)
 	}
 	opts.Implementation = &mcp.Implementation{Name: "askback", Version: version()}
 	opts.SDK.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 		if req.Params.ProgressToken == progressToken {
-			console.progress(req.Params)
+			a.console.progress(req.Params)
 		}
 	}
 	return client.New(opts), nil
@@ -145,9 +142,9 @@ func (c *conversation) client(fail context.CancelCauseFunc) (*client.Client, err
 // converse connects, runs the exchange and closes the connection.
 func (c *conversation) converse(ctx context.Context, cl *client.Client, header http.Header, do exchange) (print func() error, err error) {
 	a := c.asker
-	transport, out, program := newTransport(c.target, header, a.trace)
+	transport, out, program := newTransport(a.target, header, a.trace)
 	late := time.AfterFunc(10*time.Second, func() {
-		a.console.line("askback: still connecting to %s; --timeout gives up, --protocol-version speaks an earlier revision", c.target.where())
+		a.console.line("askback: still connecting to %s; --timeout gives up, --protocol-version speaks an earlier revision", a.target.where())
 	})
 	session, err := cl.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: c.connect.version})
 	late.Stop()
@@ -155,7 +152,7 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 		a.trace.connected(session.Server(), revision(session))
 		a.connected(revision(session))
 		print, err = do(ctx, session)
-		err = c.watch.explain(err)
+		err = c.asker.watch.explain(err)
 		if ctx.Err() != nil && (program != nil || a.session != "") {
 			out.wait() // a closed connection would carry no cancellation; without a session, the end of the request is one
 		}
@@ -166,7 +163,7 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 			err = cmp.Or(program.failure(), err)
 		}
 	} else if ctx.Err() == nil {
-		err = unreachable(c.target, err, program)
+		err = unreachable(a.target, err, program)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -177,16 +174,15 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 // park writes a call that waits for answers to the file of --park.
 func (c *conversation) park(parked *client.PendingError) error {
 	file, p := c.answer.park, parked.Pending
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return fmt.Errorf("parking the call: %w", err)
+	text, err := encodeJSON(p, "  ")
+	switch {
+	case err != nil:
+	case file == "-":
+		err = output(c.cmd.OutOrStdout(), string(text))
+	default:
+		err = writeParked(file, string(text), file == c.answer.resumed)
 	}
-	text = append(text, '\n')
-	if file == "-" {
-		if err := output(c.cmd.OutOrStdout(), string(text)); err != nil {
-			return err
-		}
-	} else if err := writeParked(file, string(text), file == c.answer.resumed); err != nil {
+	if err != nil {
 		return fmt.Errorf("parking the call: %w", err)
 	}
 	until := ""
@@ -198,7 +194,7 @@ func (c *conversation) park(parked *client.PendingError) error {
 	case p.Endpoint == "":
 		again += " TARGET"
 	case len(c.connect.headers) > 0: // resume sends headers only to a target of its command line
-		again += " " + shellQuote(c.target.shown()) + " --header …"
+		again += " " + shellQuote(c.asker.target.shown()) + " --header …"
 	}
 	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", parked, again, until)}
 }
@@ -216,7 +212,7 @@ func (c *conversation) asJSON() bool { return c.connect.output == "json" }
 
 // printer returns a function that prints a result.
 func (c *conversation) printer(res mcp.Result) func() error {
-	return func() error { return printResult(c.cmd, c.called, res, c.asker.result, c.asJSON()) }
+	return func() error { return c.printResult(res) }
 }
 
 func revision(s *client.Session) string {

@@ -54,9 +54,11 @@ func startFleet(ctx context.Context, n int, program string, args ...string) (_ *
 		}
 	}()
 	for i := range n {
-		s, err := startServer(ctx, i+1, program, args)
-		if err != nil {
-			return nil, err
+		s := &fleetServer{number: i + 1}
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Stderr = &s.stderr
+		if s.Process, err = child.Start(cmd); err != nil {
+			return nil, fmt.Errorf("starting server %d: %w", s.number, err)
 		}
 		f.servers = append(f.servers, s)
 	}
@@ -75,16 +77,6 @@ func startFleet(ctx context.Context, n int, program string, args ...string) (_ *
 	f.proxy = &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = f.proxy.Serve(listener) }() // until stop
 	return f, nil
-}
-
-func startServer(ctx context.Context, number int, program string, args []string) (_ *fleetServer, err error) {
-	s := &fleetServer{number: number}
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stderr = &s.stderr
-	if s.Process, err = child.Start(cmd); err != nil {
-		return nil, fmt.Errorf("starting server %d: %w", number, err)
-	}
-	return s, nil
 }
 
 // ready waits until the server has printed the address at which it listens.

@@ -233,14 +233,10 @@ func (s *story) next(command string, automatic bool) {
 	}
 }
 
-func fromGoRun(executable string) bool {
-	return strings.Contains(filepath.ToSlash(executable), "/go-build")
-}
-
 // invocation is the command line that starts this program again.
 func invocation(executable string) string {
 	switch {
-	case !fromGoRun(executable):
+	case !strings.Contains(filepath.ToSlash(executable), "/go-build"): // not of go run
 		return filepath.Base(executable)
 	case version() == "devel":
 		return "go run ./cmd/askback"

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // connectFlags are the flags for the connection and the output.
@@ -97,14 +102,12 @@ func (f *answerFlags) register(flags *pflag.FlagSet) {
 // prepare gives the asker the answers of the flags. It returns the roots, nil if there is no --root.
 func (f *answerFlags) prepare(cmd *cobra.Command, a *asker) ([]*mcp.Root, error) {
 	var file []byte
+	var err error
 	if f.file != "" {
-		text, err := readInput(f.file, cmd.InOrStdin())
-		if err != nil {
+		if file, err = readInput(f.file, cmd.InOrStdin()); err != nil {
 			return nil, usagef("--answers: %w", err)
 		}
-		file = text
 	}
-	var err error
 	if a.given, err = parseAnswers(f.answers, file); err != nil {
 		return nil, err
 	}
@@ -184,6 +187,59 @@ func (f *taskFlags) check() error {
 		return usagef("--tasks off excludes --detach and --task-ttl")
 	case f.ttl < 0:
 		return usagef("--task-ttl %v: want a time above zero", f.ttl)
+	}
+	return nil
+}
+
+// maxInput is the size limit of a file, in bytes. Arguments, answers and parked calls are far smaller.
+const maxInput = 64 << 20
+
+// readInput reads a file, or stdin for "-". Stdin is nil where it cannot be used.
+func readInput(file string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the file %s does not exist", file)
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	} else if stdin == nil {
+		return nil, errors.New("standard input cannot be used here")
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err == nil && len(text) > maxInput {
+		err = fmt.Errorf("%s is larger than %d bytes", file, maxInput)
+	}
+	return text, err
+}
+
+// maxDepth is how deep JSON of the command line may be nested.
+const maxDepth = 64
+
+// checkObject checks that a text is one JSON object.
+func checkObject(text []byte) error {
+	err := strictjson.Check(text, maxDepth)
+	if err == nil && strictjson.TypeOf(text) != strictjson.TypeObject {
+		err = errors.New("it is not an object")
+	}
+	return err
+}
+
+// oneStdin refuses a command line that reads standard input twice. Inputs are the files by flag or argument.
+func oneStdin(inputs map[string]string) error {
+	var from []string
+	for name, file := range inputs {
+		if file == "-" || name == "--json" && file == "@-" {
+			from = append(from, name)
+		}
+	}
+	if len(from) > 1 {
+		slices.Sort(from)
+		return usagef("standard input can be %s, not both", strings.Join(from, " or "))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -35,8 +34,8 @@ Keys are taken from --keys or, without it, from the environment variable
 		Example: `  askback inspect --keys askback.keys ab1.…
   jq -r .result.requestState response.json | askback inspect --json -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == "-" && file == "-" {
-				return usagef("standard input can be the state or the keys, not both")
+			if err := oneStdin(map[string]string{"STATE": args[0], "--keys": file}); err != nil {
+				return err
 			}
 			token := args[0]
 			if token == "-" {
@@ -225,22 +224,13 @@ func (c *reportCall) print(b *strings.Builder, now time.Time) {
 		}
 		b.WriteByte('\n')
 		if e.Kind != kinds[journal.Checkpoint] && e.Kind != kinds[journal.Delivered] {
-			fmt.Fprintf(b, "    %s\n", value(slices.Concat(e.Value, e.Base64)))
+			fmt.Fprintf(b, "    %s\n", indentedRaw(slices.Concat(e.Value, e.Base64)))
 		}
 	}
 	if c.Manual != "" {
-		fmt.Fprintf(b, "  the handler's own state\n    %s\n", value([]byte(c.Manual)))
+		fmt.Fprintf(b, "  the handler's own state\n    %s\n", indentedRaw([]byte(c.Manual)))
 	}
 	if len(c.Journal) == 0 && c.Manual == "" {
 		b.WriteString("  empty\n")
 	}
-}
-
-// value shows a recorded value: indented if it is JSON, otherwise quoted.
-func value(raw []byte) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
-		return strconv.Quote(string(raw))
-	}
-	return inert(b.Bytes())
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +47,7 @@ testdata/transcripts has some, and says in README.md how they are written.`,
 				return err
 			}
 			if part != "" && !slices.ContainsFunc(t.Parts, func(p *transcript.Part) bool { return p.Title == part }) {
-				return usagef("--part %q: %s has %s", part, t.Name, partTitles(t))
+				return usagef("--part %q: %s has %s", part, t.Name, join(t.Parts, func(p *transcript.Part) string { return strconv.Quote(p.Title) }))
 			}
 			urls, err := serverURLs(t, args[1:])
 			if err != nil {
@@ -70,14 +72,6 @@ func readTranscript(path string) (*transcript.Transcript, error) {
 		return nil, err
 	}
 	return transcript.Parse(filepath.Base(path), data)
-}
-
-func partTitles(t *transcript.Transcript) string {
-	var titles []string
-	for _, p := range t.Parts {
-		titles = append(titles, fmt.Sprintf("%q", p.Title))
-	}
-	return strings.Join(titles, ", ")
 }
 
 // serverURLs returns the URL of each server of the transcript by the server's name.
@@ -142,17 +136,9 @@ func startServers(t *transcript.Transcript) string {
 }
 
 func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, verbose bool) error {
-	w := cmd.OutOrStdout()
 	heading := t.Title + "\n"
 	if t.Document != "" {
-		heading += t.Document
-		if t.Section != "" {
-			heading += ", " + t.Section
-		}
-		heading += "\n"
-	}
-	if err := output(w, heading); err != nil {
-		return err
+		heading += strings.TrimSuffix(t.Document+", "+t.Section, ", ") + "\n"
 	}
 	var (
 		begun  *transcript.Part
@@ -160,45 +146,40 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 	)
 	tell := func(text string) {
 		if failed == nil {
-			failed = outputForeign(w, text)
+			failed = outputForeign(cmd.OutOrStdout(), text)
 		}
 	}
-	begin := func(part *transcript.Part) {
-		if begun != part {
-			begun = part
-			tell("\n" + part.Title + "\n")
+	step := func(word string, s transcript.Step) {
+		if begun != s.Part {
+			begun = s.Part
+			tell("\n" + s.Part.Title + "\n")
 		}
-	}
-	line := func(word string, number int, title, server string) string {
-		if len(t.Servers) > 1 && server != "" {
-			title += " → " + server
+		if len(t.Servers) > 1 && s.Server != "" {
+			s.Title += " → " + s.Server
 		}
-		return fmt.Sprintf("  %-4s %2d  %s\n", word, number, title)
+		tell(fmt.Sprintf("  %-4s %2d  %s\n", word, s.Number, s.Title))
 	}
 	p.Report = func(s transcript.Step) {
-		begin(s.Part)
-		tell(line("ok", s.Number, s.Title, s.Server))
-		if verbose {
-			for _, m := range s.Messages {
+		step("ok", s)
+		for _, m := range s.Messages {
+			if verbose {
 				tell(strings.TrimRight(m.Head+"\n"+m.Text, "\n") + "\n")
 			}
 		}
 	}
+	tell(heading)
 	err := t.Play(cmd.Context(), p)
-	if failure, ok := err.(*transcript.Failure); ok {
-		begin(failure.Part)
-		tell(line("FAIL", failure.Number, failure.Title, failure.Server))
-		// The most likely cause is a server that does not serve drafts.
-		if strings.HasPrefix(failure.Part.Title, "Draft") && failure.Server != "" && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
-			at, _ := parseTarget(p.URLs[failure.Server]) // serverURLs has parsed it before
-			return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", at.shown(), t.Name)
-		}
-		return fmt.Errorf("%w\n\n%s", failure, startServers(t))
+	failure, ok := err.(*transcript.Failure)
+	if !ok {
+		return cmp.Or(err, failed)
 	}
-	if err != nil {
-		return err
+	step("FAIL", failure.Step)
+	// The most likely cause is a server that does not serve drafts.
+	if strings.HasPrefix(failure.Part.Title, "Draft") && failure.Server != "" && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
+		at, _ := parseTarget(p.URLs[failure.Server]) // serverURLs has parsed it before
+		return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", at.shown(), t.Name)
 	}
-	return failed
+	return fmt.Errorf("%w\n\n%s", failure, startServers(t))
 }
 
 // servesDrafts reports whether a server serves the drafts: it then refuses a draft that does not exist by its name. A

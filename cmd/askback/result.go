@@ -1,43 +1,37 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/spf13/cobra"
 )
 
 // printResult prints a result. A tool's error goes to standard error, and the command exits with exitToolError.
-func printResult(cmd *cobra.Command, called string, res mcp.Result, raw json.RawMessage, asJSON bool) error {
+func (c *conversation) printResult(res mcp.Result) error {
 	tool, _ := res.(*mcp.CallToolResult)
 	failed := tool != nil && tool.IsError
-	if asJSON {
+	if c.asJSON() {
 		var v any = res
-		if raw != nil {
-			v = raw // the SDK's types drop digits and members
+		if c.asker.result != nil {
+			v = c.asker.result // the SDK's types drop digits and members
 		}
-		if err := outputJSON(cmd.OutOrStdout(), v); err != nil {
+		if err := outputJSON(c.cmd.OutOrStdout(), v); err != nil || !failed {
 			return err
 		}
-		if failed {
-			return &exitError{exitToolError, errors.New("")}
-		}
-		return nil
+		return &exitError{exitToolError, errors.New("")}
 	}
 	text, err := resultText(res)
 	if err != nil {
 		return err
 	}
 	if failed {
-		if strings.TrimSpace(text) == "" {
-			text = "without a message"
-		}
-		return &exitError{exitToolError, fmt.Errorf("%s answered with an error: %s", called, text)}
+		text = cmp.Or(strings.TrimSpace(text), "without a message")
+		return &exitError{exitToolError, fmt.Errorf("%s answered with an error: %s", c.asker.called, text)}
 	}
-	return outputForeign(cmd.OutOrStdout(), text)
+	return outputForeign(c.cmd.OutOrStdout(), text)
 }
 
 // resultText shows a result to people: texts unchanged, and a line about any other content.
@@ -52,11 +46,11 @@ func resultText(res mcp.Result) (string, error) {
 			b.WriteString(contentText(content))
 		}
 		if res.StructuredContent != nil && !saysText {
-			text, err := json.MarshalIndent(res.StructuredContent, "", "  ")
+			text, err := indentedJSON(res.StructuredContent)
 			if err != nil {
 				return "", fmt.Errorf("the structured content: %w", err)
 			}
-			b.WriteString(inert(text) + "\n")
+			b.WriteString(text)
 		}
 	case *mcp.GetPromptResult:
 		for i, message := range res.Messages {

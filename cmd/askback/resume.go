@@ -92,7 +92,7 @@ func (c *conversation) resume(ctx context.Context, s *client.Session, p *client.
 	c.asker.trace.resumed(p)
 	if p.TaskID != "" { // somebody may have answered it meanwhile, or it may ask something else
 		if p.Tasks == client.TasksProposal && revision(s) >= "2026-07-28" {
-			c.watch.dialect = p.Tasks
+			c.asker.watch.dialect = p.Tasks
 		}
 		return s.Resume(ctx, p)
 	}

@@ -143,7 +143,7 @@ func taskListCommand() *cobra.Command {
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp`,
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
-		list, more, err := listTasks(ctx, s, c.watch.dialect)
+		list, more, err := listTasks(ctx, s, c.asker.watch.dialect)
 		return func() error { return c.printTasks(list, more) }, err
 	})
 }
@@ -157,7 +157,7 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 	}
 	if len(t.Questions) == 0 {
 		if revision(s) < "2026-07-28" && !t.Ended() {
-			return nil, fmt.Errorf("in a session of revision %s a task is answered while it is waited for: '%s' takes --answer", revision(s), c.watch.command())
+			return nil, fmt.Errorf("in a session of revision %s a task is answered while it is waited for: '%s' takes --answer", revision(s), c.asker.watch.command())
 		}
 		return nil, fmt.Errorf("the task asks nothing, it is %s", taskLine(t))
 	}
@@ -216,7 +216,7 @@ func (c *conversation) printTask(t *client.Task) error {
 	}
 	text := taskText(t, time.Now())
 	if t.Status == "completed" {
-		text += fmt.Sprintf("\nThe result is shown by '%s'.\n", c.watch.command())
+		text += fmt.Sprintf("\nThe result is shown by '%s'.\n", c.asker.watch.command())
 	}
 	return c.show(encodeTask(t), text)
 }
@@ -330,13 +330,11 @@ func reason(raw json.RawMessage) string {
 		Code    json.Number
 		Message string
 	}
-	if json.Unmarshal(raw, &fault) != nil || fault.Message == "" {
-		return harmlessLine(string(raw), 500)
+	text := string(raw)
+	if json.Unmarshal(raw, &fault) == nil && fault.Message != "" {
+		text = strings.TrimSuffix(fmt.Sprintf("%s (%s)", fault.Message, fault.Code), " ()")
 	}
-	if fault.Code == "" {
-		return harmlessLine(fault.Message, 500)
-	}
-	return harmlessLine(fmt.Sprintf("%s (%s)", fault.Message, fault.Code), 500)
+	return harmlessLine(text, 500)
 }
 
 // expiry returns when the server forgets a task. Zero means that this is not known.

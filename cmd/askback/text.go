@@ -152,6 +152,15 @@ func indentedJSON(v any) (string, error) {
 	return inert(text), nil
 }
 
+// indentedRaw shows JSON on lines that are indented by four spaces, except the first. It quotes a text that is not JSON.
+func indentedRaw(raw []byte) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
+		return strconv.Quote(string(raw))
+	}
+	return inert(b.Bytes())
+}
+
 // compact encodes a value as JSON on one line, with every character as itself.
 func compact(v any) string {
 	text, err := encodeJSON(v, "")

@@ -12,9 +12,8 @@ import (
 )
 
 // watch follows the task that a command is about, or that its call becomes. It shows the status of the task, and names
-// the command that continues it.
+// the command that waits for it.
 type watch struct {
-	target  target
 	dialect client.TaskDialect
 	asker   *asker
 	quiet   bool // the command does not wait for the task
@@ -71,7 +70,7 @@ func (w *watch) command() string {
 	if strings.HasPrefix(w.id, "-") {
 		id = "-- " + id // otherwise it would be read as a flag
 	}
-	return harmless(fmt.Sprintf("%s %s %s", words, shellQuote(w.target.shown()), id))
+	return harmless(fmt.Sprintf("%s %s %s", words, shellQuote(w.asker.target.shown()), id))
 }
 
 // unfinishedTask returns the error of a call that became a task and ended here before the task did, unless it is parked.

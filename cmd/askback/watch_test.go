@@ -13,7 +13,7 @@ func TestHowToGoOnWithATask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&watch{target: at, id: id}).command(); got != want {
+		if got := (&watch{asker: &asker{target: at}, id: id}).command(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
