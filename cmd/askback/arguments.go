@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -51,48 +50,41 @@ func parsePairs(args []string) ([]pair, error) {
 	return pairs, nil
 }
 
-// inputSchema is a tool's schema.
-type inputSchema struct {
-	jsonschema.Schema
-	whole []byte
-}
+// inputSchema describes the arguments of a tool or prompt.
+type inputSchema struct{ jsonschema.Schema }
 
 // parseSchema reads a tool's schema. A schema that cannot be read counts as empty: every argument is then a string, and
 // the server judges it.
 func parseSchema(schema any) *inputSchema {
 	s := new(inputSchema)
-	s.whole, _ = json.Marshal(schema)
-	if json.Unmarshal(s.whole, &s.Schema) != nil {
-		s.Schema = jsonschema.Schema{}
+	raw, err := json.Marshal(schema)
+	if err != nil || json.Unmarshal(raw, &s.Schema) != nil {
+		return new(inputSchema)
 	}
 	return s
 }
 
 // property returns the schema of an argument. It follows references to the definitions of the whole schema.
 func (s *inputSchema) property(key string) *jsonschema.Schema {
+	const definitions = "#/$defs/"
 	p := s.Properties[key]
-	for range 8 {
-		if p == nil {
+	for range 8 { // they may form a circle
+		if p == nil || !strings.HasPrefix(p.Ref, definitions) {
 			break
 		}
-		name, ok := strings.CutPrefix(p.Ref, "#/$defs/")
-		if !ok {
-			break
-		}
-		p = s.Defs[name]
+		p = s.Defs[strings.TrimPrefix(p.Ref, definitions)]
 	}
 	return cmp.Or(p, &jsonschema.Schema{})
 }
 
 // typesOf returns the types that a value may have, or nil if it may have any.
 func typesOf(s *jsonschema.Schema) []string {
-	if s == nil { // null in the place of a schema
+	switch {
+	case s == nil: // null in the place of a schema
 		return nil
-	}
-	if s.Type != "" {
+	case s.Type != "":
 		return []string{s.Type}
-	}
-	if len(s.Types) > 0 {
+	case len(s.Types) > 0:
 		return s.Types
 	}
 	var types []string
@@ -199,7 +191,7 @@ func (s *inputSchema) check(object json.RawMessage) error {
 		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
 	}
 	// A schema with references is not used: they may form a circle, in which the validator would not end.
-	if bytes.Contains(s.whole, []byte(`"$ref"`)) || bytes.Contains(s.whole, []byte(`"$dynamicRef"`)) {
+	if raw := compact(&s.Schema); strings.Contains(raw, `"$ref"`) || strings.Contains(raw, `"$dynamicRef"`) {
 		return nil
 	}
 	resolved, err := s.Resolve(nil)
@@ -218,13 +210,10 @@ func (s *inputSchema) check(object json.RawMessage) error {
 
 // kindOf describes the type of a value to people.
 func kindOf(s *jsonschema.Schema) string {
-	var kinds []string
 	if len(s.Enum) > 0 {
-		for _, value := range s.Enum {
-			kinds = append(kinds, compact(value))
-		}
-		return "one of " + strings.Join(kinds, ", ")
+		return "one of " + join(s.Enum, compact)
 	}
+	var kinds []string
 	names := map[string]string{
 		"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
 		"object": "a JSON object", "array": "a JSON array", "null": "null",

@@ -58,9 +58,9 @@ type turn struct {
 	here, done chan struct{} // closed when the question joins the person's queue, and when it leaves it
 }
 
-// patience is how long a question waits until those before it join the queue. Package client starts all questions of a
+// joinTimeout is how long a question waits until those before it join the queue. Package client starts all questions of a
 // round at once, but one of them may end before it joins.
-const patience = 250 * time.Millisecond
+const joinTimeout = 250 * time.Millisecond
 
 // begin prepares for the questions of a round. It returns an error if some of them have no answer.
 func (a *asker) begin(questions []*client.Question) error {
@@ -98,7 +98,7 @@ func (a *asker) missing(questions []*client.Question) error {
 	switch {
 	case a.session != "":
 		fmt.Fprintf(&b, "\nIn sessions of revision %s calls cannot be parked. A question whose server gives\n"+
-			"it no key has its method for one: answer such in the order of asking.", a.session)
+			"it no key has its method for one: answer those in the order of asking.", a.session)
 	case a.watch.hasTask():
 		place, command := "as above", a.watch.command()
 		if strings.Contains(command, " -- ") {
@@ -193,7 +193,9 @@ func takeAnswer[R any](ctx context.Context, a *asker, q *client.Question, read f
 	case <-ctx.Done():
 		return res, "", context.Cause(ctx)
 	}
-	a.trace.inSession(a.session, q)
+	if a.session != "" { // from 2026-07-28 on the trace shows them with their round
+		a.trace.line("← asks %s", questions([]*client.Question{q}))
+	}
 	if answer, ok := a.given.take(q.Key); ok {
 		res, err = read(answer, q)
 		return res, answer.from, a.end(err)
@@ -235,7 +237,7 @@ func (a *asker) queue(ctx context.Context, key string) (leave func(), err error)
 	}
 	own := a.turns[at]
 	close(own.here)
-	joining, cancel := context.WithTimeout(ctx, patience)
+	joining, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	for _, before := range a.turns[:at] {
 		select {

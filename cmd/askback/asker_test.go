@@ -70,7 +70,7 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 		if got := p.wasAsked(); got != "" {
 			t.Errorf("asked at once: %s", got)
 		}
-		time.Sleep(2 * patience)
+		time.Sleep(2 * joinTimeout)
 		synctest.Wait()
 		if got := p.wasAsked(); got != "BD" {
 			t.Errorf("asked %s, want BD", got)

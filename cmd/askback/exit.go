@@ -51,7 +51,11 @@ func unreachable(at target, err error, p *program) error {
 	case p == nil:
 		return fmt.Errorf("cannot speak to %s: %w%s", at.address.Redacted(), reason, httpHint(reason))
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no program %s%s", at.program[0], at.hint())
+		hint := ""
+		if strings.Contains(at.program[0], ":") {
+			hint = ": a URL begins with http:// or https://"
+		}
+		return fmt.Errorf("there is no program %s%s", at.program[0], hint)
 	}
 	return fmt.Errorf("cannot speak to %s: %w", at.program[0], reason)
 }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -186,10 +184,8 @@ func keysListCommand() *cobra.Command {
 }
 
 func keyTable(ring *seal.Ring) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tCREATED\tROLE")
 	keys := ring.Keys()
+	rows := []string{"ID\tCREATED\tROLE"}
 	for i, k := range keys {
 		role := "seals"
 		switch {
@@ -198,10 +194,9 @@ func keyTable(ring *seal.Ring) string {
 		case i > 0:
 			role = "opens only (sealed before the switch)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", k.ID(), k.Created().Format(time.RFC3339), role)
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", k.ID(), k.Created().Format(time.RFC3339), role))
 	}
-	w.Flush()
-	return b.String()
+	return table(rows)
 }
 
 const keysVariable = "ASKBACK_KEYS"

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,7 +41,11 @@ testdata/transcripts has some, and says in README.md how they are written.`,
 		Example: `  askback replay testdata/transcripts/basic.txt http://127.0.0.1:8080/mcp
   askback replay two.txt A=http://127.0.0.1:8080/mcp B=http://127.0.0.1:8081/mcp`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := readTranscript(args[0])
+			text, err := readInput(args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			t, err := transcript.Parse(filepath.Base(args[0]), text)
 			if err != nil {
 				return err
 			}
@@ -59,19 +62,6 @@ testdata/transcripts has some, and says in README.md how they are written.`,
 	cmd.Flags().StringVar(&part, "part", "", "play only the part with this `TITLE`")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print the messages")
 	return cmd
-}
-
-func readTranscript(path string) (*transcript.Transcript, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, transcript.MaxText+1)) // Parse refuses a longer text
-	if err != nil {
-		return nil, err
-	}
-	return transcript.Parse(filepath.Base(path), data)
 }
 
 // serverURLs returns the URL of each server of the transcript by the server's name.

@@ -119,7 +119,7 @@ func explainRefusal(p *client.Pending, err error) error {
 	case p.Expires != nil && time.Now().After(*p.Expires):
 		return fmt.Errorf("the call waited for too long, it expired at %s: call again", p.Expires.UTC().Format(time.RFC3339))
 	}
-	return fmt.Errorf("the server did not take the call back: it is not the server that asked, nor one with the same keys; or the call was for another user, or may go on only once. Call again (%w)", faultText(refused.Err))
+	return fmt.Errorf("the server did not take the call back: it is not the server that asked, and shares no keys with it; or the call was for another user, or may go on only once. Call again (%w)", faultText(refused.Err))
 }
 
 // readParked reads a parked call from a file, or from stdin for "-".

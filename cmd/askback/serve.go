@@ -184,12 +184,12 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
 	}
-	if storage.noPlace == nil {
+	if storage.machinesErr == nil {
 		provision.Register(srv, &provision.Host{Root: storage.machines, Delay: o.pace})
 		log.Info("making machines", "dir", storage.machines)
 	} else {
-		registerNoMachines(srv, storage.noPlace)
-		log.Warn("making no machines: provision_vm fails", "reason", storage.noPlace)
+		registerNoMachines(srv, storage.machinesErr)
+		log.Warn("making no machines: provision_vm fails", "reason", storage.machinesErr)
 	}
 	serve := func(ctx context.Context) error {
 		if o.stdio {

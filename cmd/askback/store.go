@@ -20,10 +20,10 @@ import (
 
 // storage is the place of the data that outlives the process.
 type storage struct {
-	tasks    task.Store // nil for --store none
-	name     string     // the store in the log, without its password
-	machines string     // the directory of the machines of provision_vm, unless noPlace is set
-	noPlace  error      // why there is no such directory
+	tasks       task.Store // nil for --store none
+	name        string     // the store in the log, without its password
+	machines    string     // the directory of the machines of provision_vm, unless machinesErr is set
+	machinesErr error      // why there is no such directory
 }
 
 // openStorage opens the store that --store names and finds a place for the machines. Dir is the directory of
@@ -33,7 +33,7 @@ func openStorage(ctx context.Context, dir, storeName string) (*storage, error) {
 	var err error
 	if dir == "" {
 		if dir, err = stateDir(); err != nil {
-			s.noPlace = fmt.Errorf("there is no directory for machines: %w; name one with --data DIR", err)
+			s.machinesErr = fmt.Errorf("there is no directory for machines: %w; name one with --data DIR", err)
 		}
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -43,8 +43,8 @@ func openStorage(ctx context.Context, dir, storeName string) (*storage, error) {
 	s.name = storeName
 	switch path, isSQLite := strings.CutPrefix(storeName, "sqlite:"); {
 	case storeName == "none":
-	case storeName == "" && s.noPlace != nil:
-		return nil, s.noPlace
+	case storeName == "" && s.machinesErr != nil:
+		return nil, s.machinesErr
 	case storeName == "":
 		// Machines and tasks belong together: a server that shares the tasks continues making their machines.
 		path = filepath.Join(dir, "tasks.db")

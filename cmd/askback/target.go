@@ -62,14 +62,6 @@ func (t target) where() string {
 	return filepath.Base(t.program[0])
 }
 
-// hint helps with a program that does not exist.
-func (t target) hint() string {
-	if strings.Contains(t.program[0], ":") {
-		return ": a URL begins with http:// or https://"
-	}
-	return ""
-}
-
 // splitCommand splits a command line into words as a shell does:
 //
 //   - Between single quotes every character stands for itself.

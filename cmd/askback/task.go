@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -349,10 +348,8 @@ func taskTable(list []*client.Task, now time.Time) string {
 	if len(list) == 0 {
 		return "no tasks\n"
 	}
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	// The ID is the last column. It is shown in full, and a long one would make every line as wide.
-	fmt.Fprintln(table, "STATUS\tUPDATED\tEXPIRES\tMESSAGE\tID")
+	rows := []string{"STATUS\tUPDATED\tEXPIRES\tMESSAGE\tID"}
 	for _, t := range list {
 		updated, expires := "", ""
 		if !t.Updated.IsZero() {
@@ -364,10 +361,9 @@ func taskTable(list []*client.Task, now time.Time) string {
 				expires = "expired"
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.Status, updated, expires, harmlessLine(t.Message, 60), harmlessLine(t.ID, maxID))
+		rows = append(rows, strings.Join([]string{t.Status, updated, expires, harmlessLine(t.Message, 60), harmlessLine(t.ID, maxID)}, "\t"))
 	}
-	_ = table.Flush() // a strings.Builder does not fail
-	return b.String()
+	return table(rows)
 }
 
 func taskLine(t *client.Task) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf16"
@@ -133,6 +134,15 @@ func span(d time.Duration) string {
 		return text
 	}
 	return "less than 1s"
+}
+
+// table aligns the cells of rows, which are separated by tabs.
+func table(rows []string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(rows, "\n"))
+	_ = w.Flush() // a strings.Builder does not fail
+	return b.String()
 }
 
 // endLine ends the last line of a text.

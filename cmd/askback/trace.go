@@ -92,14 +92,7 @@ func (t *trace) round(r *client.Round) {
 	if r.StateReceived > 0 {
 		text += fmt.Sprintf(", state %d bytes", r.StateReceived)
 	}
-	t.line("%s, after %v", text, elapsed(r.Elapsed))
-}
-
-// inSession prints a question of a session. From 2026-07-28 on, round prints the questions.
-func (t *trace) inSession(session string, q *client.Question) {
-	if session != "" {
-		t.line("← asks %s", questions([]*client.Question{q}))
-	}
+	t.line("%s, after %v", text, r.Elapsed.Round(100*time.Microsecond))
 }
 
 func (t *trace) answered(key, action, from string) {
@@ -107,11 +100,4 @@ func (t *trace) answered(key, action, from string) {
 		action = ": " + action
 	}
 	t.line("  answer to %s%s (from %s)", harmlessLine(key, 60), action, from)
-}
-
-func elapsed(d time.Duration) time.Duration {
-	if d < 10*time.Millisecond {
-		return d.Round(100 * time.Microsecond)
-	}
-	return d.Round(time.Millisecond)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -53,7 +54,7 @@ func (w *watch) observe(r *client.Round) bool {
 		if !w.quiet && !r.Task.Ended() {
 			w.asker.console.status("task " + taskLine(r.Task))
 		}
-		w.asker.trace.line("← the task is %s, after %v", taskLine(r.Task), elapsed(r.Elapsed))
+		w.asker.trace.line("← the task is %s, after %v", taskLine(r.Task), r.Elapsed.Round(100*time.Microsecond))
 	}
 	return false
 }
