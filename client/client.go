@@ -99,7 +99,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 			web.OAuthHandler = once
 		}
 	}
-	tapped := tap.New(tap.Config{
+	tapped := tap.Transport(t, tap.Config{
 		MessageBytes: c.opts.Limits.MessageBytes,
 		Depth:        c.opts.Limits.Depth,
 		Questions:    c.opts.Limits.Questions,
@@ -107,10 +107,12 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		Broken:       protocolError,
 		Echo:         c.opts.Drafts,
 	})
-	if s.sdk, err = c.sdk.Connect(ctx, tapped.Transport(t), opts); err != nil {
+	hello := &tap.Exchange{Quiet: true}
+	if s.sdk, err = c.sdk.Connect(hello.Context(ctx), tapped, opts); err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	s.takes = takesTasks(tapped.Initialized())
+	initialized, _ := hello.Result() // nil if the session began without that request
+	s.takes = takesTasks(initialized)
 	s.inline = c.inline.of(s.sdk)
 	s.forget = func() { c.inline.states.Delete(s.sdk) }
 	s.life, s.end = context.WithCancelCause(context.Background())

@@ -11,7 +11,7 @@ import (
 
 // jsonBody is the body of a response that holds one message.
 type jsonBody struct {
-	body   io.ReadCloser
+	io.ReadCloser
 	x      *Exchange
 	config *Config
 	shown  *bytes.Reader
@@ -19,7 +19,7 @@ type jsonBody struct {
 
 func (b *jsonBody) Read(p []byte) (int, error) {
 	if b.shown == nil {
-		bounded := &boundedBody{body: b.body, left: b.config.MessageBytes, config: b.config, x: b.x}
+		bounded := &boundedBody{ReadCloser: b.ReadCloser, left: b.config.MessageBytes, config: b.config, x: b.x}
 		data, err := io.ReadAll(bounded)
 		if err != nil && b.x.Method == "" {
 			return 0, err
@@ -41,12 +41,10 @@ func (b *jsonBody) Read(p []byte) (int, error) {
 	return b.shown.Read(p)
 }
 
-func (b *jsonBody) Close() error { return b.body.Close() }
-
 // eventBody is the body of a response that is a stream of events. One of them holds the
 // message that answers the request.
 type eventBody struct {
-	body   io.ReadCloser
+	io.ReadCloser
 	in     *bufio.Reader
 	x      *Exchange
 	config *Config
@@ -126,18 +124,16 @@ func (b *eventBody) line(size *int) (string, error) {
 	}
 }
 
-func (b *eventBody) Close() error { return b.body.Close() }
-
 // boundedBody is a body of as many bytes as a message may have.
 type boundedBody struct {
-	body   io.ReadCloser
+	io.ReadCloser
 	left   int64
 	config *Config
 	x      *Exchange // learns of the error, unless it is nil
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.body.Read(p)
+	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		tooLarge := b.config.bound()
 		if b.x != nil {
@@ -147,5 +143,3 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-func (b *boundedBody) Close() error { return b.body.Close() }

@@ -18,7 +18,7 @@ func FuzzEvents(f *testing.F) {
 			return // those the tap changes
 		}
 		in := strings.NewReader(stream)
-		out, err := io.ReadAll(&eventBody{config: &small, body: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange)})
+		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange)})
 		if err != nil {
 			return
 		}

@@ -19,7 +19,6 @@ import (
 type transport struct {
 	mcp.Transport
 	config *Config
-	hello  *Exchange // keeps the result of initialize
 }
 
 func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
@@ -27,13 +26,12 @@ func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Connection: conn, config: t.config, hello: t.hello, open: make(map[jsonrpc.ID]request)}, nil
+	return &connection{Connection: conn, config: t.config, open: make(map[jsonrpc.ID]request)}, nil
 }
 
 type connection struct {
 	mcp.Connection
 	config *Config
-	hello  *Exchange
 
 	mu   sync.Mutex
 	open map[jsonrpc.ID]request
@@ -64,10 +62,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if x != nil && ok && req.Method == methodCancelled {
 		defer x.markCancelled()
 	}
-	if ok && req.Method == methodInitialize {
-		x = c.hello
-	}
-	if !ok || !req.IsCall() || x == nil || !x.sends(req.Method) && x != c.hello {
+	if !ok || !req.IsCall() || x == nil || !x.sends(req.Method) {
 		return c.Connection.Write(ctx, msg)
 	}
 	params, err := x.inject(req.Params)
@@ -140,20 +135,18 @@ func (c *connection) notified(msg jsonrpc.Message) bool {
 // fail closes the open requests. It tells them why nothing more can be read, unless the
 // server has just ended.
 func (c *connection) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer clear(c.open)
-	for _, r := range c.open {
-		r.forget()
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled) {
-		return
-	}
 	why := c.config.Broken(fmt.Sprintf("its message cannot be read: %v", err))
 	if strings.Contains(err.Error(), "maximum line length") { // the SDK has no type for it
 		why = c.config.TooLarge(mcp.DefaultMaxLineLength)
 	}
+	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, r := range c.open {
-		_ = r.Exchange.fail(why)
+		r.forget()
+		if !ended {
+			_ = r.fail(why)
+		}
 	}
+	clear(c.open)
 }

@@ -27,7 +27,7 @@ func TestAnsweredRequestsAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := New(config).Transport(here).Connect(t.Context())
+	conn, err := Transport(here, config).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

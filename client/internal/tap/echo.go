@@ -3,6 +3,7 @@ package tap
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -12,15 +13,23 @@ import (
 // returns beside the answer, exactly as it came (the state proposal, "Client Behavior"). A
 // nil *echoes holds none.
 type echoes struct {
-	most, depth int
+	config *Config
 
 	mu     sync.Mutex
 	states map[string][]byte // raw JSON, by the question's id
 }
 
+// newEchoes returns nil where no states are returned.
+func newEchoes(c *Config) *echoes {
+	if !c.Echo {
+		return nil
+	}
+	return &echoes{config: c, states: make(map[string][]byte)}
+}
+
 // collect keeps the state of a message that is a request with one.
 func (e *echoes) collect(message []byte) {
-	if e == nil || strictjson.Check(message, e.depth+envelope) != nil {
+	if e == nil || strictjson.Check(message, e.config.Depth+envelope) != nil {
 		return
 	}
 	id, state := strictjson.Get(message, "id"), strictjson.Get(message, "state")
@@ -30,40 +39,33 @@ func (e *echoes) collect(message []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for old := range e.states {
-		if len(e.states) < e.most {
+		if len(e.states) < e.config.Questions {
 			break
 		}
 		delete(e.states, old) // of a question that was withdrawn, or of one that does without
 	}
-	if e.states == nil {
-		e.states = make(map[string][]byte)
-	}
 	e.states[string(strictjson.AppendCanonical(nil, id))] = bytes.Clone(state)
 }
 
-// attach adds the state to a message that answers its question. Then answered is not nil,
-// and takes the server's response.
-func (e *echoes) attach(req *http.Request) (_ *http.Request, answered func(*http.Response), err error) {
-	if e == nil || req.Method != http.MethodPost || req.Body == nil {
-		return req, nil, nil
+// attach adds the state to a message that answers its question. It returns the message, and
+// the key of that question for answered, or an empty key if nothing was added.
+func (e *echoes) attach(message []byte) (_ []byte, key string) {
+	if e == nil {
+		return message, ""
 	}
-	body, err := takeBody(req)
-	if err != nil {
-		return nil, nil, err
+	id := strictjson.Get(message, "id")
+	if id == nil || strictjson.Get(message, "method") != nil {
+		return message, ""
 	}
-	message := bytes.TrimSpace(body)
-	if id := strictjson.Get(message, "id"); id != nil && strictjson.Get(message, "method") == nil {
-		key := string(strictjson.AppendCanonical(nil, id))
-		e.mu.Lock()
-		state := e.states[key]
-		e.mu.Unlock()
-		if state != nil {
-			body = append(message[:len(message)-1:len(message)-1], `,"state":`...)
-			body = append(append(body, state...), '}')
-			answered = func(res *http.Response) { e.answered(key, res) }
-		}
+	key = string(strictjson.AppendCanonical(nil, id))
+	e.mu.Lock()
+	state := e.states[key]
+	e.mu.Unlock()
+	if state == nil {
+		return message, ""
 	}
-	return withBody(req, body), answered, nil
+	members := bytes.TrimSuffix(bytes.TrimSpace(message), []byte("}"))
+	return slices.Concat(members, []byte(`,"state":`), state, []byte("}")), key
 }
 
 // answered forgets a state that the server has taken. Until then its message may be sent

@@ -7,18 +7,14 @@ import (
 	"testing"
 )
 
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // An answer that is sent again, after it was refused for its credentials or not sent at all,
 // carries its state again; once it was taken the state is forgotten.
 func TestAnEchoIsSentAgain(t *testing.T) {
-	tap := New(config)
-	tap.echoes.collect([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list","state":"s"}`))
+	echoes := newEchoes(&config)
+	echoes.collect([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list","state":"s"}`))
 	statuses := []int{0, 401, 403, 202, 202}
 	var sent []bool
-	web := &roundTripper{config: tap.config, hello: tap.hello, echoes: tap.echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
+	web := &roundTripper{config: &config, echoes: echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
 			t.Fatal(err)

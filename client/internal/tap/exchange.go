@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,12 +37,14 @@ type Exchange struct {
 	// stops it while the user authorizes the client. It may be nil.
 	Timer *time.Timer
 
+	// Quiet keeps the result of the request that begins a session of a revision before
+	// 2026-07-28, and shows it to the SDK as it came.
+	Quiet bool
+
 	// Cancelled is closed when the server was told that the request is cancelled. It may be
 	// nil.
 	Cancelled chan struct{}
 	once      sync.Once
-
-	quiet bool // nothing is changed, the result is only kept
 
 	mu     sync.Mutex // the tap may still be reading when a cancelled call returns
 	id     []byte     // the request's id as it stands in the request
@@ -103,7 +105,10 @@ func (x *Exchange) markCancelled() {
 // sends reports whether a request of this method is the exchange's own. Other messages come
 // with its context too, such as the notification that cancels it.
 func (x *Exchange) sends(method string) bool {
-	if x.Method != "" {
+	switch {
+	case x.Quiet:
+		return method == methodInitialize
+	case x.Method != "":
 		return method == CustomMethod
 	}
 	return wire.MayAsk(method)
@@ -114,31 +119,16 @@ func (x *Exchange) inject(params []byte) ([]byte, error) {
 	if x.Answers == nil && x.State == nil && x.Task == nil {
 		return params, nil
 	}
-	params = bytes.TrimSpace(params)
-	if len(params) < 3 || params[len(params)-1] != '}' {
-		return nil, errors.New("the request has no parameters to add answers to")
+	added, err := json.Marshal(struct {
+		Answers map[string]json.RawMessage `json:"inputResponses,omitzero"`
+		State   *string                    `json:"requestState,omitzero"`
+		Task    json.RawMessage            `json:"task,omitzero"`
+	}{x.Answers, x.State, x.Task})
+	if err != nil {
+		return nil, err
 	}
-	added := append([]byte{}, params[:len(params)-1]...)
-	for _, member := range []struct {
-		name  string
-		value any
-		set   bool
-	}{
-		{"inputResponses", x.Answers, x.Answers != nil},
-		{"requestState", x.State, x.State != nil},
-		{"task", x.Task, x.Task != nil},
-	} {
-		if !member.set {
-			continue
-		}
-		value, err := json.Marshal(member.value)
-		if err != nil {
-			return nil, err
-		}
-		added = append(added, `,"`+member.name+`":`...)
-		added = append(added, value...)
-	}
-	return append(added, '}'), nil
+	// The SDK's parameters of a call are never empty: they name what is called.
+	return slices.Concat(bytes.TrimSuffix(params, []byte("}")), []byte(","), added[1:]), nil
 }
 
 // envelope is how many levels of JSON a response has around its result.
@@ -149,7 +139,7 @@ const complete = `{"resultType":"complete","content":[],"messages":[],"contents"
 
 // take keeps a result and returns what the SDK is to see of it.
 func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
-	if x.quiet {
+	if x.Quiet {
 		if strictjson.Check(result, c.Depth) == nil {
 			x.keep(result)
 		}
@@ -182,7 +172,7 @@ func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
 func (x *Exchange) message(data []byte, c *Config) []byte {
 	err := strictjson.Check(data, c.Depth+envelope)
 	if err != nil {
-		if x.quiet || !json.Valid(data) {
+		if x.Quiet || !json.Valid(data) {
 			return data // which the SDK reports
 		}
 		err = c.Broken(fmt.Sprintf("its response is not sound: %v", err))

@@ -4,51 +4,66 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"fmt"
 	"io"
+	"mime"
 	"net/http"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
+// The media types of responses.
+const (
+	typeJSON   = "application/json"
+	typeEvents = "text/event-stream"
+)
+
 // roundTripper taps the requests of an HTTP transport, and bounds all its responses.
 type roundTripper struct {
 	config     *Config
-	hello      *Exchange
 	echoes     *echoes
 	base       http.RoundTripper // nil means http.DefaultTransport
 	authorizes bool              // the SDK has an answer to 401 and 403
 }
 
+// RoundTrip rewrites the request of an exchange. Two other requests come with its context and
+// keep their bodies: the GET that resumes the stream of the response, and the notification
+// that cancels the request.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	req, answered, err := t.echoes.attach(req)
-	if err != nil {
-		return nil, err
-	}
 	x := exchangeOf(req.Context())
-	if x == nil && initializes(req) {
-		x = t.hello
-	}
-	if x != nil {
-		var own bool
-		if req, own, err = x.rewrite(req); err != nil {
+	var question string // the key of the question that this message answers with a state
+	if req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		req.Body.Close()
+		if err != nil {
 			return nil, err
 		}
-		if !own && x.Notify != nil { // over HTTP a subscription ends with its stream
+		req = req.Clone(req.Context())
+		body, question = t.echoes.attach(body)
+		switch method, _ := strictjson.String(strictjson.Get(body, "method")); {
+		case x == nil:
+		case x.sends(method):
+			if body, err = x.rewrite(req.Header, method, body); err != nil {
+				return nil, err
+			}
+		case x.Notify != nil: // over HTTP a subscription ends with its stream (basic/patterns/cancellation)
 			return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
-		}
-		if !own && x != t.hello {
+		default:
 			defer x.markCancelled()
 			x = nil
 		}
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		req.Body, _ = req.GetBody()
+		req.ContentLength = int64(len(body))
+	} else if x != nil && x.Quiet { // a stream or the end of the session, which outlives the exchange
+		x = nil
 	}
 	if x != nil && x.Timer != nil {
 		x.Timer.Reset(ResponseTime)
 	}
 	res, err := cmp.Or(t.base, http.DefaultTransport).RoundTrip(req)
-	if answered != nil && err == nil {
-		answered(res)
+	if question != "" && err == nil {
+		t.echoes.answered(question, res)
 	}
 	if x != nil && x.Timer != nil && err == nil && t.authorizing(res) {
 		x.Timer.Stop()
@@ -99,85 +114,55 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 func (t *roundTripper) tapBody(x *Exchange, req *http.Request, res *http.Response) {
 	events := mediaType(res) == typeEvents
 	if events && x == nil && t.echoes != nil {
-		x = &Exchange{quiet: true} // the questions of a session may come here as well
+		x = &Exchange{Quiet: true} // the questions of a session may come here as well
 	}
 	switch {
 	case events && x != nil:
-		res.Body = &eventBody{body: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes,
+		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes,
 			once: x.Method != "" && req.Header.Get(wire.HeaderVersion) >= wire.Version}
 	case events: // the SDK bounds its events
 	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
-		res.Body = &jsonBody{body: res.Body, x: x, config: t.config}
+		res.Body = &jsonBody{ReadCloser: res.Body, x: x, config: t.config}
 		res.ContentLength = -1
 	default:
-		res.Body = &boundedBody{body: res.Body, left: t.config.MessageBytes, config: t.config, x: x}
+		res.Body = &boundedBody{ReadCloser: res.Body, left: t.config.MessageBytes, config: t.config, x: x}
 	}
 }
 
-// initializes reports whether a request begins a session of a revision before 2026-07-28.
-func initializes(req *http.Request) bool {
-	if req.Method != http.MethodPost || req.GetBody == nil || req.Header.Get("Mcp-Session-Id") != "" {
-		return false
-	}
-	body, err := req.GetBody()
-	if err != nil {
-		return false
-	}
-	defer body.Close()
-	data, err := io.ReadAll(body)
-	method, _ := strictjson.String(strictjson.Get(data, "method"))
-	return err == nil && method == methodInitialize
+func mediaType(res *http.Response) string {
+	t, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	return t
 }
 
 // rewrite adds what the exchange has to add to its request, under the request's own method,
 // and encodes the request's name for a header, which the SDK (1.8.0) does not do.
-//
-// Two other requests come with the exchange's context and keep their bodies: the GET that
-// resumes the stream of its response, and the notification that cancels it. The latter is
-// not the exchange's own.
-func (x *Exchange) rewrite(req *http.Request) (_ *http.Request, own bool, _ error) {
-	if req.Body == nil {
-		return req, true, nil
-	}
-	body, err := takeBody(req)
+func (x *Exchange) rewrite(header http.Header, method string, body []byte) ([]byte, error) {
+	params, err := x.inject(strictjson.Get(body, "params"))
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	method, _ := strictjson.String(strictjson.Get(body, "method"))
-	header := req.Header.Clone()
-	if own = x.sends(method); own {
-		params, err := x.inject(strictjson.Get(body, "params"))
-		if err != nil {
-			return nil, false, err
-		}
-		id := bytes.Clone(strictjson.Get(body, "id"))
-		x.mu.Lock()
-		x.id = id
-		x.mu.Unlock()
-		method = cmp.Or(x.Method, method)
-		body = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
-		if x.Method != "" && header.Get(wire.HeaderMethod) != "" {
-			header.Set(wire.HeaderMethod, x.Method)
-			if x.Name != "" {
-				header.Set(wire.HeaderName, x.Name)
-			}
+	id := strictjson.Get(body, "id")
+	x.mu.Lock()
+	x.id = id
+	x.mu.Unlock()
+	if x.Method != "" && header.Get(wire.HeaderMethod) != "" {
+		header.Set(wire.HeaderMethod, x.Method)
+		if x.Name != "" {
+			header.Set(wire.HeaderName, x.Name)
 		}
 	}
 	if name := header.Get(wire.HeaderName); name != "" {
 		header.Set(wire.HeaderName, wire.EncodeHeader(name))
 	}
-	req = withBody(req, body)
-	req.Header = header
-	return req, own, nil
+	return wire.AppendRequest(nil, wire.Request{ID: id, Method: cmp.Or(x.Method, method), Params: params}), nil
 }
 
 // breakOff returns a stream that ends with an error, for one whose rest is out of reach.
 func (x *Exchange) breakOff(req *http.Request, reason string) *http.Response {
 	event := append([]byte("data: "), x.failure(&AwayError{reason})...)
 	return &http.Response{
-		StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"Content-Type": {typeEvents}}, ContentLength: -1,
-		Body: io.NopCloser(bytes.NewReader(append(event, "\n\n"...))),
+		StatusCode: http.StatusOK, Status: "200 OK", Request: req, Header: http.Header{"Content-Type": {typeEvents}},
+		ContentLength: -1, Body: io.NopCloser(bytes.NewReader(append(event, "\n\n"...))),
 	}
 }
 

@@ -16,39 +16,57 @@ package tap
 
 import "github.com/modelcontextprotocol/go-sdk/mcp"
 
-// Tap is the tap of one connection.
-type Tap struct {
-	config *Config
-	hello  *Exchange // keeps the result of initialize
-	echoes *echoes   // nil where no states are returned
+// CustomMethod is the SDK's name for every request that it does not know.
+const CustomMethod = "tasks"
+
+// Methods that the tap reads.
+const (
+	MethodAcknowledged = "notifications/subscriptions/acknowledged"
+	MethodTask         = "notifications/tasks"
+
+	methodInitialize = "initialize"
+	methodCancelled  = "notifications/cancelled"
+)
+
+// Config bounds what a connection reads, and makes the errors that say so.
+type Config struct {
+	MessageBytes int64 // bytes of one message
+	Depth        int   // nesting of a result's JSON
+	Questions    int   // states that are kept for a session's unanswered questions
+
+	TooLarge func(most int64) error    // makes the error for a message of more than most bytes
+	Broken   func(reason string) error // makes the error for a message that breaks the protocol
+
+	// Echo returns the state of each question inside a session with its answer, over HTTP.
+	Echo bool
 }
 
-// New returns the tap of a connection that is about to be made.
-func New(c Config) *Tap {
-	t := &Tap{config: &c, hello: &Exchange{quiet: true}}
-	if c.Echo {
-		t.echoes = &echoes{most: c.Questions, depth: c.Depth}
-	}
-	return t
-}
+// bound returns the error for a response of more bytes than a message may have.
+func (c *Config) bound() error { return c.TooLarge(c.MessageBytes) }
 
-// Transport returns a transport that speaks through the tap. An HTTP transport of the SDK
-// must have an HTTPClient; it is copied.
-func (t *Tap) Transport(below mcp.Transport) mcp.Transport {
+// Transport returns a transport for one connection, which taps another transport. An HTTP
+// transport of the SDK must have an HTTPClient; it is copied.
+func Transport(below mcp.Transport, c Config) mcp.Transport {
 	web, ok := below.(*mcp.StreamableClientTransport)
 	if !ok {
-		return &transport{below, t.config, t.hello}
+		return &transport{below, &c}
 	}
 	tapped, httpClient := *web, *web.HTTPClient
-	httpClient.Transport = &roundTripper{config: t.config, hello: t.hello, echoes: t.echoes,
-		base: httpClient.Transport, authorizes: web.OAuthHandler != nil}
-	tapped.HTTPClient, tapped.MaxEventSize = &httpClient, int(t.config.MessageBytes)
+	httpClient.Transport = &roundTripper{config: &c, echoes: newEchoes(&c), base: httpClient.Transport, authorizes: web.OAuthHandler != nil}
+	tapped.HTTPClient, tapped.MaxEventSize = &httpClient, int(c.MessageBytes)
 	return &tapped
 }
 
-// Initialized returns the result of initialize as it came, or nil if the connection began
-// without that method.
-func (t *Tap) Initialized() []byte {
-	result, _ := t.hello.Result()
-	return result
+// StatusError says that a response was not JSON-RPC.
+type StatusError struct {
+	Code   int
+	Status string
 }
+
+func (e *StatusError) Error() string { return "the server answered with HTTP status " + e.Status }
+
+// AwayError says that the server did not answer a request, which may be sent again. It does
+// not wrap its cause: the end of an HTTP connection is not the end of the session.
+type AwayError struct{ Reason string }
+
+func (e *AwayError) Error() string { return "the server did not answer: " + e.Reason }
