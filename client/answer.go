@@ -24,7 +24,8 @@ func (o *Options) check(q *Question) error {
 		ok, kind = o.Form != nil, "elicitation.form"
 	case q.Method == methodCreateMessage:
 		ok, kind = o.Sample != nil, "sampling"
-		if ok && !o.SampleTools && (present(q.Params, "tools") || present(q.Params, "toolChoice")) {
+		tools := strictjson.Get(q.Params, "tools") != nil || strictjson.Get(q.Params, "toolChoice") != nil
+		if ok && !o.SampleTools && tools {
 			ok, kind = false, "sampling.tools"
 		}
 	case q.Method == methodListRoots:
@@ -45,48 +46,38 @@ func (o *Options) checkAll(questions []*Question) error {
 	return nil
 }
 
-func present(params json.RawMessage, name string) bool {
-	return params != nil && strictjson.TypeOf(strictjson.Get(params, name)) != strictjson.TypeInvalid
-}
-
 // answer has the handler answer one question.
-func (o *Options) answer(ctx context.Context, q *Question) (any, error) {
+func (o *Options) answer(ctx context.Context, q *Question) (answer json.RawMessage, err error) {
 	if err := o.check(q); err != nil {
 		return nil, err
 	}
+	var res any
 	switch {
 	case q.Method == methodElicit && q.URL != "":
-		res, err := o.URL(ctx, q)
-		return checkElicited(q, res, err)
+		res, err = o.URL(ctx, q)
 	case q.Method == methodElicit:
-		res, err := o.Form(ctx, q)
-		return checkElicited(q, res, err)
+		res, err = o.Form(ctx, q)
 	case q.Method == methodCreateMessage:
 		var params mcp.CreateMessageWithToolsParams
 		if err := json.Unmarshal(q.Params, &params); err != nil {
 			return nil, &ProtocolError{fmt.Sprintf("the question %q: %v", q.Key, err)}
 		}
-		res, err := o.Sample(ctx, q, &params)
-		if err == nil && res == nil {
-			err = fmt.Errorf("the handler of Sample returned nothing for %q", q.Key)
-		}
-		return res, err
+		res, err = o.Sample(ctx, q, &params)
 	default:
-		roots, err := o.Roots(ctx)
-		if roots == nil {
-			roots = []*mcp.Root{}
-		}
-		return &mcp.ListRootsResult{Roots: roots}, err
+		var roots []*mcp.Root
+		roots, err = o.Roots(ctx)
+		res = &mcp.ListRootsResult{Roots: append([]*mcp.Root{}, roots...)} // never null
 	}
+	if err != nil {
+		return nil, err
+	}
+	return o.encode(q, res)
 }
 
 // checkElicited checks the answer to an elicitation. The content of a form is checked
 // against its schema, and the schema's defaults are filled in (client/elicitation, "Form
 // Mode Security"). A schema outside of the restricted dialect is left to the server.
-func checkElicited(q *Question, res *mcp.ElicitResult, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
+func checkElicited(q *Question, res *mcp.ElicitResult) (any, error) {
 	if res == nil || res.Action != "accept" && res.Action != "decline" && res.Action != "cancel" {
 		return nil, fmt.Errorf("the handler for %q must return a result with the action accept, decline or cancel", q.Key)
 	}
@@ -109,14 +100,14 @@ func checkElicited(q *Question, res *mcp.ElicitResult, err error) (any, error) {
 	return map[string]any{"action": "accept", "content": json.RawMessage(clean)}, nil
 }
 
-// encode checks and encodes an answer that no handler gave.
+// encode checks and encodes an answer.
 func (o *Options) encode(q *Question, answer any) (json.RawMessage, error) {
 	if err := o.check(q); err != nil {
 		return nil, err
 	}
 	if res, ok := answer.(*mcp.ElicitResult); ok && q.Method == methodElicit {
 		var err error
-		if answer, err = checkElicited(q, res, nil); err != nil {
+		if answer, err = checkElicited(q, res); err != nil {
 			return nil, err
 		}
 	}
@@ -141,21 +132,15 @@ func (o *Options) answerAll(ctx context.Context, questions []*Question, have map
 		wg sync.WaitGroup
 	)
 	answers = make(map[string]json.RawMessage, len(questions))
-	var open []*Question
 	for _, q := range questions {
 		if given, ok := have[q.Key]; ok {
+			mu.Lock()
 			answers[q.Key] = given
-		} else {
-			open = append(open, q)
+			mu.Unlock()
+			continue
 		}
-	}
-	for _, q := range open {
 		wg.Go(func() {
-			res, err := o.answer(ctx, q)
-			var data []byte
-			if err == nil {
-				data, err = json.Marshal(res)
-			}
+			answer, err := o.answer(ctx, q)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -164,7 +149,7 @@ func (o *Options) answerAll(ctx context.Context, questions []*Question, have map
 			case err != nil:
 				cancel(err)
 			default:
-				answers[q.Key] = data
+				answers[q.Key] = answer
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 )
@@ -14,17 +15,16 @@ import (
 type authorizeOnce struct {
 	auth.OAuthHandler
 
+	connected atomic.Bool // a refusal is not remembered any more
 	mu        sync.Mutex
-	connected bool
 	refused   error
 }
 
 func (a *authorizeOnce) Authorize(ctx context.Context, req *http.Request, res *http.Response) error {
-	a.mu.Lock()
-	if a.connected {
-		a.mu.Unlock()
+	if a.connected.Load() {
 		return a.OAuthHandler.Authorize(ctx, req, res)
 	}
+	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.refused == nil {
 		a.refused = a.OAuthHandler.Authorize(ctx, req, res)
@@ -32,11 +32,4 @@ func (a *authorizeOnce) Authorize(ctx context.Context, req *http.Request, res *h
 		res.Body.Close()
 	}
 	return a.refused
-}
-
-// done ends the connecting: from now on a refusal is not remembered.
-func (a *authorizeOnce) done() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.connected = true
 }

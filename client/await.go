@@ -30,13 +30,10 @@ func (s *Session) WaitTask(ctx context.Context, id string) (*mcp.CallToolResult,
 	return as[*mcp.CallToolResult]((&await{Session: s, id: id, tasks: d}).run(ctx))
 }
 
-// as returns a result in its own type.
+// as returns a result in its own type, or nil where there is none.
 func as[R mcp.Result](res mcp.Result, err error) (R, error) {
-	if err != nil {
-		var none R
-		return none, err
-	}
-	return res.(R), nil
+	typed, _ := res.(R)
+	return typed, err
 }
 
 // await waits for one task, and answers what it asks.

@@ -41,11 +41,7 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 	if s.opts.Tasks == TasksProposal {
 		task = json.RawMessage(`{}`)
 	}
-	c, err := s.newToolCall(params, task)
-	if err != nil {
-		return nil, err
-	}
-	return as[*mcp.CallToolResult](c.drive(ctx))
+	return as[*mcp.CallToolResult](s.callMethod(ctx, wire.CallTool, &toolParams{params.Name, params.Arguments, task}, params.Meta))
 }
 
 // StartTask calls a tool like [Session.CallTool], but returns as soon as the call has become
@@ -65,19 +61,16 @@ func (s *Session) StartTask(ctx context.Context, params *mcp.CallToolParams, ttl
 			task = fmt.Appendf(nil, `{"ttl":%d}`, max(ttl.Milliseconds(), 1))
 		}
 	}
-	c, err := s.newToolCall(params, task)
+	c, err := s.newCall(wire.CallTool, &toolParams{params.Name, params.Arguments, task}, params.Meta)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.detach = true
-	res, err := c.drive(ctx)
-	if err != nil {
-		return nil, nil, err
+	res, err := as[*mcp.CallToolResult](c.drive(ctx))
+	if res != nil || err != nil {
+		return nil, res, err
 	}
-	if res == nil {
-		return c.became, nil, nil
-	}
-	return nil, res.(*mcp.CallToolResult), nil
+	return c.became, nil, nil
 }
 
 // GetPrompt gets a prompt: see [Session.CallTool].
@@ -136,79 +129,63 @@ type call struct {
 	tasks  TaskDialect     // the dialect of that task
 }
 
-// newToolCall makes a call of a tool that asks for a task, unless task is nil.
-func (s *Session) newToolCall(params *mcp.CallToolParams, task json.RawMessage) (*call, error) {
-	return s.encodeCall(wire.CallTool, &struct {
-		Name      string          `json:"name"`
-		Arguments any             `json:"arguments,omitempty"`
-		Task      json.RawMessage `json:"task,omitempty"`
-	}{params.Name, params.Arguments, task}, params.Meta)
+// toolParams are the parameters of a call of a tool. Task asks for a task, unless it is nil.
+type toolParams struct {
+	Name      string          `json:"name"`
+	Arguments any             `json:"arguments,omitempty"`
+	Task      json.RawMessage `json:"task,omitempty"`
 }
 
 // callMethod makes a call and drives it to its result.
 func (s *Session) callMethod(ctx context.Context, method string, params any, meta mcp.Meta) (mcp.Result, error) {
-	c, err := s.encodeCall(method, params, meta)
+	c, err := s.newCall(method, params, meta)
 	if err != nil {
 		return nil, err
 	}
 	return c.drive(ctx)
 }
 
-func (s *Session) encodeCall(method string, params any, meta mcp.Meta) (*call, error) {
+// newCall makes a call from its parameters, which it sends in every round alike.
+func (s *Session) newCall(method string, params any, meta mcp.Meta) (*call, error) {
 	data, err := json.Marshal(params)
 	if err != nil {
 		return nil, err
 	}
-	return s.newCall(method, data, meta)
-}
-
-// newCall makes a call from its parameters, which it sends in every round alike.
-func (s *Session) newCall(method string, params json.RawMessage, meta mcp.Meta) (*call, error) {
-	var fields struct {
-		Name      string          `json:"name"`
-		URI       string          `json:"uri"`
-		Arguments json.RawMessage `json:"arguments"`
-		Task      json.RawMessage `json:"task"`
-	}
-	if err := json.Unmarshal(params, &fields); err != nil {
-		return nil, err
-	}
-	c := &call{Session: s, method: method, target: fields.Name, params: params}
-	if method == wire.CallTool && fields.Task != nil {
-		c.task = fields.Task
-		if !s.legacy() {
+	c := &call{Session: s, method: method, params: data}
+	switch method { // the SDK adds to the Meta that it is given
+	case wire.CallTool:
+		var arguments json.RawMessage
+		p := toolParams{Arguments: &arguments} // as JSON, so that no number loses digits
+		err = json.Unmarshal(data, &p)
+		c.target, c.task = p.Name, p.Task
+		if c.task != nil && !s.legacy() {
 			meta = s.opts.withoutExtension(meta)
 		}
-	}
-	// The SDK adds to the Meta that it is given.
-	switch method {
-	case wire.CallTool:
 		c.send = func(ctx context.Context) (mcp.Result, error) {
-			p := &mcp.CallToolParams{Meta: maps.Clone(meta), Name: fields.Name}
-			if fields.Arguments != nil {
-				p.Arguments = fields.Arguments
+			sent := &mcp.CallToolParams{Meta: maps.Clone(meta), Name: p.Name}
+			if arguments != nil {
+				sent.Arguments = arguments
 			}
-			return s.sdk.CallTool(ctx, p)
+			return s.sdk.CallTool(ctx, sent)
 		}
 	case wire.GetPrompt:
-		var arguments map[string]string
-		if fields.Arguments != nil {
-			if err := json.Unmarshal(fields.Arguments, &arguments); err != nil {
-				return nil, err
-			}
-		}
+		var p mcp.GetPromptParams
+		err = json.Unmarshal(data, &p)
+		c.target = p.Name
 		c.send = func(ctx context.Context) (mcp.Result, error) {
-			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Meta: maps.Clone(meta), Name: fields.Name, Arguments: arguments})
+			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Meta: maps.Clone(meta), Name: p.Name, Arguments: p.Arguments})
 		}
 	case wire.ReadResource:
-		c.target = fields.URI
+		var p mcp.ReadResourceParams
+		err = json.Unmarshal(data, &p)
+		c.target = p.URI
 		c.send = func(ctx context.Context) (mcp.Result, error) {
-			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{Meta: maps.Clone(meta), URI: fields.URI})
+			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{Meta: maps.Clone(meta), URI: p.URI})
 		}
 	default:
-		return nil, fmt.Errorf("the method %q cannot wait", method)
+		err = fmt.Errorf("the method %q cannot wait", method)
 	}
-	return c, nil
+	return c, err
 }
 
 // drive sends rounds until the result. It returns nil without an error when a call that
@@ -245,14 +222,24 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 	return nil, err
 }
 
-// negotiate decides whether the call asks for a task, where its tool has a say.
+// negotiate decides whether a call of a tool in a session before 2026-07-28 asks for a task:
+// for the one that the caller wants, as far as the tool allows it.
 func (c *call) negotiate(ctx context.Context) error {
 	if c.method != wire.CallTool || !c.legacy() {
 		return nil
 	}
-	var err error
-	if c.task, err = c.negotiateTask(ctx, c.target, c.task); err != nil {
-		return fmt.Errorf("looking whether %q is to be called as a task: %w", c.target, err)
+	support := ""
+	if d := c.opts.Tasks; c.takes && (d == TasksAuto || d == TasksProposal) {
+		var err error
+		if support, err = c.taskSupport(ctx, c.target); err != nil {
+			return fmt.Errorf("looking whether %q is to be called as a task: %w", c.target, err)
+		}
+	}
+	switch {
+	case support == taskRequired && c.task == nil:
+		c.task = json.RawMessage(`{}`)
+	case support != taskRequired && support != taskOptional:
+		c.task = nil
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		s.endpoint = web.Endpoint
 		if web.OAuthHandler != nil {
 			once := &authorizeOnce{OAuthHandler: web.OAuthHandler}
-			defer once.done()
+			defer once.connected.Store(true)
 			web.OAuthHandler = once
 		}
 	}

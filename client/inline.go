@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,7 +24,7 @@ type inlineSessions struct {
 }
 
 func (i *inlineSessions) of(s *mcp.ClientSession) *inlineState {
-	v, _ := i.states.LoadOrStore(s, &inlineState{open: make(map[int]context.CancelFunc)})
+	v, _ := i.states.LoadOrStore(s, new(inlineState))
 	return v.(*inlineState)
 }
 
@@ -32,7 +33,7 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		session, _ := req.GetSession().(*mcp.ClientSession)
 		if session != nil && method == methodToolsChanged {
-			i.of(session).tools.forget()
+			i.of(session).tools.Store(new(map[string]string))
 		}
 		if method != methodElicit && method != methodCreateMessage && method != methodListRoots {
 			return next(ctx, method, req)
@@ -88,15 +89,18 @@ func readInline(method string, req mcp.Request, session *mcp.ClientSession) (q *
 // the calls bound them, and they end with the last call and with the session. It also holds
 // the list of tools of a session before 2026-07-28.
 type inlineState struct {
-	mu     sync.Mutex
-	closed bool
-	calls  int                            // that run
-	asked  int                            // questions since the first of these calls
-	next   int                            // key for open
-	open   map[int]context.CancelFunc     // questions that handlers have
-	waits  map[string]chan parkedQuestion // where the questions of a task go when they are parked, by the task's ID
+	mu    sync.Mutex
+	calls int                // that run
+	open  int                // questions that handlers have
+	asked int                // questions since the first of these calls
+	ctx   context.Context    // of the questions: it ends with the last call and with the session
+	end   context.CancelFunc // ends ctx
 
-	tools toolTasks
+	parked sync.Map // where the questions of a task go when they are parked: task IDs to chan parkedQuestion
+
+	// tools holds the execution.taskSupport of each tool, or nil if the list is not known. Each
+	// change of the list stores another pointer.
+	tools atomic.Pointer[map[string]string]
 }
 
 // parkedQuestion is a question of a task that nobody answers now.
@@ -105,31 +109,20 @@ type parkedQuestion struct {
 	responded bool // else the server learns it from the end of the request for the task's result
 }
 
-// enter begins a call, and returns how to end it.
-func (s *inlineState) enter() (leave func()) {
+// enter begins a call of a session that lasts as long as life, and returns how to end the call.
+func (s *inlineState) enter(life context.Context) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls++
+	if s.calls++; s.calls == 1 {
+		s.ctx, s.end = context.WithCancel(life)
+	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.calls--; s.calls == 0 {
 			s.asked = 0
-			s.cancelAll()
+			s.end()
 		}
-	}
-}
-
-func (s *inlineState) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.cancelAll()
-}
-
-func (s *inlineState) cancelAll() {
-	for _, cancel := range s.open {
-		cancel()
 	}
 }
 
@@ -139,52 +132,37 @@ func (s *inlineState) admit(ctx context.Context, l *Limits) (context.Context, fu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed || s.calls == 0:
+	case s.calls == 0 || s.ctx.Err() != nil:
 		return nil, nil, errors.New("no call is running that this question could belong to")
-	case len(s.open) >= l.Questions*s.calls:
+	case s.open >= l.Questions*s.calls:
 		return nil, nil, l.questionsReached()
 	case s.asked >= l.Rounds*l.Questions*s.calls:
 		return nil, nil, l.roundsReached()
 	}
 	s.asked++
-	s.next++
-	id := s.next
-	ctx, cancel := context.WithCancel(ctx)
-	s.open[id] = cancel
+	s.open++
+	ctx, cancel := join(ctx, s.ctx)
 	return ctx, func() {
 		cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.open, id)
+		s.open--
 	}, nil
 }
 
 // wait lets the questions of a task be parked while its result is waited for.
 func (s *inlineState) wait(task string) (questions <-chan parkedQuestion, leave func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	ch := make(chan parkedQuestion, 1)
-	if s.waits == nil {
-		s.waits = make(map[string]chan parkedQuestion)
-	}
-	s.waits[task] = ch
-	return ch, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.waits[task] == ch {
-			delete(s.waits, task)
-		}
-	}
+	s.parked.Store(task, ch)
+	return ch, func() { s.parked.CompareAndDelete(task, ch) }
 }
 
 // park parks a question of a task, and reports whether its result is waited for.
 func (s *inlineState) park(task string, p parkedQuestion) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ch, ok := s.waits[task]
+	ch, ok := s.parked.Load(task)
 	if ok {
 		select {
-		case ch <- p:
+		case ch.(chan parkedQuestion) <- p:
 		default: // another one is there already
 		}
 	}
@@ -193,43 +171,26 @@ func (s *inlineState) park(task string, p parkedQuestion) bool {
 
 // inlineResult is the response to a question. It names the question's task, if there is one
 // (2025-11-25, "Associating Task-Related Messages").
-func inlineResult(task string, res any, err error) (mcp.Result, error) {
+func inlineResult(task string, answer json.RawMessage, err error) (mcp.Result, error) {
 	if err != nil {
 		return nil, inlineError(err)
 	}
-	if res, ok := res.(mcp.Result); ok && task == "" {
-		return res, nil
+	if task == "" {
+		return &rawResult{data: answer}, nil
 	}
-	data, err := json.Marshal(res) // it may be a form's answer with its defaults
-	if err == nil && task != "" {
-		data, err = relate(data, task)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &rawResult{data: data}, nil
-}
-
-// relate adds the ID of a task to the _meta of a result.
-func relate(result []byte, task string) ([]byte, error) {
-	var members, meta map[string]json.RawMessage
-	err := json.Unmarshal(result, &members)
-	if given := members["_meta"]; err == nil && given != nil {
-		err = json.Unmarshal(given, &meta)
+	var members map[string]json.RawMessage
+	err = json.Unmarshal(answer, &members)
+	meta := make(map[string]json.RawMessage)
+	if given := members["_meta"]; given != nil {
+		err = errors.Join(err, json.Unmarshal(given, &meta))
 	}
 	if err != nil {
 		return nil, err
 	}
-	if meta == nil {
-		meta = make(map[string]json.RawMessage)
-	}
-	if meta[wire.MetaRelatedTask], err = json.Marshal(map[string]string{"taskId": task}); err != nil {
-		return nil, err
-	}
-	if members["_meta"], err = json.Marshal(meta); err != nil {
-		return nil, err
-	}
-	return json.Marshal(members)
+	meta[wire.MetaRelatedTask], _ = json.Marshal(map[string]string{"taskId": task}) // strings always marshal
+	members["_meta"], _ = json.Marshal(meta)
+	data, err := json.Marshal(members)
+	return &rawResult{data: data}, err
 }
 
 // inlineError is the response to a question that cannot be answered.

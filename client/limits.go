@@ -1,7 +1,9 @@
 package client
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -61,3 +63,30 @@ func (l *Limits) timeReached() error {
 }
 
 func messageTooLarge(most int64) error { return &LimitError{"bytes of a message", most} }
+
+// pause waits, unless the context ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// join returns a context that also ends with another one, for the same cause.
+func join(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	end := func() { cancel(context.Cause(other)) }
+	if other.Err() != nil {
+		end() // at once, and not soon
+	}
+	stop := context.AfterFunc(other, end)
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// jitter varies a duration by a quarter, so that clients that a server turned away together
+// do not return together.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1)
+}

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,8 +15,8 @@ import (
 // or the endpoint that a server of 2024-11-05 names, would take answers, requestState, session
 // and headers to a host that nobody chose.
 type sameOrigin struct {
-	base     http.RoundTripper // nil means http.DefaultTransport
-	endpoint *url.URL
+	base   http.RoundTripper // nil means http.DefaultTransport
+	origin string
 }
 
 // atOrigin binds a transport of the SDK that speaks HTTP to the origin of its endpoint, also
@@ -49,25 +50,24 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	if c != nil {
 		own = *c
 	}
-	own.Transport = &sameOrigin{own.Transport, u}
+	own.Transport = &sameOrigin{own.Transport, origin(u)}
 	return &own, nil
 }
 
 func (t *sameOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !strings.EqualFold(req.URL.Scheme, t.endpoint.Scheme) ||
-		!strings.EqualFold(req.URL.Hostname(), t.endpoint.Hostname()) || port(req.URL) != port(t.endpoint) {
+	if to := origin(req.URL); to != t.origin {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, fmt.Errorf("the server redirects to another origin, %.200q, which would get answers, requestState and headers: "+
-			"this is not followed; connect to that origin if it is the right one",
-			(&url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host}).String())
+			"this is not followed; connect to that origin if it is the right one", to)
 	}
 	return cmp.Or(t.base, http.DefaultTransport).RoundTrip(req)
 }
 
-// port is the port of a URL, given or implied.
-func port(u *url.URL) string {
-	implied := map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
-	return cmp.Or(u.Port(), implied)
+// origin is the scheme, host and port of a URL. The port may be implied.
+func origin(u *url.URL) string {
+	scheme := strings.ToLower(u.Scheme)
+	implied := map[string]string{"http": "80", "https": "443"}[scheme]
+	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), implied))
 }

@@ -44,7 +44,6 @@ func (s *Session) SDK() *mcp.ClientSession { return s.sdk }
 // that waits for a task ends with a [*PendingError]. A session that is closed makes no calls.
 func (s *Session) Close() error {
 	s.end(fmt.Errorf("the session was closed: %w", mcp.ErrConnectionClosed))
-	s.inline.close()
 	defer s.forget()
 	return s.sdk.Close()
 }
@@ -59,22 +58,10 @@ func (s *Session) Server() *mcp.Implementation {
 
 // begin begins a call: its time is bounded, and the server may ask inside the session.
 func (s *Session) begin(ctx context.Context) (_ context.Context, leave func()) {
-	ctx, done := s.bound(ctx)
+	ctx, done := join(ctx, s.life)
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Limits.CallTTL, s.opts.Limits.timeReached())
-	ended := s.inline.enter()
+	ended := s.inline.enter(s.life)
 	return ctx, func() { ended(); cancel(); done() }
-}
-
-// bound returns a context that also ends with the session.
-func (s *Session) bound(ctx context.Context) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	end := func() { cancel(context.Cause(s.life)) }
-	if s.life.Err() != nil {
-		end()
-		return ctx, end
-	}
-	stop := context.AfterFunc(s.life, end)
-	return ctx, func() { stop(); cancel(nil) }
 }
 
 // taskParams are the parameters of all requests that the SDK does not know.
@@ -133,7 +120,7 @@ func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, 
 	if d == TasksProposal && !s.legacy() {
 		params.SetMeta(s.opts.withoutExtension(params.GetMeta()))
 	}
-	ctx, done := s.bound(ctx)
+	ctx, done := join(ctx, s.life)
 	defer done()
 	_, err := mcp.CallCustomMethod[*taskParams, *noResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
 	raw, broken := x.Result()

@@ -1,68 +1,83 @@
 package client
 
 import (
-	"bytes"
-	"encoding/json"
-	"sync"
+	"context"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// The values of execution.taskSupport that allow a task.
+// Before 2026-07-28 the client asks for a task, and every tool says whether its calls must,
+// may or must not be tasks, by execution.taskSupport. The SDK's mcp.Tool does not have that
+// member of the list of tools. To try is no way to find out: some servers run a tool that was
+// called wrongly, and then have no result for it. (2025-11-25, "Tool-Level Negotiation")
+
 const (
+	methodListTools = "tools/list"
+
+	// The values of execution.taskSupport that allow a task.
 	taskRequired = "required"
 	taskOptional = "optional"
 )
 
-// toolTasks is what the tools of a session support, by their execution.taskSupport in the
-// list of tools. (2025-11-25, "Tool-Level Negotiation")
-type toolTasks struct {
-	mu      sync.Mutex
-	support map[string]string // by tool; nil if the list is not known
-	changes int               // of the list, as the server reported them
-}
-
-// forget notes that the list has changed.
-func (t *toolTasks) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.support = nil
-	t.changes++
-}
-
-// of returns the support of a tool, whether the tool was listed, and how often the list has
-// changed.
-func (t *toolTasks) of(tool string) (support string, listed bool, changes int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	support, listed = t.support[tool]
-	return support, listed, t.changes
-}
-
-// store stores a list, unless the list has changed since it was asked for.
-func (t *toolTasks) store(support map[string]string, changes int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.changes == changes {
-		t.support = support
+// takesTasks reports whether a result of initialize says that calls may be tasks
+// (2025-11-25, "Capability Negotiation"), a capability that the SDK does not have.
+func takesTasks(initialized []byte) bool {
+	value := initialized
+	for _, name := range []string{"capabilities", "tasks", "requests", "tools", "call"} {
+		value = strictjson.Get(value, name)
 	}
+	return strictjson.TypeOf(value) == strictjson.TypeObject
+}
+
+// taskSupport returns what a tool says of tasks, or the empty string if it is not listed.
+func (s *Session) taskSupport(ctx context.Context, tool string) (string, error) {
+	known := s.inline.tools.Load()
+	if known != nil {
+		if support, listed := (*known)[tool]; listed {
+			return support, nil
+		}
+	}
+	all, err := s.listToolTasks(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.inline.tools.CompareAndSwap(known, &all) // unless the list has changed meanwhile
+	return all[tool], nil
+}
+
+// listToolTasks reads the whole list of tools.
+func (s *Session) listToolTasks(ctx context.Context) (map[string]string, error) {
+	limits := &s.opts.Limits
+	all := make(map[string]string)
+	cursor, size := "", int64(0)
+	for range limits.Rounds {
+		page, err := s.request(ctx, TasksProposal, methodListTools, "", &taskParams{Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		if size += int64(len(page)); size > limits.MessageBytes {
+			return nil, &LimitError{"bytes of a list of tools", limits.MessageBytes}
+		}
+		if err := readToolTasks(all, page); err != nil {
+			return nil, err
+		}
+		if cursor, err = nextCursor(page); err != nil || cursor == "" {
+			return all, err
+		}
+	}
+	return nil, &LimitError{"pages of a list of tools", int64(limits.Rounds)}
 }
 
 // readToolTasks adds a page of the list of tools. Its JSON has been checked.
 func readToolTasks(all map[string]string, page []byte) error {
-	tools := json.NewDecoder(bytes.NewReader(strictjson.Get(page, "tools")))
-	if open, _ := tools.Token(); open != json.Delim('[') {
+	tools := strictjson.Get(page, "tools")
+	if strictjson.TypeOf(tools) != strictjson.TypeArray {
 		return &ProtocolError{"the list of tools is not an array"}
 	}
-	for tools.More() { // one by one: there may be many, and small
-		var tool json.RawMessage
-		if err := tools.Decode(&tool); err != nil {
-			return err
-		}
+	return strictjson.Elements(tools, func(tool []byte) error {
 		if name, ok := strictjson.String(strictjson.Get(tool, "name")); ok {
-			support, _ := strictjson.String(strictjson.Get(strictjson.Get(tool, "execution"), "taskSupport"))
-			all[name] = support
+			all[name], _ = strictjson.String(strictjson.Get(strictjson.Get(tool, "execution"), "taskSupport"))
 		}
-	}
-	return nil
+		return nil
+	})
 }
