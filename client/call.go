@@ -402,26 +402,21 @@ func (c *call) outcome(result []byte) (*Pending, error) {
 
 // asked reads a result that asks.
 func (c *call) asked(result []byte) (*Pending, error) {
-	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Parked: time.Now()}
 	state, err := requestState(result)
 	if err != nil {
 		return nil, err
 	}
-	p.setState(state)
-	requests := strictjson.Get(result, "inputRequests")
-	if requests == nil && state == nil {
+	questions, err := parseQuestions(result, c.Server(), &c.opts.Limits)
+	if err != nil {
+		return nil, err
+	}
+	if questions == nil && state == nil {
 		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
 	}
-	if requests != nil {
-		if p.Questions, err = parseQuestions(requests, c.Server(), &c.opts.Limits); err != nil {
-			return nil, err
-		}
-	}
-	if meta := strictjson.Get(result, "_meta"); meta != nil && strictjson.TypeOf(meta) == strictjson.TypeObject {
-		text, _ := strictjson.String(strictjson.Get(meta, wire.MetaExpires))
-		if expires, err := time.Parse(time.RFC3339, text); err == nil {
-			p.Expires = &expires
-		}
+	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Questions: questions, Parked: time.Now()}
+	p.setState(state)
+	if expires := timestamp(strictjson.Get(strictjson.Get(result, "_meta"), wire.MetaExpires)); !expires.IsZero() {
+		p.Expires = &expires
 	}
 	return p, nil
 }

@@ -64,13 +64,10 @@ func (p *Pending) setState(state *string) {
 // MarshalJSON keeps all that [Session.Resume] needs.
 func (p Pending) MarshalJSON() ([]byte, error) {
 	type plain Pending
-	if p.State != "" || !p.empty {
-		return json.Marshal(plain(p))
-	}
 	return json.Marshal(struct {
 		plain
-		State string `json:"requestState"`
-	}{plain: plain(p)})
+		State *string `json:"requestState,omitempty"`
+	}{plain(p), p.state()})
 }
 
 // UnmarshalJSON reads what a Pending marshals to.

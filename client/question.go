@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"strings"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -80,16 +80,17 @@ func isPage(address string) bool {
 
 // digest tells questions with the same key apart.
 func (q *Question) digest() [32]byte {
-	method, _ := json.Marshal(q.Method) // a string always marshals
-	params := q.Params
-	if params == nil {
-		params = json.RawMessage("null")
-	}
-	return strictjson.Digest(fmt.Appendf(nil, "[%s,%s]", method, params))
+	data, _ := json.Marshal([]any{q.Method, q.Params}) // sound JSON always marshals
+	return strictjson.Digest(data)
 }
 
-// parseQuestions reads an inputRequests object. Its JSON has been checked.
-func parseQuestions(requests []byte, server *mcp.Implementation, limits *Limits) ([]*Question, error) {
+// parseQuestions reads the inputRequests of a result, whose JSON has been checked. It returns
+// nil where they are missing.
+func parseQuestions(result []byte, server *mcp.Implementation, limits *Limits) ([]*Question, error) {
+	requests := strictjson.Get(result, "inputRequests")
+	if requests == nil {
+		return nil, nil
+	}
 	if strictjson.TypeOf(requests) != strictjson.TypeObject {
 		return nil, &ProtocolError{"inputRequests is not an object"}
 	}
@@ -98,14 +99,11 @@ func parseQuestions(requests []byte, server *mcp.Implementation, limits *Limits)
 		if len(questions) == limits.Questions {
 			return limits.questionsReached()
 		}
-		q := &Question{Key: string(name), Server: server}
+		q := &Question{Key: string(name), Server: server, Params: slices.Clone(strictjson.Get(value, "params"))}
 		if strictjson.TypeOf(value) != strictjson.TypeObject {
 			return &ProtocolError{fmt.Sprintf("the question %q is not an object", q.Key)}
 		}
 		q.Method, _ = strictjson.String(strictjson.Get(value, "method"))
-		if params := strictjson.Get(value, "params"); params != nil {
-			q.Params = json.RawMessage(strings.Clone(string(params)))
-		}
 		questions = append(questions, q)
 		return q.parse()
 	})

@@ -95,19 +95,16 @@ func parseTask(raw []byte, server *mcp.Implementation, limits *Limits) (*Task, e
 	err := strictjson.Members(raw, func(name, value []byte) error {
 		switch string(name) {
 		case "taskId":
-			id, ok := strictjson.String(value)
-			if !ok || id == "" || len(id) > maxTaskID {
+			if t.ID, _ = strictjson.String(value); t.ID == "" || len(t.ID) > maxTaskID {
 				return &ProtocolError{fmt.Sprintf("a taskId is not a string of 1 to %d bytes", maxTaskID)}
 			}
-			t.ID = strings.Clone(id)
 		case "status":
-			text, ok := strictjson.String(value)
-			if t.Status = taskStatus(text); !ok || t.Status == "" {
+			text, _ := strictjson.String(value)
+			if t.Status = taskStatus(text); t.Status == "" {
 				return &ProtocolError{fmt.Sprintf("the status %.40q of a task is unknown", value)}
 			}
 		case "statusMessage":
-			text, _ := strictjson.String(value)
-			t.Message = strings.Clone(text)
+			t.Message, _ = strictjson.String(value)
 		case "createdAt":
 			t.Created = timestamp(value)
 		case "lastUpdatedAt":
@@ -117,7 +114,7 @@ func parseTask(raw []byte, server *mcp.Implementation, limits *Limits) (*Task, e
 		case "pollInterval", "pollIntervalMs":
 			t.PollInterval = milliseconds(value)
 		case "resultType":
-			if kind, ok := strictjson.String(value); !ok || kind != "complete" && kind != "task" {
+			if kind, _ := strictjson.String(value); kind != "complete" && kind != "task" {
 				return &ProtocolError{fmt.Sprintf("the resultType %.40q is not a task's", value)}
 			}
 		}
@@ -133,10 +130,8 @@ func parseTask(raw []byte, server *mcp.Implementation, limits *Limits) (*Task, e
 	}
 	switch t.Status {
 	case taskAsks:
-		if requests := strictjson.Get(raw, "inputRequests"); requests != nil {
-			if t.Questions, err = parseQuestions(requests, server, limits); err != nil {
-				return nil, err
-			}
+		if t.Questions, err = parseQuestions(raw, server, limits); err != nil {
+			return nil, err
 		}
 	case taskCompleted:
 		t.Result = slices.Clone(strictjson.Get(raw, "result"))
@@ -150,21 +145,20 @@ func parseTask(raw []byte, server *mcp.Implementation, limits *Limits) (*Task, e
 // for the result of the tool.
 func parseAsked(raw json.RawMessage, server *mcp.Implementation, limits *Limits) (*Task, error) {
 	kind, err := resultType(raw)
-	requests := strictjson.Get(raw, "inputRequests")
-	if err != nil || kind == "complete" && (requests == nil || strictjson.Get(raw, "content") != nil) {
+	asks := strictjson.Get(raw, "inputRequests") != nil && strictjson.Get(raw, "content") == nil
+	if err != nil || kind == "complete" && !asks {
 		return nil, err
 	}
 	if kind != "input_required" && kind != "complete" {
 		return nil, &ProtocolError{fmt.Sprintf("the resultType %.40q is unknown", kind)}
 	}
-	if requests == nil {
-		return nil, errNothingAsked
-	}
 	t := new(Task)
 	if t.state, err = requestState(raw); err != nil {
 		return nil, err
 	}
-	t.Questions, err = parseQuestions(requests, server, limits)
+	if t.Questions, err = parseQuestions(raw, server, limits); err == nil && t.Questions == nil {
+		err = errNothingAsked
+	}
 	return t, err
 }
 
@@ -173,30 +167,22 @@ var errNothingAsked = &ProtocolError{"a task waits for input, but inputRequests 
 // taskStatus is a status as the specification spells it, or empty. Drafts had other
 // spellings: "Working", "InputRequired", "input_require".
 func taskStatus(text string) string {
-	if len(text) > 40 {
-		return ""
-	}
-	switch strings.ToLower(strings.ReplaceAll(text, "_", "")) {
-	case "working":
-		return taskWorking
-	case "inputrequired", "inputrequire":
-		return taskAsks
-	case "completed", "complete":
-		return taskCompleted
-	case "failed":
-		return taskFailed
-	case "cancelled", "canceled":
-		return taskCancelled
-	}
-	return ""
+	return map[string]string{
+		"working":       taskWorking,
+		"inputrequired": taskAsks,
+		"inputrequire":  taskAsks,
+		"completed":     taskCompleted,
+		"complete":      taskCompleted,
+		"failed":        taskFailed,
+		"cancelled":     taskCancelled,
+		"canceled":      taskCancelled,
+	}[strings.ToLower(strings.ReplaceAll(text, "_", ""))]
 }
 
+// timestamp reads a time. It is zero if the value is not one.
 func timestamp(value []byte) time.Time {
 	text, _ := strictjson.String(value)
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, text)
 	return t
 }
 
