@@ -53,7 +53,7 @@ type await struct {
 	still    int              // status responses in a row in which all questions were answered
 	failures int              // in a row
 	over     bool             // the task has ended
-	news     *news            // nil where the server reports nothing
+	news     *news            // which may never come
 	woken    int              // how often news ended a pause
 }
 
@@ -139,86 +139,62 @@ func (w *await) pending() *Pending {
 }
 
 func (w *await) drive(ctx context.Context) (*mcp.CallToolResult, error) {
+	w.sent, w.news = make(map[string]reply), newNews(w.Session, w.id)
 	if w.tasks == TasksExtension && !w.silent.Load() && (w.task == nil || !w.task.Ended()) {
-		var stop func()
-		w.news, stop = w.subscribe(ctx, w.tasks, w.id)
-		defer stop()
+		defer w.news.subscribe(ctx, w.tasks)()
 	}
-	r, err := new(Round), error(nil)
+	var err error
+	r := new(Round)
 	if w.task == nil || w.task.Status != taskWorking { // else the response to the call says all
-		if r, err = w.poll(ctx); err != nil {
-			return nil, err
-		}
+		r = nil
 	}
 	for {
-		res, again, err := w.act(ctx, r)
-		if res != nil || err != nil {
-			return res, err
-		}
-		r = nil
-		if !again {
-			if r, err = w.rest(ctx); err != nil {
-				return nil, err
-			}
-		}
 		if r == nil {
 			if r, err = w.poll(ctx); err != nil {
 				return nil, err
 			}
 		}
+		res, again, err := w.act(ctx, r)
+		if res != nil || err != nil {
+			return res, err
+		}
+		if r = nil; !again {
+			if r, err = w.rest(ctx); err != nil {
+				return nil, err
+			}
+		}
 	}
 }
 
-// poll requests the status of the task, again where the request failed for a while.
+// poll requests the status of the task, again where the request failed for a while. The round
+// names the message that had the status.
 func (w *await) poll(ctx context.Context) (*Round, error) {
 	for {
+		r := &Round{Method: wire.GetTask}
 		began := time.Now()
-		t, method, err := w.pollOnce(ctx)
+		t, err := w.pollOnce(ctx)
+		r.Elapsed = time.Since(began)
+		if err != nil && w.news.ended.Err() != nil {
+			t, r.Method, err = w.news.take(), tap.MethodTask, nil
+		}
 		if err == nil {
 			w.task, w.failures = t, 0
-			return &Round{Method: method, Elapsed: time.Since(began)}, nil
+			return r, nil
 		}
 		if w.isFinal(ctx, err) {
 			w.over = errors.Is(err, ErrTaskUnknown)
-			_ = w.observe(ctx, &Round{Method: wire.GetTask, Elapsed: time.Since(began), Err: err})
+			r.Err = err
+			_ = w.observe(ctx, r)
 			return nil, err
 		}
 	}
 }
 
-// pollOnce requests the status once, unless the server reports the task's end meanwhile. The
-// method is that of the message that had the status.
-func (w *await) pollOnce(ctx context.Context) (t *Task, method string, err error) {
-	if w.news == nil {
-		t, err = w.getTask(ctx, w.tasks, w.id)
-		return t, wire.GetTask, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
+// pollOnce requests the status once, until the server reports the task's end meanwhile.
+func (w *await) pollOnce(ctx context.Context) (*Task, error) {
+	ctx, cancel := join(ctx, w.news.ended)
 	defer cancel()
-	type response struct {
-		task *Task
-		err  error
-	}
-	responses := make(chan response, 1)
-	go func() {
-		t, err := w.getTask(ctx, w.tasks, w.id)
-		responses <- response{t, err}
-	}()
-	woken := false
-	for {
-		select {
-		case got := <-responses:
-			if woken { // other reports are for later
-				w.news.signal()
-			}
-			return got.task, wire.GetTask, got.err
-		case <-w.news.wake:
-			woken = true
-			if ended := w.news.end(); ended != nil {
-				return ended, tap.MethodTask, nil
-			}
-		}
-	}
+	return w.getTask(ctx, w.tasks, w.id)
 }
 
 // isFinal reports whether an error ends the waiting. If it does not, isFinal has paused.
@@ -274,7 +250,7 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 	case t.Status == taskFailed:
 		return w.finish(ctx, r, nil, t.failure())
 	}
-	if t.Questions == nil && w.sent == nil && r.Method != "" {
+	if t.Questions == nil && len(w.sent) == 0 && r.Method != "" {
 		return nil, false, errNothingAsked
 	}
 	open, err := w.open(t.Questions)
@@ -300,14 +276,14 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 }
 
 // finish reports the end of the task: its result, or its error.
-func (w *await) finish(ctx context.Context, r *Round, raw json.RawMessage, failed error) (*mcp.CallToolResult, bool, error) {
+func (w *await) finish(ctx context.Context, r *Round, raw json.RawMessage, err error) (*mcp.CallToolResult, bool, error) {
 	w.over = true
-	res, err := (*mcp.CallToolResult)(nil), failed
+	var res *mcp.CallToolResult
 	if err == nil {
 		res, err = parseTaskResult(raw)
 	}
-	if r.Err, r.Final = err, err == nil; r.Final {
-		r.Result = raw
+	if r.Err = err; err == nil {
+		r.Final, r.Result = true, raw
 	}
 	if refused := w.observe(ctx, r); refused != nil && err == nil {
 		return nil, false, refused
@@ -376,15 +352,12 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 		return &PendingError{w.pending(), ErrPark}
 	}
 	if err := w.send(ctx, answers); err != nil {
-		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
+		if isFault(err) {
 			w.have = nil // the server refuses them
 		}
 		return err
 	}
 	w.have = nil
-	if w.sent == nil {
-		w.sent = make(map[string]reply)
-	}
 	maps.Copy(w.sent, replies)
 	return nil
 }
@@ -401,29 +374,29 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 			w.failures = 0
 		}
 		refused := w.observe(ctx, &Round{Method: answerMethod(w.tasks), Elapsed: time.Since(began), Answers: answers, Err: err})
-		if _, fault := errors.AsType[*jsonrpc.Error](err); fault {
-			ended, unknown := w.recheck(ctx)
-			if ended {
-				return nil
-			}
-			err = cmp.Or(unknown, err)
+		if isFault(err) {
+			return w.recheck(ctx, err)
 		}
 		return cmp.Or(err, refused)
 	}
 }
 
 // recheck requests the status after the server has answered another request with an error.
-// That the task has ended, or is unknown by now, says more than that error.
-func (w *await) recheck(ctx context.Context) (ended bool, unknown error) {
+// That the task has ended, or is unknown by now, says more than that error: recheck returns
+// nil, or [ErrTaskUnknown], in its place.
+func (w *await) recheck(ctx context.Context, failed error) error {
 	t, err := w.getTask(ctx, w.tasks, w.id)
-	if errors.Is(err, ErrTaskUnknown) {
+	switch {
+	case errors.Is(err, ErrTaskUnknown):
 		w.over = true
-		return false, err
+		return err
+	case err != nil:
+		return failed
 	}
-	if err == nil {
-		w.task = t
+	if w.task = t; t.Ended() {
+		return nil
 	}
-	return err == nil && t.Ended(), nil
+	return failed
 }
 
 // rest waits until it is time to request the status, or until the server reports it. Then it
@@ -433,24 +406,18 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 	if w.news.reports() {
 		interval = max(interval, backstop)
 	}
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
-	var wake chan struct{}
-	if w.news != nil {
-		const free = 32
-		if w.woken > free { // a server may report faster than is good for the client
-			if err := pause(ctx, w.opts.Limits.MinPoll); err != nil {
-				return nil, err
-			}
+	const free = 32
+	if w.woken > free { // a server may report faster than is good for the client
+		if err := pause(ctx, w.opts.Limits.MinPoll); err != nil {
+			return nil, err
 		}
-		wake = w.news.wake
 	}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-timer.C:
+	case <-time.After(interval):
 		return nil, nil
-	case <-wake:
+	case <-w.news.wake:
 		w.woken++
 		t := w.news.take()
 		if t == nil { // the reports have just begun or ended
@@ -492,8 +459,7 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 	giveUp := func() { cancel(); <-responses }
 
 	var ended time.Time // when the status first said so
-	ticker := time.NewTicker(w.interval())
-	defer ticker.Stop()
+	ticks := time.Tick(w.interval())
 	for {
 		select {
 		case got := <-responses:
@@ -501,18 +467,17 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 		case p := <-questions:
 			// The request ends before the session does, which may be soon: else the server would
 			// wait for an answer that nothing can bring.
-			end := time.NewTimer(time.Second)
-			defer end.Stop()
+			soon := time.After(time.Second)
 			if !p.responded {
 				giveUp()
 				select {
 				case <-x.Cancelled:
-				case <-end.C:
+				case <-soon:
 				}
 			} else {
 				select {
 				case <-responses:
-				case <-end.C:
+				case <-soon:
 					giveUp()
 				}
 			}
@@ -521,7 +486,7 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 		case <-ctx.Done():
 			giveUp()
 			return nil, false, ctx.Err()
-		case <-ticker.C:
+		case <-ticks:
 			if w.task.Ended() && ended.IsZero() {
 				ended = time.Now()
 			} else if w.task.Ended() && time.Since(ended) > backstop/2 { // the response was lost on its way
@@ -544,19 +509,17 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 // fetched reads the response to tasks/result.
 func (w *await) fetched(ctx context.Context, r *Round, raw json.RawMessage, err error) (*mcp.CallToolResult, bool, error) {
 	if err != nil {
-		_, fault := errors.AsType[*jsonrpc.Error](err)
-		if fault && w.task.Ended() {
+		switch fault := isFault(err); {
+		case fault && w.task.Ended():
 			return w.finish(ctx, r, nil, err)
-		}
-		if !w.isFinal(ctx, err) {
+		case !w.isFinal(ctx, err):
 			return nil, true, nil
-		}
-		if fault {
-			ended, unknown := w.recheck(ctx)
-			if ended { // with this error
+		case fault:
+			failed := w.recheck(ctx, err)
+			if failed == nil { // the task has ended with this error
 				return w.finish(ctx, r, nil, err)
 			}
-			err = cmp.Or(unknown, err)
+			return nil, false, failed
 		}
 		return nil, false, err
 	}
@@ -576,7 +539,7 @@ func (w *await) fetched(ctx context.Context, r *Round, raw json.RawMessage, err 
 		was, ok := w.sent[q.Key]
 		return ok && was.question != q.digest()
 	}) {
-		w.sent = nil
+		clear(w.sent)
 	}
 	open, err := w.open(now.Questions)
 	if err != nil || len(open) == 0 {

@@ -49,6 +49,12 @@ func (e *ProtocolError) Error() string { return "the server broke the protocol: 
 
 func protocolError(reason string) error { return &ProtocolError{reason} }
 
+// isFault reports whether an error is a JSON-RPC error.
+func isFault(err error) bool {
+	_, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok
+}
+
 // hasCode reports whether an error is a JSON-RPC error with this code.
 func hasCode(err error, code int64) bool {
 	fault, ok := errors.AsType[*jsonrpc.Error](err)

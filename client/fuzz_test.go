@@ -67,8 +67,7 @@ func FuzzTask(f *testing.F) {
 			return
 		}
 		_, _ = parseAsked(raw, nil, &c.opts.Limits)
-		parse := func(raw []byte) (*Task, error) { return parseTask(raw, nil, &c.opts.Limits) }
-		got, err := parse(raw)
+		got, err := parseTask(raw, nil, &c.opts.Limits)
 		if err != nil {
 			return
 		}
@@ -97,8 +96,9 @@ func FuzzTask(f *testing.F) {
 				t.Fatalf("the question %q is another one when it is stored", q.Key)
 			}
 		}
-		// As a notification it is the same task, or is ignored.
-		n := &news{id: got.ID, agreed: true, parse: parse, wake: make(chan struct{}, 1)}
+		// As a notification it is the same, or none.
+		n := newNews(s, got.ID)
+		n.agreed = true
 		n.receive(tap.MethodTask, raw)
 		if told := n.take(); told == nil || told.Status != got.Status {
 			t.Fatalf("told %+v", told)

@@ -17,9 +17,11 @@ const methodListen = "subscriptions/listen"
 // news holds what a server reports about one task by itself, on a stream that the client
 // opens (SEP-2663, "Task Status Notifications").
 type news struct {
+	*Session
 	id    string
-	parse func(raw []byte) (*Task, error)
-	wake  chan struct{} // receives after each change; has room for one
+	wake  chan struct{}   // receives after each change; has room for one
+	ended context.Context // done when the last report is that the task has ended
+	end   context.CancelFunc
 
 	mu           sync.Mutex
 	acknowledged bool
@@ -27,8 +29,14 @@ type news struct {
 	latest       *Task // the last report that was not taken
 }
 
-// receive takes a notification. It ignores reports about other tasks and those that cannot
-// be read: the client requests the status itself now and then.
+func newNews(s *Session, id string) *news {
+	n := &news{Session: s, id: id, wake: make(chan struct{}, 1)}
+	n.ended, n.end = context.WithCancel(context.Background())
+	return n
+}
+
+// receive takes a notification. It ignores reports about other tasks, those that cannot be
+// read and those after the end: the client requests the status itself now and then.
 func (n *news) receive(method string, params []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -40,25 +48,21 @@ func (n *news) receive(method string, params []byte) {
 		_ = json.Unmarshal(params, &agreed) // else nothing was agreed
 		n.acknowledged, n.agreed = true, slices.Contains(agreed.Notifications.TaskIDs, n.id)
 	case tap.MethodTask:
-		if !n.agreed {
+		t, err := parseTask(params, n.Server(), &n.opts.Limits)
+		if err != nil || t.ID != n.id || !n.agreed || n.ended.Err() != nil {
 			return
 		}
-		t, err := n.parse(params)
-		if err != nil || t.ID != n.id {
-			return
+		if n.latest = t; t.Ended() {
+			n.end()
 		}
-		n.latest = t
 	default:
 		return
 	}
 	n.signal()
 }
 
-// reports tells whether the server reports changes. It may be called on nil.
+// reports tells whether the server reports changes.
 func (n *news) reports() bool {
-	if n == nil {
-		return false
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.agreed
@@ -70,16 +74,6 @@ func (n *news) signal() {
 	case n.wake <- struct{}{}:
 	default:
 	}
-}
-
-// end returns the task if the last report is that it has ended, or nil.
-func (n *news) end() *Task {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.latest == nil || !n.latest.Ended() {
-		return nil
-	}
-	return n.latest
 }
 
 // take takes the last report, or nil.
@@ -101,25 +95,21 @@ func (n *news) reset() (acknowledged, agreed bool) {
 	return acknowledged, agreed
 }
 
-// subscribe opens the stream about a task, and again when it ends, until stop is called.
-func (s *Session) subscribe(ctx context.Context, d TaskDialect, id string) (_ *news, stop func()) {
-	n := &news{id: id, wake: make(chan struct{}, 1), parse: func(raw []byte) (*Task, error) {
-		return parseTask(raw, s.Server(), &s.opts.Limits)
-	}}
+// subscribe opens the stream about the task, and again when it ends, until stop is called.
+func (n *news) subscribe(ctx context.Context, d TaskDialect) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		const shortest, longest = time.Second, time.Minute
 		wait, ever := shortest, false
 		for {
 			began := time.Now()
-			_, err := s.exchange(ctx, d, &tap.Exchange{Method: methodListen, Notify: n.receive},
-				&taskParams{Notifications: &taskNotifications{TaskIDs: []string{id}}})
+			_, err := n.exchange(ctx, d, &tap.Exchange{Method: methodListen, Notify: n.receive},
+				&taskParams{Notifications: &taskNotifications{TaskIDs: []string{n.id}}})
 			acknowledged, agreed := n.reset()
 			never := hasCode(err, jsonrpc.CodeMethodNotFound) || acknowledged && !agreed
 			if never {
-				s.silent.Store(true)
+				n.silent.Store(true)
 			}
 			// A server that reported once will report again, even if it is away for some time.
 			if ever = ever || agreed; !ever || never || ctx.Err() != nil {
@@ -133,6 +123,6 @@ func (s *Session) subscribe(ctx context.Context, d TaskDialect, id string) (_ *n
 			}
 			wait = min(2*wait, longest)
 		}
-	}()
-	return n, func() { cancel(); <-done }
+	})
+	return func() { cancel(); wg.Wait() }
 }
