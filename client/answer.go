@@ -13,34 +13,26 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// check refuses a question that no capability was declared for.
-func (o *Options) check(q *Question) error {
-	ok := false
-	kind := q.Method
-	switch {
-	case q.Method == methodElicit && q.URL != "":
-		ok, kind = o.URL != nil, "elicitation.url"
-	case q.Method == methodElicit:
-		ok, kind = o.Form != nil, "elicitation.form"
-	case q.Method == methodCreateMessage:
-		ok, kind = o.Sample != nil, "sampling"
-		tools := strictjson.Get(q.Params, "tools") != nil || strictjson.Get(q.Params, "toolChoice") != nil
-		if ok && !o.SampleTools && tools {
-			ok, kind = false, "sampling.tools"
-		}
-	case q.Method == methodListRoots:
-		ok, kind = o.Roots != nil, "roots"
-	}
-	if !ok {
-		return &UndeclaredError{Key: q.Key, Kind: kind}
-	}
-	return nil
-}
-
-func (o *Options) checkAll(questions []*Question) error {
+// check refuses questions that no capability was declared for.
+func (o *Options) check(questions ...*Question) error {
 	for _, q := range questions {
-		if err := o.check(q); err != nil {
-			return err
+		ok, kind := false, q.Method
+		switch {
+		case q.Method == methodElicit && q.URL != "":
+			ok, kind = o.URL != nil, "elicitation.url"
+		case q.Method == methodElicit:
+			ok, kind = o.Form != nil, "elicitation.form"
+		case q.Method == methodCreateMessage:
+			ok, kind = o.Sample != nil, "sampling"
+			tools := strictjson.Get(q.Params, "tools") != nil || strictjson.Get(q.Params, "toolChoice") != nil
+			if ok && !o.SampleTools && tools {
+				ok, kind = false, "sampling.tools"
+			}
+		case q.Method == methodListRoots:
+			ok, kind = o.Roots != nil, "roots"
+		}
+		if !ok {
+			return &UndeclaredError{Key: q.Key, Kind: kind}
 		}
 	}
 	return nil

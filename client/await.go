@@ -75,9 +75,7 @@ func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error
 			return nil, err
 		}
 	}
-	var params struct {
-		Name string `json:"name"`
-	}
+	var params toolParams
 	_ = json.Unmarshal(p.Params, &params) // which may be missing
 	w.target = params.Name
 	for _, q := range p.Questions {
@@ -116,7 +114,8 @@ func (w *await) wait(ctx context.Context) (mcp.Result, error) {
 
 // pending is the call as it stands.
 func (w *await) pending() *Pending {
-	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Parked: time.Now(), TaskID: w.id, Tasks: w.tasks}
+	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Parked: time.Now(), TaskID: w.id, Tasks: w.tasks,
+		Answers: make(map[string]json.RawMessage)}
 	if t := w.task; t != nil {
 		p.Questions = t.Questions
 		p.setState(t.state)
@@ -128,9 +127,6 @@ func (w *await) pending() *Pending {
 	for _, q := range p.Questions {
 		for _, known := range []map[string]reply{w.have, w.sent} {
 			if r, ok := known[q.Key]; ok && r.question == q.digest() {
-				if p.Answers == nil {
-					p.Answers = make(map[string]json.RawMessage)
-				}
 				p.Answers[q.Key] = r.answer
 			}
 		}
@@ -334,7 +330,7 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	if err := w.observe(ctx, r); err != nil {
 		return err
 	}
-	if err := w.opts.checkAll(open); err != nil {
+	if err := w.opts.check(open...); err != nil {
 		return err
 	}
 	answers, parked, err := w.opts.answerAll(ctx, open, given)

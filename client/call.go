@@ -313,7 +313,7 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 		return res, nil
 	}
 	c.pending = next
-	return nil, c.opts.checkAll(next.Questions)
+	return nil, c.opts.check(next.Questions...)
 }
 
 // nextPause is the pause before a retry: it grows from round to round without questions.
@@ -350,8 +350,7 @@ func (c *call) relist(ctx context.Context) bool {
 	}
 	c.relisted = true
 	params := new(mcp.ListToolsParams)
-	const pages = 4 // a list can be as long as its server likes
-	for range pages {
+	for range 4 { // pages: a list can be as long as its server likes
 		page, err := c.sdk.ListTools(ctx, params)
 		if err != nil {
 			return false
@@ -359,10 +358,9 @@ func (c *call) relist(ctx context.Context) bool {
 		if slices.ContainsFunc(page.Tools, func(t *mcp.Tool) bool { return t.Name == c.target }) {
 			return true
 		}
-		if page.NextCursor == "" {
+		if params.Cursor = page.NextCursor; params.Cursor == "" {
 			return false
 		}
-		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
 	}
 	return false
 }

@@ -29,6 +29,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -46,16 +47,10 @@ type Client struct {
 
 // New returns a client. Nil options are the zero Options: a client that answers nothing.
 func New(opts *Options) *Client {
-	c := new(Client)
-	if opts != nil {
-		c.opts = *opts
-	}
+	c := &Client{opts: *cmp.Or(opts, new(Options))}
 	c.opts.Limits.setDefaults()
 	c.inline.opts = &c.opts
-	impl := c.opts.Implementation
-	if impl == nil {
-		impl = &mcp.Implementation{Name: "askback-client", Version: "1.0.0"}
-	}
+	impl := cmp.Or(c.opts.Implementation, &mcp.Implementation{Name: "askback-client", Version: "1.0.0"})
 	sdk := c.opts.SDK
 	sdk.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true}
 	sdk.Capabilities = c.opts.capabilities()
@@ -63,7 +58,7 @@ func New(opts *Options) *Client {
 	c.sdk = mcp.NewClient(impl, &sdk)
 	c.sdk.AddReceivingMiddleware(c.inline.answer)
 	c.sdk.AddSendingMiddleware(hideExtensions)
-	if err := mcp.AddSendingCustomMethod[*taskParams, *noResult](c.sdk, tap.CustomMethod); err != nil {
+	if err := mcp.AddSendingCustomMethod[*taskParams, *rawResult](c.sdk, tap.CustomMethod); err != nil {
 		panic(err) // the SDK has a method of this name
 	}
 	return c

@@ -14,8 +14,6 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-const methodToolsChanged = "notifications/tools/list_changed"
-
 // inlineSessions holds the state of each open session of a client, and answers the questions
 // that servers before 2026-07-28 ask inside them.
 type inlineSessions struct {
@@ -31,8 +29,8 @@ func (i *inlineSessions) of(s *mcp.ClientSession) *inlineState {
 // answer is middleware of the SDK's client.
 func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		session, _ := req.GetSession().(*mcp.ClientSession)
-		if session != nil && method == methodToolsChanged {
+		session := req.GetSession().(*mcp.ClientSession)
+		if method == "notifications/tools/list_changed" {
 			i.of(session).tools.Store(new(map[string]string))
 		}
 		if method != methodElicit && method != methodCreateMessage && method != methodListRoots {
@@ -45,7 +43,7 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 		if err := q.parse(); err != nil {
 			return nil, inlineError(err)
 		}
-		if session == nil || method == methodListRoots { // roots are asked for outside of calls, too
+		if method == methodListRoots { // roots are asked for outside of calls, too
 			res, err := i.opts.answer(ctx, q)
 			return inlineResult(task, res, err)
 		}
@@ -69,8 +67,8 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 // the server is one of Askback's.
 func readInline(method string, req mcp.Request, session *mcp.ClientSession) (q *Question, task string, ours bool, err error) {
 	q = &Question{Key: method, Method: method}
-	if session != nil && session.InitializeResult() != nil {
-		q.Server = session.InitializeResult().ServerInfo
+	if res := session.InitializeResult(); res != nil {
+		q.Server = res.ServerInfo
 	}
 	if q.Params, err = json.Marshal(req.GetParams()); err != nil {
 		return nil, "", false, err
@@ -176,7 +174,7 @@ func inlineResult(task string, answer json.RawMessage, err error) (mcp.Result, e
 		return nil, inlineError(err)
 	}
 	if task == "" {
-		return &rawResult{data: answer}, nil
+		return &rawResult{RawMessage: answer}, nil
 	}
 	var members map[string]json.RawMessage
 	err = json.Unmarshal(answer, &members)
@@ -190,7 +188,7 @@ func inlineResult(task string, answer json.RawMessage, err error) (mcp.Result, e
 	meta[wire.MetaRelatedTask], _ = json.Marshal(map[string]string{"taskId": task}) // strings always marshal
 	members["_meta"], _ = json.Marshal(meta)
 	data, err := json.Marshal(members)
-	return &rawResult{data: data}, err
+	return &rawResult{RawMessage: data}, err
 }
 
 // inlineError is the response to a question that cannot be answered.
@@ -204,10 +202,8 @@ func inlineError(err error) error {
 	return fault
 }
 
-// rawResult is a result that is encoded already.
+// rawResult is a result as JSON.
 type rawResult struct {
 	mcp.ResultBase
-	data json.RawMessage
+	json.RawMessage
 }
-
-func (r *rawResult) MarshalJSON() ([]byte, error) { return r.data, nil }

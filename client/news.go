@@ -12,8 +12,6 @@ import (
 	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
-const methodListen = "subscriptions/listen"
-
 // news holds what a server reports about one task by itself, on a stream that the client
 // opens (SEP-2663, "Task Status Notifications").
 type news struct {
@@ -104,7 +102,7 @@ func (n *news) subscribe(ctx context.Context, d TaskDialect) (stop func()) {
 		wait, ever := shortest, false
 		for {
 			began := time.Now()
-			_, err := n.exchange(ctx, d, &tap.Exchange{Method: methodListen, Notify: n.receive},
+			_, err := n.exchange(ctx, d, &tap.Exchange{Method: "subscriptions/listen", Notify: n.receive},
 				&taskParams{Notifications: &taskNotifications{TaskIDs: []string{n.id}}})
 			acknowledged, agreed := n.reset()
 			never := hasCode(err, jsonrpc.CodeMethodNotFound) || acknowledged && !agreed

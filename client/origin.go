@@ -46,10 +46,7 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := http.Client{}
-	if c != nil {
-		own = *c
-	}
+	own := *cmp.Or(c, new(http.Client))
 	own.Transport = &sameOrigin{own.Transport, origin(u)}
 	return &own, nil
 }

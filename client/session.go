@@ -78,9 +78,6 @@ type taskNotifications struct {
 	TaskIDs []string `json:"taskIds"`
 }
 
-// noResult is what the SDK sees of results that are read as they came.
-type noResult struct{ mcp.ResultBase }
-
 // dialect is the dialect for tasks that are known by their IDs.
 func (s *Session) dialect() (TaskDialect, error) {
 	switch d := s.opts.Tasks; {
@@ -122,7 +119,7 @@ func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, 
 	}
 	ctx, done := join(ctx, s.life)
 	defer done()
-	_, err := mcp.CallCustomMethod[*taskParams, *noResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
+	_, err := mcp.CallCustomMethod[*taskParams, *rawResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
 	raw, broken := x.Result()
 	if broken != nil {
 		err = broken

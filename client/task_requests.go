@@ -113,18 +113,16 @@ func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, 
 	if next, err = nextCursor(raw); err != nil {
 		return nil, "", err
 	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(strictjson.Get(raw, "tasks"), &list); err != nil {
+	list := strictjson.Get(raw, "tasks")
+	if strictjson.TypeOf(list) != strictjson.TypeArray {
 		return nil, "", &ProtocolError{"the list of tasks is not an array"}
 	}
-	for _, value := range list {
+	err = strictjson.Elements(list, func(value []byte) error {
 		t, err := parseTask(value, s.Server(), &s.opts.Limits)
-		if err != nil {
-			return nil, "", err
-		}
 		tasks = append(tasks, t)
-	}
-	return tasks, next, nil
+		return err
+	})
+	return tasks, next, err
 }
 
 // getTask requests the status of a task.

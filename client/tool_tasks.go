@@ -11,10 +11,8 @@ import (
 // member of the list of tools. To try is no way to find out: some servers run a tool that was
 // called wrongly, and then have no result for it. (2025-11-25, "Tool-Level Negotiation")
 
+// The values of execution.taskSupport that allow a task.
 const (
-	methodListTools = "tools/list"
-
-	// The values of execution.taskSupport that allow a task.
 	taskRequired = "required"
 	taskOptional = "optional"
 )
@@ -51,7 +49,7 @@ func (s *Session) listToolTasks(ctx context.Context) (map[string]string, error) 
 	all := make(map[string]string)
 	cursor, size := "", int64(0)
 	for range limits.Rounds {
-		page, err := s.request(ctx, TasksProposal, methodListTools, "", &taskParams{Cursor: cursor})
+		page, err := s.request(ctx, TasksProposal, "tools/list", "", &taskParams{Cursor: cursor})
 		if err != nil {
 			return nil, err
 		}
