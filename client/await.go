@@ -103,9 +103,7 @@ func (w *await) wait(ctx context.Context) (mcp.Result, error) {
 	if err == nil {
 		return res, nil
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
+	err = cmp.Or(context.Cause(ctx), err)
 	if _, pending := errors.AsType[*PendingError](err); pending || w.over {
 		return nil, err
 	}
@@ -382,14 +380,14 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 // nil, or [ErrTaskUnknown], in its place.
 func (w *await) recheck(ctx context.Context, failed error) error {
 	t, err := w.getTask(ctx, w.tasks, w.id)
-	switch {
-	case errors.Is(err, ErrTaskUnknown):
+	if errors.Is(err, ErrTaskUnknown) {
 		w.over = true
 		return err
-	case err != nil:
-		return failed
 	}
-	if w.task = t; t.Ended() {
+	if err == nil {
+		w.task = t
+	}
+	if err == nil && t.Ended() {
 		return nil
 	}
 	return failed
@@ -402,8 +400,7 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 	if w.news.reports() {
 		interval = max(interval, backstop)
 	}
-	const free = 32
-	if w.woken > free { // a server may report faster than is good for the client
+	if w.woken > 32 { // a server may report faster than is good for the client
 		if err := pause(ctx, w.opts.Limits.MinPoll); err != nil {
 			return nil, err
 		}
@@ -415,12 +412,9 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 		return nil, nil
 	case <-w.news.wake:
 		w.woken++
-		t := w.news.take()
-		if t == nil { // the reports have just begun or ended
-			return nil, nil
-		}
-		if t.Updated.Before(w.task.Updated) && !t.Updated.IsZero() && !t.Ended() {
-			return nil, nil // older than the last status, or by another clock
+		t := w.news.take() // nil if the reports have just begun or ended
+		if t == nil || t.Updated.Before(w.task.Updated) && !t.Updated.IsZero() && !t.Ended() {
+			return nil, nil // it is older than the last status, or by another clock
 		}
 		w.task = t
 		return &Round{Method: tap.MethodTask}, nil
@@ -437,56 +431,46 @@ func (w *await) interval() time.Duration {
 // the result, or what the task asks. In a session before 2026-07-28 the task asks inside the
 // session meanwhile.
 func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool, err error) {
-	type response struct {
-		raw json.RawMessage
-		err error
-	}
 	began := time.Now()
 	questions, leave := w.inline.wait(w.id)
 	defer leave()
-	bounded, cancel := context.WithCancel(ctx)
-	defer cancel()
-	responses := make(chan response, 1)
 	x := &tap.Exchange{Method: wire.TaskResult, Name: w.id, Cancelled: make(chan struct{})}
+	bounded, cancel := context.WithCancel(ctx)
+	var raw json.RawMessage
+	var failed error
+	responded := make(chan struct{})
 	go func() {
-		raw, err := w.exchange(bounded, w.tasks, x, &taskParams{TaskID: w.id})
-		responses <- response{raw, err}
+		defer close(responded)
+		raw, failed = w.exchange(bounded, w.tasks, x, &taskParams{TaskID: w.id})
 	}()
-	giveUp := func() { cancel(); <-responses }
+	defer func() { cancel(); <-responded }()
 
 	var ended time.Time // when the status first said so
 	ticks := time.Tick(w.interval())
 	for {
 		select {
-		case got := <-responses:
-			return w.fetched(ctx, &Round{Method: wire.TaskResult, Elapsed: time.Since(began)}, got.raw, got.err)
+		case <-responded:
+			return w.fetched(ctx, &Round{Method: wire.TaskResult, Elapsed: time.Since(began)}, raw, failed)
 		case p := <-questions:
 			// The request ends before the session does, which may be soon: else the server would
 			// wait for an answer that nothing can bring.
-			soon := time.After(time.Second)
+			end := responded
 			if !p.responded {
-				giveUp()
-				select {
-				case <-x.Cancelled:
-				case <-soon:
-				}
-			} else {
-				select {
-				case <-responses:
-				case <-soon:
-					giveUp()
-				}
+				cancel()
+				end = x.Cancelled
+			}
+			select {
+			case <-end:
+			case <-time.After(time.Second):
 			}
 			w.task.Questions = []*Question{p.question}
 			return nil, false, &PendingError{w.pending(), ErrPark}
 		case <-ctx.Done():
-			giveUp()
 			return nil, false, ctx.Err()
 		case <-ticks:
 			if w.task.Ended() && ended.IsZero() {
 				ended = time.Now()
 			} else if w.task.Ended() && time.Since(ended) > backstop/2 { // the response was lost on its way
-				giveUp()
 				return nil, true, nil
 			}
 			t, err := w.getTask(ctx, w.tasks, w.id)
@@ -495,7 +479,6 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 			}
 			w.task = t
 			if err := w.observe(ctx, &Round{Method: wire.GetTask}); err != nil || t.Status == taskCancelled {
-				giveUp()
 				return nil, true, err
 			}
 		}

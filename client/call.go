@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -193,29 +194,20 @@ func (s *Session) newCall(method string, params any, meta mcp.Meta) (*call, erro
 func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 	ctx, leave := c.begin(ctx)
 	defer leave()
+	var res mcp.Result
 	err := c.negotiate(ctx)
-	for err == nil {
-		var answers map[string]json.RawMessage
-		if answers, err = c.answer(ctx); err != nil {
-			break
-		}
-		var res mcp.Result
-		if res, err = c.exchange(ctx, answers); res != nil {
-			return res, nil
-		}
-		switch {
-		case err != nil || c.became == nil:
-		case c.detach:
-			return nil, nil
-		default:
-			w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params,
-				round: c.round, task: c.became, observed: c.became}
-			return w.wait(ctx)
-		}
+	for err == nil && res == nil && c.became == nil {
+		res, err = c.exchange(ctx)
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
+	if err == nil && c.became != nil && !c.detach {
+		w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params,
+			round: c.round, task: c.became, observed: c.became}
+		return w.wait(ctx)
 	}
+	if err == nil {
+		return res, nil
+	}
+	err = cmp.Or(context.Cause(ctx), err)
 	if _, limit := errors.AsType[*LimitError](err); limit && c.pending != nil {
 		err = &PendingError{c.pending, err}
 	}
@@ -268,9 +260,13 @@ func (c *call) answer(ctx context.Context) (map[string]json.RawMessage, error) {
 	return answers, nil
 }
 
-// exchange sends one round. It returns the result. When the call continues, with c.pending or
+// exchange sends one round with its answers. It returns the result. When the call continues, with c.pending or
 // as the task c.became, both result and error are nil.
-func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage) (mcp.Result, error) {
+func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
+	answers, err := c.answer(ctx)
+	if err != nil {
+		return nil, err
+	}
 	c.round++
 	x := &tap.Exchange{Answers: answers, Task: c.task}
 	r := &Round{Number: c.round, Method: c.method, Target: c.target, Answers: answers}
@@ -282,9 +278,7 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 	res, err := c.sendRound(ctx, x)
 	r.Elapsed = time.Since(began)
 	result, broken := x.Result()
-	if broken != nil {
-		err = broken
-	}
+	err = cmp.Or(broken, err)
 	var next *Pending
 	if err == nil {
 		next, err = c.outcome(result)
@@ -302,9 +296,7 @@ func (c *call) exchange(ctx context.Context, answers map[string]json.RawMessage)
 		r.Pause = c.pause
 	}
 	if observe := c.opts.Observe; observe != nil {
-		if refused := observe(ctx, r); refused != nil && err == nil {
-			err = refused
-		}
+		err = cmp.Or(err, observe(ctx, r))
 	}
 	if err != nil || c.became != nil {
 		return nil, err

@@ -98,8 +98,8 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		MessageBytes: c.opts.Limits.MessageBytes,
 		Depth:        c.opts.Limits.Depth,
 		Questions:    c.opts.Limits.Questions,
-		TooLarge:     messageTooLarge,
-		Broken:       protocolError,
+		TooLarge:     func(most int64) error { return &LimitError{"bytes of a message", most} },
+		Broken:       func(reason string) error { return &ProtocolError{reason} },
 		Echo:         c.opts.Drafts,
 	})
 	hello := &tap.Exchange{Quiet: true}

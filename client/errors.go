@@ -47,8 +47,6 @@ type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string { return "the server broke the protocol: " + e.Reason }
 
-func protocolError(reason string) error { return &ProtocolError{reason} }
-
 // isFault reports whether an error is a JSON-RPC error.
 func isFault(err error) bool {
 	_, ok := errors.AsType[*jsonrpc.Error](err)

@@ -84,8 +84,7 @@ func readInline(method string, req mcp.Request, session *mcp.ClientSession) (q *
 }
 
 // inlineState ties the questions that a server asks inside a session to the session's calls:
-// the calls bound them, and they end with the last call and with the session. It also holds
-// the list of tools of a session before 2026-07-28.
+// the calls bound them, and they end with the last call and with the session.
 type inlineState struct {
 	mu    sync.Mutex
 	calls int                // that run

@@ -62,8 +62,6 @@ func (l *Limits) timeReached() error {
 	return &LimitError{"seconds per call", int64((l.CallTTL + time.Second - 1) / time.Second)}
 }
 
-func messageTooLarge(most int64) error { return &LimitError{"bytes of a message", most} }
-
 // pause waits, unless the context ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	select {

@@ -29,18 +29,14 @@ func resultType(result []byte) (string, error) {
 }
 
 // requestState returns the state in a result, or nil. The empty string is a state, too.
-func requestState(result []byte) (*string, error) {
-	return stringMember(result, "requestState")
-}
+func requestState(result []byte) (*string, error) { return stringMember(result, "requestState") }
 
 // nextCursor returns the cursor of a list's next page, or the empty string after the last.
 func nextCursor(page []byte) (string, error) {
-	next, err := stringMember(page, "nextCursor")
-	if next == nil {
-		if strictjson.TypeOf(strictjson.Get(page, "nextCursor")) == strictjson.TypeNull {
-			err = nil
-		}
-		return "", err
+	raw := strictjson.Get(page, "nextCursor")
+	next, ok := strictjson.String(raw)
+	if !ok && raw != nil && strictjson.TypeOf(raw) != strictjson.TypeNull {
+		return "", &ProtocolError{"nextCursor is not a string"}
 	}
-	return *next, nil
+	return next, nil
 }

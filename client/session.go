@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,9 +122,7 @@ func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, 
 	defer done()
 	_, err := mcp.CallCustomMethod[*taskParams, *rawResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
 	raw, broken := x.Result()
-	if broken != nil {
-		err = broken
-	}
+	err = cmp.Or(broken, err)
 	if err != nil && s.life.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -66,11 +66,11 @@ func (b *eventBody) Read(p []byte) (int, error) {
 
 // next copies one event. Its data may stand in several lines.
 func (b *eventBody) next() error {
-	var data []byte
-	size, hasData, cut := 0, false, false
-	for {
+	var data []byte // each line with its end; nil if there is none
+	size, cut := 0, false
+	for !cut {
 		line, err := b.line(&size)
-		if err != nil && (!errors.Is(err, io.EOF) || line == "" && !hasData) {
+		if err != nil && (!errors.Is(err, io.EOF) || line == "" && data == nil) {
 			return err
 		}
 		cut = err != nil
@@ -78,27 +78,21 @@ func (b *eventBody) next() error {
 			break // the event is whole, or the stream ended in it
 		}
 		field, value, _ := strings.Cut(line, ":")
-		if field != "data" && b.x.Notify == nil && !(b.once && field == "id") {
+		if field == "data" {
+			data = append(append(data, strings.TrimPrefix(value, " ")...), '\n')
+		} else if b.x.Notify == nil && !(b.once && field == "id") {
 			b.out.WriteString(line + "\n")
-		} else if field == "data" {
-			if hasData {
-				data = append(data, '\n')
-			}
-			data = append(data, strings.TrimPrefix(value, " ")...)
-			hasData = true
-		}
-		if cut {
-			break
 		}
 	}
-	if cut && b.x.Method != "" && hasData && !json.Valid(data) { // as if it had not begun
-		b.out.Reset()
-		return io.EOF
-	}
-	if hasData && b.x.Notify != nil && !b.x.notified(data, b.config) {
-		return nil
-	}
-	if hasData {
+	if data != nil {
+		data = data[:len(data)-1]
+		if cut && b.x.Method != "" && !json.Valid(data) { // as if it had not begun
+			b.out.Reset()
+			return io.EOF
+		}
+		if b.x.Notify != nil && !b.x.notified(data, b.config) {
+			return nil
+		}
 		b.echoes.collect(data)
 		for line := range bytes.SplitSeq(b.x.message(data, b.config), []byte("\n")) {
 			b.out.WriteString("data: ")

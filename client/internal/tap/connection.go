@@ -1,6 +1,7 @@
 package tap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,10 +71,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return err
 	}
 	tapped := *req
-	tapped.Params = params
-	if x.Method != "" {
-		tapped.Method = x.Method
-	}
+	tapped.Method, tapped.Params = cmp.Or(x.Method, req.Method), params
 	c.mu.Lock()
 	c.open[req.ID] = request{x, context.AfterFunc(ctx, func() { c.close(req.ID) })}
 	c.mu.Unlock()

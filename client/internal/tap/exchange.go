@@ -155,13 +155,13 @@ func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
 		return nil, c.Broken("its result is not an object")
 	}
 	x.keep(result)
-	kind := strictjson.Get(result, "resultType")
-	switch {
-	case x.Method != "":
+	if x.Method != "" {
 		return []byte(`{}`), nil
-	case kind != nil && string(kind) != `"complete"`:
-		return []byte(complete), nil
-	case x.Task != nil && strictjson.Get(result, "content") == nil && (strictjson.Get(result, "task") != nil || strictjson.Get(result, "inputRequests") != nil):
+	}
+	has := func(name string) bool { return strictjson.Get(result, name) != nil }
+	kind := strictjson.Get(result, "resultType")
+	continues := x.Task != nil && !has("content") && (has("task") || has("inputRequests")) // the drafts' results have no type
+	if continues || kind != nil && string(kind) != `"complete"` {
 		return []byte(complete), nil
 	}
 	return result, nil
