@@ -384,10 +384,10 @@ func (w *await) recheck(ctx context.Context, failed error) error {
 		w.over = true
 		return err
 	}
-	if err == nil {
-		w.task = t
+	if err != nil {
+		return failed
 	}
-	if err == nil && t.Ended() {
+	if w.task = t; t.Ended() {
 		return nil
 	}
 	return failed

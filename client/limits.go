@@ -49,9 +49,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
 }
 
-func (l *Limits) roundsReached() error {
-	return &LimitError{"rounds per call", int64(l.Rounds)}
-}
+func (l *Limits) roundsReached() error { return &LimitError{"rounds per call", int64(l.Rounds)} }
 
 func (l *Limits) questionsReached() error {
 	return &LimitError{"questions per round", int64(l.Questions)}

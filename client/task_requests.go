@@ -17,9 +17,6 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// questionTime is how long tasks/result may take for questions that are already open.
-const questionTime = 5 * time.Second
-
 // GetTask returns the status of a task. The error is an [ErrTaskUnknown] if the server does
 // not know it, or does not show it to this user. (SEP-2663, "Task Polling")
 func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
@@ -31,8 +28,8 @@ func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
 	if err != nil || d == TasksExtension || t.Status != taskAsks || s.legacy() {
 		return t, err
 	}
-	// The questions come with the result, which is waited for if they were just answered.
-	bounded, cancel := context.WithTimeout(ctx, questionTime)
+	// The questions come with the result, whose response waits if they were just answered.
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	raw, err := s.exchange(bounded, d, &tap.Exchange{Method: wire.TaskResult, Name: id}, &taskParams{TaskID: id})
 	switch {
