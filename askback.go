@@ -39,6 +39,7 @@
 package askback
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
@@ -304,52 +304,30 @@ func (s *Server) discover() (name string, info []byte, err error) {
 		return "", nil, err
 	}
 	defer session.Close()
-	conn, err := here.Connect(ctx)
+	var refusal error
+	client := mcp.NewClient(&mcp.Implementation{Name: "askback"}, nil)
+	client.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			result, err := next(ctx, method, req)
+			if found, ok := result.(*mcp.DiscoverResult); ok {
+				s.supported = found.SupportedVersions
+			}
+			refusal = cmp.Or(refusal, err)
+			return result, err
+		}
+	})
+	conn, err := client.Connect(ctx, here, &mcp.ClientSessionOptions{ProtocolVersion: wire.Version})
 	if err != nil {
 		return "", nil, err
 	}
 	defer conn.Close()
-	id, err := jsonrpc.MakeID("discover")
-	if err != nil {
-		return "", nil, err
+	if s.supported == nil {
+		return "", nil, fmt.Errorf("it must support protocol version %s: %w", wire.Version, refusal)
 	}
-	params, err := json.Marshal(map[string]any{"_meta": map[string]any{
-		mcp.MetaKeyProtocolVersion:    wire.Version,
-		mcp.MetaKeyClientCapabilities: struct{}{},
-	}})
-	if err != nil {
-		return "", nil, err
-	}
-	if err := conn.Write(ctx, &jsonrpc.Request{ID: id, Method: "server/discover", Params: params}); err != nil {
-		return "", nil, err
-	}
-	msg, err := conn.Read(ctx)
-	if err != nil {
-		return "", nil, err
-	}
-	res, ok := msg.(*jsonrpc.Response)
-	if !ok {
-		return "", nil, fmt.Errorf("unexpected message of type %T", msg)
-	}
-	if res.Error != nil {
-		return "", nil, fmt.Errorf("it must support protocol version %s: %w", wire.Version, res.Error)
-	}
-	var found struct {
-		Meta              map[string]json.RawMessage `json:"_meta"`
-		SupportedVersions []string                   `json:"supportedVersions"`
-	}
-	if err := json.Unmarshal(res.Result, &found); err != nil {
-		return "", nil, err
-	}
-	s.supported = found.SupportedVersions
-	who := found.Meta[mcp.MetaKeyServerInfo]
+	who := conn.InitializeResult().ServerInfo
 	if who == nil {
 		return "", nil, errors.New("the result carries no server info")
 	}
-	if info, err = json.Marshal(map[string]any{mcp.MetaKeyServerInfo: who}); err != nil {
-		return "", nil, err
-	}
-	var impl mcp.Implementation
-	err = json.Unmarshal(who, &impl)
-	return impl.Name, info, err
+	info, err = json.Marshal(map[string]any{mcp.MetaKeyServerInfo: who})
+	return who.Name, info, err
 }

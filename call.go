@@ -32,7 +32,7 @@ func (c *Call) Can(capability Capability) bool { return Capability(c.c.Can)&capa
 // *mcp.GetPromptRequest or *mcp.ReadResourceRequest. Its session is nil where the
 // request did not come through the SDK. For a handler in the SDK's manual style it
 // has the answers to its own questions and its own state.
-func (c *Call) Request() mcp.Request { return c.c.Request() }
+func (c *Call) Request() mcp.Request { return c.c.View() }
 
 // Progress tells the client how far the call is, if it asked to be told. Progress
 // must grow; what does not is left out. Total is zero where it is unknown. In a task it

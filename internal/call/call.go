@@ -21,23 +21,18 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Limits bound calls and requests. They are set.
+// Limits bound calls and requests. All are set, and have the meaning of askback.Limits.
 type Limits struct {
-	Rounds       int
-	Questions    int
-	StateBytes   int
-	StoredBytes  int
-	MessageBytes int64
-	Depth        int
-	RoundTTL     time.Duration
-	CallTTL      time.Duration
+	Rounds, Questions, StateBytes, StoredBytes int
+	MessageBytes                               int64
+	Depth                                      int
+	RoundTTL, CallTTL                          time.Duration
 }
 
-// TaskSupport says how the calls of a tool become tasks.
+// TaskSupport says how the calls of a tool become tasks: see askback.TaskSupport.
 type TaskSupport struct {
-	Required     bool
-	AtDetach     bool
-	PollInterval time.Duration
+	Required, AtDetach bool
+	PollInterval       time.Duration
 }
 
 // Handler is a registered tool, prompt or resource.
@@ -76,26 +71,24 @@ type Request struct {
 // Call is one call as its handler sees it in one round. It is safe for concurrent use until
 // the handler returns.
 type Call struct {
-	Round     int
-	Principal string
-	Can       wire.Capability
-	InSession bool
-	Inline    bool // its handler asks through a session: it has no asks and no checkpoints
+	*Request
+	Round  int
+	Inline bool // its handler asks through a session: it has no asks and no checkpoints
 
-	ctx      context.Context // of the round
-	request  *Request
-	manual   Manual
-	view     mcp.Request // in place of the request's own
-	id       string      // the journal's: a secret
-	run      *journal.Run
-	progress ProgressFunc
-	support  *TaskSupport
-	task     bool // it is one by now
+	ctx    context.Context // of the round
+	manual Manual
+	view   mcp.Request // in place of the request's own
+	id     string      // the journal's: a secret
+	run    *journal.Run
 
 	mu   sync.Mutex
 	undo []func(context.Context) error
 	last float64 // the last progress that was sent
 	sent bool
+}
+
+func newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
+	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run}
 }
 
 // ID returns the call's public id, from which neither a requestState nor a task's id can be had.
@@ -110,7 +103,7 @@ func (c *Call) IdempotencyKey(step string) string {
 // Progress tells the client how far the call is, if it asked to be told. Progress that does
 // not grow is left out.
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
-	if c.progress == nil {
+	if c.Request.Progress == nil {
 		return nil
 	}
 	c.mu.Lock()
@@ -119,19 +112,19 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 		return nil
 	}
 	c.sent, c.last = true, progress
-	return c.progress(ctx, progress, total, message)
+	return c.Request.Progress(ctx, progress, total, message)
 }
 
-// Request is the SDK's view of the request.
-func (c *Call) Request() mcp.Request {
+// View returns the SDK's view of the request.
+func (c *Call) View() mcp.Request {
 	if c.view != nil {
 		return c.view
 	}
-	return c.request.View(c.manual)
+	return c.Request.View(c.manual)
 }
 
-// SetRequest lets the handler see another request than came.
-func (c *Call) SetRequest(view mcp.Request) { c.view = view }
+// SetView replaces the request that the handler sees.
+func (c *Call) SetView(view mcp.Request) { c.view = view }
 
 // errInline is for a handler that asks through its session.
 var errInline = errors.New("a handler added with AddInlineTool asks through its session: to ask through its Call, add it with AddTool")
@@ -183,11 +176,11 @@ func (c *Call) Checkpoint(ctx context.Context, key string) error {
 // Detach suspends the call to go on as a task, if it is not one and its client can take one.
 func (c *Call) Detach() error {
 	switch {
-	case c.support == nil:
+	case c.Handler.Tasks == nil:
 		return errors.New("Detach: the tool must be added with AddTaskTool")
 	case c.run.Suspended():
 		return journal.ErrInputRequired
-	case c.task || c.Can&wire.Tasks == 0:
+	case c.Task.Running || c.Can&wire.Tasks == 0:
 		return nil
 	}
 	return c.run.Detach()

@@ -91,8 +91,7 @@ func (e *Engine) journalLimits() journal.Limits {
 func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
 	manual := takeManual(j, r)
 	run := home.Begin(j, e.journalLimits())
-	c := newCall(ctx, r, j, run, manual)
-	result, err := e.invoke(ctx, r, c)
+	result, err := e.invoke(ctx, newCall(ctx, r, j, run, manual))
 	asks, suspended, err := run.Finish(err)
 	if err != nil {
 		return e.failed(r.Handler, err)
@@ -123,30 +122,13 @@ func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) er
 	run := journal.Begin(j, nil, e.journalLimits())
 	run.Halt = errTaskEnded
 	c := newCall(ctx, r, j, run, Manual{})
-	_, err := e.invoke(ctx, r, c)
+	_, err := e.invoke(ctx, c)
 	return c.cleanUp(ctx, err)
 }
 
 // errTaskEnded is what a handler gets that runs again to clean up, for all that it had not
 // done before.
 var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
-
-func newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
-	return &Call{
-		Round:     j.Round + 1,
-		Principal: r.Principal,
-		Can:       r.Can,
-		request:   r,
-		manual:    manual,
-		InSession: r.InSession,
-		ctx:       ctx,
-		id:        j.ID,
-		run:       run,
-		progress:  r.Progress,
-		support:   r.Handler.Tasks,
-		task:      r.Task.Running,
-	}
-}
 
 // failed makes a handler's error its tool's result, except where the protocol has an error
 // for it.
@@ -160,19 +142,19 @@ func (e *Engine) failed(h *Handler, err error) (*Outcome, error) {
 	return &Outcome{Result: h.Fail(err)}, nil
 }
 
-func (e *Engine) invoke(ctx context.Context, r *Request, c *Call) (result mcp.Result, err error) {
+func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = e.Panicked(ctx, r.Handler.Method, c, v)
+			err = e.Panicked(ctx, c, v)
 		}
 	}()
-	return r.Handler.Invoke(ctx, c, r.Params)
+	return c.Handler.Invoke(ctx, c, c.Params)
 }
 
 // Panicked logs what was recovered from a handler, with the stack of this goroutine, and
 // returns what the client is told.
-func (e *Engine) Panicked(ctx context.Context, method string, c *Call, v any) error {
-	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", method,
+func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
+	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", c.Handler.Method,
 		"call", c.ID(), "panic", v, "stack", string(debug.Stack()))
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
@@ -194,9 +176,10 @@ func Fault(err error) *jsonrpc.Error {
 	if unable, ok := errors.AsType[*UnableError](err); ok {
 		return wire.MissingCapability(unable.Need)
 	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault == nil {
-		return wire.Errorf(jsonrpc.CodeInternalError, "internal error") // a nil *jsonrpc.Error in an error
-	} else if ok {
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		if fault == nil { // a nil *jsonrpc.Error in an error
+			return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		}
 		return fault
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}

@@ -29,7 +29,7 @@ type Gate struct {
 	Limits    Limits
 	Log       *slog.Logger
 
-	owners sync.Map // of sessions: *owner by the session's ID
+	owners sync.Map // the principals of those who opened sessions, by the session's ID
 }
 
 // Access is a request at the gate.
@@ -144,9 +144,6 @@ type RefusedError struct{ Fault *jsonrpc.Error }
 func (e *RefusedError) Error() string { return e.Fault.Error() }
 func (e *RefusedError) Unwrap() error { return e.Fault }
 
-// owner is who opened a session.
-type owner struct{ principal string }
-
 // Opened records that the caller opened the session.
 func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mcp.RequestExtra) error {
 	id := session.ID()
@@ -157,7 +154,7 @@ func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mc
 	if err != nil {
 		return err
 	}
-	g.owners.Store(id, &owner{principal})
+	g.owners.Store(id, principal)
 	runtime.AddCleanup(session, func(id string) { g.owners.Delete(id) }, id)
 	return nil
 }
@@ -175,7 +172,7 @@ func (g *Gate) CheckOwner(ctx context.Context, sessionID string, extra *mcp.Requ
 }
 
 func (g *Gate) checkOwner(sessionID, principal string) error {
-	if known, ok := g.owners.Load(sessionID); ok && known.(*owner).principal != principal {
+	if known, ok := g.owners.Load(sessionID); ok && known != principal {
 		return &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller")}
 	}
 	return nil

@@ -132,14 +132,11 @@ func merge(info []byte, own mcp.Meta) (mcp.Meta, error) {
 func withMeta(result mcp.Result, meta mcp.Meta) mcp.Result {
 	switch r := result.(type) {
 	case *mcp.CallToolResult:
-		own := *r
-		result = &own
+		result = new(*r)
 	case *mcp.GetPromptResult:
-		own := *r
-		result = &own
+		result = new(*r)
 	case *mcp.ReadResourceResult:
-		own := *r
-		result = &own
+		result = new(*r)
 	}
 	result.SetMeta(meta)
 	return result

@@ -12,9 +12,11 @@ import (
 // concurrent use.
 type Registry struct {
 	mu        sync.RWMutex
-	named     map[string]map[string]*Handler // by method and target
+	named     map[name]*Handler
 	templates []*Handler
 }
+
+type name struct{ method, target string }
 
 // Add adds a handler under its target, or replaces the one that is there.
 func (g *Registry) Add(h *Handler, target string) {
@@ -25,12 +27,9 @@ func (g *Registry) Add(h *Handler, target string) {
 		return
 	}
 	if g.named == nil {
-		g.named = make(map[string]map[string]*Handler)
+		g.named = make(map[name]*Handler)
 	}
-	if g.named[h.Method] == nil {
-		g.named[h.Method] = make(map[string]*Handler)
-	}
-	g.named[h.Method][target] = h
+	g.named[name{h.Method, target}] = h
 }
 
 // Remove removes the handlers for these targets.
@@ -38,7 +37,7 @@ func (g *Registry) Remove(method string, targets ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, target := range targets {
-		delete(g.named[method], target)
+		delete(g.named, name{method, target})
 	}
 }
 
@@ -60,7 +59,7 @@ func without(handlers []*Handler, templates ...string) []*Handler {
 func (g *Registry) Lookup(method, target string) *Handler {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if h := g.named[method][target]; h != nil || method != wire.ReadResource {
+	if h := g.named[name{method, target}]; h != nil || method != wire.ReadResource {
 		return h
 	}
 	if i := slices.IndexFunc(g.templates, func(h *Handler) bool { return h.Matches(target) }); i >= 0 {

@@ -13,30 +13,25 @@ import (
 // View makes the SDK's view of a request. What does not decode is left zero.
 func View(method string, raw []byte, session *mcp.ServerSession, extra *mcp.RequestExtra, m Manual) mcp.Request {
 	// By exact names: encoding/json would let "Arguments" stand in for "arguments".
-	var fields struct {
-		Meta      mcp.Meta
-		Name, URI string
-		Arguments json.RawMessage
-	}
-	_ = json.Unmarshal(strictjson.Get(raw, "_meta"), &fields.Meta)
-	fields.Name, _ = strictjson.String(strictjson.Get(raw, "name"))
-	fields.URI, _ = strictjson.String(strictjson.Get(raw, "uri"))
-	fields.Arguments = strictjson.Get(raw, "arguments")
+	var meta mcp.Meta
+	_ = json.Unmarshal(strictjson.Get(raw, "_meta"), &meta)
+	target, _ := strictjson.String(strictjson.Get(raw, wire.TargetMember(method)))
+	arguments := strictjson.Get(raw, "arguments")
 	responses := m.Typed()
 	switch method {
 	case wire.CallTool:
 		return &mcp.CallToolRequest{Session: session, Extra: extra, Params: &mcp.CallToolParamsRaw{
-			Meta: fields.Meta, Name: fields.Name, Arguments: fields.Arguments, InputResponses: responses, RequestState: m.State,
+			Meta: meta, Name: target, Arguments: arguments, InputResponses: responses, RequestState: m.State,
 		}}
 	case wire.GetPrompt:
-		var arguments map[string]string
-		_ = json.Unmarshal(fields.Arguments, &arguments)
+		var texts map[string]string
+		_ = json.Unmarshal(arguments, &texts)
 		return &mcp.GetPromptRequest{Session: session, Extra: extra, Params: &mcp.GetPromptParams{
-			Meta: fields.Meta, Name: fields.Name, Arguments: arguments, InputResponses: responses, RequestState: m.State,
+			Meta: meta, Name: target, Arguments: texts, InputResponses: responses, RequestState: m.State,
 		}}
 	default:
 		return &mcp.ReadResourceRequest{Session: session, Extra: extra, Params: &mcp.ReadResourceParams{
-			Meta: fields.Meta, URI: fields.URI, InputResponses: responses, RequestState: m.State,
+			Meta: meta, URI: target, InputResponses: responses, RequestState: m.State,
 		}}
 	}
 }
@@ -49,12 +44,9 @@ func (m Manual) Typed() mcp.InputResponseMap {
 	}
 	typed := make(mcp.InputResponseMap, len(m.Responses))
 	for key, raw := range m.Responses {
-		one, err := json.Marshal(map[string]json.RawMessage{key: raw})
-		if err != nil {
-			continue
-		}
 		var decoded mcp.InputResponseMap
-		if json.Unmarshal(one, &decoded) == nil {
+		one, err := json.Marshal(map[string]json.RawMessage{key: raw})
+		if err == nil && json.Unmarshal(one, &decoded) == nil {
 			maps.Copy(typed, decoded)
 		}
 	}

@@ -328,7 +328,7 @@ func confirm(_ context.Context, c *call.Call) (mcp.Result, error) {
 
 // manual asks twice under one key, in the SDK's manual style.
 func manual(_ context.Context, c *call.Call) (mcp.Result, error) {
-	p := c.Request().(*mcp.CallToolRequest).Params
+	p := c.View().(*mcp.CallToolRequest).Params
 	heard := ""
 	if r, ok := p.InputResponses["q"].(*mcp.ElicitResult); ok {
 		heard = fmt.Sprint(r.Content["name"])

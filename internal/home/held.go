@@ -102,28 +102,20 @@ func send(ctx context.Context, session *mcp.ServerSession, callID, key string, r
 
 // WithMeta returns a copy of a request with more in its _meta. The request's own members win.
 func WithMeta(request mcp.InputRequest, more mcp.Meta) mcp.InputRequest {
-	meta := maps.Clone(more)
 	switch p := request.(type) {
 	case *mcp.ElicitParams:
-		q := *p
-		maps.Copy(meta, p.Meta)
-		q.Meta = meta
-		return &q
+		request = new(*p)
 	case *mcp.CreateMessageWithToolsParams:
-		q := *p
-		maps.Copy(meta, p.Meta)
-		q.Meta = meta
-		return &q
+		request = new(*p)
 	case *mcp.CreateMessageParams:
-		q := *p
-		maps.Copy(meta, p.Meta)
-		q.Meta = meta
-		return &q
+		request = new(*p)
 	case *mcp.ListRootsParams:
-		q := *p
-		maps.Copy(meta, p.Meta)
-		q.Meta = meta
-		return &q
+		request = new(*p)
+	}
+	if params, ok := request.(mcp.Params); ok {
+		meta := maps.Clone(more)
+		maps.Copy(meta, params.GetMeta())
+		params.SetMeta(meta)
 	}
 	return request
 }

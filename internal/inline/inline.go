@@ -63,8 +63,8 @@ func (s *Server) Open() int {
 // Run runs a handler for one round, or natively in a session.
 func (s *Server) Run(ctx context.Context, c *call.Call, h func(context.Context, *mcp.CallToolRequest) error) error {
 	c.Inline = true
-	req := c.Request().(*mcp.CallToolRequest)
-	c.SetRequest(req)
+	req := c.View().(*mcp.CallToolRequest)
+	c.SetView(req)
 	if c.InSession {
 		return likeSDK(h(ctx, req))
 	}
@@ -85,7 +85,7 @@ func (s *Server) Run(ctx context.Context, c *call.Call, h func(context.Context, 
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				panicked = s.engine.Panicked(ctx, wire.CallTool, c, v)
+				panicked = s.engine.Panicked(ctx, c, v)
 			}
 		}()
 		err = h(ctx, req)
@@ -221,11 +221,18 @@ var handlerFrame = journal.FrameOf(frame)
 
 // connect makes a session for one round. No goroutine outlives disconnect.
 func (s *Server) connect(r *run, meta mcp.Meta) (session *mcp.ServerSession, disconnect func(), err error) {
+	capabilities := new(mcp.ClientCapabilities)
+	decodeMember(meta, mcp.MetaKeyClientCapabilities, capabilities)
+	if r.call.Can&wire.Roots != 0 { // which the SDK's type does not decode
+		capabilities.RootsV2 = new(mcp.RootCapabilities(capabilities.Roots))
+	}
+	client := new(mcp.Implementation) // handlers rely on it not being nil
+	decodeMember(meta, mcp.MetaKeyClientInfo, client)
 	session, err = s.mcp.Connect(r.ctx, nowhere{r.call.ID()}, &mcp.ServerSessionOptions{State: &mcp.ServerSessionState{
 		InitializeParams: &mcp.InitializeParams{
 			ProtocolVersion: sessionVersion,
-			Capabilities:    declared(meta, r.call.Can),
-			ClientInfo:      clientInfo(meta),
+			Capabilities:    capabilities,
+			ClientInfo:      client,
 		},
 		InitializedParams:         new(mcp.InitializedParams),
 		NegotiatedProtocolVersion: sessionVersion,
@@ -243,30 +250,10 @@ func (s *Server) connect(r *run, meta mcp.Meta) (session *mcp.ServerSession, dis
 // sessionVersion is the last revision in which servers send requests.
 const sessionVersion = "2025-11-25"
 
-// declared is what the client declared.
-func declared(meta mcp.Meta, can wire.Capability) *mcp.ClientCapabilities {
-	c := new(mcp.ClientCapabilities)
-	fromMeta(meta, mcp.MetaKeyClientCapabilities, c)
-	if can&wire.Roots != 0 { // which the SDK's type does not decode
-		roots := mcp.RootCapabilities(c.Roots)
-		c.RootsV2 = &roots
-	}
-	return c
-}
-
-// clientInfo is who the client says it is. Handlers rely on it not being nil.
-func clientInfo(meta mcp.Meta) *mcp.Implementation {
-	who := new(mcp.Implementation)
-	fromMeta(meta, mcp.MetaKeyClientInfo, who)
-	return who
-}
-
-// fromMeta decodes a member of _meta. What does not decode is left zero.
-func fromMeta(meta mcp.Meta, key string, into any) {
-	if own, ok := meta[key]; ok {
-		if data, err := json.Marshal(own); err == nil {
-			_ = json.Unmarshal(data, into)
-		}
+// decodeMember decodes a member of _meta. What does not decode is left zero.
+func decodeMember(meta mcp.Meta, key string, into any) {
+	if data, err := json.Marshal(meta[key]); err == nil {
+		_ = json.Unmarshal(data, into) // null, if there is no such member, changes nothing
 	}
 }
 
@@ -279,17 +266,20 @@ func (s *Server) send(ctx context.Context, method string, req mcp.Request) (mcp.
 	r := found.(*run)
 	switch p := req.GetParams().(type) {
 	case *mcp.ElicitParams:
-		return r.elicit(ctx, p)
+		q, err := elicitation(p)
+		return r.answer(ctx, method, "elicit", q, err, new(mcp.ElicitResult))
 	case *mcp.CreateMessageParams:
-		return r.sample(ctx, p)
+		q, err := question.Sample(p)
+		return r.answer(ctx, method, "sample", q, err, new(mcp.CreateMessageWithToolsResult))
 	case *mcp.CreateMessageWithToolsParams:
-		return r.sample(ctx, p)
+		q, err := question.Sample(p)
+		return r.answer(ctx, method, "sample", q, err, new(mcp.CreateMessageWithToolsResult))
 	case *mcp.ProgressNotificationParams:
 		return nil, r.call.Progress(ctx, p.Progress, p.Total, p.Message)
 	}
 	switch {
 	case method == question.MethodListRoots:
-		return r.roots(ctx)
+		return r.answer(ctx, method, "roots", question.Roots(), nil, new(mcp.ListRootsResult))
 	case method == "ping":
 		return s.pong(ctx, method, &mcp.ServerRequest[*mcp.PingParams]{Session: session})
 	case strings.HasPrefix(method, "notifications/"):
@@ -298,16 +288,15 @@ func (s *Server) send(ctx context.Context, method string, req mcp.Request) (mcp.
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " cannot be sent to a client of " + wire.Version}
 }
 
-func (r *run) elicit(ctx context.Context, p *mcp.ElicitParams) (mcp.Result, error) {
-	q, err := elicitation(p)
+// answer decodes the answer to a question into res. The error is that of making the question.
+func (r *run) answer(ctx context.Context, method, kind string, q *question.Question, err error, res mcp.Result) (mcp.Result, error) {
 	if err != nil {
-		return nil, fmt.Errorf("elicitation/create: %w", err)
+		return nil, fmt.Errorf("%s: %w", method, err)
 	}
-	value, err := r.ask(ctx, "elicit", q)
+	value, err := r.ask(ctx, kind, q)
 	if err != nil {
 		return nil, err
 	}
-	res := new(mcp.ElicitResult)
 	return res, json.Unmarshal(value, res)
 }
 
@@ -350,28 +339,6 @@ func parseSchema(requested any) (*form.Schema, error) {
 		return nil, err
 	}
 	return form.Parse(data)
-}
-
-func (r *run) sample(ctx context.Context, p mcp.InputRequest) (mcp.Result, error) {
-	q, err := question.Sample(p)
-	if err != nil {
-		return nil, fmt.Errorf("sampling/createMessage: %w", err)
-	}
-	value, err := r.ask(ctx, "sample", q)
-	if err != nil {
-		return nil, err
-	}
-	res := new(mcp.CreateMessageWithToolsResult)
-	return res, json.Unmarshal(value, res)
-}
-
-func (r *run) roots(ctx context.Context) (mcp.Result, error) {
-	value, err := r.ask(ctx, "roots", question.Roots())
-	if err != nil {
-		return nil, err
-	}
-	res := new(mcp.ListRootsResult)
-	return res, json.Unmarshal(value, res)
 }
 
 // nowhere is the transport of a stand-in: its connection is at its end from the start, so

@@ -487,8 +487,8 @@ func TestStandIn(t *testing.T) {
 func TestInASession(t *testing.T) {
 	s := newService(t)
 	req := &mcp.CallToolRequest{Session: new(mcp.ServerSession)}
-	c := &call.Call{InSession: true}
-	c.SetRequest(req)
+	c := &call.Call{Request: &call.Request{InSession: true}}
+	c.SetView(req)
 	wrapped := fmt.Errorf("while: %w", &jsonrpc.Error{Code: 1, Message: "x"})
 	err := s.server.Run(t.Context(), c, func(_ context.Context, got *mcp.CallToolRequest) error {
 		if got != req || got.Session != req.Session || s.server.Open() != 0 || !c.Inline {

@@ -268,7 +268,7 @@ func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string,
 		return nil, err
 	}
 	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
-		return f.next(ctx, method, c.Request())
+		return f.next(ctx, method, c.View())
 	}}
 	r.View = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
 	var at call.Home = f.Carrier.Home(r)

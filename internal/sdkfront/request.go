@@ -55,12 +55,8 @@ var exactMembers = []string{"inputResponses", "requestState", "task"}
 // Carry moves what the SDK's types do not keep of a request's parameters into their _meta,
 // and the request's id, unless it is nil. Params is a checked object.
 func Carry(params, id []byte) []byte {
-	exact := make(map[string]json.RawMessage)
-	rest := make(map[string]json.RawMessage)
-	_ = strictjson.Members(params, func(name, value []byte) error {
-		rest[string(name)] = value
-		return nil
-	})
+	exact, rest := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
+	_ = json.Unmarshal(params, &rest) // checked JSON
 	for _, name := range exactMembers {
 		if value := rest[name]; value != nil {
 			exact[name] = value

@@ -3,7 +3,6 @@ package sdkfront
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -54,72 +53,52 @@ func (f *Front) advertise(req mcp.Request, result mcp.Result) (mcp.Result, error
 		r.Capabilities.AddExtension(wire.TasksExtension, nil)
 		return r, nil
 	case *mcp.InitializeResult:
-		encoded, err := json.Marshal(r)
-		if err != nil {
-			return nil, err
-		}
-		tasks := `{"cancel":{},"requests":{"tools":{"call":{}}}}`
+		own := &initializeResult{InitializeResult: r}
+		own.Capabilities.ServerCapabilities = r.Capabilities
+		own.Capabilities.Tasks = json.RawMessage(`{"cancel":{},"requests":{"tools":{"call":{}}}}`)
 		if f.ListsTasks {
-			tasks = `{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+			own.Capabilities.Tasks = json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
 		}
-		encoded, err = withMember(encoded, "capabilities", "tasks", tasks)
+		encoded, err := json.Marshal(own)
 		return &rawResult{encoded: encoded}, err
 	case *mcp.ListToolsResult:
 		if legacySession(req) == nil {
 			return r, nil
 		}
-		return f.withTaskSupport(r)
+		own := &listToolsResult{r, make([]listedTool, len(r.Tools))}
+		for i, t := range r.Tools {
+			own.Tools[i].Tool = t
+			if h := f.Handlers.Lookup(wire.CallTool, t.Name); h != nil && h.Tasks != nil {
+				support := "optional"
+				if h.Tasks.Required {
+					support = "required"
+				}
+				own.Tools[i].Execution = map[string]string{"taskSupport": support}
+			}
+		}
+		encoded, err := json.Marshal(own)
+		return &rawResult{encoded: encoded}, err
 	}
 	return result, nil
 }
 
-// withMember adds a member to the object that is a member of another one.
-func withMember(obj []byte, outer, name, value string) ([]byte, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(obj, &all); err != nil {
-		return nil, err
-	}
-	var inner map[string]json.RawMessage
-	if err := json.Unmarshal(all[outer], &inner); err != nil {
-		return nil, err
-	}
-	inner[name] = json.RawMessage(value)
-	var err error
-	if all[outer], err = json.Marshal(inner); err != nil {
-		return nil, err
-	}
-	return json.Marshal(all)
+// initializeResult is the SDK's with the capability for tasks (2025-11-25, "Capabilities").
+type initializeResult struct {
+	*mcp.InitializeResult
+	Capabilities struct {
+		*mcp.ServerCapabilities
+		Tasks json.RawMessage `json:"tasks"`
+	} `json:"capabilities"`
 }
 
-// withTaskSupport adds to a list of tools what each has of tasks
-// (2025-11-25, "Tool-Level Negotiation").
-func (f *Front) withTaskSupport(r *mcp.ListToolsResult) (mcp.Result, error) {
-	encoded, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(encoded, &all); err != nil {
-		return nil, err
-	}
-	var tools []json.RawMessage
-	if err := json.Unmarshal(all["tools"], &tools); err != nil {
-		return nil, err
-	}
-	for i, t := range r.Tools {
-		h := f.Handlers.Lookup(wire.CallTool, t.Name)
-		if h == nil || h.Tasks == nil {
-			continue
-		}
-		support := "optional"
-		if h.Tasks.Required {
-			support = "required"
-		}
-		tools[i] = slices.Concat(tools[i][:len(tools[i])-1], []byte(`,"execution":{"taskSupport":"`+support+`"}}`))
-	}
-	if all["tools"], err = json.Marshal(tools); err != nil {
-		return nil, err
-	}
-	encoded, err = json.Marshal(all)
-	return &rawResult{encoded: encoded}, err
+// listToolsResult is the SDK's with each tool's support for tasks (2025-11-25, "Tool-Level
+// Negotiation").
+type listToolsResult struct {
+	*mcp.ListToolsResult
+	Tools []listedTool `json:"tools"`
+}
+
+type listedTool struct {
+	*mcp.Tool
+	Execution map[string]string `json:"execution,omitempty"`
 }
