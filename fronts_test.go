@@ -91,11 +91,7 @@ var fronts = []front{
 const initialize = `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`
 
 func modern(id int, method, params string) string {
-	if params != "" {
-		params += ","
-	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-		`"io.modelcontextprotocol/clientCapabilities":%s}}}`, id, method, params, harness.WithExtension)
+	return harness.Message(id, method, params, harness.WithExtension)
 }
 
 // authenticated returns the server behind a verifier that gives every request this token.

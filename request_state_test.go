@@ -18,7 +18,11 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// The client learns only that a state was refused. The operator learns the reason.
+// hostile is a text that must not reach the log as it is, or split its lines.
+const hostile = "evil\nlevel=ERROR msg=forged"
+
+// Whatever is wrong with a state, the client learns only that it was refused, and the
+// operator learns why.
 func TestStateIsBoundToItsRequest(t *testing.T) {
 	logger, logged := harness.Logs()
 	ring := harness.NewRing(t)
@@ -69,7 +73,7 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		{"cut", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = r.State[:20] }},
 		{"longer", seal.ReasonMalformed, h, func(r *harness.Request) { r.State += "\n" }},
 		{"of another version", seal.ReasonVersion, h, func(r *harness.Request) { r.State = "ab9" + r.State[3:] }},
-		{"hostile", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = harness.Hostile }},
+		{"hostile", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = hostile }},
 		{"10 MB", seal.ReasonTooLarge, harness.NewServer(t, func() *askback.Options { o := options; o.Limits.MessageBytes = 16 << 20; return &o }(), harness.AddGreet).HTTPHandler(nil),
 			func(r *harness.Request) { r.State = strings.Repeat("A", 10<<20) }},
 	} {

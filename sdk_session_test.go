@@ -282,7 +282,7 @@ func TestWhoGetsRequestsOfTheServer(t *testing.T) {
 				t.Errorf("%s carries %q: %v", method, member, q)
 			}
 		}
-		session.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, harness.QuoteID(q["id"]), result))
+		session.Answer(q, result)
 	}
 	done := session.Response(2)
 	if result, _ := done["result"].(map[string]any); result == nil || harness.Content(result) != "x" || result["requestState"] != nil || result["resultType"] != nil {

@@ -1,6 +1,7 @@
 package askback_test
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -14,25 +15,26 @@ import (
 const greetLine = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}` + "\n"
 
 func TestStdioOutlivesBadLines(t *testing.T) {
-	send, read, end := harness.Stdio(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 16}})
+	c := harness.Pipe(t, harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 16}}, harness.AddGreet))
 	for _, test := range []struct{ name, line, want string }{
-		{"malformed", "{\"jsonrpc\":\n", "-32700"},
-		{"text", "hello\n", "-32700"},
-		{"not an object", "42\n", "-32600"},
-		{"no method", `{"jsonrpc":"2.0","id":1}` + "\n", "-32600"},
-		{"wrong id", `{"jsonrpc":"2.0","id":{},"method":"ping"}` + "\n", "-32600"},
-		{"fractional id", `{"jsonrpc":"2.0","id":1.5,"method":"ping"}` + "\n", "-32600"},
-		{"empty batch", "[]\n", "-32600"},
-		{"bad batch", "[1]\n", "-32600"},
-		{"too long", strings.Repeat("x", 1<<17) + "\n", "65536"},
-		{"blank, then good", "\r\n" + greetLine, "input_required"},
+		{"malformed", `{"jsonrpc":`, "-32700"},
+		{"text", "hello", "-32700"},
+		{"not an object", "42", "-32600"},
+		{"no method", `{"jsonrpc":"2.0","id":1}`, "-32600"},
+		{"wrong id", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, "-32600"},
+		{"fractional id", `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, "-32600"},
+		{"empty batch", "[]", "-32600"},
+		{"bad batch", "[1]", "-32600"},
+		{"too long", strings.Repeat("x", 1<<17), "65536"},
+		{"good after a blank one", strings.TrimSpace(greetLine), "input_required"},
 	} {
-		send(test.line)
-		if got := read(); !strings.Contains(got, test.want) {
+		c.Write(test.line)
+		if got := fmt.Sprint(<-c.Read); !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %s", test.name, got)
 		}
+		c.Write("\r") // a blank line, which is not answered
 	}
-	if err := end(); err != nil {
+	if err := c.End(); err != nil {
 		t.Errorf("the end of the input: %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		c.Request(2, "tools/call", `"name":"greet","arguments":{"place":"x"}`, "")
 		question := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
-		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, question["id"], result))
+		c.Answer(question, result)
 		check(t, c.Response(2))
 	})
 	t.Run("HTTP", func(t *testing.T) {
@@ -180,14 +180,13 @@ func TestNestingOfABatch(t *testing.T) {
 	opts := &askback.Options{Limits: askback.Limits{Depth: limit}}
 	for depth, want := range map[int]string{2: "place", 3: "-32700"} { // an array is not allowed at this place
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
-			send, read, end := harness.Stdio(t, opts)
-			send(hello + "\n")
-			read()
-			send(batch(depth) + "\n")
-			if got := read(); !strings.Contains(got, want) {
+			c := harness.Pipe(t, harness.NewServer(t, opts, harness.AddGreet))
+			c.Write(hello)
+			<-c.Read
+			c.Write(batch(depth))
+			if got := fmt.Sprint(<-c.Read); !strings.Contains(got, want) {
 				t.Errorf("stdio: got %s, want %s", got, want)
 			}
-			_ = end()
 
 			h := harness.NewServer(t, opts, harness.AddGreet).HTTPHandler(nil)
 			session := ""

@@ -212,8 +212,9 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 		return fmt.Sprintf("%d %v %s %v", call.Round(), req.Params.Meta["example.com/own"], req.Params.Name, req.Extra == nil), nil
 	}))
 	asked := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)
-	created := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t","inputResponses":{"c":{"action":"accept","content":{"color":"red"}}},"requestState":"`+
-		asked["requestState"].(string)+`","_meta":{"example.com/own":"mine"}`)
+	const andOwn = harness.WithExtension + `,"example.com/own":"mine"` // another member of _meta
+	created := s.Result(andOwn, "tools/call", "t", `"name":"t","inputResponses":{"c":{"action":"accept","content":{"color":"red"}}},"requestState":"`+
+		asked["requestState"].(string)+`"`)
 	done := s.Get(harness.WithExtension, created["taskId"].(string), "completed")
 	if got := harness.Content(harness.At(done, "result").(map[string]any)); got != "3 mine t true" {
 		t.Errorf("%v", got)

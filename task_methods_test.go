@@ -37,10 +37,10 @@ func TestEchoInTheProposalsDialect(t *testing.T) {
 		harness.At(asked, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("asked %v", asked)
 	}
-	related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
-	// An answer that was not requested leaves the task unchanged, and the question stays open.
-	ack := s.Result(harness.ProposalOnly, "tasks/input_response", "",
-		`"inputResponses":{"echo_input":{"action":"accept","content":{"not_requested_parameter":"x"}}},`+related)
+	related := harness.ProposalOnly + `,"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}` // another member of _meta
+	// What was not requested leaves the task as it is, and it is asked again.
+	ack := s.Result(related, "tasks/input_response", "",
+		`"inputResponses":{"echo_input":{"action":"accept","content":{"not_requested_parameter":"x"}}}`)
 	if harness.At(ack, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("acknowledged %v", ack)
 	}
@@ -51,8 +51,8 @@ func TestEchoInTheProposalsDialect(t *testing.T) {
 	if harness.At(again, "inputRequests", "echo_input#2", "method") != "elicitation/create" || harness.At(again, "inputRequests", "echo_input") != nil {
 		t.Errorf("asked again %v", again)
 	}
-	s.Result(harness.ProposalOnly, "tasks/input_response", "",
-		`"inputResponses":{"echo_input#2":{"action":"accept","content":{"input":"Hello World!"}},"unknown":{"x":1}},`+related)
+	s.Result(related, "tasks/input_response", "",
+		`"inputResponses":{"echo_input#2":{"action":"accept","content":{"input":"Hello World!"}},"unknown":{"x":1}}`)
 	if done := s.Get(harness.ProposalOnly, id, "completed"); done["statusMessage"] != "Task has been completed successfully, call tasks/result" || done["result"] != nil {
 		t.Errorf("done %v", done)
 	}

@@ -292,7 +292,7 @@ func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 		q := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
 		keys[harness.At(q, "params", "_meta", "io.github.askback-mcp/key")] = true
 		message := fmt.Sprint(harness.At(q, "params", "message"))
-		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":{"action":"accept","content":{"color":%q}}}`, harness.QuoteID(q["id"]), message[:1]))
+		c.Answer(q, `{"action":"accept","content":{"color":"`+message[:1]+`"}}`)
 	}
 	if !keys["a"] || !keys["b"] {
 		t.Errorf("asked under the keys %v", keys)
@@ -323,7 +323,7 @@ func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
 		if harness.At(q, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 			t.Errorf("%v", q)
 		}
-		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":%s}`, harness.QuoteID(q["id"]), step[1]))
+		c.Answer(q, step[1])
 	}
 	if final := c.Response(3); harness.At(final, "result", "isError") != false {
 		t.Errorf("%v", final)

@@ -23,16 +23,21 @@ type Conversation struct {
 	Write func(message string)
 	Read  chan map[string]any
 	Kept  []map[string]any
+	End   func() error // of a [Pipe]: ends the input, and waits for the server
 }
 
-// Scan reads the messages after prefix on each line, until r ends.
+// Scan reads the messages after prefix on each line, or a batch of them, until r ends.
 func (c *Conversation) Scan(r io.Reader, prefix string) {
 	defer close(c.Read)
 	scanner := bufio.NewScanner(r)
 	for scanner.Scan() {
-		data, ok := strings.CutPrefix(scanner.Text(), prefix)
-		var message map[string]any
-		if ok && json.Unmarshal([]byte(data), &message) == nil {
+		data, _ := strings.CutPrefix(scanner.Text(), prefix)
+		if strings.HasPrefix(data, "{") {
+			data = "[" + data + "]"
+		}
+		var messages []map[string]any
+		_ = json.Unmarshal([]byte(data), &messages) // the other lines of an event are no messages
+		for _, message := range messages {
 			c.Read <- message
 		}
 	}
@@ -71,17 +76,16 @@ func (c *Conversation) Call(id int, method, members, capabilities string) map[st
 	return c.Response(id)
 }
 
-// Request sends a request with these members of params. Without capabilities it is one of a
-// session before 2026-07-28.
+// Request sends a [Message].
 func (c *Conversation) Request(id int, method, members, capabilities string) {
 	c.t.Helper()
-	if capabilities != "" {
-		if members != "" {
-			members += ","
-		}
-		members += `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
-	}
-	c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, members))
+	c.Write(Message(id, method, members, capabilities))
+}
+
+// Answer sends the result of a request of the server.
+func (c *Conversation) Answer(question map[string]any, result string) {
+	id, _ := json.Marshal(question["id"]) // decoded JSON
+	c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 }
 
 // Response returns the response to a request.
@@ -104,8 +108,10 @@ func Pipe(t *testing.T, srv *askback.Server) *Conversation {
 	answers, out := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { _ = srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out}); out.Close() })
+	ended := make(chan error, 1)
+	all.Go(func() { ended <- srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out}); out.Close() })
 	c := NewConversation(t)
+	c.End = func() error { client.Close(); return <-ended }
 	c.Write = func(message string) { _, _ = io.WriteString(client, strings.ReplaceAll(message, "\n", " ")+"\n") }
 	all.Go(func() { c.Scan(answers, "") })
 	t.Cleanup(func() { client.Close(); cancel(); all.Wait() })
@@ -116,10 +122,7 @@ func Pipe(t *testing.T, srv *askback.Server) *Conversation {
 func TaskPipe(t *testing.T, register ...func(*askback.Server)) *Conversation {
 	t.Helper()
 	srv := NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, register...)
-	ctx, cancel := context.WithCancel(context.Background())
-	var working sync.WaitGroup
-	working.Go(func() { _ = srv.RunTasks(ctx) })
-	t.Cleanup(func() { cancel(); working.Wait() })
+	runTasks(t, srv)
 	return Pipe(t, srv)
 }
 
@@ -129,38 +132,4 @@ func Notification(method, status string) (string, func(m map[string]any) bool) {
 	return method + " " + status, func(m map[string]any) bool {
 		return m["method"] == method && (status == "" || At(m, "params", "status") == status)
 	}
-}
-
-// QuoteID returns the JSON of a request's ID.
-func QuoteID(id any) string {
-	if s, ok := id.(string); ok {
-		return Quote(s)
-	}
-	return fmt.Sprint(id)
-}
-
-// Stdio serves the tool of [AddGreet] over standard input and output, and returns how to send
-// lines, to read one, and to end the input and wait for the server.
-func Stdio(t *testing.T, opts *askback.Options) (send func(lines string), read func() string, end func() error) {
-	t.Helper()
-	in, client := io.Pipe()
-	answers, out := io.Pipe()
-	srv := NewServer(t, opts, AddGreet)
-	done := make(chan error, 1)
-	go func() { done <- srv.Run(t.Context(), &mcp.IOTransport{Reader: in, Writer: out}); out.Close() }()
-	lines := bufio.NewReader(answers)
-	return func(s string) {
-			go func() { _, _ = io.WriteString(client, s) }()
-		}, func() string {
-			t.Helper()
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
-			return line
-		}, func() error {
-			client.Close()
-			go func() { _, _ = io.Copy(io.Discard, lines) }()
-			return <-done
-		}
 }

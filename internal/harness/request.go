@@ -3,6 +3,7 @@ package harness
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,8 +51,7 @@ func (r Request) HTTP(t testing.TB) *http.Request {
 		if r.State != "" {
 			params += `,"requestState":` + Quote(r.State)
 		}
-		params += `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + r.Capabilities + r.Meta + `}`
-		body = `{"jsonrpc":"2.0","id":1,"method":` + Quote(r.Method) + `,"params":{` + params + `}}`
+		body = Message(1, r.Method, params, r.Capabilities+r.Meta)
 	}
 	req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
 	for name, value := range map[string]string{
@@ -64,10 +64,6 @@ func (r Request) HTTP(t testing.TB) *http.Request {
 		req.Header.Set(name, value)
 	}
 	for name, values := range r.Header {
-		if values == nil {
-			req.Header.Del(name)
-			continue
-		}
 		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	if r.Context != nil {
@@ -81,7 +77,30 @@ func (r Request) Send(t testing.TB, h http.Handler) *Response {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r.HTTP(t))
-	return parse(t, w)
+	res := &Response{Status: w.Code, Header: w.Header(), Raw: w.Body.String()}
+	body := w.Body.Bytes()
+	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		events := bytes.Split(bytes.TrimSpace(body), []byte("\n\n"))
+		_, body, _ = bytes.Cut(events[len(events)-1], []byte("data: "))
+	}
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, res); err != nil && w.Header().Get("Content-Type") == "application/json" {
+			t.Fatalf("status %d: %v in %s", w.Code, err, body)
+		}
+	}
+	return res
+}
+
+// Message returns a request with these members of params. With capabilities it is one of
+// 2026-07-28, and without one of a session before that.
+func Message(id int, method, members, capabilities string) string {
+	if capabilities != "" {
+		if members != "" {
+			members += ","
+		}
+		members += `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s,"params":{%s}}`, id, Quote(method), members)
 }
 
 // AllCapabilities are those of a client that can be asked everything.
@@ -146,27 +165,8 @@ func (r *Response) Refused(t testing.TB, status, code int) string {
 	return r.Error.Message
 }
 
-func parse(t testing.TB, w *httptest.ResponseRecorder) *Response {
-	t.Helper()
-	res := &Response{Status: w.Code, Header: w.Header(), Raw: w.Body.String()}
-	body := w.Body.Bytes()
-	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
-		events := bytes.Split(bytes.TrimSpace(body), []byte("\n\n"))
-		_, body, _ = bytes.Cut(events[len(events)-1], []byte("data: "))
-	}
-	if len(body) > 0 {
-		if err := json.Unmarshal(body, res); err != nil && w.Header().Get("Content-Type") == "application/json" {
-			t.Fatalf("status %d: %v in %s", w.Code, err, body)
-		}
-	}
-	return res
-}
-
 // StateRefused is the one message that a client gets for a state that is refused.
 const StateRefused = "Invalid or expired requestState"
-
-// Hostile is a text that must not reach the log as it is, or split its lines.
-const Hostile = "evil\nlevel=ERROR msg=forged"
 
 // Text is a result with one text.
 func Text(s string) *mcp.CallToolResult {

@@ -6,7 +6,7 @@ package harness
 
 import (
 	"bytes"
-	"io"
+	"cmp"
 	"log/slog"
 	"strings"
 	"sync"
@@ -23,17 +23,13 @@ import (
 // of its own and logs nothing.
 func NewServer(t testing.TB, opts *askback.Options, register ...func(*askback.Server)) *askback.Server {
 	t.Helper()
-	all := askback.Options{Keys: NewRing(t), Logger: slog.New(slog.DiscardHandler)}
+	own := askback.Options{}
 	if opts != nil {
-		all = *opts
-		if all.Keys == nil {
-			all.Keys = NewRing(t)
-		}
-		if all.Logger == nil {
-			all.Logger = slog.New(slog.DiscardHandler)
-		}
+		own = *opts
 	}
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), &all)
+	own.Keys = cmp.Or(own.Keys, NewRing(t))
+	own.Logger = cmp.Or(own.Logger, slog.New(slog.DiscardHandler))
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), &own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +49,10 @@ func NewRing(t testing.TB) *seal.Ring {
 	return ring
 }
 
-// Logs returns a logger, and what is logged; [Log] is for a server that still runs when it is read.
-func Logs() (*slog.Logger, *bytes.Buffer) {
-	buf := new(bytes.Buffer)
-	return slog.New(slog.NewTextHandler(io.Writer(buf), nil)), buf
+// Logs returns a logger, and its log.
+func Logs() (*slog.Logger, *Log) {
+	log := new(Log)
+	return slog.New(slog.NewTextHandler(log, nil)), log
 }
 
 // Log is a log that can be read while a server writes to it.
@@ -70,6 +66,13 @@ func (s *Log) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
+}
+
+// Reset forgets what was logged.
+func (s *Log) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b.Reset()
 }
 
 // String returns all that was logged.

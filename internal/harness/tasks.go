@@ -3,8 +3,6 @@ package harness
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,49 +22,23 @@ type TaskServer struct {
 	Stop    func() // running tasks, and waits
 }
 
-// Send sends a request with these members of params, and returns its response.
+// Send sends a request with these members of params and headers, each "name: value", and
+// returns its response.
 func (s *TaskServer) Send(capabilities, method, name, members string, header ...string) (status int, response map[string]any) {
 	s.t.Helper()
-	if members != "" {
-		members += ","
-	}
-	meta := `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + capabilities
-	if strings.Contains(members, `"_meta":{`) {
-		members = strings.Replace(members, `"_meta":{`, `"_meta":{`+meta+`,`, 1)
-		members = strings.TrimSuffix(members, ",")
-	} else {
-		members += `"_meta":{` + meta + `}`
-	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, members)
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.URL, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, h := range []string{"Content-Type: application/json", "Accept: application/json, text/event-stream",
-		"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: " + method, "Mcp-Name: " + name} {
-		key, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(key, value)
-	}
-	if name == "" {
-		req.Header.Del("Mcp-Name")
-	}
+	r := Request{Method: method, Target: name, Body: Message(1, method, members, capabilities), Header: http.Header{}}
 	for _, h := range header {
 		key, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(key, value)
+		r.Header.Set(key, value)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
+	if name == "" {
+		r.Header["Mcp-Name"] = nil
 	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
+	res := r.Send(s.t, s.Handler)
+	if err := json.Unmarshal([]byte(res.Raw), &response); err != nil {
+		s.t.Fatalf("%s: %v in %s", method, err, res.Raw)
 	}
-	if err := json.Unmarshal(data, &response); err != nil {
-		s.t.Fatalf("%s: %v in %s", method, err, data)
-	}
-	return res.StatusCode, response
+	return res.Status, response
 }
 
 // Result is [TaskServer.Send] for a request that must have a result.
@@ -114,17 +86,24 @@ func NewTaskServer(t testing.TB, opts *askback.Options, register ...func(*askbac
 // NewTaskServerOn starts an instance on a store.
 func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options, register ...func(*askback.Server)) *TaskServer {
 	t.Helper()
-	all := askback.Options{}
+	own, tasks := askback.Options{}, askback.Tasks{}
 	if opts != nil {
-		all = *opts
+		own = *opts
 	}
-	tasks := askback.Tasks{}
-	if all.Tasks != nil {
-		tasks = *all.Tasks
+	if own.Tasks != nil {
+		tasks = *own.Tasks
 	}
 	tasks.Store = store
-	all.Tasks = &tasks
-	srv := NewServer(t, &all, register...)
+	own.Tasks = &tasks
+	srv := NewServer(t, &own, register...)
+	stop := runTasks(t, srv)
+	s := ServeTasks(t, srv)
+	s.Stop = stop
+	return s
+}
+
+// runTasks runs the tasks of a server until stop, which waits, or the end of the test.
+func runTasks(t testing.TB, srv *askback.Server) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -132,13 +111,9 @@ func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options, regi
 			t.Error(err)
 		}
 	})
-	stop := func() { cancel(); working.Wait() }
-	t.Cleanup(func() {
-		stop()
-	})
-	s := ServeTasks(t, srv)
-	s.Stop = stop
-	return s
+	stop = func() { cancel(); working.Wait() }
+	t.Cleanup(stop)
+	return stop
 }
 
 // ServeTasks serves a server over HTTP, and leaves running its tasks to the caller.

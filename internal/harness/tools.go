@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,10 +98,7 @@ func AddEcho(s *askback.Server) {
 
 // AddRequired adds a tool that is served as a task only.
 func AddRequired(s *askback.Server) {
-	askback.AddTaskTool(s, &mcp.Tool{Name: "required"}, &askback.TaskSupport{Required: true},
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{}, nil
-		})
+	AddText("required", &askback.TaskSupport{Required: true}, func(context.Context, *askback.Call) (string, error) { return "", nil })(s)
 }
 
 // Color is the form that tests of tasks ask to fill in.
@@ -111,45 +109,57 @@ type Color struct {
 // AddPainter adds a tool that asks in a round, detaches, does a step, asks again and does
 // another step. It counts how often each step runs.
 func AddPainter(first, second *atomic.Int32) func(s *askback.Server) {
-	return func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "paint"}, &askback.TaskSupport{AtDetach: true},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				base, err := askback.Elicit[Color](call, "base", "Which base?")
-				if err != nil {
-					return "", err
-				}
-				mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
-					first.Add(1)
-					return base.Color + "+white", nil
-				})
-				if err != nil {
-					return "", err
-				}
-				if err := call.Detach(); err != nil {
-					return "", err
-				}
-				top, err := askback.Elicit[Color](call, "top", "Which top?")
-				if err != nil {
-					return "", err
-				}
-				done, err := askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
-					second.Add(1)
-					return mixed + "/" + top.Color, nil
-				})
-				return done, err
-			})
-	}
+	return AddText("paint", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
+		base, err := askback.Elicit[Color](call, "base", "Which base?")
+		if err != nil {
+			return "", err
+		}
+		mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
+			first.Add(1)
+			return base.Color + "+white", nil
+		})
+		if err != nil {
+			return "", err
+		}
+		if err := call.Detach(); err != nil {
+			return "", err
+		}
+		top, err := askback.Elicit[Color](call, "top", "Which top?")
+		if err != nil {
+			return "", err
+		}
+		return askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
+			second.Add(1)
+			return mixed + "/" + top.Color, nil
+		})
+	})
 }
 
 // AddText adds a task tool whose handler returns a text.
 func AddText(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string, error)) func(*askback.Server) {
 	return func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			said, err := run(ctx, call)
-			if err != nil {
-				return "", err
-			}
-			return said, nil
+			return run(ctx, call)
 		})
 	}
+}
+
+// Answering is a client of the Go SDK whose user and model answer everything; progress counts
+// the notifications of progress.
+func Answering(progress *atomic.Int64) *mcp.Client {
+	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			name := "first"
+			if strings.Contains(req.Params.Message, "else") {
+				name = "other"
+			}
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": name}}, nil
+		},
+		CreateMessageWithToolsHandler: func(_ context.Context, req *mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
+			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m", Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil
+		},
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progress.Add(1) },
+	})
+	client.AddRoots(&mcp.Root{URI: "file:///src"})
+	return client
 }
