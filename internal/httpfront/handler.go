@@ -220,7 +220,9 @@ func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byt
 	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):
 		h.serveTask(w, r, req)
 	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
-		h.listen(w, r, req)
+		stream := &eventStream{w: w, events: true}
+		out, err := h.throughSDK(r.Context(), stream, req, requestExtra(r))
+		h.respond(r.Context(), stream, req, out, err)
 	case req.ID != nil && wire.MayAsk(req.Method):
 		h.serveCall(w, r, req, mirrored)
 	default:

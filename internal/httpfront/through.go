@@ -2,6 +2,8 @@ package httpfront
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -15,26 +17,27 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// throughSDK serves a request for one of our handlers or tasks by the SDK's server, whose
-// middleware has to see it. The session of the request is its own, and ends with it.
+// throughSDK serves a request by the SDK's server: one for our handlers or tasks that its
+// middleware has to see, or a subscription. The session of the request is its own, and ends
+// with it.
 func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.Request, extra *mcp.RequestExtra) (*call.Outcome, error) {
-	id, err := jsonrpc.MakeID("1") // within its session; the client's goes around the result
+	var rawID any
+	_ = json.Unmarshal(req.ID, &rawID) // checked JSON
+	id, err := jsonrpc.MakeID(rawID)
 	if err != nil {
 		return nil, err
 	}
 	c := &connection{
+		id:       req.ID,
 		request:  make(chan *jsonrpc.Request, 1),
 		response: make(chan *jsonrpc.Response, 1),
 		closed:   make(chan struct{}),
 		gone:     ctx.Done(),
 		stream:   stream,
 	}
-	if wire.MayAsk(req.Method) {
-		req.Params = sdkfront.Carry(req.Params, nil)
-	}
 	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: extra}
 	ctx, refusal := sdkfront.WithOrigin(ctx)
-	session, err := h.SDK.Server.Connect(ctx, c, nil)
+	session, err := h.SDK.Server.Connect(ctx, h.SDK.Transport(c), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +69,7 @@ func withIsError(method string, result []byte) []byte {
 // connection is the client's end of a session with one request. It implements
 // [mcp.Transport], too.
 type connection struct {
+	id       []byte // of the request
 	request  chan *jsonrpc.Request
 	response chan *jsonrpc.Response
 	gone     <-chan struct{} // the client is, which cancels the request
@@ -84,7 +88,7 @@ func (c *connection) Read(context.Context) (jsonrpc.Message, error) {
 		return req, nil
 	case <-c.gone:
 		c.gone = nil
-		return &jsonrpc.Request{Method: "notifications/cancelled", Params: []byte(`{"requestId":"1"}`)}, nil
+		return &jsonrpc.Request{Method: "notifications/cancelled", Params: fmt.Appendf(nil, `{"requestId":%s}`, c.id)}, nil
 	case <-c.closed:
 		return nil, io.EOF
 	}

@@ -209,11 +209,11 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 		result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
 		return err
 	})
+	if from != nil {
+		from.refuse(err)
+	}
 	_, refused := errors.AsType[*call.RefusedError](err)
 	_, limit := errors.AsType[*journal.LimitError](err)
-	if from != nil && refused {
-		from.refusal = err
-	}
 	if sessionOf(req) != nil && (refused || limit) {
 		return nil, call.Fault(err)
 	}

@@ -28,12 +28,15 @@ type subscription struct {
 	response jsonrpc.Message // of the SDK, which waits for that
 }
 
-// Listen begins a subscription that names tasks, if the gate lets its caller through.
-func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
+// listen begins a subscription that names tasks, if the gate lets its caller through.
+func (f *Front) listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
 	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, nil, func(ctx context.Context, p call.Passage) (err error) {
 		l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
 		return err
 	})
+	if from, ok := ctx.Value(originKey{}).(*origin); ok {
+		from.refuse(err)
+	}
 	if err == nil && f.watched() {
 		l.Others = true // which the SDK answers: its middleware sees the request
 	}
@@ -68,7 +71,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 	}
 	extra, _ := req.Extra.(*mcp.RequestExtra)
 	prepare := func() bool {
-		l, err := c.front.Listen(own.ctx, id, req.Params, extra)
+		l, err := c.front.listen(own.ctx, id, req.Params, extra)
 		if err != nil {
 			c.unlisten(req.ID)
 			c.refuse(c.life, req.ID, call.Fault(err))

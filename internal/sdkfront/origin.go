@@ -1,6 +1,11 @@
 package sdkfront
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/askback-mcp/askback/internal/call"
+)
 
 // origin is the HTTP request behind a request that goes through the SDK, which does not tell
 // its handlers of it.
@@ -16,6 +21,13 @@ type originKey struct{}
 func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
 	o := &origin{ctx: ctx}
 	return context.WithValue(ctx, originKey{}, o), func() error { return o.refusal }
+}
+
+// refuse keeps an error of the gate if it is a refusal.
+func (o *origin) refuse(err error) {
+	if refused, ok := errors.AsType[*call.RefusedError](err); ok {
+		o.refusal = refused
+	}
 }
 
 // follow returns ctx, which the SDK and middleware derived, for as long as the HTTP request
