@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // Request is a request of 2026-07-28 as a test varies it.
@@ -37,11 +39,7 @@ func (r Request) HTTP(t testing.TB) *http.Request {
 	}
 	body := r.Body
 	if body == "" {
-		target := "name"
-		if r.Method == "resources/read" {
-			target = "uri"
-		}
-		params := `"` + target + `":` + Quote(r.Target)
+		params := Quote(wire.TargetMember(r.Method)) + ":" + Quote(r.Target)
 		if r.Arguments != "" {
 			params += `,"arguments":` + r.Arguments
 		}

@@ -97,29 +97,29 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
 }
 
-func (j *Journal) answer(key string, d Digest) *Entry {
-	for i := range j.Entries {
-		e := &j.Entries[i]
-		if e.Digest == d && e.Key == key && (e.Kind == Answer || e.Kind == Unread) {
-			return e
-		}
-	}
-	return nil
+// answer returns the index of the entry with the answer to a question, or -1.
+func (j *Journal) answer(key string, d Digest) int {
+	return slices.IndexFunc(j.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == key && e.Digest == d })
 }
+
+// receive records a client's answer, unless there is one.
+func (j *Journal) receive(key string, d Digest, raw []byte) {
+	if j.answer(key, d) < 0 {
+		j.Entries = append(j.Entries, Entry{Kind: Unread, Key: key, Digest: d, Value: raw})
+	}
+}
+
+func (e *Entry) isAnswer() bool { return e.Kind == Answer || e.Kind == Unread }
 
 // WireKey returns the key under which to send a question: the author's key, or a fresh one
 // if that was used before.
 func (j *Journal) WireKey(key string) string {
 	wire := key
-	for n := 2; j.used(wire); n++ {
+	used := func(q Question) bool { return q.Wire == wire }
+	for n := 2; j.find(Delivered, wire) != nil || slices.ContainsFunc(j.Pending, used); n++ {
 		wire = fmt.Sprintf("%s#%d", key, n)
 	}
 	return wire
-}
-
-func (j *Journal) used(wire string) bool {
-	return j.find(Delivered, wire) != nil ||
-		slices.ContainsFunc(j.Pending, func(q Question) bool { return q.Wire == wire })
 }
 
 func (j *Journal) find(kind Kind, key string) *Entry {
@@ -129,13 +129,4 @@ func (j *Journal) find(kind Kind, key string) *Entry {
 		}
 	}
 	return nil
-}
-
-func (j *Journal) drop(entry *Entry) {
-	for i := range j.Entries {
-		if &j.Entries[i] == entry {
-			j.Entries = append(j.Entries[:i], j.Entries[i+1:]...)
-			return
-		}
-	}
 }

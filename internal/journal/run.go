@@ -64,9 +64,8 @@ type Run struct {
 // ignored.
 func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	for _, q := range j.Pending {
-		raw, ok := responses[q.Wire]
-		if ok && j.answer(q.Key, q.Digest) == nil {
-			j.Entries = append(j.Entries, Entry{Kind: Unread, Key: q.Key, Digest: q.Digest, Value: raw})
+		if raw, ok := responses[q.Wire]; ok {
+			j.receive(q.Key, q.Digest, raw)
 		}
 	}
 	before := j.Pending
@@ -110,11 +109,10 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	}
 	if raw, ok := r.bare[a.Key]; ok {
 		delete(r.bare, a.Key)
-		if r.journal.answer(a.Key, a.Digest) == nil {
-			r.journal.Entries = append(r.journal.Entries, Entry{Kind: Unread, Key: a.Key, Digest: a.Digest, Value: raw})
-		}
+		r.journal.receive(a.Key, a.Digest, raw)
 	}
-	for e := r.journal.answer(a.Key, a.Digest); e != nil; e = r.journal.answer(a.Key, a.Digest) {
+	for i := r.journal.answer(a.Key, a.Digest); i >= 0; i = r.journal.answer(a.Key, a.Digest) {
+		e := &r.journal.Entries[i]
 		if e.Kind == Answer {
 			return e.Value, nil
 		}
@@ -122,7 +120,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 			e.Kind, e.Value = Answer, value
 			return value, nil
 		}
-		r.journal.drop(e)
+		r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
 	}
 	if r.Halt != nil {
 		return nil, r.Halt
@@ -291,7 +289,7 @@ func (r *Run) Answers() int {
 	defer r.mu.Unlock()
 	n := 0
 	for _, e := range r.journal.Entries {
-		if e.Kind == Answer || e.Kind == Unread {
+		if e.isAnswer() {
 			n++
 		}
 	}
@@ -347,7 +345,7 @@ func (r *Run) preferredWireKey(a Ask) string {
 		first = first && q.Key != a.Key
 	}
 	for _, e := range r.journal.Entries {
-		first = first && (e.Key != a.Key || e.Kind != Answer && e.Kind != Unread)
+		first = first && (e.Key != a.Key || !e.isAnswer())
 	}
 	if first {
 		return a.Key

@@ -16,12 +16,8 @@ import (
 // it, has a time to live.
 func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		switch method {
-		case question.MethodElicit, question.MethodCreateMessage, question.MethodListRoots:
-		default:
-			return next(ctx, method, req)
-		}
-		if _, asked := ctx.Value(passageKey{f}).(call.Passage); !asked { // not by a call
+		asks := method == question.MethodElicit || method == question.MethodCreateMessage || method == question.MethodListRoots
+		if _, inCall := ctx.Value(passageKey{f}).(call.Passage); !asks || !inCall {
 			return next(ctx, method, req)
 		}
 		ctx, cancel := f.Gate.Asking(ctx)

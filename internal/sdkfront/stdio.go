@@ -136,19 +136,20 @@ func checkLine(line []byte, depth int) *jsonrpc.Error {
 	if err := strictjson.Check(line, depth); err != nil {
 		return wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
 	}
+	messages := []json.RawMessage{line}
 	if batch {
-		var messages []json.RawMessage
-		if err := json.Unmarshal(line, &messages); err != nil || len(messages) == 0 {
-			return wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: an empty batch")
-		}
-		for _, message := range messages {
-			if fault := checkMessage(message); fault != nil {
-				return fault
-			}
-		}
-		return nil
+		messages = nil                      // whose memory is that of the line
+		_ = json.Unmarshal(line, &messages) // checked JSON
 	}
-	return checkMessage(line)
+	if len(messages) == 0 {
+		return wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: an empty batch")
+	}
+	for _, message := range messages {
+		if fault := checkMessage(message); fault != nil {
+			return fault
+		}
+	}
+	return nil
 }
 
 func checkMessage(message []byte) *jsonrpc.Error {
