@@ -3,22 +3,18 @@ package storetest
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
 )
 
 var claimTests = []test{
-	{"without a task that is due both results are nil", func(f *fixture) {
-		s := f.open()
+	{"without a task that is due both results are nil", func(f *fixture, s task.Store) {
 		f.noneDue(s)
 		f.addParked(s, "alice")
 		f.noneDue(s)
 	}},
-
-	{"Fence and Attempts rise by one, and nothing else in the row changes", func(f *fixture) {
-		s := f.open()
+	{"Fence and Attempts rise by one, and nothing else in the row changes", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Status, t.Message, t.Round = task.Working, "hello", 2
 		t.Pending, t.Outcome = []byte("pending"), []byte("outcome")
@@ -29,44 +25,31 @@ var claimTests = []test{
 			want.Fence, want.Attempts = int64(i+1), i+1
 			f.wantSame(got, want)
 			f.wantRow(s, want)
-			f.release(s, t.ID, got.Fence)
+			f.release(s, got)
 		}
 	}},
-
-	{"a task under a lease is not due", func(f *fixture) {
-		handles := f.several(2)
-		f.add(handles[0], "alice")
-		f.claim(handles[0], "", long)
-		for _, s := range handles {
+	{"a task under a lease is not due", func(f *fixture, s task.Store) {
+		f.addLeased(s)
+		for _, s := range f.instances(s, 2) {
 			f.noneDue(s)
 		}
 	}},
-
-	{"a task is due again when its lease ends, and not before", func(f *fixture) {
-		handles := f.several(2)
-		t := f.add(handles[0], "alice")
+	{"a task is due again when its lease ends, and not before", func(f *fixture, s task.Store) {
+		other := f.instances(s, 2)[1]
+		t := f.add(s, "alice")
 		const lease = 60 * time.Millisecond
 		start := time.Now()
-		first := f.claimThis(handles[0], t.ID, lease)
-		var second *task.Task
-		f.eventually("the lease has ended", func() bool {
-			second = f.tryClaim(handles[1], "", long)
-			return second != nil
-		})
-		// A millisecond is what times are rounded to, at both ends.
-		if took := time.Since(start); took < lease-2*time.Millisecond {
-			f.Errorf("it was due again after %v, before its lease of %v had ended", took, lease)
-		}
+		first := f.claimThis(s, t.ID, lease)
+		second := f.claimNext(other)
+		f.wantPassed(start, lease)
 		if second.ID != t.ID || second.Fence != first.Fence+1 || second.Attempts != 2 {
 			f.Errorf("the second claim took task %s with Fence %d and Attempts %d, want %s, %d and 2",
 				second.ID, second.Fence, second.Attempts, t.ID, first.Fence+1)
 		}
-		f.noneDue(handles[0])
+		f.noneDue(s)
 	}},
-
-	{"a terminal task that is due is claimed as well", func(f *fixture) {
-		s := f.open()
-		for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled} {
+	{"a terminal task that is due is claimed as well", func(f *fixture, s task.Store) {
+		for _, status := range terminal {
 			t := f.addParked(s, "alice")
 			t.Status, t.Stopped = status, true
 			f.update(s, t, task.Update{Due: 0})
@@ -75,28 +58,22 @@ var claimTests = []test{
 			}
 		}
 	}},
-
-	{"a task whose time to live has ended is claimed as well", func(f *fixture) {
-		s := f.open()
+	{"a task whose time to live has ended is claimed as well", func(f *fixture, s task.Store) {
 		t := f.addParked(s, "alice")
 		t.Expires = t.Created.Add(-long)
 		f.update(s, t, task.Update{Due: 0})
 		f.claimThis(s, t.ID, long)
 	}},
-
-	{"of a principal's tasks it takes the one that has been due longest", func(f *fixture) {
-		s := f.open()
+	{"of a principal's tasks it takes the one that has been due longest", func(f *fixture, s task.Store) {
 		var want []string
 		var tasks []*task.Task
 		for range 12 {
 			t := f.add(s, "alice")
 			f.tick(s, t.Created)
 			tasks = append(tasks, t)
-		}
-		// Those at odd places are due anew, in reverse, and so come after the others.
-		for _, t := range tasks {
 			want = append(want, t.ID)
 		}
+		// Those at odd places are due anew, in reverse, and so come after the others.
 		for i := len(tasks) - 1; i > 0; i -= 2 {
 			t := tasks[i]
 			f.update(s, t, task.Update{Due: -1})
@@ -113,21 +90,17 @@ var claimTests = []test{
 		}
 		f.noneDue(s)
 	}},
-
-	{"a lease that ended has its place by that end", func(f *fixture) {
-		s := f.open()
+	{"a lease that ended has its place by that end", func(f *fixture, s task.Store) {
 		first := f.add(s, "alice")
 		f.tick(s, first.Created)
 		c := f.claimThis(s, first.ID, long)
 		second := f.add(s, "alice")
 		f.tick(s, second.Created)
-		f.release(s, first.ID, c.Fence)
+		f.release(s, c)
 		f.claimThis(s, second.ID, long)
 		f.claimThis(s, first.ID, long)
 	}},
-
-	{"principals take turns", func(f *fixture) {
-		s := f.open()
+	{"principals take turns", func(f *fixture, s task.Store) {
 		principals := []string{"", "A", "a", "b", "B", "ä", "a ", "_", "10", "9", "日本", "zzz"}
 		const each = 3
 		for _, p := range principals {
@@ -140,8 +113,7 @@ var claimTests = []test{
 		for range each {
 			var turn []string
 			for range principals {
-				t := f.claim(s, after, long)
-				after = t.Principal
+				after = f.claim(s, after, long).Principal
 				turn = append(turn, after)
 			}
 			if order == nil {
@@ -157,26 +129,18 @@ var claimTests = []test{
 		}
 		f.noneDue(s)
 	}},
-
-	{"a principal with one task does not wait for one with a thousand", func(f *fixture) {
-		s := f.open()
+	{"a principal with one task does not wait for one with a thousand", func(f *fixture, s task.Store) {
 		for range 1000 {
 			f.add(s, "with many")
 		}
-		few := f.add(s, "a few")
-		if first := f.claim(s, "a few", long); first.Principal != "with many" {
-			f.Errorf("after the one came a task of %q", first.Principal)
-		}
-		if second := f.claim(s, "with many", long); second.ID != few.ID {
-			f.Errorf("after the one with many came a task of %q", second.Principal)
-		}
-		if third := f.claim(s, "a few", long); third.Principal != "with many" {
-			f.Errorf("then came a task of %q", third.Principal)
+		f.add(s, "a few")
+		for _, turn := range []struct{ after, want string }{{"a few", "with many"}, {"with many", "a few"}, {"a few", "with many"}} {
+			if t := f.claim(s, turn.after, long); t.Principal != turn.want {
+				f.Errorf("after %q came a task of %q, want %q", turn.after, t.Principal, turn.want)
+			}
 		}
 	}},
-
-	{"after may be the only principal, one without tasks, or none", func(f *fixture) {
-		s := f.open()
+	{"after may be the only principal, one without tasks, or none", func(f *fixture, s task.Store) {
 		for range 8 {
 			f.add(s, "m")
 		}
@@ -187,9 +151,7 @@ var claimTests = []test{
 		}
 		f.noneDue(s)
 	}},
-
-	{"a principal whose tasks are not due has no turn", func(f *fixture) {
-		s := f.open()
+	{"a principal whose tasks are not due has no turn", func(f *fixture, s task.Store) {
 		want := make(map[string]bool)
 		for i := range 20 {
 			p := fmt.Sprint(i)
@@ -209,8 +171,7 @@ var claimTests = []test{
 		}
 		after := "0"
 		for range len(want) {
-			t := f.claim(s, after, long)
-			after = t.Principal
+			after = f.claim(s, after, long).Principal
 			if !want[after] {
 				f.Errorf("%q had a turn without a task that is due, or a second one", after)
 			}
@@ -218,68 +179,58 @@ var claimTests = []test{
 		}
 		f.noneDue(s)
 	}},
-
-	{"instances that claim at the same time get all tasks, each once", func(f *fixture) {
+	{"instances that claim at the same time get all tasks, each once", func(f *fixture, s task.Store) {
 		const n = 120
-		handles := f.several(2)
+		handles := f.instances(s, 2)
 		want := make(map[string]bool)
 		for i := range n {
-			want[f.add(handles[0], fmt.Sprint(i%5)).ID] = true
+			want[f.add(s, fmt.Sprint(i%5)).ID] = true
 		}
-		var mu sync.Mutex
-		got := make(map[string]int)
-		f.together(8, func(i int) {
+		claimed := together(f, 8, func(i int, add func(string)) error {
 			after := ""
 			for range n + 1 {
 				t, err := handles[i%2].Claim(f.ctx, after, long)
-				if err != nil {
-					f.Errorf("Claim: %v", err)
-					return
-				}
-				if t == nil {
-					return
+				if t == nil || err != nil {
+					return err
 				}
 				after = t.Principal
-				mu.Lock()
-				got[t.ID]++
-				mu.Unlock()
+				add(t.ID)
 			}
+			return nil
 		})
-		for id, times := range got {
-			if times != 1 || !want[id] {
-				f.Errorf("task %s was claimed %d times", id, times)
+		for _, id := range claimed {
+			if !want[id] {
+				f.Errorf("task %s was claimed, which was not there or was claimed before", id)
 			}
+			delete(want, id)
 		}
-		if len(got) != n {
-			f.Errorf("%d tasks were claimed, want %d", len(got), n)
+		if len(want) > 0 {
+			f.Errorf("%d of %d tasks were not claimed", len(want), n)
 		}
-		f.noneDue(handles[0])
+		f.noneDue(s)
 	}},
-
-	{"instances that claim under short leases never get a task under the same fence", func(f *fixture) {
+	{"instances that claim under short leases never get a task under the same fence", func(f *fixture, s task.Store) {
 		const n, claims = 3, 150
-		handles := f.several(2)
+		handles := f.instances(s, 2)
 		for i := range n {
-			f.add(handles[0], fmt.Sprint(i%2))
+			f.add(s, fmt.Sprint(i%2))
 		}
-		var mu sync.Mutex
 		fences := make(map[string][]int64)
-		f.together(8, func(i int) {
+		for _, t := range together(f, 8, func(i int, add func(*task.Task)) error {
 			for got := 0; got < claims/8; {
 				t, err := handles[i%2].Claim(f.ctx, "", time.Millisecond)
 				if err != nil {
-					f.Errorf("Claim: %v", err)
-					return
+					return err
 				}
-				if t == nil {
-					continue
+				if t != nil {
+					got++
+					add(t)
 				}
-				got++
-				mu.Lock()
-				fences[t.ID] = append(fences[t.ID], t.Fence)
-				mu.Unlock()
 			}
-		})
+			return nil
+		}) {
+			fences[t.ID] = append(fences[t.ID], t.Fence)
+		}
 		for id, got := range fences {
 			slices.Sort(got)
 			for i, fence := range got {
@@ -292,108 +243,61 @@ var claimTests = []test{
 }
 
 var renewTests = []test{
-	{"a lease that is renewed ends after the new time", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
-		c := f.claim(s, "", long)
+	{"a lease that is renewed ends after the new time", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
 		const lease = 60 * time.Millisecond
 		start := time.Now()
-		if _, err := s.Renew(f.ctx, t.ID, c.Fence, lease); err != nil {
-			f.Fatalf("Renew: %v", err)
-		}
-		f.eventually("the lease has ended", func() bool { return f.tryClaim(s, "", long) != nil })
-		if took := time.Since(start); took < lease-2*time.Millisecond {
-			f.Errorf("the lease ended after %v, before its time of %v", took, lease)
-		}
+		f.renew(s, c, lease)
+		f.claimNext(s)
+		f.wantPassed(start, lease)
 	}},
-
-	{"a lease that is renewed in time does not end", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
+	{"a lease that is renewed in time does not end", func(f *fixture, s task.Store) {
+		f.add(s, "alice")
 		c := f.claim(s, "", 100*time.Millisecond)
-		if _, err := s.Renew(f.ctx, t.ID, c.Fence, long); err != nil {
-			f.Fatalf("Renew: %v", err)
-		}
+		f.renew(s, c, long)
 		other := f.addParked(s, "alice")
-		f.update(s, other, task.Update{Due: 200 * time.Millisecond})
-		f.eventually("a task is due that became so after the first lease had ended", func() bool {
-			got := f.tryClaim(s, "", long)
-			if got != nil && got.ID != other.ID {
-				f.Fatal("the lease ended though it was renewed")
-			}
-			return got != nil
-		})
-	}},
-
-	{"a lease that ended can be renewed while nobody has claimed the task", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
-		c := f.claim(s, "", long)
-		f.release(s, t.ID, c.Fence)
-		if _, err := s.Renew(f.ctx, t.ID, c.Fence, long); err != nil {
-			f.Fatalf("Renew: %v", err)
+		f.update(s, other, task.Update{Due: 200 * time.Millisecond}) // after the first lease has ended
+		if got := f.claimNext(s); got.ID != other.ID {
+			f.Fatal("the lease ended though it was renewed")
 		}
+	}},
+	{"a lease that ended can be renewed while nobody has claimed the task", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
+		f.release(s, c)
+		f.renew(s, c, long)
 		f.noneDue(s)
 	}},
-
-	{"a lease renewed for no time is given back", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
-		c := f.claim(s, "", long)
-		f.release(s, t.ID, c.Fence)
-		if again := f.claimThis(s, t.ID, long); again.Fence != c.Fence+1 {
+	{"a lease renewed for no time is given back", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
+		f.release(s, c)
+		if again := f.claimThis(s, c.ID, long); again.Fence != c.Fence+1 {
 			f.Errorf("Fence is %d, want %d", again.Fence, c.Fence+1)
 		}
 	}},
-
-	{"it returns the Version, and changes nothing in the row", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
-		c := f.claim(s, "", long)
+	{"it returns the Version, and changes nothing in the row", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
 		for range 3 {
-			version, err := s.Renew(f.ctx, t.ID, c.Fence, long)
-			if err != nil {
-				f.Fatalf("Renew: %v", err)
-			}
-			if version != c.Version {
-				f.Errorf("Renew returned version %d, want %d", version, c.Version)
-			}
+			f.renew(s, c, long)
 			f.wantRow(s, c)
 			f.update(s, c, task.Update{Keep: true})
 		}
 	}},
-
-	{"after another claim it is ErrLeaseLost, and the new lease stays as it is", func(f *fixture) {
-		handles := f.several(2)
-		t := f.add(handles[0], "alice")
-		old := f.claim(handles[0], "", long)
-		f.release(handles[0], t.ID, old.Fence)
-		c := f.claim(handles[1], "", long)
-		for _, fence := range []int64{old.Fence, 0, c.Fence + 1} {
-			_, err := handles[0].Renew(f.ctx, t.ID, fence, 0)
-			f.wantError(fmt.Sprintf("Renew under fence %d of %d", fence, c.Fence), err, task.ErrLeaseLost)
-		}
-		f.noneDue(handles[0])
-		f.wantRow(handles[0], c)
-	}},
-
-	{"a task that is parked stays parked", func(f *fixture) {
-		s := f.open()
-		f.add(s, "alice")
-		c := f.claim(s, "", long)
-		f.update(s, c, task.Update{Due: -1})
-		version, err := s.Renew(f.ctx, c.ID, c.Fence, 0)
-		if err != nil {
-			f.Fatalf("Renew: %v", err)
-		}
-		if version != c.Version {
-			f.Errorf("Renew returned version %d, want %d", version, c.Version)
+	{"after another claim it is ErrLeaseLost, and the new lease stays as it is", func(f *fixture, s task.Store) {
+		lost, current := f.loseLease(s, f.instances(s, 2)[1])
+		for _, fence := range []int64{lost.Fence, 0, current.Fence + 1} {
+			_, err := s.Renew(f.ctx, lost.ID, fence, 0)
+			f.wantError(fmt.Sprintf("Renew under fence %d of %d", fence, current.Fence), err, task.ErrLeaseLost)
 		}
 		f.noneDue(s)
+		f.wantRow(s, current)
 	}},
-
-	{"an id without a task is ErrNotFound", func(f *fixture) {
-		s := f.open()
+	{"a task that is parked stays parked", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
+		f.update(s, c, task.Update{Due: -1})
+		f.release(s, c)
+		f.noneDue(s)
+	}},
+	{"an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
 		_, err := s.Renew(f.ctx, newID(), 0, long)
 		f.wantError("Renew", err, task.ErrNotFound)
 	}},

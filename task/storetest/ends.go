@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -17,12 +18,18 @@ func (f *fixture) ended(s task.Store, t *task.Task, status task.Status, u task.U
 	f.update(s, t, u)
 }
 
+// addEnded creates a parked task whose time to live ended an hour ago.
+func (f *fixture) addEnded(s task.Store, status task.Status) *task.Task {
+	f.Helper()
+	t := f.add(s, "alice")
+	f.ended(s, t, status, task.Update{Due: -1})
+	return t
+}
+
 func (f *fixture) expired(s task.Store, limit int) []string {
 	f.Helper()
 	ids, err := s.Expired(f.ctx, limit)
-	if err != nil {
-		f.Fatalf("Expired: %v", err)
-	}
+	f.ok("Expired", err)
 	slices.Sort(ids)
 	return ids
 }
@@ -30,22 +37,18 @@ func (f *fixture) expired(s task.Store, limit int) []string {
 func (f *fixture) purge(s task.Store, grace time.Duration, limit, want int) {
 	f.Helper()
 	n, err := s.Purge(f.ctx, grace, limit)
-	if err != nil {
-		f.Fatalf("Purge: %v", err)
-	}
+	f.ok("Purge", err)
 	if n != want {
 		f.Fatalf("Purge deleted %d tasks, want %d", n, want)
 	}
 }
 
 var expiredTests = []test{
-	{"it finds tasks that are not terminal and past their time to live, however they stand", func(f *fixture) {
-		s := f.open()
-		leased := f.add(s, "alice")
-		f.claimThis(s, leased.ID, long)
-		f.ended(s, f.get(s, leased.ID), task.Working, task.Update{Keep: true})
+	{"it finds tasks that are not terminal and past their time to live, however they stand", func(f *fixture, s task.Store) {
+		leased := f.addLeased(s)
+		f.ended(s, leased, task.Working, task.Update{Keep: true})
 		want := []string{leased.ID}
-		for _, status := range []task.Status{task.Working, task.InputRequired, task.Completed, task.Failed, task.Cancelled} {
+		for _, status := range statuses {
 			for _, due := range []time.Duration{-1, 0, long} {
 				f.add(s, "alice") // has an hour left
 				t := f.add(s, "alice")
@@ -60,11 +63,9 @@ var expiredTests = []test{
 			f.Errorf("Expired gave %d tasks, want %d:\n%q\nwant\n%q", len(got), len(want), got, want)
 		}
 	}},
-
-	{"it gives no more than the limit, and as many if there are", func(f *fixture) {
-		s := f.open()
+	{"it gives no more than the limit, and as many if there are", func(f *fixture, s task.Store) {
 		for range 5 {
-			f.ended(s, f.add(s, "alice"), task.Working, task.Update{Due: -1})
+			f.addEnded(s, task.Working)
 		}
 		for limit, want := range map[int]int{1: 1, 4: 4, 5: 5, 6: 5} {
 			got := slices.Compact(f.expired(s, limit))
@@ -73,19 +74,13 @@ var expiredTests = []test{
 			}
 		}
 	}},
-
-	{"a task is found when its time to live ends, and not before", func(f *fixture) {
-		s := f.open()
+	{"a task is found when its time to live ends, and not before", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		const ttl = 60 * time.Millisecond
 		start := time.Now()
-		if err := s.Create(f.ctx, t, ttl, nil, nil, 0); err != nil {
-			f.Fatalf("Create: %v", err)
-		}
+		f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, 0))
 		f.eventually("the time to live has ended", func() bool { return len(f.expired(s, 10)) == 1 })
-		if took := time.Since(start); took < ttl-2*time.Millisecond {
-			f.Errorf("it was found after %v, before its time to live of %v had ended", took, ttl)
-		}
+		f.wantPassed(start, ttl)
 		t.Status = task.Failed
 		f.update(s, t, task.Update{Due: -1})
 		if got := f.expired(s, 10); len(got) != 0 {
@@ -95,33 +90,23 @@ var expiredTests = []test{
 }
 
 var purgeTests = []test{
-	{"it deletes tasks that are terminal, not due, and past their time to live by the grace, and no others", func(f *fixture) {
-		s := f.open()
-		// Who cleans up after a cancelled task still needs its journal.
-		leased := f.claimThis(s, f.add(s, "alice").ID, long)
+	{"it deletes tasks that are terminal, not due, and past their time to live by the grace, and no others", func(f *fixture, s task.Store) {
+		// Whoever cleans up after a cancelled task still needs its journal.
+		leased := f.addLeased(s)
 		f.ended(s, leased, task.Cancelled, task.Update{Keep: true})
-		stay := []*task.Task{leased}
+		stay := []*task.Task{leased, f.addEnded(s, task.Working), f.addEnded(s, task.InputRequired)}
 		var gone []*task.Task
-		for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled} {
-			t := f.add(s, "alice")
-			f.ended(s, t, status, task.Update{Due: -1})
-			gone = append(gone, t)
-
-			t = f.add(s, "alice") // has an hour left
+		for _, status := range terminal {
+			gone = append(gone, f.addEnded(s, status))
+			t := f.add(s, "alice") // has an hour left
 			t.Status = status
 			f.update(s, t, task.Update{Due: -1})
 			stay = append(stay, t)
-
 			for _, due := range []time.Duration{0, long} {
-				t = f.add(s, "alice")
+				t := f.add(s, "alice")
 				f.ended(s, t, status, task.Update{Due: due})
 				stay = append(stay, t)
 			}
-		}
-		for _, status := range []task.Status{task.Working, task.InputRequired} {
-			t := f.add(s, "alice")
-			f.ended(s, t, status, task.Update{Due: -1})
-			stay = append(stay, t)
 		}
 		f.purge(s, 61*time.Minute, 100, 0)
 		f.purge(s, 30*time.Minute, 100, len(gone))
@@ -136,29 +121,21 @@ var purgeTests = []test{
 			f.wantRow(s, t)
 			f.wantJournal(s, t.ID)
 		}
-		if n := len(f.list(s, "alice", "proposal", 100)); n != len(stay) {
-			f.Errorf("List has %d tasks, want %d", n, len(stay))
-		}
+		f.wantListed(s, "alice", len(stay))
 	}},
-
-	{"it deletes no more than the limit, and as many if there are", func(f *fixture) {
-		s := f.open()
+	{"it deletes no more than the limit, and as many if there are", func(f *fixture, s task.Store) {
 		for range 5 {
-			f.ended(s, f.add(s, "alice"), task.Completed, task.Update{Due: -1})
+			f.addEnded(s, task.Completed)
 		}
 		f.purge(s, 0, 2, 2)
-		if n := len(f.list(s, "alice", "proposal", 100)); n != 3 {
-			f.Errorf("%d tasks are left, want 3", n)
-		}
+		f.wantListed(s, "alice", 3)
 		f.purge(s, 0, 3, 3)
 		f.purge(s, 0, 3, 0)
 	}},
-
-	{"the journal goes too: a new task with the same id has its own", func(f *fixture) {
-		s := f.open()
+	{"the journal goes too: a new task with the same id has its own", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		f.create(s, t, "old", "older")
-		f.ended(s, t, task.Completed, task.Update{Due: -1, Entries: list([]string{"oldest"})})
+		f.ended(s, t, task.Completed, task.Update{Due: -1, Entries: list("oldest")})
 		f.purge(s, 0, 10, 1)
 		again := newTask("bob")
 		again.ID = t.ID
@@ -167,11 +144,8 @@ var purgeTests = []test{
 		f.wantRow(s, again)
 		f.wantJournal(s, again.ID, "new", "newer")
 	}},
-
-	{"a worker that finds its task purged is told ErrNotFound", func(f *fixture) {
-		s := f.open()
-		f.add(s, "alice")
-		c := f.claim(s, "", long)
+	{"a worker that finds its task purged is told ErrNotFound", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
 		f.ended(s, c, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
 		f.wantError("Append", s.Append(f.ctx, c.ID, c.Fence, []byte("x")), task.ErrNotFound)
@@ -179,40 +153,31 @@ var purgeTests = []test{
 		f.wantError("Renew", err, task.ErrNotFound)
 		f.wantError("Update", s.Update(f.ctx, c, task.Update{Leased: true, Due: -1}), task.ErrNotFound)
 	}},
-
-	{"instances that purge at the same time delete each task once", func(f *fixture) {
-		handles := f.several(2)
+	{"instances that purge at the same time delete each task once", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
 		const n = 40
 		for range n {
-			f.ended(handles[0], f.add(handles[0], "alice"), task.Completed, task.Update{Due: -1})
+			f.addEnded(s, task.Completed)
 		}
-		var mu sync.Mutex
-		sum := 0
-		f.together(4, func(i int) {
-			for range 10 * n {
+		var sum atomic.Int64
+		together(f, 4, func(i int, _ func(any)) error {
+			for try := 0; try < 10*n && sum.Load() < n; try++ {
 				deleted, err := handles[i%2].Purge(f.ctx, 0, 3)
 				if err != nil {
-					f.Errorf("Purge: %v", err)
-					return
+					return err
 				}
-				mu.Lock()
-				sum += deleted
-				left := n - sum
-				mu.Unlock()
-				if left <= 0 {
-					return
-				}
+				sum.Add(int64(deleted))
 			}
+			return nil
 		})
-		if sum != n {
-			f.Errorf("%d tasks were deleted, want %d", sum, n)
+		if sum.Load() != n {
+			f.Errorf("%d tasks were deleted, want %d", sum.Load(), n)
 		}
 	}},
 }
 
 var contextTests = []test{
-	{"every method gives an error when its context is cancelled", func(f *fixture) {
-		s := f.open()
+	{"every method gives an error when its context is cancelled", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
@@ -233,20 +198,18 @@ var contextTests = []test{
 			}
 		}
 	}},
-
-	{"the store works on after calls whose contexts ended in the middle", func(f *fixture) {
-		s := f.open()
+	{"the store works on after calls whose contexts ended in the middle", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		for i := range 60 {
 			ctx, cancel := context.WithTimeout(f.ctx, time.Duration(i)*20*time.Microsecond)
 			got := clone(t)
 			switch i % 4 {
 			case 0:
-				s.Create(ctx, newTask("bob"), long, []byte("call"), list([]string{"one", "two"}), 0)
+				s.Create(ctx, newTask("bob"), long, []byte("call"), list("one", "two"), 0)
 			case 1:
 				s.Append(ctx, t.ID, 0, []byte("x"))
 			case 2:
-				if s.Update(ctx, got, task.Update{Due: -1, Entries: list([]string{"y"})}) == nil {
+				if s.Update(ctx, got, task.Update{Due: -1, Entries: list("y")}) == nil {
 					t = got
 				}
 			case 3:
@@ -264,96 +227,67 @@ var contextTests = []test{
 	}},
 }
 
-var watchTests = []test{
-	{"changed is called for what any instance creates and updates, until the context is done", func(f *fixture) {
-		a := f.open()
-		w, ok := a.(task.Watcher)
-		if !ok {
-			f.Skip("this store is no Watcher")
+// watch watches a store until stop is called. It skips the test if the store is no Watcher.
+func (f *fixture) watch(s task.Store, ready func(), changed func(id string)) (stop func()) {
+	f.Helper()
+	w, ok := s.(task.Watcher)
+	if !ok {
+		f.Skip("this store is no Watcher")
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	f.Cleanup(cancel)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := w.Watch(ctx, ready, changed); ctx.Err() == nil {
+			f.Errorf("Watch returned before its context was done: %v", err)
 		}
-		b := f.another()
-		ctx, cancel := context.WithCancel(f.ctx)
-		defer cancel()
-		var mu sync.Mutex
-		seen := make(map[string]bool)
-		readies := 0
-		ready := make(chan struct{})
-		ended := make(chan error, 1)
-		go func() {
-			ended <- w.Watch(ctx, func() {
-				mu.Lock()
-				defer mu.Unlock()
-				if readies++; readies == 1 {
-					close(ready)
-				}
-			}, func(id string) {
-				mu.Lock()
-				defer mu.Unlock()
-				seen[id] = true
-			})
-		}()
+	}()
+	return func() {
+		f.Helper()
+		cancel()
 		select {
-		case <-ready:
-		case err := <-ended:
-			f.Fatalf("Watch returned before it was ready: %v", err)
+		case <-ended:
 		case <-time.After(patience):
-			f.Fatal("Watch does not become ready")
+			f.Fatal("Watch does not return when its context is done")
 		}
+	}
+}
+
+var watchTests = []test{
+	{"changed is called for what any instance creates and updates, until the context is done", func(f *fixture, s task.Store) {
+		var readies atomic.Int64
+		var seen sync.Map
+		stop := f.watch(s, func() { readies.Add(1) }, func(id string) { seen.Store(id, true) })
+		other := f.another()
+		f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
 		sees := func(what, id string) {
 			f.Helper()
 			f.eventually("Watch tells of "+what, func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				defer delete(seen, id)
-				return seen[id]
+				_, ok := seen.LoadAndDelete(id)
+				return ok
 			})
 		}
-		for _, s := range []task.Store{a, b} {
+		for _, s := range []task.Store{s, other} {
 			t := f.add(s, "alice")
 			sees("a task that was created", t.ID)
 			f.update(s, t, task.Update{Due: -1})
 			sees("a task that was parked", t.ID)
-			f.update(s, t, task.Update{Keep: true, Entries: list([]string{"one"})})
+			f.update(s, t, task.Update{Keep: true, Entries: list("one")})
 			sees("a task that was changed", t.ID)
 		}
-		cancel()
-		select {
-		case <-ended:
-		case <-time.After(patience):
-			f.Fatal("Watch does not return when its context is done")
-		}
-		if readies != 1 {
-			f.Errorf("ready was called %d times, want once", readies)
+		stop()
+		if n := readies.Load(); n != 1 {
+			f.Errorf("ready was called %d times, want once", n)
 		}
 	}},
-
-	{"without ready it watches as well", func(f *fixture) {
-		a := f.open()
-		w, ok := a.(task.Watcher)
-		if !ok {
-			f.Skip("this store is no Watcher")
-		}
-		ctx, cancel := context.WithCancel(f.ctx)
-		defer cancel()
-		changed := make(chan string, 1000)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- w.Watch(ctx, nil, func(id string) {
-				select {
-				case changed <- id:
-				default:
-				}
-			})
-		}()
+	{"without ready it watches as well", func(f *fixture, s task.Store) {
+		var told atomic.Bool
+		stop := f.watch(s, nil, func(string) { told.Store(true) })
 		f.eventually("Watch tells of a task", func() bool {
-			f.add(a, "alice")
-			return len(changed) > 0
+			f.add(s, "alice")
+			return told.Load()
 		})
-		cancel()
-		select {
-		case <-ended:
-		case <-time.After(patience):
-			f.Fatal("Watch does not return when its context is done")
-		}
+		stop()
 	}},
 }

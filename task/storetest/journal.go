@@ -4,226 +4,186 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/task"
 )
 
 var journalTests = []test{
-	{"the entries are in the order in which they were added, whoever added them", func(f *fixture) {
-		handles := f.several(2)
+	{"the entries are in the order in which they were added, whoever added them", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
 		t := newTask("alice")
-		f.create(handles[0], t, "c1", "c2")
+		f.create(s, t, "c1", "c2")
 		other := newTask("alice")
-		f.create(handles[0], other, "other")
+		f.create(s, other, "other")
 		want := []string{"c1", "c2"}
 		for i := range 12 {
 			s := handles[i%2]
 			entry := fmt.Sprint("a", i)
 			f.append(s, t.ID, 0, entry)
 			f.append(s, other.ID, 0, "other")
-			f.update(s, t, task.Update{Keep: true, Entries: list([]string{entry + " x", entry + " y"})})
+			f.update(s, t, task.Update{Keep: true, Entries: list(entry+" x", entry+" y")})
 			want = append(want, entry, entry+" x", entry+" y")
 		}
 		for _, s := range handles {
 			f.wantJournal(s, t.ID, want...)
 		}
 	}},
-
-	{"a journal has no entries until some are added", func(f *fixture) {
-		s := f.open()
+	{"a journal has no entries until some are added", func(f *fixture, s task.Store) {
 		f.wantJournal(s, f.add(s, "alice").ID)
 	}},
-
-	{"the journal of an id without a task is ErrNotFound", func(f *fixture) {
-		s := f.open()
+	{"the journal of an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
 		f.add(s, "alice")
 		_, _, err := s.Journal(f.ctx, newID())
 		f.wantError("Journal", err, task.ErrNotFound)
 	}},
-
-	{"each read of a journal is the caller's own", func(f *fixture) {
-		s := f.open()
+	{"each read of a journal is the caller's own", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		f.create(s, t, "one")
 		call, entries := f.journal(s, t.ID)
 		call[0], entries[0][0] = 'X', 'X'
 		f.wantJournal(s, t.ID, "one")
 	}},
-
-	{"Append sets Attempts to 0 and changes nothing else in the row", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
-		f.release(s, t.ID, f.claim(s, "", long).Fence)
-		c := f.claim(s, "", long)
+	{"Append sets Attempts to 0 and changes nothing else in the row", func(f *fixture, s task.Store) {
+		_, c := f.loseLease(s, s)
 		if c.Attempts != 2 {
 			f.Fatalf("Attempts is %d after two claims, want 2", c.Attempts)
 		}
-		f.tick(s, t.Created)
+		f.tick(s, c.Created)
 		for range 2 {
-			f.append(s, t.ID, c.Fence, "step")
+			f.append(s, c.ID, c.Fence, "step")
 			c.Attempts = 0
 			f.wantRow(s, c)
 		}
 		f.noneDue(s)
-		f.release(s, t.ID, c.Fence)
+		f.release(s, c)
 		if c = f.claim(s, "", long); c.Attempts != 1 {
 			f.Errorf("Attempts is %d after a claim, want 1", c.Attempts)
 		}
 	}},
-
-	{"another handle sees the entry at once", func(f *fixture) {
-		a, b := f.open(), f.another()
-		t := f.add(a, "alice")
-		f.append(a, t.ID, 0, "one")
-		f.wantJournal(b, t.ID, "one")
-	}},
-
-	{"Append after another claim is ErrLeaseLost, and adds nothing", func(f *fixture) {
-		handles := f.several(2)
-		t := f.add(handles[0], "alice")
-		old := f.claim(handles[0], "", long)
-		f.append(handles[0], t.ID, old.Fence, "mine")
-		f.release(handles[0], t.ID, old.Fence)
-		c := f.claim(handles[1], "", long)
-		for _, fence := range []int64{old.Fence, 0, c.Fence + 1, -1} {
-			f.wantError(fmt.Sprintf("Append under fence %d of %d", fence, c.Fence),
-				handles[0].Append(f.ctx, t.ID, fence, []byte("not mine")), task.ErrLeaseLost)
-		}
-		f.wantRow(handles[0], c)
-		f.wantJournal(handles[0], t.ID, "mine")
-	}},
-
-	{"Append needs but the fence: not that the lease lasts, and no status", func(f *fixture) {
-		s := f.open()
+	{"another handle sees the entry at once", func(f *fixture, s task.Store) {
+		other := f.another()
 		t := f.add(s, "alice")
-		c := f.claim(s, "", long)
-		f.release(s, t.ID, c.Fence)
-		f.append(s, t.ID, c.Fence, "late")
+		f.append(s, t.ID, 0, "one")
+		f.wantJournal(other, t.ID, "one")
+	}},
+	{"Append after another claim is ErrLeaseLost, and adds nothing", func(f *fixture, s task.Store) {
+		other := f.instances(s, 2)[1]
+		lost := f.addLeased(s)
+		f.append(s, lost.ID, lost.Fence, "mine")
+		f.release(s, lost)
+		current := f.claim(other, "", long)
+		for _, fence := range []int64{lost.Fence, 0, current.Fence + 1, -1} {
+			f.wantError(fmt.Sprintf("Append under fence %d of %d", fence, current.Fence),
+				s.Append(f.ctx, lost.ID, fence, []byte("not mine")), task.ErrLeaseLost)
+		}
+		f.wantRow(s, current)
+		f.wantJournal(s, lost.ID, "mine")
+	}},
+	{"Append needs only the fence: neither a lease that lasts, nor a status", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
+		f.release(s, c)
+		f.append(s, c.ID, c.Fence, "late")
 		want := []string{"late"}
-		for _, status := range []task.Status{task.InputRequired, task.Completed, task.Failed, task.Cancelled} {
+		for _, status := range statuses[1:] {
 			c.Status = status
 			f.update(s, c, task.Update{Due: -1})
-			f.append(s, t.ID, c.Fence, string(status))
+			f.append(s, c.ID, c.Fence, string(status))
 			want = append(want, string(status))
 		}
 		f.noneDue(s)
-		f.wantJournal(s, t.ID, want...)
-		c.Status = task.Cancelled
+		f.wantJournal(s, c.ID, want...)
 		f.update(s, c, task.Update{Due: 0})
 		f.claim(s, "", long)
-		f.wantError("Append to a terminal task that another has claimed", s.Append(f.ctx, t.ID, c.Fence, []byte("no")), task.ErrLeaseLost)
+		f.wantError("Append to a terminal task that another has claimed", s.Append(f.ctx, c.ID, c.Fence, []byte("no")), task.ErrLeaseLost)
 	}},
-
-	{"Append to an id without a task is ErrNotFound", func(f *fixture) {
-		s := f.open()
+	{"Append to an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
 		f.wantError("Append", s.Append(f.ctx, newID(), 0, []byte("x")), task.ErrNotFound)
 	}},
-
-	{"what the old worker appended is in the journal that the new one reads, and nothing comes after", func(f *fixture) {
-		f.raceForJournal(1, 60)
+	{"what the old worker appended is in the journal that the new one reads, and nothing comes after", func(f *fixture, s task.Store) {
+		f.raceForJournal(s, 1, 60)
 	}},
-
-	{"the same for tasks that many workers fight over", func(f *fixture) {
-		f.raceForJournal(3, 40)
+	{"the same for tasks that many workers fight over", func(f *fixture, s task.Store) {
+		f.raceForJournal(s, 3, 40)
 	}},
 }
 
 // raceForJournal lets workers claim the same tasks under leases that end at once, and
-// write to them until they lose them. What the engine relies on is that a claim is a
-// clear cut: before it the old worker's entries, after it none of them.
-func (f *fixture) raceForJournal(tasks, claims int) {
-	const workers = 6
-	handles := f.several(3)
+// write to them until they lose them. The engine relies on a claim as a clean cut: before
+// it come the old worker's entries, after it none of them.
+func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
+	handles := f.instances(s, 3)
 	for range tasks {
-		f.add(handles[0], "alice")
+		f.add(s, "alice")
 	}
-	type snapshot struct {
-		fence   int64
-		entries []string
+	// A claim has the journal as it was after it, and the entries that its worker then wrote.
+	type claim struct {
+		*task.Task
+		read, written []string
 	}
-	var mu sync.Mutex
-	snapshots := make(map[string][]snapshot)
-	acknowledged := make(map[string]map[string]bool)
-	f.together(workers, func(i int) {
+	claimsOf := make(map[string][]claim)
+	for _, c := range together(f, 6, func(i int, add func(claim)) error {
 		s := handles[i%len(handles)]
 		for claimed := 0; claimed < claims && !f.Failed(); {
 			t, err := s.Claim(f.ctx, "", time.Duration(i%2)*time.Millisecond)
 			if err != nil {
-				f.Errorf("Claim: %v", err)
-				return
+				return err
 			}
 			if t == nil {
 				continue
 			}
 			claimed++
+			c := claim{Task: t}
 			_, entries, err := s.Journal(f.ctx, t.ID)
-			if err != nil {
-				f.Errorf("Journal: %v", err)
-				return
-			}
-			snap := snapshot{fence: t.Fence}
 			for _, e := range entries {
-				snap.entries = append(snap.entries, string(e))
+				c.read = append(c.read, string(e))
 			}
-			mu.Lock()
-			snapshots[t.ID] = append(snapshots[t.ID], snap)
-			mu.Unlock()
-			for n := range 4 {
+			for n := 0; n < 4 && err == nil; n++ {
 				entry := fmt.Sprintf("%06d %d", t.Fence, n)
 				if n == 3 {
 					// The version is that of the claim: only the holder of the lease writes.
-					err = s.Update(f.ctx, t, task.Update{Leased: true, Keep: true, Entries: list([]string{entry})})
+					err = s.Update(f.ctx, t, task.Update{Leased: true, Keep: true, Entries: list(entry)})
 				} else {
 					err = s.Append(f.ctx, t.ID, t.Fence, []byte(entry))
 				}
-				if errors.Is(err, task.ErrLeaseLost) {
-					break
+				if err == nil {
+					c.written = append(c.written, entry)
 				}
-				if err != nil {
-					f.Errorf("writing under the lease: %v", err)
-					return
-				}
-				mu.Lock()
-				if acknowledged[t.ID] == nil {
-					acknowledged[t.ID] = make(map[string]bool)
-				}
-				acknowledged[t.ID][entry] = true
-				mu.Unlock()
+			}
+			add(c)
+			if err != nil && !errors.Is(err, task.ErrLeaseLost) {
+				return err
 			}
 		}
-	})
-	if f.Failed() {
-		return
+		return nil
+	}) {
+		claimsOf[c.ID] = append(claimsOf[c.ID], c)
 	}
-	for id, snaps := range snapshots {
-		_, entries := f.journal(handles[0], id)
-		var final []string
+	for id, claims := range claimsOf {
+		_, entries := f.journal(s, id)
+		var last, written []string
 		for _, e := range entries {
-			final = append(final, string(e))
+			last = append(last, string(e))
 		}
-		if !slices.IsSorted(final) {
-			f.Errorf("an entry under a lower fence came after one under a higher: %q", final)
+		for _, c := range claims {
+			written = append(written, c.written...)
 		}
-		if len(final) != len(acknowledged[id]) {
-			f.Errorf("the journal has %d entries, but %d were acknowledged", len(final), len(acknowledged[id]))
+		slices.Sort(written) // by the fence
+		if diff := cmp.Diff(written, last); diff != "" {
+			f.Errorf("the journal does not have just the entries that were acknowledged, in the order of fences (-want +got):\n%s", diff)
 		}
-		for _, e := range final {
-			if !acknowledged[id][e] {
-				f.Errorf("entry %q is in the journal, but its writer was told that the lease is lost", e)
-			}
-		}
-		for _, snap := range snaps {
-			// It may show what came under higher fences already: its own lease was short.
+		for _, c := range claims {
+			// It may have read what came under higher fences already: its own lease was short.
 			lower := 0
-			for lower < len(final) && final[lower] < fmt.Sprintf("%06d ", snap.fence) {
+			for lower < len(last) && last[lower] < fmt.Sprintf("%06d ", c.Fence) {
 				lower++
 			}
-			shown := len(snap.entries)
-			if shown < lower || shown > len(final) || !slices.Equal(snap.entries, final[:shown]) {
-				f.Fatalf("who claimed under fence %d read a journal of %d entries that is not the beginning of the last one with the %d of lower fences:\n%q\nlast\n%q",
-					snap.fence, shown, lower, snap.entries, final)
+			read := len(c.read)
+			if read < lower || read > len(last) || !slices.Equal(c.read, last[:read]) {
+				f.Fatalf("the claim under fence %d read a journal of %d entries that is not the beginning of the last one with the %d of lower fences:\n%q\nlast\n%q",
+					c.Fence, read, lower, c.read, last)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -15,41 +16,34 @@ import (
 // A connection may break between a write and the answer to it. The engine then repeats the write, and tells by the answer
 // whether it was made: so a store owes that a write is made whole or not at all, and that its repetition is refused whole.
 var lostTests = []test{
-	{"an update that is repeated because its answer was lost is ErrConflict, and nothing more is written", func(f *fixture) {
-		s := f.open()
-		f.add(s, "alice")
-		c := f.claim(s, "", long)
+	{"an update that is repeated because its answer was lost is ErrConflict, and nothing more is written", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
+		c.Status, c.Outcome = task.Completed, []byte("outcome")
 		done := clone(c)
-		done.Status, done.Outcome = task.Completed, []byte("outcome")
-		u := task.Update{Leased: true, Due: -1, Entries: list([]string{"last"})}
+		u := task.Update{Leased: true, Due: -1, Entries: list("last")}
 		f.update(s, done, u)
-		again := clone(c)
-		again.Status, again.Outcome = task.Completed, []byte("outcome")
-		f.wantError("the same Update again", s.Update(f.ctx, again, u), task.ErrConflict)
+		f.wantError("the same Update again", s.Update(f.ctx, c, u), task.ErrConflict)
 		u.Due = 0
-		f.wantError("with Due 0", s.Update(f.ctx, again, u), task.ErrConflict)
+		f.wantError("with Due 0", s.Update(f.ctx, c, u), task.ErrConflict)
 		u.Keep = true
-		f.wantError("with Keep", s.Update(f.ctx, again, u), task.ErrConflict)
+		f.wantError("with Keep", s.Update(f.ctx, c, u), task.ErrConflict)
 		f.wantRow(s, done)
 		f.wantJournal(s, c.ID, "last")
 		f.noneDue(s)
 	}},
-
-	{"a task that is created again because the answer was lost is ErrExists, and stays as it is", func(f *fixture) {
-		s := f.open()
+	{"a task that is created again because the answer was lost is ErrExists, and stays as it is", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		f.create(s, t, "one")
 		f.update(s, t, task.Update{Due: -1})
 		again := clone(t)
 		again.Message = "again"
-		f.wantError("Create", s.Create(f.ctx, again, long, []byte("other"), list([]string{"two"}), 0), task.ErrExists)
+		f.wantError("Create", s.Create(f.ctx, again, long, []byte("other"), list("two"), 0), task.ErrExists)
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID, "one")
 		f.noneDue(s)
 	}},
-
-	{"an engine to which every fourth answer is lost runs no task that has ended, asks nothing twice, and records nothing twice", func(f *fixture) {
-		s := &losingStore{Store: f.open(), chance: rand.New(rand.NewPCG(1, 2))}
+	{"an engine to which every fourth answer is lost runs no task that has ended, asks nothing twice, and records nothing twice", func(f *fixture, s task.Store) {
+		losing := &losingStore{Store: s}
 		const tasks = 12
 		var mu sync.Mutex
 		ended := make(map[string]string) // outcomes, once they were seen
@@ -79,39 +73,35 @@ var lostTests = []test{
 			}
 			return task.Verdict{Status: task.Completed, Outcome: []byte(outcome), Round: w.Task.Round}, nil
 		}
-		e, err := task.NewEngine(s, &task.Options{
+		e, err := task.NewEngine(losing, &task.Options{
 			Settings: task.Settings{Lease: 2 * time.Second, Workers: 4},
 			Handler:  handler, Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			f.Fatal(err)
-		}
+		f.ok("NewEngine", err)
+		// The client's side loses nothing: what it sees is what is stored.
+		client, err := task.NewEngine(s, nil)
+		f.ok("NewEngine", err)
 		ctx, cancel := context.WithCancel(f.ctx)
 		var all sync.WaitGroup
 		all.Go(func() { _ = e.Run(ctx) })
 		defer all.Wait()
 		defer cancel()
 
-		// The client's side loses nothing: what it sees is what is stored.
 		var ids []string
 		for range tasks {
-			t := f.add(s.Store, "alice")
-			ids = append(ids, t.ID)
+			ids = append(ids, f.add(s, "alice").ID)
 		}
 		for _, id := range ids {
-			f.eventually("each task asks", func() bool { return f.get(s.Store, id).Status == task.InputRequired })
-			for answered := false; !answered; {
-				t := f.get(s.Store, id)
+			f.eventually("each task asks", func() bool { return f.get(s, id).Status == task.InputRequired })
+			_, err := client.Change(f.ctx, "alice", id, func(t *task.Task) (*task.Update, error) {
 				t.Status, t.Pending = task.Working, nil
-				err := s.Store.Update(f.ctx, t, task.Update{Entries: list([]string{"answer"})})
-				if answered = err == nil; !answered && !errors.Is(err, task.ErrConflict) {
-					f.Fatalf("Update: %v", err)
-				}
-			}
+				return &task.Update{Entries: list("answer")}, nil
+			})
+			f.ok("Change", err)
 		}
 		for _, id := range ids {
 			f.eventually("each task ends", func() bool {
-				t := f.get(s.Store, id)
+				t := f.get(s, id)
 				if t.Status.Terminal() {
 					mu.Lock()
 					ended[id] = string(t.Outcome)
@@ -121,50 +111,39 @@ var lostTests = []test{
 			})
 		}
 		f.eventually("nothing is written any more", func() bool {
-			before := s.written()
+			before := losing.writes.Load()
 			time.Sleep(50 * time.Millisecond)
-			return s.written() == before
+			return losing.writes.Load() == before
 		})
 		cancel()
 		all.Wait()
-		f.noneDue(s.Store)
+		f.noneDue(s)
 		for _, id := range ids {
-			t := f.get(s.Store, id)
+			t := f.get(s, id)
 			if t.Status != task.Completed || string(t.Outcome) != ended[id] || t.Round != 1 {
 				f.Errorf("task %s is %s in round %d with %q, want it completed in round 1 with %q", id, t.Status, t.Round, t.Outcome, ended[id])
 			}
-			f.wantJournal(s.Store, id, "reserve", "pay", "answer")
+			f.wantJournal(s, id, "reserve", "pay", "answer")
 		}
-		if s.lost == 0 {
+		if losing.lost.Load() == 0 {
 			f.Error("no answer was lost")
 		}
 	}},
 }
 
-// losingStore makes what an engine asks for, and loses every fourth answer.
+// losingStore makes the writes that an engine asks for, and loses every fourth answer.
 type losingStore struct {
 	task.Store
-
-	mu           sync.Mutex
-	chance       *rand.Rand
-	writes, lost int
-}
-
-func (s *losingStore) written() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writes
+	writes, lost atomic.Int64
 }
 
 func (s *losingStore) answer(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	s.writes++
-	if s.chance.IntN(4) == 0 {
-		s.lost++
+	s.writes.Add(1)
+	if rand.IntN(4) == 0 {
+		s.lost.Add(1)
 		return errors.New("storetest: the answer was lost")
 	}
 	return nil

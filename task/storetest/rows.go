@@ -2,13 +2,11 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -28,35 +26,35 @@ var texts = []string{
 	"'", `"`, `\`, "%", "_", ";", "--", "NULL", "0", "1e3", "\t\r\n\x01\x7f", strings.Repeat("long ", 1000),
 }
 
+// wantQuota requires that creating another task of this principal gives the error, which may be nil.
+func (f *fixture) wantQuota(s task.Store, principal string, quota int, want error) *task.Task {
+	f.Helper()
+	t := newTask(principal)
+	f.wantError(fmt.Sprintf("Create for %q with a quota of %d", principal, quota), s.Create(f.ctx, t, long, nil, nil, quota), want)
+	return t
+}
+
 var createTests = []test{
-	{"another handle sees the task at once", func(f *fixture) {
-		a, b := f.open(), f.another()
-		t := f.add(a, "alice")
-		f.wantRow(b, t)
-		f.wantJournal(b, t.ID)
+	{"another handle sees the task at once", func(f *fixture, s task.Store) {
+		other := f.another()
+		t := f.add(s, "alice")
+		f.wantRow(other, t)
+		f.wantJournal(other, t.ID)
 	}},
-
-	{"the task is there when its handle has been closed and the database is opened again", func(f *fixture) {
-		a := f.open()
+	{"the task is there when its handle has been closed and the database is opened again", func(f *fixture, s task.Store) {
 		t := newTask("alice")
-		f.create(a, t, "one", "two")
-		if err := a.Close(); err != nil {
-			f.Fatalf("Close: %v", err)
-		}
-		b := f.another()
-		f.wantRow(b, t)
-		f.wantJournal(b, t.ID, "one", "two")
+		f.create(s, t, "one", "two")
+		f.ok("Close", f.closeFirst())
+		other := f.another()
+		f.wantRow(other, t)
+		f.wantJournal(other, t.ID, "one", "two")
 	}},
-
-	{"Created and Updated are now, Expires is the time to live later, Version and Fence are 0", func(f *fixture) {
-		s := f.open()
+	{"Created and Updated are now, Expires is the time to live later, Version and Fence are 0", func(f *fixture, s task.Store) {
 		for _, ttl := range []time.Duration{time.Millisecond, 90 * time.Minute, 10 * 365 * 24 * time.Hour} {
 			t := newTask("alice")
 			t.Created, t.Updated, t.Expires = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 			t.Version, t.Fence = 7, 8
-			if err := s.Create(f.ctx, t, ttl, nil, nil, 0); err != nil {
-				f.Fatalf("Create: %v", err)
-			}
+			f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, 0))
 			// The clock is the store's, so it may well differ from that of this machine.
 			if d := time.Since(t.Created).Abs(); d > 24*time.Hour {
 				f.Errorf("Created is %v, a day or more from now", t.Created)
@@ -73,32 +71,26 @@ var createTests = []test{
 			f.wantRow(s, t)
 		}
 	}},
-
-	{"what the caller gives comes back as it was", func(f *fixture) {
-		s := f.open()
+	{"what the caller gives comes back as it was", func(f *fixture, s task.Store) {
 		t := newTask("alice")
-		t.Status = task.InputRequired
-		t.Message = "what now?"
+		t.Status, t.Message = task.InputRequired, "what now?"
 		t.Pending, t.Outcome = []byte("pending"), []byte("outcome")
 		t.Round, t.Attempts, t.Stopped = 3, 4, true
 		t.PollInterval = 250 * time.Millisecond
 		f.create(s, t)
 		f.wantRow(s, t)
 	}},
-
-	{"every string comes back as it was", func(f *fixture) {
-		s := f.open()
+	{"every string comes back as it was", func(f *fixture, s task.Store) {
 		for _, text := range texts {
 			t := newTask(text)
 			t.Method, t.Target, t.Dialect, t.Message = text, text, text, text
 			f.create(s, t)
 			f.wantRow(s, t)
-			f.wantSame(f.claim(s, "", long), func() *task.Task { c := clone(t); c.Fence, c.Attempts = 1, 1; return c }())
+			t.Fence, t.Attempts = 1, 1
+			f.wantSame(f.claim(s, "", long), t)
 		}
 	}},
-
-	{"all bytes come back as they were", func(f *fixture) {
-		s := f.open()
+	{"all bytes come back as they were", func(f *fixture, s task.Store) {
 		big := make([]byte, 1<<20)
 		rand.Read(big)
 		for name, b := range map[string][]byte{
@@ -115,30 +107,19 @@ var createTests = []test{
 		} {
 			t := newTask("alice")
 			t.Pending, t.Outcome = b, b
-			if err := s.Create(f.ctx, t, long, b, [][]byte{b, []byte("between"), b}, 0); err != nil {
-				f.Fatalf("Create with bytes that are %s: %v", name, err)
-			}
-			f.wantBytes(s, name, t.ID, b, b, b, b)
-			if err := s.Update(f.ctx, t, task.Update{Keep: true, Entries: [][]byte{b}}); err != nil {
-				f.Fatalf("Update with bytes that are %s: %v", name, err)
-			}
-			if err := s.Append(f.ctx, t.ID, 0, b); err != nil {
-				f.Fatalf("Append of bytes that are %s: %v", name, err)
-			}
-			if _, entries := f.journal(s, t.ID); len(entries) != 5 || !bytes.Equal(entries[3], b) || !bytes.Equal(entries[4], b) {
-				f.Errorf("entries that are %s did not come back from Update and Append", name)
-			}
+			between := []byte("between")
+			f.ok("Create with "+name, s.Create(f.ctx, t, long, b, [][]byte{b, between, b}, 0))
+			f.wantBytes(s, name, t.ID, b, b, between, b)
+			f.ok("Update with "+name, s.Update(f.ctx, t, task.Update{Keep: true, Entries: [][]byte{b}}))
+			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, b))
+			f.wantBytes(s, name, t.ID, b, b, between, b, b, b)
 		}
 	}},
-
-	{"the store keeps what it was given, whatever the caller does with it later", func(f *fixture) {
-		s := f.open()
+	{"the store keeps what it was given, whatever the caller does with it later", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Pending = []byte("pending")
 		call, entry := []byte("call"), []byte("entry")
-		if err := s.Create(f.ctx, t, long, call, [][]byte{entry}, 0); err != nil {
-			f.Fatalf("Create: %v", err)
-		}
+		f.ok("Create", s.Create(f.ctx, t, long, call, [][]byte{entry}, 0))
 		want := clone(t)
 		want.Pending = []byte("pending")
 		t.Message, t.Pending[0], call[0], entry[0] = "changed", 'X', 'X', 'X'
@@ -147,146 +128,109 @@ var createTests = []test{
 		f.wantRow(s, want)
 		f.wantJournal(s, t.ID, "entry")
 	}},
-
-	{"the task is due at once", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
-		f.claimThis(s, t.ID, long)
+	{"the task is due at once", func(f *fixture, s task.Store) {
+		f.addLeased(s)
 	}},
-
-	{"an id that is taken is ErrExists, and the task that has it stays as it is", func(f *fixture) {
-		s := f.open()
+	{"an id that is taken is ErrExists, and the task that has it stays as it is", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		f.create(s, t, "one")
 		for _, principal := range []string{"alice", "mallory"} {
 			other := newTask(principal)
 			other.ID, other.Message = t.ID, "mine now"
-			f.wantError("Create", s.Create(f.ctx, other, long, []byte("other"), list([]string{"other"}), 0), task.ErrExists)
+			f.wantError("Create", s.Create(f.ctx, other, long, []byte("other"), list("other"), 0), task.ErrExists)
 		}
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID, "one")
-		if ts := f.list(s, "mallory", "proposal", 10); len(ts) != 0 {
-			f.Errorf("mallory has %d tasks, want none", len(ts))
-		}
+		f.wantListed(s, "mallory", 0)
 	}},
-
-	{"of instances that create a task with the same id at the same time one succeeds", func(f *fixture) {
-		handles := f.several(2)
+	{"of instances that create a task with the same id at the same time one succeeds", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
 		for range 10 {
 			id := newID()
-			var created atomic.Pointer[task.Task]
-			var times atomic.Int64
-			f.together(6, func(i int) {
+			created := together(f, 6, func(i int, add func(*task.Task)) error {
 				t := newTask(fmt.Sprint(i))
 				t.ID = id
-				switch err := handles[i%2].Create(f.ctx, t, long, []byte("call"), list([]string{t.Principal}), 0); {
-				case err == nil:
-					created.Store(t)
-					times.Add(1)
-				case !errors.Is(err, task.ErrExists):
-					f.Errorf("Create: %v", err)
+				err := handles[i%2].Create(f.ctx, t, long, []byte("call"), list(t.Principal), 0)
+				if err == nil {
+					add(t)
 				}
+				return except(task.ErrExists, err)
 			})
-			if times.Load() != 1 {
-				f.Fatalf("%d of them succeeded", times.Load())
+			if len(created) != 1 {
+				f.Fatalf("%d of them succeeded", len(created))
 			}
-			t := created.Load()
-			f.wantRow(handles[0], t)
-			f.wantJournal(handles[1], t.ID, t.Principal)
+			f.wantRow(s, created[0])
+			f.wantJournal(handles[1], id, created[0].Principal)
 		}
 	}},
-
-	{"a principal with as many unfinished tasks as its quota gets no more", func(f *fixture) {
-		s := f.open()
+	{"a principal with as many unfinished tasks as its quota gets no more", func(f *fixture, s task.Store) {
 		for range 3 {
-			if err := s.Create(f.ctx, newTask("alice"), long, nil, nil, 3); err != nil {
-				f.Fatalf("Create within the quota: %v", err)
-			}
+			f.wantQuota(s, "alice", 3, nil)
 		}
 		for _, quota := range []int{3, 2, 1} {
-			refused := newTask("alice")
-			f.wantError("Create", s.Create(f.ctx, refused, long, nil, nil, quota), task.ErrQuota)
+			refused := f.wantQuota(s, "alice", quota, task.ErrQuota)
 			_, err := s.Get(f.ctx, refused.ID)
 			f.wantError("Get of a task that was refused", err, task.ErrNotFound)
 		}
-		if err := s.Create(f.ctx, newTask("alice"), long, nil, nil, 4); err != nil {
-			f.Fatalf("Create within a higher quota: %v", err)
-		}
-		if n := len(f.list(s, "alice", "proposal", 10)); n != 4 {
-			f.Errorf("List has %d tasks, want 4", n)
-		}
+		f.wantQuota(s, "alice", 4, nil)
+		f.wantListed(s, "alice", 4)
 	}},
-
-	{"a quota of 0 is none", func(f *fixture) {
-		s := f.open()
+	{"a quota of 0 is none", func(f *fixture, s task.Store) {
 		for range 20 {
 			f.add(s, "alice")
 		}
 	}},
-
-	{"the quota is for one principal, whatever its dialects", func(f *fixture) {
-		s := f.open()
-		f.add(s, "alice")
-		for _, principal := range []string{"bob", "Alice", "alice ", ""} {
-			if err := s.Create(f.ctx, newTask(principal), long, nil, nil, 1); err != nil {
-				f.Errorf("Create for %q, who has no tasks: %v", principal, err)
-			}
-		}
+	{"the quota is for one principal, whatever its dialects", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Dialect = "extension"
-		f.wantError("Create in another dialect", s.Create(f.ctx, t, long, nil, nil, 1), task.ErrQuota)
+		f.create(s, t)
+		for _, principal := range []string{"bob", "Alice", "alice ", ""} {
+			f.wantQuota(s, principal, 1, nil)
+		}
+		f.wantQuota(s, "alice", 1, task.ErrQuota)
 	}},
-
-	{"the quota counts tasks until they are terminal, due or not", func(f *fixture) {
-		s := f.open()
-		for _, end := range []task.Status{task.Completed, task.Failed, task.Cancelled} {
+	{"the quota counts tasks until they are terminal, due or not", func(f *fixture, s task.Store) {
+		for _, end := range terminal {
 			principal := "with a task that is " + string(end)
-			t := newTask(principal)
-			if err := s.Create(f.ctx, t, long, nil, nil, 1); err != nil {
-				f.Fatalf("Create: %v", err)
-			}
-			f.wantError("Create beside a new task", s.Create(f.ctx, newTask(principal), long, nil, nil, 1), task.ErrQuota)
+			t := f.wantQuota(s, principal, 1, nil)
+			f.wantQuota(s, principal, 1, task.ErrQuota)
 			for _, status := range []task.Status{task.InputRequired, task.Working} {
 				t.Status = status
 				f.update(s, t, task.Update{Due: -1})
-				f.wantError(fmt.Sprintf("Create beside a parked task that is %s", status),
-					s.Create(f.ctx, newTask(principal), long, nil, nil, 1), task.ErrQuota)
+				f.wantQuota(s, principal, 1, task.ErrQuota)
 			}
 			t.Status = end
 			f.update(s, t, task.Update{Due: 0})
-			if err := s.Create(f.ctx, newTask(principal), long, nil, nil, 1); err != nil {
-				f.Errorf("Create beside a task that is %s: %v", end, err)
-			}
+			f.wantQuota(s, principal, 1, nil)
 		}
 	}},
-
-	{"the quota is exact, however many instances create at the same time", func(f *fixture) {
+	{"the quota is exact, however many instances create at the same time", func(f *fixture, s task.Store) {
 		const quota = 7
-		handles := f.several(2)
+		handles := f.instances(s, 2)
 		for round := range 5 {
 			principal := fmt.Sprint("alice ", round)
-			var created atomic.Int64
-			f.together(8, func(i int) {
+			created := together(f, 8, func(i int, add func(*task.Task)) error {
 				for range 3 {
-					switch err := handles[i%2].Create(f.ctx, newTask(principal), long, []byte("call"), nil, quota); {
-					case err == nil:
-						created.Add(1)
-					case !errors.Is(err, task.ErrQuota):
-						f.Errorf("Create: %v", err)
+					t := newTask(principal)
+					err := handles[i%2].Create(f.ctx, t, long, []byte("call"), nil, quota)
+					if err == nil {
+						add(t)
+					} else if err := except(task.ErrQuota, err); err != nil {
+						return err
 					}
 				}
+				return nil
 			})
-			stored := len(f.list(handles[0], principal, "proposal", 100))
-			if created.Load() != quota || stored != quota {
-				f.Fatalf("%d tasks were created and %d are stored, want the quota, which is %d", created.Load(), stored, quota)
+			if len(created) != quota {
+				f.Fatalf("%d tasks were created, want the quota, which is %d", len(created), quota)
 			}
+			f.wantListed(s, principal, quota)
 		}
 	}},
 }
 
 var getTests = []test{
-	{"an id without a task is ErrNotFound", func(f *fixture) {
-		s := f.open()
+	{"an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.ID = "abc" + t.ID
 		f.create(s, t)
@@ -298,9 +242,7 @@ var getTests = []test{
 			f.wantError(fmt.Sprintf("Get of %q", id), err, task.ErrNotFound)
 		}
 	}},
-
-	{"each read is the caller's own", func(f *fixture) {
-		s := f.open()
+	{"each read is the caller's own", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		f.get(s, t.ID).Message = "changed"
 		f.wantRow(s, t)
@@ -308,23 +250,18 @@ var getTests = []test{
 }
 
 var listTests = []test{
-	{"a principal without tasks has none", func(f *fixture) {
-		s := f.open()
+	{"a principal without tasks has none", func(f *fixture, s task.Store) {
 		f.add(s, "alice")
-		if ts := f.list(s, "bob", "proposal", 10); len(ts) != 0 {
-			f.Errorf("bob has %d tasks", len(ts))
-		}
+		f.wantListed(s, "bob", 0)
 	}},
-
-	{"it holds the tasks of this principal in this dialect, in every status, and no others", func(f *fixture) {
-		s := f.open()
+	{"it holds the tasks of this principal in this dialect, in every status, and no others", func(f *fixture, s task.Store) {
 		type whose struct{ principal, dialect string }
 		want := make(map[whose]map[string]*task.Task)
 		for _, principal := range []string{"alice", "Alice", "alice ", "", "al%", "ali", "á", "a\u0301"} {
 			for _, dialect := range []string{"proposal", "Proposal", "", "extension"} {
 				w := whose{principal, dialect}
 				want[w] = make(map[string]*task.Task)
-				for _, status := range []task.Status{task.Working, task.InputRequired, task.Completed, task.Failed, task.Cancelled} {
+				for _, status := range statuses {
 					t := newTask(principal)
 					t.Dialect, t.Status = dialect, status
 					f.create(s, t)
@@ -345,16 +282,13 @@ var listTests = []test{
 			}
 		}
 	}},
-
-	{"it shows what the row holds now, but may leave out Pending and Outcome", func(f *fixture) {
-		s := f.open()
-		t := f.add(s, "alice")
-		c := f.claim(s, "", long)
+	{"it shows what the row holds now, but may leave out Pending and Outcome", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
 		c.Status, c.Message, c.Round, c.Attempts, c.Stopped = task.InputRequired, "waiting", 2, 5, true
 		c.Pending, c.Outcome = []byte("pending"), []byte("outcome")
 		f.update(s, c, task.Update{Due: -1})
 		got := f.list(s, "alice", "proposal", 1)
-		if len(got) != 1 || got[0].ID != t.ID {
+		if len(got) != 1 {
 			f.Fatalf("List gave %d tasks, want the one", len(got))
 		}
 		if got[0].Pending == nil {
@@ -365,34 +299,31 @@ var listTests = []test{
 		}
 		f.wantSame(got[0], c)
 	}},
-
-	{"it goes from the newest to the oldest, ties by id, in pages of any size", func(f *fixture) {
-		handles := f.several(2)
+	{"it goes from the newest to the oldest, ties by id, in pages of any size", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
 		const n = 60
-		f.together(4, func(i int) {
+		together(f, 4, func(i int, _ func(any)) error {
 			for range n / 4 {
 				if err := handles[i%2].Create(f.ctx, newTask("alice"), long, nil, nil, 0); err != nil {
-					f.Errorf("Create: %v", err)
+					return err
 				}
 			}
+			return nil
 		})
-		s := handles[0]
 		all := f.list(s, "alice", "proposal", n+1)
 		if len(all) != n {
 			f.Fatalf("List gave %d tasks, want %d", len(all), n)
 		}
-		if !slices.IsSortedFunc(all, newestFirst) {
+		if !slices.IsSortedFunc(all, func(a, b *task.Task) int {
+			return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.ID, a.ID))
+		}) {
 			f.Error("List is not sorted, the newest first and ties by id, descending")
 		}
 		for _, size := range []int{1, 2, 7, n - 1, n, n + 1} {
 			var paged []*task.Task
-			var created time.Time
-			id := ""
-			for {
-				page, err := s.List(f.ctx, "alice", "proposal", created, id, size)
-				if err != nil {
-					f.Fatalf("List: %v", err)
-				}
+			for last := new(task.Task); len(paged) <= n; last = paged[len(paged)-1] {
+				page, err := s.List(f.ctx, "alice", "proposal", last.Created, last.ID, size)
+				f.ok("List", err)
 				if len(page) > size {
 					f.Fatalf("List gave %d tasks, more than the limit, which is %d", len(page), size)
 				}
@@ -400,19 +331,13 @@ var listTests = []test{
 					break
 				}
 				paged = append(paged, page...)
-				if len(paged) > n {
-					f.Fatalf("pages of %d: more tasks than there are", size)
-				}
-				created, id = page[len(page)-1].Created, page[len(page)-1].ID
 			}
 			if !slices.EqualFunc(paged, all, func(a, b *task.Task) bool { return a.ID == b.ID }) {
 				f.Errorf("pages of %d give other tasks, or another order, than one page", size)
 			}
 		}
 	}},
-
-	{"a page begins after a place, whether a task is there or not", func(f *fixture) {
-		s := f.open()
+	{"a page begins after a place, whether a task is there or not", func(f *fixture, s task.Store) {
 		old := f.add(s, "alice")
 		f.tick(s, old.Created)
 		mid := f.add(s, "alice")
@@ -433,9 +358,7 @@ var listTests = []test{
 			{"the end", old.Created, old.ID, nil},
 		} {
 			got, err := s.List(f.ctx, "alice", "proposal", c.created, c.id, 10)
-			if err != nil {
-				f.Fatalf("List: %v", err)
-			}
+			f.ok("List", err)
 			var ids []string
 			for _, t := range got {
 				ids = append(ids, t.ID)
@@ -447,37 +370,17 @@ var listTests = []test{
 	}},
 }
 
-func newestFirst(a, b *task.Task) int {
-	if c := b.Created.Compare(a.Created); c != 0 {
-		return c
-	}
-	return strings.Compare(b.ID, a.ID)
-}
-
-// wantBytes requires the bytes of a row and its journal.
-func (f *fixture) wantBytes(s task.Store, name, id string, pending, outcome, call, entry []byte) {
+// wantBytes requires these bytes for the call, Pending and Outcome of a task, and these entries.
+func (f *fixture) wantBytes(s task.Store, name, id string, want []byte, entries ...[]byte) {
 	f.Helper()
 	t := f.get(s, id)
-	if !bytes.Equal(t.Pending, pending) {
-		f.Errorf("Pending that is %s came back as %d other bytes", name, len(t.Pending))
+	call, got := f.journal(s, id)
+	for what, b := range map[string][]byte{"Pending": t.Pending, "Outcome": t.Outcome, "the call": call} {
+		if !bytes.Equal(b, want) {
+			f.Errorf("%s that is %s came back as %d other bytes", what, name, len(b))
+		}
 	}
-	if !bytes.Equal(t.Outcome, outcome) {
-		f.Errorf("Outcome that is %s came back as %d other bytes", name, len(t.Outcome))
-	}
-	c, entries := f.journal(s, id)
-	if !bytes.Equal(c, call) {
-		f.Errorf("a call that is %s came back as %d other bytes", name, len(c))
-	}
-	if len(entries) != 3 || !bytes.Equal(entries[0], entry) || string(entries[1]) != "between" || !bytes.Equal(entries[2], entry) {
+	if !slices.EqualFunc(got, entries, bytes.Equal) {
 		f.Errorf("entries that are %s did not come back", name)
 	}
-}
-
-// together runs n goroutines and waits for them.
-func (f *fixture) together(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { do(i) })
-	}
-	wg.Wait()
 }

@@ -37,9 +37,7 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 		{"what is not there is nil", func(f *states) {
 			f.put(f.a, "id", "call", "data", long)
 			for _, id := range []string{"", "i", "id2", "ID", "call", "i\x00", "\xff"} {
-				if data, err := f.a.GetState(f.ctx, id); data != nil || err != nil {
-					f.Errorf("GetState(%q): %q, %v", id, data, err)
-				}
+				f.wantNone(f.a, id)
 			}
 			for _, call := range []string{"c", "call2", "CALL", "id", "c\x00", "\xff"} {
 				f.wantFound(f.a, call)
@@ -63,15 +61,11 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 		{"a state expires by itself", func(f *states) {
 			f.put(f.a, "id", "call", "data", 300*time.Millisecond)
 			f.put(f.a, "other", "call", "other", long)
-			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-				data, err := f.b.GetState(f.ctx, "id")
-				if err != nil || time.Now().After(deadline) {
-					f.Fatalf("the state is still there: %q, %v", data, err)
-				}
-				if data == nil {
-					break
-				}
+			deadline := time.Now().Add(patience)
+			for f.get(f.b, "id") != nil && time.Now().Before(deadline) {
+				time.Sleep(10 * time.Millisecond)
 			}
+			f.wantNone(f.b, "id")
 			f.wantFound(f.b, "call", "other")
 		}},
 		{"all states of a call are found, up to the limit", func(f *states) {
@@ -82,8 +76,8 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			f.put(f.a, "id", "another", "another", long)
 			f.wantFound(f.b, "call", "0", "1", "2")
 			for limit := range 4 {
-				if found, err := f.b.FindStates(f.ctx, "call", limit); err != nil || len(found) != limit {
-					f.Errorf("with a limit of %d: %q, %v", limit, found, err)
+				if found := f.find(f.b, "call", limit); len(found) != limit {
+					f.Errorf("with a limit of %d: %q", limit, found)
 				}
 			}
 		}},
@@ -104,14 +98,11 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			f.wantFound(f.a, "call", "other")
 		}},
 		{"data are any bytes, and many", func(f *states) {
-			all := make([]byte, 256)
-			for i := range all {
-				all[i] = byte(i)
-			}
-			large := strings.Repeat(string(all), 4<<20/256)
-			f.put(f.a, "all", "", string(all), long)
+			all := string(everyByte)
+			large := strings.Repeat(all, 4<<20/256)
+			f.put(f.a, "all", "", all, long)
 			f.put(f.a, "large", strings.Repeat("c", 64), large, long)
-			f.wantState(f.b, "all", string(all))
+			f.wantState(f.b, "all", all)
 			f.wantState(f.b, "large", large)
 		}},
 		{"who puts and who gets may do with the bytes what they like", func(f *states) {
@@ -121,16 +112,10 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			}
 			clear(data)
 			for range 2 {
-				got, err := f.a.GetState(f.ctx, "id")
-				if err != nil || string(got) != "data" {
-					f.Fatalf("GetState: %q, %v", got, err)
-				}
-				clear(got)
-				found, err := f.a.FindStates(f.ctx, "call", 1)
-				if err != nil || len(found) != 1 || string(found[0]) != "data" {
-					f.Fatalf("FindStates: %q, %v", found, err)
-				}
-				clear(found[0])
+				f.wantState(f.a, "id", "data")
+				clear(f.get(f.a, "id"))
+				f.wantFound(f.a, "call", "data")
+				clear(f.find(f.a, "call", 1)[0])
 			}
 		}},
 		{"of states put at once under one id one is there", func(f *states) {
@@ -153,8 +138,8 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 				})
 			}
 			all.Wait()
-			if found, err := f.a.FindStates(f.ctx, "call", 5); err != nil || len(found) != 1 {
-				f.Errorf("FindStates: %q, %v", found, err)
+			if found := f.find(f.a, "call", 5); len(found) != 1 {
+				f.Errorf("FindStates: %q", found)
 			}
 		}},
 		{"a context that has ended ends the call, or it does no harm", func(f *states) {
@@ -192,29 +177,45 @@ func (f *states) put(s StateStore, id, call, data string, ttl time.Duration) {
 	}
 }
 
-func (f *states) wantState(s StateStore, id, want string) {
+func (f *states) get(s StateStore, id string) []byte {
 	f.Helper()
 	data, err := s.GetState(f.ctx, id)
-	if err != nil || data == nil || string(data) != want {
-		f.Fatalf("GetState(%q): %.100q, %v; want %.100q", id, data, err, want)
+	if err != nil {
+		f.Fatalf("GetState(%q): %v", id, err)
+	}
+	return data
+}
+
+func (f *states) find(s StateStore, call string, limit int) [][]byte {
+	f.Helper()
+	found, err := s.FindStates(f.ctx, call, limit)
+	if err != nil {
+		f.Fatalf("FindStates(%q): %v", call, err)
+	}
+	return found
+}
+
+func (f *states) wantState(s StateStore, id, want string) {
+	f.Helper()
+	if data := f.get(s, id); data == nil || string(data) != want {
+		f.Fatalf("GetState(%q): %.100q, want %.100q", id, data, want)
 	}
 }
 
 func (f *states) wantNone(s StateStore, id string) {
 	f.Helper()
-	if data, err := s.GetState(f.ctx, id); data != nil || err != nil {
-		f.Fatalf("GetState(%q): %.100q, %v; want none", id, data, err)
+	if data := f.get(s, id); data != nil {
+		f.Fatalf("GetState(%q): %.100q, want none", id, data)
 	}
 }
 
 func (f *states) wantFound(s StateStore, call string, want ...string) {
 	f.Helper()
-	found, err := s.FindStates(f.ctx, call, 100)
-	got := make([]string, len(found))
-	for i, data := range found {
-		got[i] = string(data)
+	var got []string
+	for _, data := range f.find(s, call, 100) {
+		got = append(got, string(data))
 	}
-	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
-		f.Fatalf("FindStates(%q): %q, %v; want %q", call, got, err, want)
+	if slices.Sort(got); !slices.Equal(got, want) {
+		f.Fatalf("FindStates(%q): %q, want %q", call, got, want)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,25 +65,31 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 				t.Run(test.says, func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 					defer cancel()
-					test.run(&fixture{T: t, ctx: ctx, database: database(t)})
+					f := &fixture{T: t, ctx: ctx, database: database(t)}
+					var s task.Store
+					if s, f.closeFirst = f.tryOpen(); s == nil {
+						t.Fatal("the database gave no handle")
+					}
+					test.run(f, s)
 				})
 			}
 		})
 	}
 }
 
-// A test shows that a store does what the test says.
+// A test shows that a store does what the test says. It gets the first handle on a database.
 type test struct {
 	says string
-	run  func(*fixture)
+	run  func(f *fixture, s task.Store)
 }
 
 // A fixture is one database, and what the tests do with it. Its methods end the test if
 // the store gives an error.
 type fixture struct {
 	*testing.T
-	ctx      context.Context
-	database func(*testing.T) task.Store
+	ctx        context.Context
+	database   func(*testing.T) task.Store
+	closeFirst func() error // closes the first handle, which otherwise is closed at the end
 }
 
 // patience is how long to wait for what should be so in a moment.
@@ -91,76 +98,47 @@ const patience = 30 * time.Second
 // long is a lease, a delay or a time to live that does not end during a test.
 const long = time.Hour
 
-// open returns the first handle.
-func (f *fixture) open() task.Store {
-	f.Helper()
-	s := f.tryOpen()
-	if s == nil {
-		f.Fatal("the database gave no handle")
-	}
-	return s
-}
+var (
+	terminal = []task.Status{task.Completed, task.Failed, task.Cancelled}
+	statuses = append([]task.Status{task.Working, task.InputRequired}, terminal...)
+)
 
-// another returns one more handle, or skips the test if there is but one.
+// another returns one more handle, or skips the test if there is only one.
 func (f *fixture) another() task.Store {
 	f.Helper()
-	s := f.tryOpen()
+	s, _ := f.tryOpen()
 	if s == nil {
 		f.Skip("this store is for one handle only")
 	}
 	return s
 }
 
-// several returns n handles, or n times the same one if there is but one.
-func (f *fixture) several(n int) []task.Store {
+// instances returns n handles, s and others, or n times s if there is only one.
+func (f *fixture) instances(s task.Store, n int) []task.Store {
 	f.Helper()
-	handles := []task.Store{f.open()}
+	handles := []task.Store{s}
 	for len(handles) < n {
-		s := f.tryOpen()
-		if s == nil {
-			s = handles[0]
+		next, _ := f.tryOpen()
+		if next == nil {
+			next = s
 		}
-		handles = append(handles, s)
+		handles = append(handles, next)
 	}
 	return handles
 }
 
-func (f *fixture) tryOpen() task.Store {
+func (f *fixture) tryOpen() (s task.Store, closeOnce func() error) {
 	f.Helper()
-	s := f.database(f.T)
-	if s == nil {
-		return nil
+	if s = f.database(f.T); s == nil {
+		return nil, nil
 	}
-	once := &closeOnce{Store: s}
+	closeOnce = sync.OnceValue(s.Close)
 	f.Cleanup(func() {
-		if err := once.Close(); err != nil {
+		if err := closeOnce(); err != nil {
 			f.Errorf("Close: %v", err)
 		}
 	})
-	if _, ok := s.(task.Watcher); ok {
-		return &watchingCloseOnce{once}
-	}
-	return once
-}
-
-// closeOnce lets a test close a handle before its end.
-type closeOnce struct {
-	task.Store
-	closed bool
-}
-
-func (c *closeOnce) Close() error {
-	if c.closed {
-		return nil
-	}
-	c.closed = true
-	return c.Store.Close()
-}
-
-type watchingCloseOnce struct{ *closeOnce }
-
-func (w *watchingCloseOnce) Watch(ctx context.Context, ready func(), changed func(string)) error {
-	return w.Store.(task.Watcher).Watch(ctx, ready, changed)
+	return s, closeOnce
 }
 
 // newID returns an id that any collation orders as its bytes.
@@ -183,7 +161,7 @@ func newTask(principal string) *task.Task {
 	}
 }
 
-// add creates a task of this principal with a journal that holds but the call.
+// add creates a task of this principal with a journal that holds only the call.
 func (f *fixture) add(s task.Store, principal string) *task.Task {
 	f.Helper()
 	t := newTask(principal)
@@ -193,9 +171,7 @@ func (f *fixture) add(s task.Store, principal string) *task.Task {
 
 func (f *fixture) create(s task.Store, t *task.Task, entries ...string) {
 	f.Helper()
-	if err := s.Create(f.ctx, t, long, []byte("call"), list(entries), 0); err != nil {
-		f.Fatalf("Create: %v", err)
-	}
+	f.ok("Create", s.Create(f.ctx, t, long, []byte("call"), list(entries...), 0))
 }
 
 // addParked creates a task that is not due.
@@ -206,12 +182,24 @@ func (f *fixture) addParked(s task.Store, principal string) *task.Task {
 	return t
 }
 
+// addLeased creates a task and claims it. No other task may be due.
+func (f *fixture) addLeased(s task.Store) *task.Task {
+	f.Helper()
+	return f.claimThis(s, f.add(s, "alice").ID, long)
+}
+
+// loseLease creates a task that s has claimed first, and other after it.
+func (f *fixture) loseLease(s, other task.Store) (lost, current *task.Task) {
+	f.Helper()
+	lost = f.addLeased(s)
+	f.release(s, lost)
+	return lost, f.claimThis(other, lost.ID, long)
+}
+
 func (f *fixture) get(s task.Store, id string) *task.Task {
 	f.Helper()
 	t, err := s.Get(f.ctx, id)
-	if err != nil {
-		f.Fatalf("Get: %v", err)
-	}
+	f.ok("Get", err)
 	return t
 }
 
@@ -235,12 +223,20 @@ func (f *fixture) claimThis(s task.Store, id string, lease time.Duration) *task.
 	return t
 }
 
+// claimNext waits until a task is due, and claims it.
+func (f *fixture) claimNext(s task.Store) (t *task.Task) {
+	f.Helper()
+	f.eventually("a task is due", func() bool {
+		t = f.tryClaim(s, "", long)
+		return t != nil
+	})
+	return t
+}
+
 func (f *fixture) tryClaim(s task.Store, after string, lease time.Duration) *task.Task {
 	f.Helper()
 	t, err := s.Claim(f.ctx, after, lease)
-	if err != nil {
-		f.Fatalf("Claim: %v", err)
-	}
+	f.ok("Claim", err)
 	return t
 }
 
@@ -252,44 +248,53 @@ func (f *fixture) noneDue(s task.Store) {
 	}
 }
 
-// release ends the lease with this fence now.
-func (f *fixture) release(s task.Store, id string, fence int64) {
+// renew renews the lease of a claimed task, whose Version must be the stored one.
+func (f *fixture) renew(s task.Store, claimed *task.Task, lease time.Duration) {
 	f.Helper()
-	if _, err := s.Renew(f.ctx, id, fence, 0); err != nil {
-		f.Fatalf("Renew: %v", err)
+	version, err := s.Renew(f.ctx, claimed.ID, claimed.Fence, lease)
+	f.ok("Renew", err)
+	if version != claimed.Version {
+		f.Errorf("Renew returned version %d, want %d", version, claimed.Version)
 	}
+}
+
+// release ends the lease of a claimed task now.
+func (f *fixture) release(s task.Store, claimed *task.Task) {
+	f.Helper()
+	f.renew(s, claimed, 0)
 }
 
 func (f *fixture) append(s task.Store, id string, fence int64, entry string) {
 	f.Helper()
-	if err := s.Append(f.ctx, id, fence, []byte(entry)); err != nil {
-		f.Fatalf("Append: %v", err)
-	}
+	f.ok("Append", s.Append(f.ctx, id, fence, []byte(entry)))
 }
 
 func (f *fixture) update(s task.Store, t *task.Task, u task.Update) {
 	f.Helper()
-	if err := s.Update(f.ctx, t, u); err != nil {
-		f.Fatalf("Update: %v", err)
-	}
+	f.ok("Update", s.Update(f.ctx, t, u))
 }
 
 func (f *fixture) journal(s task.Store, id string) (call []byte, entries [][]byte) {
 	f.Helper()
 	call, entries, err := s.Journal(f.ctx, id)
-	if err != nil {
-		f.Fatalf("Journal: %v", err)
-	}
+	f.ok("Journal", err)
 	return call, entries
 }
 
+// list lists the tasks of a principal from the start.
 func (f *fixture) list(s task.Store, principal, dialect string, limit int) []*task.Task {
 	f.Helper()
 	ts, err := s.List(f.ctx, principal, dialect, time.Time{}, "", limit)
-	if err != nil {
-		f.Fatalf("List: %v", err)
-	}
+	f.ok("List", err)
 	return ts
+}
+
+// wantListed requires that List has so many tasks of a principal.
+func (f *fixture) wantListed(s task.Store, principal string, want int) {
+	f.Helper()
+	if n := len(f.list(s, principal, "proposal", 100)); n != want {
+		f.Errorf("List has %d tasks of %q, want %d", n, principal, want)
+	}
 }
 
 // wantRow requires that the row which another reads is want.
@@ -314,11 +319,17 @@ func (f *fixture) wantJournal(s task.Store, id string, entries ...string) {
 	if string(call) != "call" {
 		f.Errorf("the call is %q, want %q", call, "call")
 	}
-	if diff := cmp.Diff(list(entries), got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(list(entries...), got, cmpopts.EquateEmpty()); diff != "" {
 		f.Fatalf("not the entries that the journal should have (-want +got):\n%s", diff)
 	}
 }
 
+func (f *fixture) ok(what string, err error) {
+	f.Helper()
+	f.wantError(what, err, nil)
+}
+
+// wantError requires an error that is want; nil is success.
 func (f *fixture) wantError(what string, err, want error) {
 	f.Helper()
 	if !errors.Is(err, want) {
@@ -336,6 +347,15 @@ func (f *fixture) eventually(what string, true func() bool) {
 	}
 }
 
+// wantPassed requires that a time of the store's has passed since start. A millisecond is what
+// times are rounded to, at both ends.
+func (f *fixture) wantPassed(start time.Time, want time.Duration) {
+	f.Helper()
+	if took := time.Since(start); took < want-2*time.Millisecond {
+		f.Errorf("it came after %v, before the time of %v had passed", took, want)
+	}
+}
+
 // tick waits until the store's clock shows a later time than t, so that what happens
 // next happens later, whatever the resolution of that clock.
 func (f *fixture) tick(s task.Store, t time.Time) {
@@ -349,7 +369,39 @@ func (f *fixture) tick(s task.Store, t time.Time) {
 	})
 }
 
-func list(entries []string) [][]byte {
+// together calls do in n goroutines at once, waits for them, and returns what they gave to add.
+func together[T any](f *fixture, n int, do func(i int, add func(T)) error) (all []T) {
+	f.Helper()
+	var mu sync.Mutex
+	add := func(one T) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, one)
+	}
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := do(i, add); err != nil {
+				f.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if f.Failed() {
+		f.FailNow()
+	}
+	return all
+}
+
+// except returns err, or nil if it is the one that may happen.
+func except(may, err error) error {
+	if errors.Is(err, may) {
+		return nil
+	}
+	return err
+}
+
+func list(entries ...string) [][]byte {
 	var l [][]byte
 	for _, e := range entries {
 		l = append(l, []byte(e))
