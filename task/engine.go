@@ -209,43 +209,35 @@ func (e *Engine) Wait(ctx context.Context, principal, id string, version int64) 
 // It may miss a status that lasts for a moment only.
 func (e *Engine) Follow(ctx context.Context, tasks []*Task, report func(*Task) error) error {
 	ids := make([]string, len(tasks))
+	versions := make([]int64, len(tasks)) // as reported
 	for i, t := range tasks {
-		ids[i] = t.ID
+		ids[i], versions[i] = t.ID, -1
 	}
 	changed, done := e.subscribe(ids...)
 	defer done()
-	versions := make([]int64, len(tasks))
-	for i := range versions {
-		versions[i] = -1
-	}
 	look := time.NewTicker(e.opts.Look)
 	defer look.Stop()
-	for open := len(tasks); open > 0; {
+	ended := make(map[string]bool)
+	for {
 		for i, t := range tasks {
-			if ids[i] == "" {
+			if ended[t.ID] {
 				continue
 			}
 			now, err := e.Get(ctx, t.Principal, t.ID)
 			switch {
 			case errors.Is(err, ErrNotFound):
-				ids[i] = ""
-				open--
-				continue
+				ended[t.ID] = true
 			case err != nil:
 				return err
-			case now.Version == versions[i]:
-				continue
-			}
-			if err := report(now); err != nil {
-				return err
-			}
-			if versions[i] = now.Version; now.Status.Terminal() {
-				ids[i] = ""
-				open--
+			case now.Version != versions[i]:
+				if err := report(now); err != nil {
+					return err
+				}
+				versions[i], ended[t.ID] = now.Version, now.Status.Terminal()
 			}
 		}
-		if open == 0 {
-			break
+		if !slices.ContainsFunc(tasks, func(t *Task) bool { return !ended[t.ID] }) {
+			return nil
 		}
 		select {
 		case <-changed:
@@ -254,14 +246,12 @@ func (e *Engine) Follow(ctx context.Context, tasks []*Task, report func(*Task) e
 			return context.Cause(ctx)
 		}
 	}
-	return nil
 }
 
 // subscribe returns a channel that receives after changes of the tasks, as far as this process
 // learns of them.
 func (e *Engine) subscribe(ids ...string) (changed <-chan struct{}, done func()) {
 	c := make(chan struct{}, 1)
-	ids = slices.Clone(ids)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {

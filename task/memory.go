@@ -47,229 +47,197 @@ var (
 	_ Watcher = (*MemoryStore)(nil)
 )
 
-// lock locks the store for one method, and returns the time of its writes.
-func (s *MemoryStore) lock(ctx context.Context) (now int64, err error) {
+// do calls do with the store locked, for one method, and with the time of its writes.
+func (s *MemoryStore) do(ctx context.Context, do func(now int64) error) error {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return err
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.tasks == nil {
 		s.tasks, s.unfinished = make(map[string]*memoryTask), make(map[string]int)
 		s.watches = make(map[*memoryWatch]struct{})
 	}
-	return time.Now().UnixMilli(), nil
+	return do(time.Now().UnixMilli())
+}
+
+// doTask calls do as [MemoryStore.do] does, with a task. If fence is not nil it must be the stored one.
+func (s *MemoryStore) doTask(ctx context.Context, id string, fence *int64, do func(m *memoryTask, now int64) error) error {
+	return s.do(ctx, func(now int64) error {
+		m := s.tasks[id]
+		switch {
+		case m == nil:
+			return ErrNotFound
+		case fence != nil && m.Fence != *fence:
+			return ErrLeaseLost
+		}
+		return do(m, now)
+	})
 }
 
 // Create adds a task with its journal. See [Store].
 func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
-	now, err := s.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.mu.Unlock()
-	if s.tasks[t.ID] != nil {
-		return ErrExists
-	}
-	if quota > 0 && s.unfinished[t.Principal] >= quota {
-		return ErrQuota
-	}
-	t.Created, t.Updated, t.Expires = timeAt(now), timeAt(now), timeAt(now+ttl.Milliseconds())
-	t.Version, t.Fence = 0, 0
-	s.seq++
-	m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now, call: bytes.Clone(call)}
-	m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
-	m.add(entries...)
-	s.tasks[m.ID] = m
-	s.list.insert(m, newestFirst)
-	s.index(m)
-	s.changed(m.ID)
-	return nil
+	return s.do(ctx, func(now int64) error {
+		if s.tasks[t.ID] != nil {
+			return ErrExists
+		}
+		if quota > 0 && s.unfinished[t.Principal] >= quota {
+			return ErrQuota
+		}
+		t.Created, t.Updated, t.Expires = timeAt(now), timeAt(now), timeAt(now+ttl.Milliseconds())
+		t.Version, t.Fence = 0, 0
+		s.seq++
+		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now, call: bytes.Clone(call)}
+		m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
+		m.add(entries...)
+		s.tasks[m.ID] = m
+		s.list.insert(m, newestFirst)
+		s.index(m)
+		s.changed(m.ID)
+		return nil
+	})
 }
 
 // Get reads the row of a task. See [Store].
-func (s *MemoryStore) Get(ctx context.Context, id string) (*Task, error) {
-	if _, err := s.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	m := s.tasks[id]
-	if m == nil {
-		return nil, ErrNotFound
-	}
-	return m.clone(), nil
+func (s *MemoryStore) Get(ctx context.Context, id string) (t *Task, err error) {
+	err = s.doTask(ctx, id, nil, func(m *memoryTask, _ int64) error {
+		t = m.clone()
+		return nil
+	})
+	return t, err
 }
 
 // List reads tasks of a principal. See [Store].
-func (s *MemoryStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error) {
-	if _, err := s.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	place := &memoryTask{Task: Task{ID: id, Principal: principal, Dialect: dialect, Created: created}}
-	start := sort.Search(len(s.list), func(i int) bool {
-		m := s.list[i]
-		if created.IsZero() && m.Principal == principal && m.Dialect == dialect {
-			return true
+func (s *MemoryStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*Task, err error) {
+	err = s.do(ctx, func(int64) error {
+		place := &memoryTask{Task: Task{ID: id, Principal: principal, Dialect: dialect, Created: created}}
+		start := sort.Search(len(s.list), func(i int) bool {
+			m := s.list[i]
+			if created.IsZero() && m.Principal == principal && m.Dialect == dialect {
+				return true
+			}
+			return newestFirst(m, place) > 0
+		})
+		for _, m := range s.list[start:] {
+			if len(tasks) >= limit || m.Principal != principal || m.Dialect != dialect {
+				break
+			}
+			tasks = append(tasks, m.clone())
 		}
-		return newestFirst(m, place) > 0
+		return nil
 	})
-	var tasks []*Task
-	for _, m := range s.list[start:] {
-		if len(tasks) >= limit || m.Principal != principal || m.Dialect != dialect {
-			break
-		}
-		tasks = append(tasks, m.clone())
-	}
-	return tasks, nil
+	return tasks, err
 }
 
 // Claim takes a task that is due, or nil. See [Store].
-func (s *MemoryStore) Claim(ctx context.Context, after string, lease time.Duration) (*Task, error) {
-	now, err := s.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	next := s.due.principalAfter(after)
-	m := s.due[next:].firstDue(now)
-	if m == nil {
-		m = s.due[:next].firstDue(now)
-	}
-	if m == nil {
-		return nil, nil
-	}
-	s.change(m, func() {
-		m.dueAt = now + roundUp(lease)
-		m.Fence++
-		m.Attempts++
+func (s *MemoryStore) Claim(ctx context.Context, after string, lease time.Duration) (t *Task, err error) {
+	err = s.do(ctx, func(now int64) error {
+		next := s.due.principalAfter(after)
+		m := s.due[next:].firstDue(now)
+		if m == nil {
+			m = s.due[:next].firstDue(now)
+		}
+		if m == nil {
+			return nil
+		}
+		s.change(m, func() {
+			m.dueAt = now + roundUp(lease)
+			m.Fence++
+			m.Attempts++
+		})
+		t = m.clone()
+		return nil
 	})
-	return m.clone(), nil
+	return t, err
 }
 
 // Journal reads the call and the entries of a task. See [Store].
 func (s *MemoryStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
-	if _, err := s.lock(ctx); err != nil {
-		return nil, nil, err
-	}
-	defer s.mu.Unlock()
-	m := s.tasks[id]
-	if m == nil {
-		return nil, nil, ErrNotFound
-	}
-	for _, entry := range m.entries {
-		entries = append(entries, bytes.Clone(entry))
-	}
-	return bytes.Clone(m.call), entries, nil
+	err = s.doTask(ctx, id, nil, func(m *memoryTask, _ int64) error {
+		call = bytes.Clone(m.call)
+		for _, entry := range m.entries {
+			entries = append(entries, bytes.Clone(entry))
+		}
+		return nil
+	})
+	return call, entries, err
 }
 
 // Append adds an entry to the journal under a lease. See [Store].
 func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, entry []byte) error {
-	if _, err := s.lock(ctx); err != nil {
-		return err
-	}
-	defer s.mu.Unlock()
-	m, err := s.leased(id, fence)
-	if err != nil {
-		return err
-	}
-	m.Attempts = 0
-	m.add(entry)
-	return nil
+	return s.doTask(ctx, id, &fence, func(m *memoryTask, _ int64) error {
+		m.Attempts = 0
+		m.add(entry)
+		return nil
+	})
 }
 
 // Renew makes a lease end later. See [Store].
 func (s *MemoryStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
-	now, err := s.lock(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer s.mu.Unlock()
-	m, err := s.leased(id, fence)
-	if err != nil {
-		return 0, err
-	}
-	if m.scheduled {
-		s.change(m, func() { m.dueAt = now + roundUp(lease) })
-	}
-	return m.Version, nil
-}
-
-// leased finds a task that is under the lease with this fence.
-func (s *MemoryStore) leased(id string, fence int64) (*memoryTask, error) {
-	m := s.tasks[id]
-	switch {
-	case m == nil:
-		return nil, ErrNotFound
-	case m.Fence != fence:
-		return nil, ErrLeaseLost
-	}
-	return m, nil
+	err = s.doTask(ctx, id, &fence, func(m *memoryTask, now int64) error {
+		if m.scheduled {
+			s.change(m, func() { m.dueAt = now + roundUp(lease) })
+		}
+		version = m.Version
+		return nil
+	})
+	return version, err
 }
 
 // Update writes what may change in the row of a task, and entries. See [Store].
 func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
-	now, err := s.lock(ctx)
-	if err != nil {
-		return err
+	var fence *int64
+	if u.Leased {
+		fence = &t.Fence
 	}
-	defer s.mu.Unlock()
-	m := s.tasks[t.ID]
-	switch {
-	case m == nil:
-		return ErrNotFound
-	case u.Leased && m.Fence != t.Fence:
-		return ErrLeaseLost
-	case m.Version != t.Version:
-		return ErrConflict
-	}
-	t.Updated = timeAt(now)
-	t.Version++
-	s.change(m, func() {
-		m.Status, m.Message, m.Round = t.Status, t.Message, t.Round
-		m.Pending, m.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
-		m.Expires, m.Stopped, m.Attempts = timeAt(t.Expires.UnixMilli()), t.Stopped, t.Attempts
-		m.Updated, m.Version = t.Updated, t.Version
-		if !u.Keep {
-			m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
+	return s.doTask(ctx, t.ID, fence, func(m *memoryTask, now int64) error {
+		if m.Version != t.Version {
+			return ErrConflict
 		}
-		m.add(u.Entries...)
+		t.Updated = timeAt(now)
+		t.Version++
+		s.change(m, func() {
+			m.Status, m.Message, m.Round = t.Status, t.Message, t.Round
+			m.Pending, m.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
+			m.Expires, m.Stopped, m.Attempts = timeAt(t.Expires.UnixMilli()), t.Stopped, t.Attempts
+			m.Updated, m.Version = t.Updated, t.Version
+			if !u.Keep {
+				m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
+			}
+			m.add(u.Entries...)
+		})
+		s.changed(m.ID)
+		return nil
 	})
-	s.changed(m.ID)
-	return nil
 }
 
 // Expired finds tasks whose time to live has ended. See [Store].
 func (s *MemoryStore) Expired(ctx context.Context, limit int) (ids []string, err error) {
-	now, err := s.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	for _, m := range s.expiry {
-		if len(ids) >= limit || m.Expires.UnixMilli() > now {
-			break
+	err = s.do(ctx, func(now int64) error {
+		for _, m := range s.expiry {
+			if len(ids) >= limit || m.Expires.UnixMilli() > now {
+				break
+			}
+			ids = append(ids, m.ID)
 		}
-		ids = append(ids, m.ID)
-	}
-	return ids, nil
+		return nil
+	})
+	return ids, err
 }
 
 // Purge deletes tasks whose time to live ended long ago. See [Store].
 func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
-	now, err := s.lock(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer s.mu.Unlock()
-	before := now - roundUp(grace)
-	for len(s.purge) > 0 && n < limit && s.purge[0].Expires.UnixMilli() <= before {
-		m := s.purge[0]
-		s.unindex(m)
-		s.list.remove(m, newestFirst)
-		delete(s.tasks, m.ID)
-		n++
-	}
-	return n, nil
+	err = s.do(ctx, func(now int64) error {
+		before := now - roundUp(grace)
+		for ; len(s.purge) > 0 && n < limit && s.purge[0].Expires.UnixMilli() <= before; n++ {
+			m := s.purge[0]
+			s.unindex(m)
+			s.list.remove(m, newestFirst)
+			delete(s.tasks, m.ID)
+		}
+		return nil
+	})
+	return n, err
 }
 
 // Close does nothing, so that each of several engines that share the store may close it.
@@ -278,11 +246,13 @@ func (s *MemoryStore) Close() error { return nil }
 // Watch reports tasks that are created and updated. See [Watcher].
 func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(id string)) error {
 	w := &memoryWatch{ids: make(map[string]struct{}), news: make(chan struct{}, 1)}
-	if _, err := s.lock(ctx); err != nil {
+	err := s.do(ctx, func(int64) error {
+		s.watches[w] = struct{}{}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	s.watches[w] = struct{}{}
-	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -122,7 +122,11 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Status != Working && !t.Stopped {
-		e.leave(write, t)
+		// The handler does not run: it would repeat open questions, or change an outcome that
+		// the client knows.
+		log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "status", string(t.Status))
+		t.Attempts = 0
+		_ = e.settle(write, t, Update{Leased: true, Due: -1}) // a conflict is an answer that came meanwhile
 		return
 	}
 	if t.Attempts > e.opts.Attempts {
@@ -184,20 +188,6 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			_ = e.settle(write, t, Update{Leased: true, Due: 0})
 		}
 		return
-	}
-}
-
-// leave ends the lease on a task that waits for input or has ended, and should not have been
-// due. The handler does not run: it would repeat open questions, or change an outcome that the
-// client knows.
-func (e *Engine) leave(ctx context.Context, t *Task) {
-	e.log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "task", short(t.ID), "target", t.Target, "status", string(t.Status))
-	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
-	defer cancel()
-	t.Attempts = 0
-	err := e.store.Update(ctx, t, Update{Leased: true, Due: -1})
-	if err != nil && !errors.Is(err, ErrConflict) { // a conflict is an answer that came meanwhile
-		e.log.WarnContext(ctx, "task: a task that has nothing to do could not be left alone", "task", short(t.ID), "error", err)
 	}
 }
 

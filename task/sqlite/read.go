@@ -30,12 +30,17 @@ var reads = []string{getSQL, listSQL, journalSQL, expiredSQL, anyDueSQL, anyPurg
 // Get reads the row of a task. See [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	defer s.wrap(ctx, "get a task", &err)
-	t = new(task.Task)
-	err = scan(s.r[getSQL].QueryRowContext(ctx, id), t, &t.Pending, &t.Outcome)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	t, err = scanWhole(s.r[getSQL].QueryRowContext(ctx, id))
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil, task.ErrNotFound
-	case err != nil:
+	}
+	return t, err
+}
+
+// scanWhole reads columns, pending and outcome.
+func scanWhole(row *sql.Row) (*task.Task, error) {
+	t := new(task.Task)
+	if err := scan(row, t, &t.Pending, &t.Outcome); err != nil {
 		return nil, err
 	}
 	return t, nil

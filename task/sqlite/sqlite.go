@@ -30,11 +30,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,13 +57,14 @@ type Store struct {
 
 	// SQLite lets one connection write at a time. Here that is always the same one, so
 	// that writers of this process wait for each other in Go and not by polling a lock.
-	writer  *sql.DB
 	conn    *sql.Conn
 	writing chan struct{} // holds a token while the connection is in use
 	w       statements
 
 	readers *sql.DB
 	r       statements
+
+	opened []io.Closer // in this order; nothing is closed before what came after it
 }
 
 var _ task.Store = (*Store)(nil)
@@ -92,42 +95,47 @@ func Open(ctx context.Context, path string) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context) (err error) {
-	if s.writer, err = sql.Open("sqlite", dsn(s.path, "synchronous(FULL)", fmt.Sprintf("journal_size_limit(%d)", walLimit))); err != nil {
+	// The writer is closed last: it is the one that can move what is in the -wal file.
+	writer, err := sql.Open("sqlite", dsn(s.path, "synchronous(FULL)", fmt.Sprintf("journal_size_limit(%d)", walLimit)))
+	if err != nil {
 		return err
 	}
-	s.writer.SetMaxOpenConns(1)
-	if s.conn, err = s.writer.Conn(ctx); err != nil {
+	s.opened = append(s.opened, writer)
+	writer.SetMaxOpenConns(1)
+	if s.conn, err = writer.Conn(ctx); err != nil {
 		return err
 	}
+	s.opened = append(s.opened, s.conn)
 	if err := prepareSchema(ctx, s.conn); err != nil {
 		return err
 	}
-	if s.w, err = prepare(ctx, s.conn, writes); err != nil {
+	if s.w, err = s.prepare(ctx, s.conn, writes); err != nil {
 		return err
 	}
-
 	if s.readers, err = sql.Open("sqlite", dsn(s.path, "query_only(1)")); err != nil {
 		return err
 	}
+	s.opened = append(s.opened, s.readers)
 	n := max(4, runtime.GOMAXPROCS(0))
 	s.readers.SetMaxOpenConns(n)
 	s.readers.SetMaxIdleConns(n)
-	s.r, err = prepare(ctx, s.readers, reads)
+	s.r, err = s.prepare(ctx, s.readers, reads)
 	return err
 }
 
 // statements are prepared statements by their SQL.
 type statements map[string]*sql.Stmt
 
-func prepare(ctx context.Context, on interface {
+func (s *Store) prepare(ctx context.Context, on interface {
 	PrepareContext(context.Context, string) (*sql.Stmt, error)
 }, queries []string) (statements, error) {
 	prepared := make(statements)
 	for _, query := range queries {
 		stmt, err := on.PrepareContext(ctx, query)
 		if err != nil {
-			return prepared, err
+			return nil, err
 		}
+		s.opened = append(s.opened, stmt) // a connection that has statements left does not let go of the file
 		prepared[query] = stmt
 	}
 	return prepared, nil
@@ -139,21 +147,8 @@ func (s *Store) Close() error {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
 	var errs []error
-	// A connection that has statements left does not let go of the file.
-	for _, prepared := range []statements{s.w, s.r} {
-		for _, stmt := range prepared {
-			errs = append(errs, stmt.Close())
-		}
-	}
-	// The writer goes last: it is the one that can move what is in the -wal file.
-	if s.readers != nil {
-		errs = append(errs, s.readers.Close())
-	}
-	if s.conn != nil {
-		errs = append(errs, s.conn.Close())
-	}
-	if s.writer != nil {
-		errs = append(errs, s.writer.Close())
+	for _, opened := range slices.Backward(s.opened) {
+		errs = append(errs, opened.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("task/sqlite: close %s: %w", s.path, err)

@@ -38,13 +38,10 @@ func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expi
 func (s *Store) GetState(ctx context.Context, id string) (data []byte, err error) {
 	defer s.wrap(ctx, "read a state", &err)
 	err = s.r[getStateSQL].QueryRowContext(ctx, id, time.Now().UnixMilli()).Scan(&data)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
-	case err != nil:
-		return nil, err
 	}
-	return blob(data), nil
+	return blob(data), err
 }
 
 // FindStates reads up to limit states of a call that have not expired.

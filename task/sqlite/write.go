@@ -90,7 +90,7 @@ func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int6
 // Create adds a task with its journal. See [task.Store].
 func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
-	var created, expires int64
+	var created time.Time
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		if quota > 0 {
 			var n int
@@ -101,9 +101,9 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 				return task.ErrQuota
 			}
 		}
-		created, expires = now, now+ttl.Milliseconds()
+		created = timeAt(now)
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
-			string(t.Status), t.Message, t.Round, created, created, expires, t.PollInterval.Milliseconds(), t.Stopped, t.Attempts,
+			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped, t.Attempts,
 			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), now, t.Status.Terminal())
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists
@@ -123,7 +123,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 	if err != nil {
 		return err
 	}
-	t.Created, t.Updated, t.Expires = timeAt(created), timeAt(created), timeAt(expires)
+	t.Created, t.Updated, t.Expires = created, created, created.Add(ttl.Truncate(time.Millisecond))
 	t.Version, t.Fence = 0, 0
 	return nil
 }
@@ -161,21 +161,20 @@ func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t
 	if err != nil || !due {
 		return nil, err
 	}
-	claimed := new(task.Task)
-	err = s.write(ctx, func(ctx context.Context, now int64) error {
+	err = s.write(ctx, func(ctx context.Context, now int64) (err error) {
 		if _, err := s.w[wakeSQL].ExecContext(ctx, now); err != nil {
 			return err
 		}
-		err := scan(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), after), claimed, &claimed.Pending, &claimed.Outcome)
+		t, err = scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), after))
 		if errors.Is(err, sql.ErrNoRows) { // another process was quicker
-			claimed, err = nil, nil
+			return nil
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return claimed, nil
+	return t, nil
 }
 
 // ceil returns a duration in milliseconds that is not shorter.
@@ -229,10 +228,7 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 		version, err = s.state(ctx, id, &fence)
 		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return version, nil
+	return version, err
 }
 
 // Update writes what may change in the row of a task, and entries. See [task.Store].
@@ -306,8 +302,5 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 		n = len(purged)
 		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+	return n, err
 }

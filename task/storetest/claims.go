@@ -186,7 +186,7 @@ var claimTests = []test{
 		for i := range n {
 			want[f.add(s, fmt.Sprint(i%5)).ID] = true
 		}
-		claimed := together(f, 8, func(i int, add func(string)) error {
+		claimed := together(&f.suite, 8, func(i int, add func(string)) error {
 			after := ""
 			for range n + 1 {
 				t, err := handles[i%2].Claim(f.ctx, after, long)
@@ -216,7 +216,7 @@ var claimTests = []test{
 			f.add(s, fmt.Sprint(i%2))
 		}
 		fences := make(map[string][]int64)
-		for _, t := range together(f, 8, func(i int, add func(*task.Task)) error {
+		for _, t := range together(&f.suite, 8, func(i int, add func(*task.Task)) error {
 			for got := 0; got < claims/8; {
 				t, err := handles[i%2].Claim(f.ctx, "", time.Millisecond)
 				if err != nil {

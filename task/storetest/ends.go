@@ -160,7 +160,7 @@ var purgeTests = []test{
 			f.addEnded(s, task.Completed)
 		}
 		var sum atomic.Int64
-		together(f, 4, func(i int, _ func(any)) error {
+		together(&f.suite, 4, func(i int, _ func(any)) error {
 			for try := 0; try < 10*n && sum.Load() < n; try++ {
 				deleted, err := handles[i%2].Purge(f.ctx, 0, 3)
 				if err != nil {

@@ -124,7 +124,7 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 		read, written []string
 	}
 	claimsOf := make(map[string][]claim)
-	for _, c := range together(f, 6, func(i int, add func(claim)) error {
+	for _, c := range together(&f.suite, 6, func(i int, add func(claim)) error {
 		s := handles[i%len(handles)]
 		for claimed := 0; claimed < claims && !f.Failed(); {
 			t, err := s.Claim(f.ctx, "", time.Duration(i%2)*time.Millisecond)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -61,11 +60,7 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 		{"a state expires by itself", func(f *states) {
 			f.put(f.a, "id", "call", "data", 300*time.Millisecond)
 			f.put(f.a, "other", "call", "other", long)
-			deadline := time.Now().Add(patience)
-			for f.get(f.b, "id") != nil && time.Now().Before(deadline) {
-				time.Sleep(10 * time.Millisecond)
-			}
-			f.wantNone(f.b, "id")
+			f.eventually("the state has expired", func() bool { return f.get(f.b, "id") == nil })
 			f.wantFound(f.b, "call", "other")
 		}},
 		{"all states of a call are found, up to the limit", func(f *states) {
@@ -90,9 +85,7 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			f.put(f.a, "id", "call", "data", long)
 			f.put(f.a, "other", "call", "other", long)
 			for range 2 {
-				if err := f.b.DeleteState(f.ctx, "id"); err != nil {
-					f.Fatal(err)
-				}
+				f.ok("DeleteState", f.b.DeleteState(f.ctx, "id"))
 			}
 			f.wantNone(f.a, "id")
 			f.wantFound(f.a, "call", "other")
@@ -107,9 +100,7 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 		}},
 		{"who puts and who gets may do with the bytes what they like", func(f *states) {
 			data := []byte("data")
-			if err := f.a.PutState(f.ctx, "id", "call", data, time.Now().Add(long)); err != nil {
-				f.Fatal(err)
-			}
+			f.ok("PutState", f.a.PutState(f.ctx, "id", "call", data, time.Now().Add(long)))
 			clear(data)
 			for range 2 {
 				f.wantState(f.a, "id", "data")
@@ -119,25 +110,21 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			}
 		}},
 		{"of states put at once under one id one is there", func(f *states) {
-			var all sync.WaitGroup
-			for i := range 8 {
-				all.Go(func() {
-					for n := range 20 {
-						s := []StateStore{f.a, f.b}[i%2]
-						if err := s.PutState(f.ctx, "id", "call", bytes.Repeat([]byte{byte('a' + i)}, 100+n), time.Now().Add(long)); err != nil {
-							f.Error(err)
-						}
-						if err := s.PutState(f.ctx, fmt.Sprint(i, n), "old", nil, time.Now().Add(-long)); err != nil {
-							f.Error(err)
-						}
-						data, err := s.GetState(f.ctx, "id")
-						if err != nil || len(data) < 100 || len(bytes.Trim(data, string(data[:1]))) > 0 {
-							f.Errorf("GetState: %q, %v", data, err)
-						}
+			together(&f.suite, 8, func(i int, _ func(any)) error {
+				s := []StateStore{f.a, f.b}[i%2]
+				for n := range 20 {
+					put := s.PutState(f.ctx, "id", "call", bytes.Repeat([]byte{byte('a' + i)}, 100+n), time.Now().Add(long))
+					putOld := s.PutState(f.ctx, fmt.Sprint(i, n), "old", nil, time.Now().Add(-long))
+					data, get := s.GetState(f.ctx, "id")
+					if err := errors.Join(put, putOld, get); err != nil {
+						return err
 					}
-				})
-			}
-			all.Wait()
+					if len(data) < 100 || len(bytes.Trim(data, string(data[:1]))) > 0 {
+						return fmt.Errorf("GetState: %q", data)
+					}
+				}
+				return nil
+			})
 			if found := f.find(f.a, "call", 5); len(found) != 1 {
 				f.Errorf("FindStates: %q", found)
 			}
@@ -158,40 +145,33 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			open := database(t)
-			test.run(&states{t, ctx, open(t), open(t)})
+			test.run(&states{suite{t, ctx}, open(t), open(t)})
 		})
 	}
 }
 
 // states are two handles on one database, and what the tests do with it.
 type states struct {
-	*testing.T
-	ctx  context.Context
+	suite
 	a, b StateStore
 }
 
 func (f *states) put(s StateStore, id, call, data string, ttl time.Duration) {
 	f.Helper()
-	if err := s.PutState(f.ctx, id, call, []byte(data), time.Now().Add(ttl)); err != nil {
-		f.Fatalf("PutState: %v", err)
-	}
+	f.ok("PutState", s.PutState(f.ctx, id, call, []byte(data), time.Now().Add(ttl)))
 }
 
 func (f *states) get(s StateStore, id string) []byte {
 	f.Helper()
 	data, err := s.GetState(f.ctx, id)
-	if err != nil {
-		f.Fatalf("GetState(%q): %v", id, err)
-	}
+	f.ok("GetState", err)
 	return data
 }
 
 func (f *states) find(s StateStore, call string, limit int) [][]byte {
 	f.Helper()
 	found, err := s.FindStates(f.ctx, call, limit)
-	if err != nil {
-		f.Fatalf("FindStates(%q): %v", call, err)
-	}
+	f.ok("FindStates", err)
 	return found
 }
 

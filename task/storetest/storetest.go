@@ -65,7 +65,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 				t.Run(test.says, func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 					defer cancel()
-					f := &fixture{T: t, ctx: ctx, database: database(t)}
+					f := &fixture{suite: suite{t, ctx}, database: database(t)}
 					var s task.Store
 					if s, f.closeFirst = f.tryOpen(); s == nil {
 						t.Fatal("the database gave no handle")
@@ -83,11 +83,16 @@ type test struct {
 	run  func(f *fixture, s task.Store)
 }
 
+// A suite is what the tests of both suites need. Its methods end the test.
+type suite struct {
+	*testing.T
+	ctx context.Context
+}
+
 // A fixture is one database, and what the tests do with it. Its methods end the test if
 // the store gives an error.
 type fixture struct {
-	*testing.T
-	ctx        context.Context
+	suite
 	database   func(*testing.T) task.Store
 	closeFirst func() error // closes the first handle, which otherwise is closed at the end
 }
@@ -324,13 +329,13 @@ func (f *fixture) wantJournal(s task.Store, id string, entries ...string) {
 	}
 }
 
-func (f *fixture) ok(what string, err error) {
+func (f *suite) ok(what string, err error) {
 	f.Helper()
 	f.wantError(what, err, nil)
 }
 
 // wantError requires an error that is want; nil is success.
-func (f *fixture) wantError(what string, err, want error) {
+func (f *suite) wantError(what string, err, want error) {
 	f.Helper()
 	if !errors.Is(err, want) {
 		f.Fatalf("%s: the error is %v, want %v", what, err, want)
@@ -338,7 +343,7 @@ func (f *fixture) wantError(what string, err, want error) {
 }
 
 // eventually waits until what has become true.
-func (f *fixture) eventually(what string, true func() bool) {
+func (f *suite) eventually(what string, true func() bool) {
 	f.Helper()
 	for deadline := time.Now().Add(patience); !true(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -370,7 +375,7 @@ func (f *fixture) tick(s task.Store, t time.Time) {
 }
 
 // together calls do in n goroutines at once, waits for them, and returns what they gave to add.
-func together[T any](f *fixture, n int, do func(i int, add func(T)) error) (all []T) {
+func together[T any](f *suite, n int, do func(i int, add func(T)) error) (all []T) {
 	f.Helper()
 	var mu sync.Mutex
 	add := func(one T) {

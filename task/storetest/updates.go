@@ -188,7 +188,7 @@ var updateTests = []test{
 		t := f.add(s, "alice")
 		var want []string
 		for round := range 15 {
-			written := together(f, 6, func(i int, add func(*task.Task)) error {
+			written := together(&f.suite, 6, func(i int, add func(*task.Task)) error {
 				t := clone(t)
 				t.Message = fmt.Sprintf("round %d, writer %d", round, i)
 				u := task.Update{Keep: i%2 == 0, Due: -1, Entries: list(t.Message, t.Message+" again")}
@@ -214,7 +214,7 @@ var updateTests = []test{
 		handles := f.instances(s, 2)
 		t := f.add(s, "alice")
 		const each = 15
-		together(f, 4, func(i int, _ func(any)) error {
+		together(&f.suite, 4, func(i int, _ func(any)) error {
 			s := handles[i/2]
 			for n := range each {
 				entry := fmt.Sprintf("%d %02d", i, n)
