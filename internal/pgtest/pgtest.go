@@ -31,10 +31,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const variable = "ASKBACK_TEST_POSTGRES"
-
-// Values of the variable that are not URLs.
 const (
+	variable = "ASKBACK_TEST_POSTGRES"
+
+	// Values of the variable that are not URLs.
 	off      = "off"
 	required = "required"
 )
@@ -44,16 +44,28 @@ const (
 // does not, to be quick. It is safe for concurrent use.
 func DSN(t testing.TB) string {
 	t.Helper()
-	dsn := foreign(t)
-	if dsn == "" {
-		_, benchmark := t.(*testing.B)
-		dsn = shared(t, benchmark)
+	if dsn := foreign(t); dsn != "" {
+		return newDatabase(t, dsn)
 	}
-	return newDatabase(t, dsn)
+	start := startQuick
+	if _, benchmark := t.(*testing.B); benchmark {
+		start = startDurable
+	}
+	s, err := start()
+	if err != nil {
+		withoutServer(t, err)
+	}
+	return newDatabase(t, s.DSN())
 }
 
-// Start starts a server for this test alone, which may be stopped and started again. It
-// ends with the test. The server that ASKBACK_TEST_POSTGRES may name is no such server.
+// The servers that the tests of this process share: without and with fsync.
+var (
+	startQuick   = sync.OnceValues(func() (*Server, error) { return start(false) })
+	startDurable = sync.OnceValues(func() (*Server, error) { return start(true) })
+)
+
+// Start starts a server for this test alone, which may stop and start it again. It ends with
+// the test. A server that ASKBACK_TEST_POSTGRES names is not used for this.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	foreign(t)
@@ -87,8 +99,8 @@ func foreign(t testing.TB) string {
 	return dsn
 }
 
-// withoutServer ends a test that cannot have its server: it is left out where this machine has no PostgreSQL, unless the
-// environment requires one.
+// withoutServer ends a test that cannot have its server. It skips the test where this machine
+// has no PostgreSQL, unless the environment requires one.
 func withoutServer(t testing.TB, err error) {
 	t.Helper()
 	if _, missing := errors.AsType[*missingError](err); missing && os.Getenv(variable) != required {
@@ -97,32 +109,12 @@ func withoutServer(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
-// missingError says that this machine has no PostgreSQL, and how to come by one.
+// missingError says that this machine has no PostgreSQL, and how to install one.
 type missingError struct{ reason string }
 
 func (e *missingError) Error() string {
 	return fmt.Sprintf("pgtest: %s: install it, as with apt-get install postgresql, or set %s to the URL of a server, or to %q to leave these tests out",
 		e.reason, variable, off)
-}
-
-// clusters are those that the tests of this process share: without and with fsync.
-var clusters [2]struct {
-	once   sync.Once
-	server *Server
-	err    error
-}
-
-func shared(t testing.TB, fsync bool) string {
-	t.Helper()
-	c := &clusters[0]
-	if fsync {
-		c = &clusters[1]
-	}
-	c.once.Do(func() { c.server, c.err = start(fsync) })
-	if c.err != nil {
-		withoutServer(t, c.err)
-	}
-	return c.server.DSN()
 }
 
 func newDatabase(t testing.TB, dsn string) string {

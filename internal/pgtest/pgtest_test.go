@@ -40,7 +40,7 @@ func TestTheDatabaseIsDropped(t *testing.T) {
 func TestAServerStopsAndStarts(t *testing.T) {
 	s := Start(t)
 	query(t, s.DSN(), "CREATE TABLE a (b int)")
-	query(t, s.Socket(), "INSERT INTO a VALUES (1)")
+	query(t, s.DSN(), "INSERT INTO a VALUES (1)")
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,11 @@ func TestChild(t *testing.T) {
 		distribution = ""
 	}
 	DSN(t)
-	pid, err := os.ReadFile(filepath.Join(clusters[0].server.dir, "cluster", "postmaster.pid"))
+	server, err := startQuick()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := os.ReadFile(filepath.Join(server.dir, "cluster", "postmaster.pid"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,11 @@ package pgtest
 
 import "errors"
 
-// A Server is not to be had on this system.
+// A Server does not exist on this system.
 type Server struct{ close func() }
 
 // DSN is never called.
 func (*Server) DSN() string { return "" }
-
-// Socket is never called.
-func (*Server) Socket() string { return "" }
 
 // Stop is never called.
 func (*Server) Stop() error { return errors.ErrUnsupported }

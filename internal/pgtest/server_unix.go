@@ -25,8 +25,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Server is a PostgreSQL with a cluster of its own. It listens on a port of 127.0.0.1
-// and on a Unix socket. Its methods are for one goroutine.
+// A Server is a PostgreSQL with a cluster of its own. It listens on a port of 127.0.0.1.
+// Its methods are for one goroutine.
 type Server struct {
 	dir      string
 	port     int
@@ -37,9 +37,8 @@ type Server struct {
 	close    func() // ends the server and removes its files
 }
 
-// supervise runs the server of the directory $1 with the command that follows. It has
-// its orders from this process, whose end, whatever brings it about, is the end of its
-// input.
+// supervise runs the server of the directory $1 with the command that follows. It reads its
+// orders from this process, whose end, however it comes about, ends its input.
 const supervise = `
 dir=$1; shift
 pid=
@@ -70,29 +69,27 @@ func start(fsync bool) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The path of a Unix socket has room for about 100 bytes.
-	parent := os.TempDir()
-	if len(parent) > 50 {
-		parent = "/tmp"
-	}
-	dir, err := os.MkdirTemp(parent, "pgtest")
+	dir, err := os.MkdirTemp("", "pgtest")
 	if err != nil {
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
 	s := &Server{dir: dir, password: rand.Text(), close: func() { os.RemoveAll(dir) }}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-
-	secret := filepath.Join(dir, "password")
-	if err := os.WriteFile(secret, []byte(s.password), 0o600); err != nil {
+	if err := s.run(bin, owner, fsync); err != nil {
+		s.close()
 		return nil, fmt.Errorf("pgtest: %w", err)
+	}
+	return s, nil
+}
+
+// run makes the cluster in the server's directory and runs the programs of the directory bin.
+func (s *Server) run(bin string, owner *syscall.Credential, fsync bool) error {
+	dir, secret := s.dir, filepath.Join(s.dir, "password")
+	if err := os.WriteFile(secret, []byte(s.password), 0o600); err != nil {
+		return err
 	}
 	if owner != nil {
 		if err := errors.Join(os.Chown(dir, int(owner.Uid), int(owner.Gid)), os.Chown(secret, int(owner.Uid), int(owner.Gid))); err != nil {
-			return nil, fmt.Errorf("pgtest: %w", err)
+			return err
 		}
 	}
 	command := func(name string, args ...string) *exec.Cmd {
@@ -108,22 +105,19 @@ func start(fsync bool) (_ *Server, err error) {
 	initdb := command(filepath.Join(bin, "initdb"), "--pgdata="+cluster, "--username=postgres", "--auth=scram-sha-256",
 		"--pwfile="+secret, "--encoding=UTF8", "--locale=C", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("pgtest: make a cluster: %w\n%s", err, out)
+		return fmt.Errorf("make a cluster: %w\n%s", err, out)
 	}
 
 	supervisor := command("/bin/sh", "-c", supervise, "sh", dir,
-		filepath.Join(bin, "postgres"), "-D", cluster, "-k", dir, "-c", "listen_addresses=127.0.0.1",
+		filepath.Join(bin, "postgres"), "-D", cluster, "-k", "", "-c", "listen_addresses=127.0.0.1",
 		"-c", "max_connections=200", "-c", "fsync="+strconv.FormatBool(fsync))
-	orders, err := supervisor.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("pgtest: %w", err)
-	}
-	answers, err := supervisor.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("pgtest: %w", err)
+	orders, err1 := supervisor.StdinPipe()
+	answers, err2 := supervisor.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
 	}
 	if err := supervisor.Start(); err != nil {
-		return nil, fmt.Errorf("pgtest: %w", err)
+		return err
 	}
 	s.commands, s.answers = orders, bufio.NewReader(answers)
 	s.close = sync.OnceFunc(func() {
@@ -132,15 +126,16 @@ func start(fsync bool) (_ *Server, err error) {
 	})
 
 	// Somebody else may take a port that was free: then PostgreSQL ends, and another may do.
+	var err error
 	for range 3 {
 		if s.port, err = freePort(); err != nil {
-			return nil, err
+			return err
 		}
 		if err = s.Restart(); err == nil {
-			return s, nil
+			return nil
 		}
 	}
-	return nil, err
+	return err
 }
 
 // DSN returns the URL of a database of this server. A restart does not change it.
@@ -150,16 +145,6 @@ func (s *Server) DSN() string {
 		User:   url.UserPassword("postgres", s.password),
 		Host:   net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)),
 		Path:   "/postgres",
-	}).String()
-}
-
-// Socket returns the URL of the same database by way of the Unix socket.
-func (s *Server) Socket() string {
-	return (&url.URL{
-		Scheme:   "postgres",
-		User:     url.UserPassword("postgres", s.password),
-		Path:     "/postgres",
-		RawQuery: url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}}.Encode(),
 	}).String()
 }
 
@@ -184,7 +169,7 @@ func (s *Server) Restart() error {
 		}
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 		if ctx.Err() != nil || strings.Contains(string(log), "could not create any TCP/IP sockets") {
-			return fmt.Errorf("pgtest: the server does not start: %w\n%s", err, log)
+			return fmt.Errorf("the server does not start: %w\n%s", err, log)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -192,10 +177,10 @@ func (s *Server) Restart() error {
 
 func (s *Server) tell(order string) error {
 	if _, err := fmt.Fprintln(s.commands, order); err != nil {
-		return fmt.Errorf("pgtest: %s the server: %w", order, err)
+		return fmt.Errorf("%s the server: %w", order, err)
 	}
 	if _, err := s.answers.ReadString('\n'); err != nil {
-		return fmt.Errorf("pgtest: %s the server: %w", order, err)
+		return fmt.Errorf("%s the server: %w", order, err)
 	}
 	return nil
 }
@@ -233,8 +218,8 @@ func version(bin string) int {
 	return n
 }
 
-// unprivileged returns whom the server runs as: nil for this process's user, and
-// somebody else for root, as whom PostgreSQL refuses to run.
+// unprivileged returns the user that the server runs as: nil is this process's. PostgreSQL
+// refuses to run as root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -256,7 +241,7 @@ func unprivileged() (*syscall.Credential, error) {
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, fmt.Errorf("pgtest: %w", err)
+		return 0, err
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
