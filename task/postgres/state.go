@@ -16,10 +16,8 @@ const purgeStatesEvery = 16
 // It makes the Store a state.Store. An id or call is text as PostgreSQL keeps it.
 func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) (err error) {
 	defer s.wrap(ctx, "store a state", &err)
-	for _, text := range []struct{ name, value string }{{"id", id}, {"call", call}} {
-		if err := check(text.name, text.value); err != nil {
-			return err
-		}
+	if err := errors.Join(check("id", id), check("call", call)); err != nil {
+		return err
 	}
 	if s.puts.Add(1)%purgeStatesEvery == 1 {
 		if _, err := s.pool.Exec(ctx, s.sql.purgeStates, 2*purgeStatesEvery); err != nil {
@@ -33,36 +31,23 @@ func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expi
 // GetState reads what is under id and has not expired, or nil.
 func (s *Store) GetState(ctx context.Context, id string) (data []byte, err error) {
 	defer s.wrap(ctx, "read a state", &err)
-	if check("", id) != nil {
+	err = s.pool.QueryRow(ctx, s.sql.getState, lookup(id)).Scan(&data)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
-	data = []byte{}
-	err = s.pool.QueryRow(ctx, s.sql.getState, id).Scan(&data)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return data, nil
+	return data, err
 }
 
 // FindStates reads up to limit states of a call that have not expired.
 func (s *Store) FindStates(ctx context.Context, call string, limit int) (found [][]byte, err error) {
 	defer s.wrap(ctx, "look up states", &err)
-	if check("", call) != nil {
-		return nil, nil
-	}
-	rows, _ := s.pool.Query(ctx, s.sql.findStates, call, max(limit, 0))
+	rows, _ := s.pool.Query(ctx, s.sql.findStates, lookup(call), max(limit, 0))
 	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
 }
 
 // DeleteState deletes what is under id, if anything is.
 func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 	defer s.wrap(ctx, "delete a state", &err)
-	if check("", id) != nil {
-		return nil
-	}
-	_, err = s.pool.Exec(ctx, s.sql.deleteState, id)
+	_, err = s.pool.Exec(ctx, s.sql.deleteState, lookup(id))
 	return err
 }

@@ -126,13 +126,9 @@ func (s *Store) Close() error {
 // Create implements [task.Store].
 func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
-	for _, text := range []struct{ name, value string }{
-		{"ID", t.ID}, {"Principal", t.Principal}, {"Method", t.Method},
-		{"Target", t.Target}, {"Dialect", t.Dialect}, {"Status", string(t.Status)},
-	} {
-		if err := check(text.name, text.value); err != nil {
-			return err
-		}
+	if err := errors.Join(check("ID", t.ID), check("Principal", t.Principal), check("Method", t.Method),
+		check("Target", t.Target), check("Dialect", t.Dialect), check("Status", string(t.Status))); err != nil {
+		return err
 	}
 	var created, expires time.Time
 	args := []any{
@@ -170,10 +166,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 // Get implements [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	defer s.wrap(ctx, "get a task", &err)
-	if check("", id) != nil {
-		return nil, task.ErrNotFound // and no id that is stored
-	}
-	t, err = scan(s.pool.QueryRow(ctx, s.sql.get, id))
+	t, err = scan(s.pool.QueryRow(ctx, s.sql.get, lookup(id)))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, task.ErrNotFound
 	}
@@ -183,16 +176,11 @@ func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 // List implements [task.Store]. It leaves out Pending and Outcome.
 func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
 	defer s.wrap(ctx, "list tasks", &err)
-	for _, text := range []string{principal, dialect, id} {
-		if check("", text) != nil {
-			return nil, nil // nothing like it is stored
-		}
-	}
 	var from *time.Time
 	if !created.IsZero() || id != "" {
 		from = &created
 	}
-	rows, _ := s.pool.Query(ctx, s.sql.list, principal, dialect, from, id, max(limit, 0))
+	rows, _ := s.pool.Query(ctx, s.sql.list, lookup(principal), lookup(dialect), from, fit(id), max(limit, 0))
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
 }
 
@@ -210,10 +198,7 @@ func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t
 // Journal implements [task.Store].
 func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
 	defer s.wrap(ctx, "read a journal", &err)
-	if check("", id) != nil {
-		return nil, nil, task.ErrNotFound
-	}
-	rows, _ := s.pool.Query(ctx, s.sql.journal, id)
+	rows, _ := s.pool.Query(ctx, s.sql.journal, lookup(id))
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 	switch {
 	case err != nil:
@@ -227,10 +212,7 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 // Append implements [task.Store].
 func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to a journal", &err)
-	if check("", id) != nil {
-		return task.ErrNotFound
-	}
-	tag, err := s.pool.Exec(ctx, s.sql.append, id, fence, entry)
+	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry)
 	if err == nil && tag.RowsAffected() == 0 {
 		return s.refused(ctx, id, &fence)
 	}
@@ -240,10 +222,7 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte
 // Renew implements [task.Store]. A task that is parked stays parked.
 func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
 	defer s.wrap(ctx, "renew a lease", &err)
-	if check("", id) != nil {
-		return 0, task.ErrNotFound
-	}
-	err = s.pool.QueryRow(ctx, s.sql.renew, id, fence, lease).Scan(&version)
+	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), fence, lease).Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, s.refused(ctx, id, &fence)
 	}
@@ -254,9 +233,6 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 // rather than [task.ErrConflict].
 func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
 	defer s.wrap(ctx, "update a task", &err)
-	if check("", t.ID) != nil {
-		return task.ErrNotFound
-	}
 	if err := check("Status", string(t.Status)); err != nil {
 		return err
 	}
@@ -271,7 +247,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	var updated time.Time
 	var version int64
 	err = s.pool.QueryRow(ctx, s.sql.update,
-		t.ID, t.Version, fence,
+		lookup(t.ID), t.Version, fence,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
 		u.Keep, due, list(u.Entries),
@@ -319,7 +295,7 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 // it is read later than the write.
 func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
 	var stored int64
-	err := s.pool.QueryRow(ctx, s.sql.fence, id).Scan(&stored)
+	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound
@@ -365,13 +341,25 @@ func code(err error) string {
 
 // check returns an error for text that PostgreSQL does not store.
 func check(name, text string) error {
-	if !utf8.ValidString(text) {
-		return fmt.Errorf("the %s %.100q is not valid UTF-8, which PostgreSQL does not store: choose another", name, text)
+	var flaw string
+	switch {
+	case !utf8.ValidString(text):
+		flaw = "is not valid UTF-8"
+	case strings.Contains(text, "\x00"):
+		flaw = "has a zero byte"
+	default:
+		return nil
 	}
-	if strings.Contains(text, "\x00") {
-		return fmt.Errorf("the %s %.100q has a zero byte, which PostgreSQL does not store: choose another", name, text)
+	return fmt.Errorf("the %s %.100q %s, which PostgreSQL does not store: choose another", name, text, flaw)
+}
+
+// lookup returns text to compare with what is stored. Text that cannot be stored is NULL, which
+// equals nothing.
+func lookup(text string) *string {
+	if check("", text) != nil {
+		return nil
 	}
-	return nil
+	return &text
 }
 
 // fit replaces the parts of text that PostgreSQL does not store.

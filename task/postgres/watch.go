@@ -60,10 +60,12 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(id string)
 		if !heard {
 			wait = answer
 		}
-		id, err := next(ctx, conn, wait)
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		notification, err := conn.WaitForNotification(waiting)
+		cancel()
 		switch {
-		case err == nil && id != "":
-			changed(id)
+		case err == nil && notification.Payload != "":
+			changed(notification.Payload)
 		case err == nil:
 			if !heard && ready != nil {
 				ready()
@@ -79,16 +81,6 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(id string)
 			}
 		}
 	}
-}
-
-func next(ctx context.Context, conn *pgx.Conn, wait time.Duration) (id string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	n, err := conn.WaitForNotification(ctx)
-	if err != nil {
-		return "", err
-	}
-	return n.Payload, nil
 }
 
 func ping(ctx context.Context, conn *pgx.Conn) error {
@@ -118,13 +110,8 @@ func (s *Store) notify() {
 			ids = append(ids, id)
 		case <-s.closing.Done():
 		}
-		for more := true; more && len(ids) < cap(s.news); {
-			select {
-			case id := <-s.news:
-				ids = append(ids, id)
-			default:
-				more = false
-			}
+		for range len(s.news) { // nobody else receives from it
+			ids = append(ids, <-s.news)
 		}
 		if len(ids) > 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
