@@ -415,17 +415,10 @@ func (e *Engine) expire(ctx context.Context, id string) error {
 		if t.Status == InputRequired {
 			message = fmt.Sprintf("The input did not come in time: the task's time to live of %v ended.", ttl)
 		}
-		u := stop(t, Failed, message, e.failure(message))
+		u := stop(t, Failed, message, e.opts.Failure(message))
 		if err := e.store.Update(ctx, t, *u); !errors.Is(err, ErrConflict) {
 			e.Changed(id)
 			return err
 		}
 	}
-}
-
-func (e *Engine) failure(message string) []byte {
-	if e.opts.Failure == nil {
-		return nil
-	}
-	return e.opts.Failure(message)
 }

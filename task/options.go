@@ -75,6 +75,9 @@ func (o *Options) setDefaults() error {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if o.Failure == nil {
+		o.Failure = func(string) []byte { return nil }
+	}
 	if min(int64(o.TTL), int64(o.MaxTTL), int64(o.Grace), int64(o.PollInterval), int64(o.PerPrincipal),
 		int64(o.Workers), int64(o.Lease), int64(o.Attempts), int64(o.Look)) < 0 {
 		return errors.New("task: a negative option; zero means the default")

@@ -223,7 +223,7 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	case errors.Is(err, ErrLeaseLost):
 		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", short(t.ID))
 	default:
-		e.log.ErrorContext(ctx, "task: what came of a run was not stored; it will run again", "task", short(t.ID), "error", err)
+		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", short(t.ID), "error", err)
 	}
 	return err
 }
@@ -254,7 +254,7 @@ func (e *Engine) giveUp(ctx context.Context, t *Task) {
 		return
 	}
 	message := fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
-	_ = stop(t, Failed, message, e.failure(message))
+	_ = stop(t, Failed, message, e.opts.Failure(message))
 	_ = e.settle(ctx, t, Update{Leased: true, Due: 0}) // to clean up
 }
 

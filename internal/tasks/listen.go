@@ -108,21 +108,13 @@ func (s *Service) Result(l *Listening) []byte {
 // is done.
 func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
 	return s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
-		params, err := s.notification(l, t)
+		res, err := s.describe(t, true)
 		if err != nil {
 			return err
 		}
-		return send(params)
+		meta := slices.Concat([]byte(`,"_meta":{"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
+		return send(slices.Concat([]byte("{"), res.members, meta, []byte("}")))
 	})
-}
-
-func (s *Service) notification(l *Listening, t *task.Task) ([]byte, error) {
-	res, err := s.describe(t, true)
-	if err != nil {
-		return nil, err
-	}
-	meta := slices.Concat([]byte(`,"_meta":{"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
-	return slices.Concat([]byte("{"), res.members, meta, []byte("}")), nil
 }
 
 // Announce calls send with the state of a task after each change, for the client of a session

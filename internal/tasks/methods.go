@@ -90,10 +90,6 @@ func MethodNotFound(method string) *jsonrpc.Error {
 	return wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %q", method)
 }
 
-func notFound() *jsonrpc.Error {
-	return wire.Errorf(jsonrpc.CodeInvalidParams, "Failed to retrieve task: Task not found")
-}
-
 // Serve answers a request about tasks with the encoded result.
 func (s *Service) Serve(ctx context.Context, q *Request) ([]byte, error) {
 	res, err := s.serve(ctx, q)
@@ -158,7 +154,7 @@ func (s *Service) failed(ctx context.Context, doing string, err error) error {
 	}
 	switch {
 	case errors.Is(err, task.ErrNotFound):
-		return notFound()
+		return wire.Errorf(jsonrpc.CodeInvalidParams, "Failed to retrieve task: Task not found")
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
@@ -168,8 +164,7 @@ func (s *Service) failed(ctx context.Context, doing string, err error) error {
 // describe returns the state of a task. For the extension it includes the questions, the result
 // or the error that belong to the status.
 func (s *Service) describe(t *task.Task, extension bool) (*result, error) {
-	w := row(t, extension)
-	res := &result{members: w.Append(nil, extension)}
+	res := &result{members: row(t, extension).Append(nil, extension)}
 	if !extension {
 		return res, nil
 	}
@@ -384,73 +379,56 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 	if raw == nil || strictjson.TypeOf(raw) == strictjson.TypeNull {
 		return nil, nil
 	}
-	bad := wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: the cursor is none of this server's")
-	cursor, ok := strictjson.String(raw)
-	if !ok || len(cursor) > 256 {
-		return nil, bad
-	}
-	data, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return nil, bad
-	}
-	created, id, ok := strings.Cut(string(data), ".")
-	ms, err := strconv.ParseInt(created, 10, 64)
-	if !ok || err != nil {
-		return nil, bad
+	cursor, isString := strictjson.String(raw)
+	data, err1 := base64.RawURLEncoding.DecodeString(cursor)
+	created, id, hasID := strings.Cut(string(data), ".")
+	ms, err2 := strconv.ParseInt(created, 10, 64)
+	if !isString || len(cursor) > 256 || !hasID || err1 != nil || err2 != nil {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: the cursor is none of this server's")
 	}
 	return &task.Task{ID: id, Created: time.UnixMilli(ms)}, nil
 }
 
 // encode makes the result object. A modern one has its type, and names the server.
 func (r *result) encode(info []byte, modern bool) ([]byte, error) {
-	if modern && r.related == "" { // the common case
-		members := slices.Concat([]byte("{"), r.members, []byte("}"))
-		return wire.Complete(make([]byte, 0, len(members)+len(info)+64), members, info, ""), nil
-	}
-	meta := map[string]json.RawMessage{}
-	if modern {
-		if err := json.Unmarshal(info, &meta); err != nil {
-			return nil, err
-		}
-	}
-	members := r.members
-	if r.result != nil {
-		err := strictjson.Members(r.result, func(name, value []byte) error {
-			if string(name) == "_meta" {
-				return json.Unmarshal(value, &meta)
-			}
-			quoted, err := json.Marshal(string(name))
-			members = slices.Concat(members, comma(members), quoted, []byte(":"), value)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
+	members, meta := r.members, info
+	if !modern {
+		meta = nil
 	}
 	if r.related != "" {
-		related, err := json.Marshal(map[string]string{"taskId": r.related})
-		if err != nil {
-			return nil, err
+		all := map[string]json.RawMessage{}
+		if modern {
+			if err := json.Unmarshal(info, &all); err != nil {
+				return nil, err
+			}
 		}
-		meta[wire.MetaRelatedTask] = related
-	}
-	var encoded []byte
-	if len(meta) > 0 {
-		var err error
-		if encoded, err = json.Marshal(meta); err != nil {
-			return nil, err
+		if r.result != nil {
+			err := strictjson.Members(r.result, func(name, value []byte) error {
+				if string(name) == "_meta" {
+					return json.Unmarshal(value, &all)
+				}
+				quoted, _ := json.Marshal(string(name))
+				members = slices.Concat(members, comma(members), quoted, []byte(":"), value)
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
 		}
+		all[wire.MetaRelatedTask], _ = json.Marshal(map[string]string{"taskId": r.related})
+		meta, _ = json.Marshal(all) // checked JSON
 	}
-	if r.questions != nil {
-		return wire.InputRequired(nil, r.questions, "", encoded), nil
+	switch {
+	case r.questions != nil:
+		return wire.InputRequired(nil, r.questions, "", meta), nil
+	case !modern && meta != nil:
+		members = slices.Concat(members, comma(members), []byte(`"_meta":`), meta)
 	}
+	object := slices.Concat([]byte("{"), members, []byte("}"))
 	if modern {
-		members = slices.Concat([]byte(`"resultType":"complete"`), comma(members), members)
+		return wire.Complete(make([]byte, 0, len(object)+len(meta)+64), object, meta, ""), nil
 	}
-	if encoded != nil {
-		members = slices.Concat(members, comma(members), []byte(`"_meta":`), encoded)
-	}
-	return slices.Concat([]byte("{"), members, []byte("}")), nil
+	return object, nil
 }
 
 func comma(members []byte) []byte {

@@ -30,13 +30,11 @@ func (s *Store) wrap(ctx context.Context, doing string, err *error) {
 	if isCode(*err, sqlite3.SQLITE_INTERRUPT) && ctx.Err() != nil {
 		*err = ctx.Err()
 	}
-	if e, ok := errors.AsType[*driver.Error](*err); ok {
-		if a, ok := advice[e.Code()&0xff]; ok {
-			*err = fmt.Errorf("task/sqlite: %s in %s: %s: %w", doing, s.path, a, *err)
-			return
-		}
+	what := doing + " in " + s.path
+	if e, ok := errors.AsType[*driver.Error](*err); ok && advice[e.Code()&0xff] != "" {
+		what += ": " + advice[e.Code()&0xff]
 	}
-	*err = fmt.Errorf("task/sqlite: %s in %s: %w", doing, s.path, *err)
+	*err = fmt.Errorf("task/sqlite: %s: %w", what, *err)
 }
 
 // isCode reports whether err has this primary or extended result code.

@@ -177,7 +177,7 @@ var createTests = []test{
 		f.wantQuota(s, "alice", 4, nil)
 		f.wantListed(s, "alice", 4)
 	}},
-	{"a quota of 0 is none", func(f *fixture, s task.Store) {
+	{"a quota of 0 is no bound", func(f *fixture, s task.Store) {
 		for range 20 {
 			f.add(s, "alice")
 		}
