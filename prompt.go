@@ -51,18 +51,12 @@ func (s *Server) RemovePrompts(names ...string) {
 
 func promptArguments(p *mcp.Prompt, raw []byte) (map[string]string, error) {
 	arguments := make(map[string]string)
-	if raw != nil {
-		err := strictjson.Members(raw, func(name, value []byte) error {
-			text, ok := strictjson.String(value)
-			if !ok {
-				return wire.Errorf(jsonrpc.CodeInvalidParams, "prompt %q: the value of each argument must be a string", p.Name)
-			}
-			arguments[string(name)] = text
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	for name, value := range strictjson.Members(raw) {
+		text, ok := strictjson.String(value)
+		if !ok {
+			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "prompt %q: the value of each argument must be a string", p.Name)
 		}
+		arguments[string(name)] = text
 	}
 	missing := slices.IndexFunc(p.Arguments, func(a *mcp.PromptArgument) bool {
 		_, given := arguments[a.Name]

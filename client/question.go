@@ -95,17 +95,19 @@ func parseQuestions(result []byte, server *mcp.Implementation, limits *Limits) (
 		return nil, &ProtocolError{"inputRequests is not an object"}
 	}
 	questions := []*Question{}
-	err := strictjson.Members(requests, func(name, value []byte) error {
+	for name, value := range strictjson.Members(requests) {
 		if len(questions) == limits.Questions {
-			return limits.questionsReached()
+			return nil, limits.questionsReached()
 		}
 		q := &Question{Key: string(name), Server: server, Params: slices.Clone(strictjson.Get(value, "params"))}
 		if strictjson.TypeOf(value) != strictjson.TypeObject {
-			return &ProtocolError{fmt.Sprintf("the question %q is not an object", q.Key)}
+			return nil, &ProtocolError{fmt.Sprintf("the question %q is not an object", q.Key)}
 		}
 		q.Method, _ = strictjson.String(strictjson.Get(value, "method"))
+		if err := q.parse(); err != nil {
+			return nil, err
+		}
 		questions = append(questions, q)
-		return q.parse()
-	})
-	return questions, err
+	}
+	return questions, nil
 }

@@ -92,16 +92,16 @@ func parseTask(raw []byte, server *mcp.Implementation, limits *Limits) (*Task, e
 		return nil, &ProtocolError{"a task is not an object"}
 	}
 	t := new(Task)
-	err := strictjson.Members(raw, func(name, value []byte) error {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "taskId":
 			if t.ID, _ = strictjson.String(value); t.ID == "" || len(t.ID) > maxTaskID {
-				return &ProtocolError{fmt.Sprintf("a taskId is not a string of 1 to %d bytes", maxTaskID)}
+				return nil, &ProtocolError{fmt.Sprintf("a taskId is not a string of 1 to %d bytes", maxTaskID)}
 			}
 		case "status":
 			text, _ := strictjson.String(value)
 			if t.Status = taskStatus(text); t.Status == "" {
-				return &ProtocolError{fmt.Sprintf("the status %.40q of a task is unknown", value)}
+				return nil, &ProtocolError{fmt.Sprintf("the status %.40q of a task is unknown", value)}
 			}
 		case "statusMessage":
 			t.Message, _ = strictjson.String(value)
@@ -115,14 +115,11 @@ func parseTask(raw []byte, server *mcp.Implementation, limits *Limits) (*Task, e
 			t.PollInterval = milliseconds(value)
 		case "resultType":
 			if kind, _ := strictjson.String(value); kind != "complete" && kind != "task" {
-				return &ProtocolError{fmt.Sprintf("the resultType %.40q is not a task's", value)}
+				return nil, &ProtocolError{fmt.Sprintf("the resultType %.40q is not a task's", value)}
 			}
 		}
-		return nil
-	})
+	}
 	switch {
-	case err != nil:
-		return nil, err
 	case t.ID == "":
 		return nil, &ProtocolError{"a task has no taskId"}
 	case t.Status == "":
@@ -130,6 +127,7 @@ func parseTask(raw []byte, server *mcp.Implementation, limits *Limits) (*Task, e
 	}
 	switch t.Status {
 	case taskAsks:
+		var err error
 		if t.Questions, err = parseQuestions(raw, server, limits); err != nil {
 			return nil, err
 		}

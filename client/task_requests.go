@@ -114,12 +114,14 @@ func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, 
 	if strictjson.TypeOf(list) != strictjson.TypeArray {
 		return nil, "", &ProtocolError{"the list of tasks is not an array"}
 	}
-	err = strictjson.Elements(list, func(value []byte) error {
+	for value := range strictjson.Elements(list) {
 		t, err := parseTask(value, s.Server(), &s.opts.Limits)
+		if err != nil {
+			return nil, "", err
+		}
 		tasks = append(tasks, t)
-		return err
-	})
-	return tasks, next, err
+	}
+	return tasks, next, nil
 }
 
 // getTask requests the status of a task.

@@ -72,10 +72,10 @@ func readToolTasks(all map[string]string, page []byte) error {
 	if strictjson.TypeOf(tools) != strictjson.TypeArray {
 		return &ProtocolError{"the list of tools is not an array"}
 	}
-	return strictjson.Elements(tools, func(tool []byte) error {
+	for tool := range strictjson.Elements(tools) {
 		if name, ok := strictjson.String(strictjson.Get(tool, "name")); ok {
 			all[name], _ = strictjson.String(strictjson.Get(strictjson.Get(tool, "execution"), "taskSupport"))
 		}
-		return nil
-	})
+	}
+	return nil
 }

@@ -51,12 +51,12 @@ func parseAnswers(flags []string, file []byte) (*answers, error) {
 	if err := checkObject(file); err != nil {
 		return nil, usagef("--answers: want a JSON object with an answer for each key: %w", err)
 	}
-	return a, strictjson.Members(file, func(name, value []byte) error {
+	for name, value := range strictjson.Members(file) {
 		if _, given := a.byKey[string(name)]; !given {
 			a.byKey[string(name)] = []answer{{string(value), "--answers"}}
 		}
-		return nil
-	})
+	}
+	return a, nil
 }
 
 func (a *answers) has(key string) bool {

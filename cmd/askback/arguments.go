@@ -133,15 +133,9 @@ func (s *inputSchema) arguments(target string, pairs []pair, whole []byte) (json
 
 func (s *inputSchema) object(pairs []pair, whole []byte) (json.RawMessage, error) {
 	var members []string
-	if whole != nil {
-		err := strictjson.Members(whole, func(name, value []byte) error {
-			if !has(pairs, string(name)) {
-				members = append(members, compact(string(name))+":"+string(value))
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	for name, value := range strictjson.Members(whole) {
+		if !has(pairs, string(name)) {
+			members = append(members, compact(string(name))+":"+string(value))
 		}
 	}
 	for _, p := range pairs {

@@ -87,7 +87,7 @@ type message struct {
 
 func parse(body []byte) message {
 	var m message
-	_ = strictjson.Members(body, func(name, value []byte) error {
+	for name, value := range strictjson.Members(body) {
 		switch string(name) {
 		case "jsonrpc":
 			m.version = value
@@ -110,8 +110,7 @@ func parse(body []byte) message {
 		case "state":
 			m.state = value
 		}
-		return nil
-	})
+	}
 	return m
 }
 
@@ -240,7 +239,7 @@ func translate(method string, m message) ([]byte, *jsonrpc.Error) {
 	var meta []byte
 	var params object
 	var twice string
-	_ = strictjson.Members(m.params, func(name, value []byte) error {
+	for name, value := range strictjson.Members(m.params) {
 		switch string(name) {
 		case "inputResponses":
 			if responses != nil {
@@ -257,8 +256,7 @@ func translate(method string, m message) ([]byte, *jsonrpc.Error) {
 		default:
 			params.add(string(name), value)
 		}
-		return nil
-	})
+	}
 	if twice != "" {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q is both inside and beside params; send it once", twice)
 	}
@@ -298,7 +296,7 @@ func ratifiedMeta(meta, capabilities []byte) []byte {
 		return meta // the server behind the edge refuses it
 	}
 	var all object
-	_ = strictjson.Members(meta, func(name, value []byte) error {
+	for name, value := range strictjson.Members(meta) {
 		switch string(name) {
 		case mcp.MetaKeyProtocolVersion:
 		case mcp.MetaKeyClientCapabilities:
@@ -308,8 +306,7 @@ func ratifiedMeta(meta, capabilities []byte) []byte {
 		default:
 			all.add(string(name), value)
 		}
-		return nil
-	})
+	}
 	if capabilities == nil {
 		capabilities = []byte(assumedCapabilities)
 	}
@@ -324,10 +321,9 @@ func unwrapAll(responses []byte) []byte {
 		return responses // the server behind the edge refuses it
 	}
 	var all object
-	_ = strictjson.Members(responses, func(key, value []byte) error {
+	for key, value := range strictjson.Members(responses) {
 		all.add(string(key), unwrap(value))
-		return nil
-	})
+	}
 	return all.bytes()
 }
 
@@ -337,12 +333,11 @@ func unwrapAll(responses []byte) []byte {
 func unwrap(answer []byte) []byte {
 	var result []byte
 	members := 0
-	_ = strictjson.Members(answer, func(name, value []byte) error {
+	for name, value := range strictjson.Members(answer) {
 		if members++; string(name) == "result" {
 			result = value
 		}
-		return nil
-	})
+	}
 	if result != nil && members == 1 {
 		return result
 	}

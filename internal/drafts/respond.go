@@ -21,17 +21,16 @@ type result struct {
 
 func parseResult(raw []byte) *result {
 	r := new(result)
-	_ = strictjson.Members(raw, func(name, value []byte) error {
+	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
 		case "resultType":
 			r.kind, _ = strictjson.String(value)
 		case "inputRequests":
 			r.encoded = value
-			_ = strictjson.Members(value, func(key, request []byte) error {
+			for key, request := range strictjson.Members(value) {
 				method, _ := strictjson.String(strictjson.Get(request, "method"))
 				r.requests = append(r.requests, wire.InputRequest{Key: string(key), Method: method, Params: strictjson.Get(request, "params")})
-				return nil
-			})
+			}
 		case "requestState":
 			r.state = value
 		case "_meta":
@@ -39,19 +38,17 @@ func parseResult(raw []byte) *result {
 		default:
 			r.members.add(string(name), value)
 		}
-		return nil
-	})
+	}
 	return r
 }
 
 func draftMeta(meta []byte) []byte {
 	var left object
-	_ = strictjson.Members(meta, func(name, value []byte) error {
+	for name, value := range strictjson.Members(meta) {
 		if n := string(name); n != mcp.MetaKeyServerInfo && n != wire.MetaExpires {
 			left.add(n, value)
 		}
-		return nil
-	})
+	}
 	if left.empty() {
 		return nil
 	}
@@ -129,13 +126,12 @@ func capitaliseStatus(task []byte) []byte {
 // replaceMember returns a checked object with another value for one of its members.
 func replaceMember(obj []byte, name string, value []byte) []byte {
 	var all object
-	_ = strictjson.Members(obj, func(n, v []byte) error {
+	for n, v := range strictjson.Members(obj) {
 		if string(n) == name {
 			v = value
 		}
 		all.add(string(n), v)
-		return nil
-	})
+	}
 	return all.bytes()
 }
 
@@ -160,18 +156,17 @@ func requestsAsContent(r *result, keyed bool) []byte {
 	for i, q := range r.requests {
 		var item, meta object
 		item.add("type", quote(types[q.Method]))
-		_ = strictjson.Members(q.Params, func(name, value []byte) error {
+		for name, value := range strictjson.Members(q.Params) {
 			if string(name) != "_meta" {
 				item.add(string(name), value)
-				return nil
+				continue
 			}
-			return strictjson.Members(value, func(name, value []byte) error {
+			for name, value := range strictjson.Members(value) {
 				if string(name) != wire.MetaKey {
 					meta.add(string(name), value)
 				}
-				return nil
-			})
-		})
+			}
+		}
 		if keyed {
 			meta.add(wire.MetaKey, quote(q.Key))
 		}

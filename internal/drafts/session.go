@@ -115,21 +115,19 @@ func withState(request []byte) (moved, id []byte, state string) {
 		return request, nil, ""
 	}
 	var left, params, all object
-	_ = strictjson.Members(meta, func(name, value []byte) error {
+	for name, value := range strictjson.Members(meta) {
 		if string(name) != MetaState {
 			left.add(string(name), value)
 		}
-		return nil
-	})
-	_ = strictjson.Members(m.params, func(name, value []byte) error {
+	}
+	for name, value := range strictjson.Members(m.params) {
 		switch {
 		case string(name) != "_meta":
 			params.add(string(name), value)
 		case !left.empty():
 			params.add("_meta", left.bytes())
 		}
-		return nil
-	})
+	}
 	all.add("jsonrpc", m.version)
 	all.add("id", m.id)
 	all.add("method", m.method)
@@ -184,10 +182,9 @@ func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (sta
 	inner := ratifiedRequest(r, env.Call.Method, env.Call.Params)
 	for {
 		var round object
-		_ = strictjson.Members(params, func(name, value []byte) error {
+		for name, value := range strictjson.Members(params) {
 			round.add(string(name), value)
-			return nil
-		})
+		}
 		round.add("inputResponses", encoded)
 		if env.State != "" {
 			round.add("requestState", quote(env.State))
@@ -234,13 +231,12 @@ func nextQuestion(env *envelope, r *result) []byte {
 // request.
 func ratifiedParams(c *Call) []byte {
 	var params object
-	_ = strictjson.Members(c.Params, func(name, value []byte) error {
+	for name, value := range strictjson.Members(c.Params) {
 		switch string(name) {
 		case "name", "uri", "arguments":
 			params.add(string(name), value)
 		}
-		return nil
-	})
+	}
 	params.add("_meta", ratifiedMeta(nil, c.Capabilities))
 	return params.bytes()
 }

@@ -34,20 +34,18 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 		return
 	}
 	key := ""
-	_ = strictjson.Members(strictjson.Get(asked.result, "inputRequests"), func(name, _ []byte) error {
+	for name := range strictjson.Members(strictjson.Get(asked.result, "inputRequests")) {
 		if key == "" {
 			key = string(name)
 		}
-		return nil
-	})
+	}
 	if key != "" {
 		var answer, responses object
-		_ = strictjson.Members(m.result, func(name, value []byte) error {
+		for name, value := range strictjson.Members(m.result) {
 			if string(name) != "_meta" {
 				answer.add(string(name), value)
 			}
-			return nil
-		})
+		}
 		responses.add(key, answer.bytes())
 		if updated := e.ask(r, wire.UpdateTask, id, responses.bytes()); updated.result == nil {
 			refuse(w, m.id, fault(updated.fault))

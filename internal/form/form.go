@@ -71,15 +71,12 @@ func (s *Schema) Check(content []byte) (clean []byte, err error) {
 	if len(s.properties) > len(few) {
 		values = make([][]byte, len(s.properties))
 	}
-	if strictjson.TypeOf(content) != strictjson.TypeNull {
-		err := strictjson.Members(content, func(name, value []byte) error {
-			if i, known := s.index[string(name)]; known {
-				values[i] = value
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, &Error{[]Problem{{"", "content must be an object"}}}
+	if kind := strictjson.TypeOf(content); kind != strictjson.TypeObject && kind != strictjson.TypeNull {
+		return nil, &Error{[]Problem{{"", "content must be an object"}}}
+	}
+	for name, value := range strictjson.Members(content) {
+		if i, known := s.index[string(name)]; known {
+			values[i] = value
 		}
 	}
 
@@ -136,17 +133,13 @@ type Problem struct {
 
 // Error lists the problems: "age: must be at least 18; name: is required".
 func (e *Error) Error() string {
-	var b strings.Builder
+	texts := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteString("; ")
+		if texts[i] = p.Message; p.Property != "" {
+			texts[i] = p.Property + ": " + p.Message
 		}
-		if p.Property != "" {
-			b.WriteString(p.Property + ": ")
-		}
-		b.WriteString(p.Message)
 	}
-	return b.String()
+	return strings.Join(texts, "; ")
 }
 
 // newSchema makes the schema of properties, whose positions index holds by name.

@@ -1,6 +1,8 @@
 package form
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,15 +21,13 @@ import (
 //
 // The schema's JSON is equivalent to the given document, in this package's order and spacing.
 func Parse(schema []byte) (*Schema, error) {
+	checked := strictjson.Check(schema, strictjson.MaxDepth)
 	var invalid *strictjson.Error
-	if errors.As(strictjson.Check(schema, strictjson.MaxDepth), &invalid) && invalid.Kind != strictjson.Duplicate {
+	if errors.As(checked, &invalid) && (invalid.Kind != strictjson.Duplicate || !json.Valid(schema)) {
 		return nil, fmt.Errorf("form: requestedSchema: %w", invalid)
 	}
 	s, err := parse(schema)
-	if invalid != nil && (err == nil || errors.As(err, new(*strictjson.Error))) {
-		err = invalid // whose offset is that in the whole schema
-	}
-	if err != nil {
+	if err = cmp.Or(err, checked); err != nil {
 		return nil, fmt.Errorf("form: requestedSchema: %w", err)
 	}
 	return s, nil
@@ -55,27 +55,19 @@ func parse(schema []byte) (*Schema, error) {
 	}
 
 	index := make(map[string]int)
-	err = strictjson.Members(top["properties"], func(name, _ []byte) error {
+	for name := range strictjson.Members(top["properties"]) {
 		if _, twice := index[string(name)]; twice {
-			return fmt.Errorf("properties: has %q twice; keep one", name)
+			return nil, fmt.Errorf("properties: has %q twice; keep one", name)
 		}
 		index[string(name)] = len(index)
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	properties := make([]property, 0, len(index))
-	err = strictjson.Members(top["properties"], func(name, value []byte) error {
+	for name, value := range strictjson.Members(top["properties"]) {
 		p, err := parseProperty(string(name), value)
 		if err != nil {
-			return fmt.Errorf("property %q: %w", name, err)
+			return nil, fmt.Errorf("property %q: %w", name, err)
 		}
 		properties = append(properties, p)
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	var required []string
 	if list := top["required"]; list != nil {
@@ -121,14 +113,13 @@ func keywords(object []byte) (words, error) {
 		return nil, errors.New("must be an object")
 	}
 	w := words{}
-	err := strictjson.Members(object, func(name, value []byte) error {
+	for name, value := range strictjson.Members(object) {
 		if w[string(name)] != nil {
-			return fmt.Errorf("has %q twice; keep one", name)
+			return nil, fmt.Errorf("has %q twice; keep one", name)
 		}
 		w[string(name)] = value
-		return nil
-	})
-	return w, err
+	}
+	return w, nil
 }
 
 // outside returns a keyword that is not allowed, if there is one: the first in alphabetical order.
@@ -357,15 +348,14 @@ func stringsIn(array []byte, read func([]byte) (string, error)) (all []string, e
 	if strictjson.TypeOf(array) != strictjson.TypeArray {
 		return nil, errors.New("must be an array")
 	}
-	err = strictjson.Elements(array, func(value []byte) error {
+	for value := range strictjson.Elements(array) {
 		s, err := read(value)
 		if err != nil {
-			return fmt.Errorf("element %d: %w", len(all), err)
+			return nil, fmt.Errorf("element %d: %w", len(all), err)
 		}
 		all = append(all, s)
-		return nil
-	})
-	return all, err
+	}
+	return all, nil
 }
 
 func stringIn(value []byte) (string, error) {

@@ -83,7 +83,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"object","properties":{"a":{"type":"string"}},"required":["a","a"]}`, `required: "a" is there twice`},
 		{`{"type":"object","properties":{"a":{"type":"string"},"\u0061":{"type":"string"}}}`, `properties: has "a" twice`},
 		{`{"type":"object","properties":{"a":{"type":"string"},"a":`, "invalid JSON at offset 53: duplicate member name"},
-		{`{"type":"object","type":"object",]`, `has "type" twice`},
+		{`{"type":"object","type":"object",]`, `invalid JSON at offset 17: duplicate member name`},
 		{`{"type":"object","properties":{"a":{"type":"string","title":"\ud800"}}}`, "invalid JSON at offset 61: lone surrogate"},
 	} {
 		refuses(t, test.schema, test.want)

@@ -1,7 +1,6 @@
 package form
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -84,7 +83,7 @@ func (p *property) check(dst, value []byte) (clean []byte, problem string) {
 	} else if n > p.max {
 		return dst, fmt.Sprintf("must be at most %s long", count(p.max, "character"))
 	}
-	if p.format != nil && !p.format.ok(string(s)) {
+	if f := p.format; f != nil && (len(s) > f.longest || !f.ok(string(s))) {
 		return dst, p.format.want
 	}
 	return append(dst, value...), ""
@@ -120,18 +119,14 @@ func (p *property) checkChoices(dst, value []byte) (clean []byte, problem string
 	}
 	dst = append(dst, '[')
 	n := 0
-	err := strictjson.Elements(value, func(item []byte) error {
+	for item := range strictjson.Elements(value) {
 		if s, ok := strictjson.Text(item); !ok || !p.values[string(s)] {
-			return errNoChoice
+			return dst, "must hold nothing but " + p.choices
 		}
 		if n++; n > 1 {
 			dst = append(dst, ',')
 		}
 		dst = append(dst, item...)
-		return nil
-	})
-	if err != nil {
-		return dst, "must hold nothing but " + p.choices
 	}
 	if n < p.min {
 		return dst, "must hold at least " + count(p.min, "item")
@@ -141,8 +136,6 @@ func (p *property) checkChoices(dst, value []byte) (clean []byte, problem string
 	}
 	return append(dst, ']'), ""
 }
-
-var errNoChoice = errors.New("not a value of the enum")
 
 func count(n int, what string) string {
 	if n == 1 {

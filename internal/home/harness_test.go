@@ -208,10 +208,9 @@ func (i *instance) asCall(r request) *call.Request {
 	}
 	if r.answers != "" {
 		params.Responses = make(map[string][]byte)
-		_ = strictjson.Members([]byte(r.answers), func(key, answer []byte) error {
+		for key, answer := range strictjson.Members([]byte(r.answers)) {
 			params.Responses[string(key)] = answer
-			return nil
-		})
+		}
 	}
 	q := &call.Request{
 		Params: params, Principal: r.user, Can: wire.Form,

@@ -101,10 +101,9 @@ func (a *Arguments) Decode(arguments []byte, into any) error {
 // client sent stays as it was spelled, so that no number loses digits.
 func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
 	merged := make(map[string]json.RawMessage, len(instance))
-	_ = strictjson.Members(arguments, func(name, value []byte) error {
+	for name, value := range strictjson.Members(arguments) {
 		merged[string(name)] = value
-		return nil
-	})
+	}
 	for name, value := range instance {
 		var err error
 		if sent, ok := merged[name]; !ok {

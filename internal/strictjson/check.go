@@ -22,164 +22,185 @@ const MaxDepth = 10_000
 // It allocates nothing for valid documents of usual size as long as no object has
 // more than 16 members.
 func Check(data []byte, maxDepth int) error {
-	c := checkers.Get().(*checker)
-	defer c.release()
-	c.text.data, c.maxDepth = data, min(maxDepth, MaxDepth)
-	p := c.value(skipSpace(data, 0), 0)
-	if p >= 0 {
-		if p = skipSpace(data, p); p == len(data) {
-			return nil
-		}
-		c.fail(p, Syntax, "bytes after the value")
+	r := readers.Get().(*reader)
+	defer r.release()
+	r.data, r.maxDepth, r.indexing = data, min(maxDepth, MaxDepth), false
+	if r.document() {
+		return nil
 	}
-	err := c.err
+	err := r.err
 	return &err
 }
 
-type checker struct {
-	text
+// reader reads one document. It refers to names by offset, so that pooled memory never points into a document.
+type reader struct {
+	data     []byte
+	escaped  []byte // the names with escapes, unescaped
 	maxDepth int
-	names    []span // the names so far of all objects that are open
 	err      Error
+	// Check holds the members so far of all objects that are open. With indexing, duplicates are no error, and members
+	// holds those of all objects, in the document's order of names.
+	members  []member
+	indexing bool
+
+	order   []int32 // the sorted members of all objects that are being written in canonical form
+	scratch []byte  // memory for one unescaped value
+	form    []byte  // memory for Digest
 }
 
-var checkers = sync.Pool{New: func() any { return new(checker) }}
+type member struct {
+	name  span
+	value int   // offset
+	next  int32 // the first of members after all those inside value
+	last  bool  // of its object
+}
 
-func (c *checker) release() {
-	if c.text.release() {
-		c.names = c.names[:0]
-		checkers.Put(c)
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+// release drops the document, and keeps the memory for the next one if the document was small.
+func (r *reader) release() {
+	const maxPooled = 64 << 10
+	small := len(r.data) <= maxPooled
+	r.data, r.escaped, r.members, r.order = nil, r.escaped[:0], r.members[:0], r.order[:0]
+	if small {
+		readers.Put(r)
 	}
+}
+
+// document reports whether the data is one strict JSON value; otherwise err is the first reason why it is not.
+func (r *reader) document() bool {
+	p := r.value(skipSpace(r.data, 0), 0)
+	if p >= 0 {
+		if p = skipSpace(r.data, p); p != len(r.data) {
+			p = r.fail(p, Syntax, "bytes after the value")
+		}
+	}
+	return p >= 0
 }
 
 // fail records the error and returns -1. Every method below returns -1 for an error,
 // and otherwise the end of the value or token that it has read.
-func (c *checker) fail(p int, kind Kind, reason string) int {
-	c.err = Error{Kind: kind, Offset: p, reason: reason}
+func (r *reader) fail(p int, kind Kind, reason string) int {
+	r.err = Error{Kind: kind, Offset: p, reason: reason}
 	return -1
 }
 
 // unexpected fails because the byte at p is not what the syntax wants there.
-func (c *checker) unexpected(p int, wanted string) int {
-	if p >= len(c.data) {
-		return c.fail(len(c.data), Syntax, "unexpected end, want "+wanted)
+func (r *reader) unexpected(p int, wanted string) int {
+	if p >= len(r.data) {
+		return r.fail(len(r.data), Syntax, "unexpected end, want "+wanted)
 	}
-	return c.fail(p, Syntax, "want "+wanted)
+	return r.fail(p, Syntax, "want "+wanted)
 }
 
 // value reads the value at p; depth counts the containers around it.
-func (c *checker) value(p, depth int) int {
-	switch at(c.data, p) {
-	case '{':
-		return c.object(p, depth+1)
-	case '[':
-		return c.array(p, depth+1)
+func (r *reader) value(p, depth int) int {
+	switch at(r.data, p) {
+	case '{', '[':
+		return r.container(p, depth+1)
 	case '"':
-		end, _ := c.string(p)
+		end, _ := r.string(p)
 		return end
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		return c.number(p)
+		return r.number(p)
 	case 't':
-		return c.literal(p, "true")
+		return r.literal(p, "true")
 	case 'f':
-		return c.literal(p, "false")
+		return r.literal(p, "false")
 	case 'n':
-		return c.literal(p, "null")
+		return r.literal(p, "null")
 	}
-	return c.unexpected(p, "a value")
+	return r.unexpected(p, "a value")
 }
 
-func (c *checker) tooDeep(p int) int {
-	return c.fail(p, Depth, "nested deeper than the limit of "+strconv.Itoa(c.maxDepth))
-}
-
-func (c *checker) object(p, depth int) int {
-	if depth > c.maxDepth {
-		return c.tooDeep(p)
+// container reads the object or array at p; depth counts it as well.
+func (r *reader) container(p, depth int) int {
+	if depth > r.maxDepth {
+		return r.fail(p, Depth, "nested deeper than the limit of "+strconv.Itoa(r.maxDepth))
 	}
-	p = skipSpace(c.data, p+1)
-	if at(c.data, p) == '}' {
+	isObject, closing, what := r.data[p] == '{', byte(']'), "array"
+	if isObject {
+		closing, what = '}', "object"
+	}
+	p = skipSpace(r.data, p+1)
+	if at(r.data, p) == closing {
 		return p + 1
 	}
-	seen := nameSet{base: len(c.names)}
+	seen := nameSet{base: len(r.members)}
 	for {
-		if at(c.data, p) != '"' {
-			return c.unexpected(p, "a member name")
+		i := len(r.members)
+		if isObject {
+			if p = r.memberName(p, &seen); p < 0 {
+				return -1
+			}
 		}
-		start := p
-		end, escaped := c.string(p)
-		if end < 0 {
+		if p = r.value(p, depth); p < 0 {
 			return -1
 		}
-		if !seen.add(c, c.span(start+1, end-1, escaped)) {
-			return c.fail(start, Duplicate, "duplicate member name")
+		if isObject {
+			r.members[i].next = int32(len(r.members))
 		}
-		p = skipSpace(c.data, end)
-		if at(c.data, p) != ':' {
-			return c.unexpected(p, "a colon")
-		}
-		if p = c.value(skipSpace(c.data, p+1), depth); p < 0 {
-			return -1
-		}
-		p = skipSpace(c.data, p)
-		switch at(c.data, p) {
+		p = skipSpace(r.data, p)
+		switch at(r.data, p) {
 		case ',':
-			p = skipSpace(c.data, p+1)
-		case '}':
-			c.names = c.names[:seen.base]
+			p = skipSpace(r.data, p+1)
+		case closing:
+			if isObject {
+				r.members[i].last = true
+			}
+			if !r.indexing {
+				r.members = r.members[:seen.base]
+			}
 			return p + 1
 		default:
-			return c.unexpected(p, "a comma or the end of the object")
+			return r.unexpected(p, "a comma or the end of the "+what)
 		}
 	}
 }
 
-func (c *checker) array(p, depth int) int {
-	if depth > c.maxDepth {
-		return c.tooDeep(p)
+// memberName reads the name at p and its colon, and adds a member. It returns where the value starts.
+func (r *reader) memberName(p int, seen *nameSet) int {
+	if at(r.data, p) != '"' {
+		return r.unexpected(p, "a member name")
 	}
-	p = skipSpace(c.data, p+1)
-	if at(c.data, p) == ']' {
-		return p + 1
+	end, escaped := r.string(p)
+	if end < 0 {
+		return -1
 	}
-	for {
-		if p = c.value(p, depth); p < 0 {
-			return -1
-		}
-		p = skipSpace(c.data, p)
-		switch at(c.data, p) {
-		case ',':
-			p = skipSpace(c.data, p+1)
-		case ']':
-			return p + 1
-		default:
-			return c.unexpected(p, "a comma or the end of the array")
-		}
+	name := r.span(p+1, end-1, escaped)
+	if !r.indexing && !seen.add(r, name) {
+		return r.fail(p, Duplicate, "duplicate member name")
 	}
+	if p = skipSpace(r.data, end); at(r.data, p) != ':' {
+		return r.unexpected(p, "a colon")
+	}
+	p = skipSpace(r.data, p+1)
+	r.members = append(r.members, member{name: name, value: p})
+	return p
 }
 
 // string reads the string whose opening quote is at p.
-func (c *checker) string(p int) (end int, escaped bool) {
+func (r *reader) string(p int) (end int, escaped bool) {
 	for p++; ; {
-		p = skipPlain(c.data, p)
-		if p >= len(c.data) {
-			return c.unexpected(p, "the end of the string"), false
+		p = skipPlain(r.data, p)
+		if p >= len(r.data) {
+			return r.unexpected(p, "the end of the string"), false
 		}
-		switch b := c.data[p]; {
+		switch b := r.data[p]; {
 		case b == '"':
 			return p + 1, escaped
 		case b == '\\':
 			escaped = true
-			if p = c.escape(p); p < 0 {
+			if p = r.escape(p); p < 0 {
 				return -1, false
 			}
 		case b < ' ':
-			return c.fail(p, Syntax, "control character in a string"), false
+			return r.fail(p, Syntax, "control character in a string"), false
 		default:
-			for p < len(c.data) && c.data[p] >= utf8.RuneSelf {
-				r, size := utf8.DecodeRune(c.data[p:])
-				if r == utf8.RuneError && size == 1 {
-					return c.fail(p, Encoding, "invalid UTF-8"), false
+			for p < len(r.data) && r.data[p] >= utf8.RuneSelf {
+				char, size := utf8.DecodeRune(r.data[p:])
+				if char == utf8.RuneError && size == 1 {
+					return r.fail(p, Encoding, "invalid UTF-8"), false
 				}
 				p += size
 			}
@@ -188,57 +209,78 @@ func (c *checker) string(p int) (end int, escaped bool) {
 }
 
 // escape reads the escape whose backslash is at p.
-func (c *checker) escape(p int) int {
-	switch at(c.data, p+1) {
+func (r *reader) escape(p int) int {
+	switch at(r.data, p+1) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return p + 2
 	}
-	r := hexEscape(c.data[p:])
-	if r < 0 {
-		return c.fail(p, Syntax, "invalid escape")
+	unit := hexEscape(r.data[p:])
+	if unit < 0 {
+		return r.fail(p, Syntax, "invalid escape")
 	}
-	if !utf16.IsSurrogate(r) {
+	if !utf16.IsSurrogate(unit) {
 		return p + 6
 	}
-	if utf16.DecodeRune(r, hexEscape(c.data[p+6:])) == utf8.RuneError {
-		return c.fail(p, Encoding, "lone surrogate")
+	if utf16.DecodeRune(unit, hexEscape(r.data[p+6:])) == utf8.RuneError {
+		return r.fail(p, Encoding, "lone surrogate")
 	}
 	return p + 12
 }
 
-func (c *checker) number(p int) int {
-	if at(c.data, p) == '-' {
+func (r *reader) number(p int) int {
+	if r.data[p] == '-' {
 		p++
 	}
-	digits := p
-	if p = skipDigits(c.data, p); p == digits {
-		return c.unexpected(p, "a digit")
+	start := p
+	if p = r.digits(p); p > start+1 && r.data[start] == '0' {
+		return r.fail(start, Syntax, "number with a leading zero")
 	}
-	if c.data[digits] == '0' && p > digits+1 {
-		return c.fail(digits, Syntax, "number with a leading zero")
+	if p >= 0 && at(r.data, p) == '.' {
+		p = r.digits(p + 1)
 	}
-	if at(c.data, p) == '.' {
-		digits = p + 1
-		if p = skipDigits(c.data, digits); p == digits {
-			return c.unexpected(p, "a digit")
-		}
-	}
-	if b := at(c.data, p); b == 'e' || b == 'E' {
-		p++
-		if b := at(c.data, p); b == '+' || b == '-' {
+	if p >= 0 && (at(r.data, p) == 'e' || at(r.data, p) == 'E') {
+		if p++; at(r.data, p) == '+' || at(r.data, p) == '-' {
 			p++
 		}
-		digits = p
-		if p = skipDigits(c.data, digits); p == digits {
-			return c.unexpected(p, "a digit")
-		}
+		p = r.digits(p)
 	}
 	return p
 }
 
-func (c *checker) literal(p int, word string) int {
-	if !bytes.HasPrefix(c.data[p:], []byte(word)) {
-		return c.fail(p, Syntax, "unknown literal")
+// digits reads at least one digit.
+func (r *reader) digits(p int) int {
+	end := skipDigits(r.data, p)
+	if end == p {
+		return r.unexpected(p, "a digit")
+	}
+	return end
+}
+
+func (r *reader) literal(p int, word string) int {
+	if !bytes.HasPrefix(r.data[p:], []byte(word)) {
+		return r.fail(p, Syntax, "unknown literal")
 	}
 	return p + len(word)
+}
+
+// Kind says which rule a document broke. It serves as a metric's label.
+type Kind string
+
+const (
+	Syntax    Kind = "syntax"    // not one JSON value as in RFC 8259
+	Depth     Kind = "depth"     // nested deeper than allowed
+	Duplicate Kind = "duplicate" // two members of one object share a name
+	Encoding  Kind = "encoding"  // invalid UTF-8, or half of a surrogate pair
+)
+
+// Error is the first thing wrong with a document. It contains nothing of the document,
+// which may be secret.
+type Error struct {
+	Kind   Kind
+	Offset int // in bytes, where the document is wrong; its length if it ends too early
+	reason string
+}
+
+func (e *Error) Error() string {
+	return "invalid JSON at offset " + strconv.Itoa(e.Offset) + ": " + e.reason
 }

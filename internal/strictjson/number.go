@@ -9,34 +9,15 @@ import (
 // copies digits instead of computing with them, so that a long coefficient or a huge
 // exponent costs no more than its own length.
 func appendScalar(dst, token []byte) []byte {
-	p := 0
-	negative := at(token, p) == '-'
-	if negative {
-		p++
-	}
-	start := p
-	p = skipDigits(token, p)
-	whole := token[start:p]
-	var fraction, exponent []byte
-	if at(token, p) == '.' {
-		start = p + 1
-		p = skipDigits(token, start)
-		fraction = token[start:p]
-	}
-	negativeExponent := false
-	if b := at(token, p); b == 'e' || b == 'E' {
-		p++
-		if b := at(token, p); b == '+' || b == '-' {
-			negativeExponent = b == '-'
-			p++
-		}
-		start = p
-		p = skipDigits(token, p)
-		exponent = token[start:p]
-	}
-	if p != len(token) {
+	if TypeOf(token) != TypeNumber {
 		return append(dst, token...) // a literal
 	}
+	digits, negative := bytes.CutPrefix(token, []byte("-"))
+	var exponent []byte
+	if e := bytes.IndexAny(digits, "eE"); e >= 0 {
+		digits, exponent = digits[:e], bytes.TrimPrefix(digits[e+1:], []byte("+"))
+	}
+	whole, fraction, _ := bytes.Cut(digits, []byte("."))
 
 	// shift is what the exponent grows by when the coefficient becomes an integer
 	// without trailing zeros.
@@ -57,18 +38,16 @@ func appendScalar(dst, token []byte) []byte {
 		dst = append(dst, '-')
 	}
 	dst = append(append(append(dst, whole...), fraction...), 'e')
-	return appendExponent(dst, negativeExponent, exponent, shift)
+	return appendExponent(dst, exponent, shift)
 }
 
-// appendExponent appends the sum of ±digits and shift. Digits may have any length.
-func appendExponent(dst []byte, negative bool, digits []byte, shift int) []byte {
+// appendExponent appends the sum of exponent and shift. The exponent may have any length.
+func appendExponent(dst, exponent []byte, shift int) []byte {
+	digits, negative := bytes.CutPrefix(exponent, []byte("-"))
 	digits = bytes.TrimLeft(digits, "0")
 	const maxInt64Digits = 18 // leaves room to add the shift
 	if len(digits) <= maxInt64Digits {
-		var n int64
-		for _, d := range digits {
-			n = n*10 + int64(d-'0')
-		}
+		n, _ := strconv.ParseInt("0"+string(digits), 10, 64)
 		if negative {
 			n = -n
 		}

@@ -2,7 +2,7 @@ package strictjson
 
 import (
 	"bytes"
-	"errors"
+	"iter"
 )
 
 // Type is the type of a JSON value.
@@ -37,115 +37,65 @@ func TypeOf(value []byte) Type {
 	return TypeInvalid
 }
 
-// Members calls f with the unescaped name and the raw value of every member of a
-// checked object, in the order of the document, until f returns an error, which
-// Members then returns. The value has no white space around it. Anything but an
-// object gives an [*Error].
+// Members yields the unescaped name and the raw value of every member of a checked object, in the order of the
+// document. The value has no white space around it. Anything but an object has no members.
 //
 // It allocates only for names with escapes.
-func Members(obj []byte, f func(name, value []byte) error) error {
-	p := skipSpace(obj, 0)
-	if at(obj, p) != '{' {
-		return &Error{Kind: Syntax, Offset: p, reason: "want an object"}
-	}
-	p = skipSpace(obj, p+1)
-	if at(obj, p) == '}' {
-		return nil
-	}
-	for {
-		name, start := memberName(obj, p)
-		if start < 0 {
-			return &Error{Kind: Syntax, Offset: p, reason: "want a member name"}
-		}
-		end := skipValue(obj, start)
-		if end < 0 {
-			return &Error{Kind: Syntax, Offset: start, reason: "want a value"}
-		}
-		if bytes.IndexByte(name, '\\') >= 0 {
-			name = unescape(nil, name)
-		}
-		// Capped, so that appending to one cannot overwrite the document.
-		if err := f(name[:len(name):len(name)], obj[start:end:end]); err != nil {
-			return err
-		}
-		p = skipSpace(obj, end)
-		switch at(obj, p) {
-		case ',':
-			p = skipSpace(obj, p+1)
-		case '}':
-			return nil
-		default:
-			return &Error{Kind: Syntax, Offset: p, reason: "want a comma or the end of the object"}
-		}
-	}
+func Members(obj []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) { walk(obj, '{', yield) }
 }
 
-// Elements calls f with the raw value of every element of a checked array, in the
-// order of the document, until f returns an error, which Elements then returns. The
-// value has no white space around it. Anything but an array gives an [*Error].
+// Elements yields the raw value of every element of a checked array, in the order of the document. The value has no
+// white space around it. Anything but an array has no elements.
 //
 // It allocates nothing.
-func Elements(array []byte, f func(value []byte) error) error {
-	p := skipSpace(array, 0)
-	if at(array, p) != '[' {
-		return &Error{Kind: Syntax, Offset: p, reason: "want an array"}
+func Elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func(value []byte) bool) {
+		walk(array, '[', func(_, value []byte) bool { return yield(value) })
 	}
-	p = skipSpace(array, p+1)
-	if at(array, p) == ']' {
-		return nil
+}
+
+// walk yields the members of an object or, with nil names, the elements of an array, whichever begins with open.
+func walk(data []byte, open byte, yield func(name, value []byte) bool) {
+	p := skipSpace(data, 0)
+	if at(data, p) != open {
+		return
 	}
 	for {
-		end := skipValue(array, p)
-		if end < 0 {
-			return &Error{Kind: Syntax, Offset: p, reason: "want a value"}
+		p = skipSpace(data, p+1) // after the bracket or a comma
+		var name []byte
+		if open == '{' {
+			end := skipString(data, p)
+			if at(data, p) != '"' || end < 0 {
+				return
+			}
+			name = unquote(data[p:end])
+			if p = skipSpace(data, end); at(data, p) != ':' {
+				return
+			}
+			p = skipSpace(data, p+1)
 		}
-		if err := f(array[p:end:end]); err != nil {
-			return err
+		end := skipValue(data, p)
+		// Capped, so that appending to one cannot overwrite the document.
+		if end < 0 || !yield(name, data[p:end:end]) {
+			return
 		}
-		p = skipSpace(array, end)
-		switch at(array, p) {
-		case ',':
-			p = skipSpace(array, p+1)
-		case ']':
-			return nil
-		default:
-			return &Error{Kind: Syntax, Offset: p, reason: "want a comma or the end of the array"}
+		if p = skipSpace(data, end); at(data, p) != ',' {
+			return
 		}
 	}
 }
-
-// memberName returns the name at p, still escaped, and where its value starts,
-// or -1 if there is no member.
-func memberName(obj []byte, p int) (name []byte, value int) {
-	if at(obj, p) != '"' {
-		return nil, -1
-	}
-	end := skipString(obj, p)
-	if end < 0 {
-		return nil, -1
-	}
-	colon := skipSpace(obj, end)
-	if at(obj, colon) != ':' {
-		return nil, -1
-	}
-	return obj[p+1 : end-1], skipSpace(obj, colon+1)
-}
-
-var errFound = errors.New("found")
 
 // Get returns the raw value of the member name of a checked object, or nil if there
 // is no such member or obj is not an object. The value of a null member is the bytes
 // null.
 func Get(obj []byte, name string) []byte {
-	var found []byte
-	_ = Members(obj, func(n, value []byte) error {
+	for n, value := range Members(obj) {
 		if string(n) == name {
-			found = value
-			return errFound
+			return value
 		}
-		return nil
-	})
-	return found
+	}
+	return nil
 }
 
 // String returns the characters of a checked JSON string, unescaped. ok is false if
@@ -158,18 +108,20 @@ func String(value []byte) (s string, ok bool) {
 // Text is String in bytes. It allocates only for a string with escapes.
 func Text(value []byte) (text []byte, ok bool) {
 	start := skipSpace(value, 0)
-	if at(value, start) != '"' {
-		return nil, false
-	}
 	end := skipString(value, start)
-	if end < 0 {
+	if at(value, start) != '"' || end < 0 {
 		return nil, false
 	}
-	text = value[start+1 : end-1 : end-1]
-	if bytes.IndexByte(text, '\\') >= 0 {
-		text = unescape(nil, text)
+	return unquote(value[start:end]), true
+}
+
+// unquote returns the text of a string in quotes.
+func unquote(raw []byte) []byte {
+	end := len(raw) - 1
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		return unescape(nil, raw[1:end])
 	}
-	return text, true
+	return raw[1:end:end]
 }
 
 // AppendCompact appends a checked value, without the white space between its tokens, to

@@ -1,7 +1,6 @@
 package strictjson
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -23,44 +22,40 @@ func TestTypeOf(t *testing.T) {
 func TestMembers(t *testing.T) {
 	obj := []byte(` { "b" : { "x": [1, {"b":2}] } ,"\u0061\"" :"}\"{" , "":-1.5e3, "n":null } `)
 	var got []string
-	err := Members(obj, func(name, value []byte) error {
+	for name, value := range Members(obj) {
 		got = append(got, string(name)+" = "+string(value))
-		return nil
-	})
+	}
 	want := []string{`b = { "x": [1, {"b":2}] }`, `a" = "}\"{"`, ` = -1.5e3`, `n = null`}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("error %v, members (-want +got):\n%s", err, diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
 	}
 }
 
-func TestMembersStopsAtTheFirstError(t *testing.T) {
-	enough, calls := errors.New("enough"), 0
-	err := Members([]byte(`{"a":1,"b":2,"c":3}`), func(_, _ []byte) error {
-		if calls++; calls == 2 {
-			return enough
+func TestMembersStops(t *testing.T) {
+	var got []string
+	for name := range Members([]byte(`{"a":1,"b":2,"c":3}`)) {
+		if got = append(got, string(name)); len(got) == 2 {
+			break
 		}
-		return nil
-	})
-	if err != enough || calls != 2 {
-		t.Errorf("got %v after %d calls, want %v after 2", err, calls, enough)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
 	}
 }
 
-func TestMembersWantsAnObject(t *testing.T) {
-	for _, value := range []string{`[]`, `"a"`, `1`, `null`, ``, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a`, `{"a":"`} {
-		var e *Error
-		if err := Members([]byte(value), func(_, _ []byte) error { return nil }); !errors.As(err, &e) {
-			t.Errorf("Members(%q) = %v, want an *Error", value, err)
+func TestOnlyAnObjectHasMembers(t *testing.T) {
+	for _, value := range []string{`[]`, `["a",1]`, `"a"`, `1`, `null`, ``, `{`, `{"a"`, `{"a":`, `{"a`, `{"a":"`, `{ }`, `{1:2}`} {
+		for name, member := range Members([]byte(value)) {
+			t.Errorf("%s has the member %q: %s", value, name, member)
 		}
 	}
 }
 
 func TestMembersCannotOverwriteEachOther(t *testing.T) {
 	obj := []byte(`{"a":1,"b":2}`)
-	_ = Members(obj, func(name, value []byte) error {
+	for name, value := range Members(obj) {
 		_, _ = append(name, "xxxx"...), append(value, "xxxx"...)
-		return nil
-	})
+	}
 	if got, want := string(obj), `{"a":1,"b":2}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -69,38 +64,32 @@ func TestMembersCannotOverwriteEachOther(t *testing.T) {
 func TestElements(t *testing.T) {
 	array := []byte(` [ {"a": [1, 2]} ,"],", [ ] ,-1.5e3, null ] `)
 	var got []string
-	err := Elements(array, func(value []byte) error {
+	for value := range Elements(array) {
 		got = append(got, string(value))
 		_ = append(value, "xxxx"...) // cannot overwrite the document
-		return nil
-	})
+	}
 	want := []string{`{"a": [1, 2]}`, `"],"`, `[ ]`, `-1.5e3`, `null`}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("error %v, elements (-want +got):\n%s", err, diff)
-	}
-	if err := Elements([]byte(`[ ]`), func(value []byte) error { return fmt.Errorf("found %s", value) }); err != nil {
-		t.Error(err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("elements (-want +got):\n%s", diff)
 	}
 }
 
-func TestElementsStopsAtTheFirstError(t *testing.T) {
-	enough, calls := errors.New("enough"), 0
-	err := Elements([]byte(`[1,2,3]`), func([]byte) error {
-		if calls++; calls == 2 {
-			return enough
+func TestElementsStops(t *testing.T) {
+	var got []string
+	for value := range Elements([]byte(`[1,2,3]`)) {
+		if got = append(got, string(value)); len(got) == 2 {
+			break
 		}
-		return nil
-	})
-	if err != enough || calls != 2 {
-		t.Errorf("got %v after %d calls, want %v after 2", err, calls, enough)
+	}
+	if diff := cmp.Diff([]string{"1", "2"}, got); diff != "" {
+		t.Errorf("elements (-want +got):\n%s", diff)
 	}
 }
 
-func TestElementsWantsAnArray(t *testing.T) {
-	for _, value := range []string{`{}`, `"a"`, `1`, `null`, ``, `[`, `[1`, `[1,`, `[1,]`, `[1 2]`, `[1}`, `["`} {
-		var e *Error
-		if err := Elements([]byte(value), func([]byte) error { return nil }); !errors.As(err, &e) {
-			t.Errorf("Elements(%q) = %v, want an *Error", value, err)
+func TestOnlyAnArrayHasElements(t *testing.T) {
+	for _, value := range []string{`{}`, `{"a":1}`, `"a"`, `1`, `null`, ``, `[`, `[ ]`, `[,1]`, `[}`, `["`} {
+		for element := range Elements([]byte(value)) {
+			t.Errorf("%s has the element %s", value, element)
 		}
 	}
 }

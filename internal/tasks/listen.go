@@ -76,10 +76,9 @@ func (s *Service) Listen(ctx context.Context, principal string, id, params []byt
 // OnlyTasks reports whether a subscription asks for nothing but tasks.
 func OnlyTasks(params []byte) bool {
 	only := true
-	_ = strictjson.Members(strictjson.Get(params, "notifications"), func(name, _ []byte) error {
+	for name := range strictjson.Members(strictjson.Get(params, "notifications")) {
 		only = only && string(name) == "taskIds"
-		return nil
-	})
+	}
 	return only
 }
 

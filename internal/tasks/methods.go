@@ -403,16 +403,15 @@ func (r *result) encode(info []byte, modern bool) ([]byte, error) {
 			}
 		}
 		if r.result != nil {
-			err := strictjson.Members(r.result, func(name, value []byte) error {
+			for name, value := range strictjson.Members(r.result) {
 				if string(name) == "_meta" {
-					return json.Unmarshal(value, &all)
+					if err := json.Unmarshal(value, &all); err != nil {
+						return nil, err
+					}
+					continue
 				}
 				quoted, _ := json.Marshal(string(name))
 				members = slices.Concat(members, comma(members), quoted, []byte(":"), value)
-				return nil
-			})
-			if err != nil {
-				return nil, err
 			}
 		}
 		all[wire.MetaRelatedTask], _ = json.Marshal(map[string]string{"taskId": r.related})

@@ -65,9 +65,9 @@ func MissingCapability(need Capability) *jsonrpc.Error {
 
 func parseCapabilities(caps []byte) Capability {
 	var can Capability
-	_ = strictjson.Members(caps, func(name, value []byte) error {
+	for name, value := range strictjson.Members(caps) {
 		if strictjson.TypeOf(value) != strictjson.TypeObject {
-			return nil
+			continue
 		}
 		switch string(name) {
 		case "elicitation":
@@ -91,8 +91,7 @@ func parseCapabilities(caps []byte) Capability {
 				can |= Tasks
 			}
 		}
-		return nil
-	})
+	}
 	return can
 }
 

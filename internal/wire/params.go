@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"cmp"
+
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -42,7 +44,8 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 	p := new(Params)
 	var fault *jsonrpc.Error
 	var target []byte
-	_ = strictjson.Members(params, func(name, value []byte) error {
+	for name, value := range strictjson.Members(params) {
+		var err *jsonrpc.Error
 		switch string(name) {
 		case targetName:
 			target = value
@@ -52,30 +55,27 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 				p.Arguments = value
 			case strictjson.TypeNull:
 			default:
-				fault = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "arguments" must be an object`)
+				err = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "arguments" must be an object`)
 			}
 		case "inputResponses":
-			p.Responses, fault = parseResponses(value, fault)
+			p.Responses, err = ParseResponses(value)
 		case "requestState":
 			p.HasState = true
 			var ok bool
 			if p.State, ok = strictjson.String(value); !ok {
-				fault = InvalidState()
+				err = InvalidState()
 			}
 		case "task":
 			p.Task = value
 		case "_meta":
 			if strictjson.TypeOf(value) != strictjson.TypeObject {
-				fault = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "_meta" must be an object`)
+				err = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "_meta" must be an object`)
 				break
 			}
-			var err *jsonrpc.Error
-			if p.Meta, err = ParseMeta(value); err != nil {
-				fault = err
-			}
+			p.Meta, err = ParseMeta(value)
 		}
-		return nil
-	})
+		fault = cmp.Or(err, fault)
+	}
 	if fault != nil {
 		return nil, fault
 	}
@@ -86,50 +86,40 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 	return p, nil
 }
 
-// ParseResponses reads the member inputResponses of tasks/update or tasks/input_response.
+// ParseResponses reads the member inputResponses.
 func ParseResponses(value []byte) (map[string][]byte, *jsonrpc.Error) {
 	if value == nil {
 		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "inputResponses" is missing`)
 	}
-	return parseResponses(value, nil)
-}
-
-func parseResponses(value []byte, fault *jsonrpc.Error) (map[string][]byte, *jsonrpc.Error) {
-	bad := Errorf(jsonrpc.CodeInvalidParams, `invalid params: "inputResponses" must be an object of objects`)
-	if strictjson.TypeOf(value) != strictjson.TypeObject {
-		return nil, bad
-	}
 	responses := make(map[string][]byte)
-	_ = strictjson.Members(value, func(name, response []byte) error {
-		if strictjson.TypeOf(response) != strictjson.TypeObject {
-			fault = bad
-		}
+	ok := strictjson.TypeOf(value) == strictjson.TypeObject
+	for name, response := range strictjson.Members(value) {
+		ok = ok && strictjson.TypeOf(response) == strictjson.TypeObject
 		responses[string(name)] = response
-		return nil
-	})
-	return responses, fault
+	}
+	if !ok {
+		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "inputResponses" must be an object of objects`)
+	}
+	return responses, nil
 }
 
 // ParseMeta reads a request's _meta object.
 func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
 	var m Meta
 	var fault *jsonrpc.Error
-	_ = strictjson.Members(meta, func(name, value []byte) error {
+	for name, value := range strictjson.Members(meta) {
 		switch string(name) {
 		case mcp.MetaKeyProtocolVersion:
 			var ok bool
 			if m.Version, ok = strictjson.String(value); !ok {
-				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q must be a string", mcp.MetaKeyProtocolVersion)
+				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q must be a string", name)
 			}
-		case mcp.MetaKeyClientCapabilities:
-			if strictjson.TypeOf(value) != strictjson.TypeObject {
-				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q must be an object", mcp.MetaKeyClientCapabilities)
-				break
-			}
-			m.HasCapabilities, m.Capabilities = true, parseCapabilities(value)
-		case mcp.MetaKeyClientInfo:
-			if strictjson.TypeOf(value) != strictjson.TypeObject {
-				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q must be an object", mcp.MetaKeyClientInfo)
+		case mcp.MetaKeyClientCapabilities, mcp.MetaKeyClientInfo:
+			switch {
+			case strictjson.TypeOf(value) != strictjson.TypeObject:
+				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q must be an object", name)
+			case string(name) == mcp.MetaKeyClientCapabilities:
+				m.HasCapabilities, m.Capabilities = true, parseCapabilities(value)
 			}
 		case "progressToken":
 			if !ValidID(value) {
@@ -137,7 +127,6 @@ func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
 			}
 			m.ProgressToken = value
 		}
-		return nil
-	})
+	}
 	return m, fault
 }

@@ -77,8 +77,7 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object")
 	}
 	var version, method, id []byte
-	// Check has accepted the body, so that walking it cannot fail.
-	_ = strictjson.Members(body, func(name, value []byte) error {
+	for name, value := range strictjson.Members(body) {
 		switch string(name) {
 		case "jsonrpc":
 			version = value
@@ -89,8 +88,7 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 		case "params":
 			req.Params = value
 		}
-		return nil
-	})
+	}
 	if id != nil {
 		if !ValidID(id) {
 			return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "id" must be a string or an integer`)
@@ -119,7 +117,7 @@ func Addressee(message []byte) (id []byte, response bool) {
 		return nil, false
 	}
 	ids, method := 0, false
-	_ = strictjson.Members(message, func(name, value []byte) error {
+	for name, value := range strictjson.Members(message) {
 		switch string(name) {
 		case "id":
 			ids++
@@ -129,8 +127,7 @@ func Addressee(message []byte) (id []byte, response bool) {
 		case "result", "error":
 			response = true
 		}
-		return nil
-	})
+	}
 	if ids != 1 || strictjson.Check(id, 0) != nil || !ValidID(id) {
 		return nil, false
 	}
