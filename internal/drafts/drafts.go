@@ -76,40 +76,14 @@ type Edge struct {
 	open openStates
 }
 
-// message holds the members of a JSON-RPC message that the drafts treat differently, as raw
-// JSON.
-type message struct {
-	version, id, method, params, result, fault []byte
-
-	// These stand beside params in drafts only.
-	responses, requestState, dependent, state []byte
-}
+// message holds the members of a JSON-RPC message as raw JSON. The drafts put some members beside params that the
+// ratified version has inside.
+type message map[string][]byte
 
 func parse(body []byte) message {
-	var m message
+	m := make(message)
 	for name, value := range strictjson.Members(body) {
-		switch string(name) {
-		case "jsonrpc":
-			m.version = value
-		case "id":
-			m.id = value
-		case "method":
-			m.method = value
-		case "params":
-			m.params = value
-		case "result":
-			m.result = value
-		case "error":
-			m.fault = value
-		case "inputResponses":
-			m.responses = value
-		case "requestState":
-			m.requestState = value
-		case "dependent_responses":
-			m.dependent = value
-		case "state":
-			m.state = value
-		}
+		m[string(name)] = value
 	}
 	return m
 }
@@ -129,7 +103,7 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		return false // the server behind the edge refuses it
 	}
 	m := parse(body)
-	if m.id != nil && !wire.ValidID(m.id) {
+	if m["id"] != nil && !wire.ValidID(m["id"]) {
 		return false
 	}
 	if form == "" && claimsRatified(r, m) {
@@ -137,40 +111,40 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	}
 	// A URL that names a form decides, even for a client that has a session.
 	inSession := form == "" && r.Header.Get(headerSession) != ""
-	if m.method == nil {
+	if m["method"] == nil {
 		switch {
-		case m.state != nil:
+		case m["state"] != nil:
 			return e.serveEcho(w, r, m)
-		case !inSession && relatedTask(m.result) != "":
+		case !inSession && relatedTask(m["result"]) != "":
 			e.serveTaskAnswer(w, r, m)
 			return true
 		}
-		e.open.drop(openKey(r, m.id)) // this client does not echo states
+		e.open.drop(openKey(r, m["id"])) // this client does not echo states
 		return false
 	}
 	if inSession {
 		return false
 	}
-	method, _ := strictjson.String(m.method)
-	if m.id == nil || !wire.MayAsk(method) && !wire.IsTask(method) {
+	method, _ := strictjson.String(m["method"])
+	if m["id"] == nil || !wire.MayAsk(method) && !wire.IsTask(method) {
 		return false
 	}
 	if form == "" {
 		form = MRTR2
-		if m.dependent != nil {
-			form = dependentForm(m.dependent)
+		if m["dependent_responses"] != nil {
+			form = dependentForm(m["dependent_responses"])
 		}
 	}
 	request, fault := translate(method, m)
 	if fault == nil {
-		fault = checkHeaders(r.Header, method, targetOf(method, m.params))
+		fault = checkHeaders(r.Header, method, targetOf(method, m["params"]))
 	}
 	if fault != nil {
-		refuse(w, m.id, fault)
+		refuse(w, m["id"], fault)
 		return true
 	}
 	out := &writer{ResponseWriter: w, translate: func(response []byte) []byte { return form.response(method, response) }}
-	e.Ratified(out, ratifiedRequest(r, method, m.params), request)
+	e.Ratified(out, ratifiedRequest(r, method, m["params"]), request)
 	out.finish()
 	return true
 }
@@ -179,7 +153,7 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 // in its _meta, as only the ratified revision does.
 func claimsRatified(r *http.Request, m message) bool {
 	return r.Header.Get(wire.HeaderVersion) == wire.Version ||
-		strictjson.Get(strictjson.Get(m.params, "_meta"), mcp.MetaKeyProtocolVersion) != nil
+		strictjson.Get(strictjson.Get(m["params"], "_meta"), mcp.MetaKeyProtocolVersion) != nil
 }
 
 // refuse answers with an error.
@@ -232,51 +206,34 @@ func ratifiedRequest(r *http.Request, method string, params []byte) *http.Reques
 
 // translate returns the ratified request that means the same as a draft's request.
 func translate(method string, m message) ([]byte, *jsonrpc.Error) {
-	if m.params != nil && strictjson.TypeOf(m.params) != strictjson.TypeObject {
+	if m["params"] != nil && strictjson.TypeOf(m["params"]) != strictjson.TypeObject {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "params" must be an object`)
 	}
-	responses, state := m.responses, m.requestState
-	var meta []byte
-	var params object
-	var twice string
-	for name, value := range strictjson.Members(m.params) {
-		switch string(name) {
-		case "inputResponses":
-			if responses != nil {
-				twice = "inputResponses"
-			}
-			responses = value
-		case "requestState":
-			if state != nil {
-				twice = "requestState"
-			}
-			state = value
-		case "_meta":
-			meta = value
-		default:
-			params.add(string(name), value)
+	for _, name := range []string{"inputResponses", "requestState"} {
+		inside := strictjson.Get(m["params"], name)
+		if inside != nil && m[name] != nil {
+			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q is both inside and beside params; send it once", name)
+		}
+		if inside != nil {
+			m[name] = inside
 		}
 	}
-	if twice != "" {
-		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q is both inside and beside params; send it once", twice)
-	}
-	if m.dependent != nil {
+	responses, state := m["inputResponses"], m["requestState"]
+	if m["dependent_responses"] != nil {
 		if responses != nil || state != nil {
 			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" comes without "inputResponses" and "requestState"`)
 		}
 		var fault *jsonrpc.Error
-		if responses, state, fault = dependentResponses(m.dependent); fault != nil {
+		if responses, state, fault = dependentResponses(m["dependent_responses"]); fault != nil {
 			return nil, fault
 		}
 	}
-	if responses != nil {
-		params.add("inputResponses", unwrapAll(responses))
-	}
-	if state != nil {
-		params.add("requestState", state)
-	}
-	params.add("_meta", ratifiedMeta(meta, nil))
-	return request(m.version, m.id, method, params.bytes()), nil
+	var params object
+	params.addAll(m["params"], "inputResponses", "requestState", "_meta")
+	params.add("inputResponses", unwrapAll(responses))
+	params.add("requestState", state)
+	params.add("_meta", ratifiedMeta(strictjson.Get(m["params"], "_meta"), nil))
+	return request(m["jsonrpc"], m["id"], method, params.bytes()), nil
 }
 
 func request(version, id []byte, method string, params []byte) []byte {
@@ -295,21 +252,14 @@ func ratifiedMeta(meta, capabilities []byte) []byte {
 	if meta != nil && strictjson.TypeOf(meta) != strictjson.TypeObject {
 		return meta // the server behind the edge refuses it
 	}
-	var all object
-	for name, value := range strictjson.Members(meta) {
-		switch string(name) {
-		case mcp.MetaKeyProtocolVersion:
-		case mcp.MetaKeyClientCapabilities:
-			if capabilities == nil {
-				capabilities = value
-			}
-		default:
-			all.add(string(name), value)
-		}
+	if capabilities == nil {
+		capabilities = strictjson.Get(meta, mcp.MetaKeyClientCapabilities)
 	}
 	if capabilities == nil {
 		capabilities = []byte(assumedCapabilities)
 	}
+	var all object
+	all.addAll(meta, mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientCapabilities)
 	all.add(mcp.MetaKeyProtocolVersion, quote(wire.Version))
 	all.add(mcp.MetaKeyClientCapabilities, capabilities)
 	return all.bytes()
@@ -331,15 +281,8 @@ func unwrapAll(responses []byte) []byte {
 // A bare answer may itself have a member result, but then it has the members that its kind
 // requires as well.
 func unwrap(answer []byte) []byte {
-	var result []byte
-	members := 0
-	for name, value := range strictjson.Members(answer) {
-		if members++; string(name) == "result" {
-			result = value
-		}
-	}
-	if result != nil && members == 1 {
-		return result
+	if members := parse(answer); len(members) == 1 && members["result"] != nil {
+		return members["result"]
 	}
 	return answer
 }

@@ -1,21 +1,35 @@
 package drafts
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
 
-// object writes a JSON object. Adding a nil value adds no member.
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// object writes a JSON object.
 type object struct{ encoded []byte }
 
+// add adds a member. A nil value adds none.
 func (o *object) add(name string, value []byte) {
 	if value == nil {
 		return
 	}
-	if o.encoded == nil {
-		o.encoded = []byte{'{'}
-	} else {
-		o.encoded = append(o.encoded, ',')
+	separator := byte(',')
+	if o.empty() {
+		separator = '{'
 	}
-	o.encoded = append(append(o.encoded, quote(name)...), ':')
+	o.encoded = append(append(append(o.encoded, separator), quote(name)...), ':')
 	o.encoded = append(o.encoded, value...)
+}
+
+// addAll adds the members of a checked object, except those with the given names.
+func (o *object) addAll(obj []byte, except ...string) {
+	for name, value := range strictjson.Members(obj) {
+		if !slices.Contains(except, string(name)) {
+			o.add(string(name), value)
+		}
+	}
 }
 
 func (o *object) empty() bool { return o.encoded == nil }

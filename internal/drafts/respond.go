@@ -44,11 +44,7 @@ func parseResult(raw []byte) *result {
 
 func draftMeta(meta []byte) []byte {
 	var left object
-	for name, value := range strictjson.Members(meta) {
-		if n := string(name); n != mcp.MetaKeyServerInfo && n != wire.MetaExpires {
-			left.add(n, value)
-		}
-	}
+	left.addAll(meta, mcp.MetaKeyServerInfo, wire.MetaExpires)
 	if left.empty() {
 		return nil
 	}
@@ -59,28 +55,28 @@ func draftMeta(meta []byte) []byte {
 // same form in every draft, and stay as they are.
 func (f Form) response(method string, ratified []byte) []byte {
 	m := parse(ratified)
-	if m.result == nil {
+	if m["result"] == nil {
 		return ratified
 	}
-	r := parseResult(m.result)
+	r := parseResult(m["result"])
 	if r.kind != "input_required" {
-		return response(m.id, f.complete(method, r))
+		return response(m["id"], f.complete(method, r))
 	}
 	switch {
 	case (f == State1 || f == State2) && method != wire.TaskResult:
-		return f.dependentRequests(m.id, r)
+		return f.dependentRequests(m["id"], r)
 	case f == Tasks1 && method == wire.TaskResult && len(r.requests) > 0:
-		return requestItself(m.id, r)
+		return requestItself(m["id"], r)
 	case f == Tasks2 && method == wire.TaskResult:
-		return response(m.id, requestsAsContent(r, len(r.requests) > 1))
+		return response(m["id"], requestsAsContent(r, len(r.requests) > 1))
 	case f == Tasks2 && method == wire.CallTool && len(r.requests) > 0:
-		return response(m.id, requestsAsContent(r, true)) // the client answers by key
+		return response(m["id"], requestsAsContent(r, true)) // the client answers by key
 	}
 	var incomplete object
 	incomplete.add("inputRequests", r.encoded)
 	incomplete.add("requestState", r.state)
 	incomplete.add("_meta", r.meta)
-	return response(m.id, incomplete.bytes())
+	return response(m["id"], incomplete.bytes())
 }
 
 func response(id, result []byte) []byte {
@@ -156,17 +152,8 @@ func requestsAsContent(r *result, keyed bool) []byte {
 	for i, q := range r.requests {
 		var item, meta object
 		item.add("type", quote(types[q.Method]))
-		for name, value := range strictjson.Members(q.Params) {
-			if string(name) != "_meta" {
-				item.add(string(name), value)
-				continue
-			}
-			for name, value := range strictjson.Members(value) {
-				if string(name) != wire.MetaKey {
-					meta.add(string(name), value)
-				}
-			}
-		}
+		item.addAll(q.Params, "_meta")
+		meta.addAll(strictjson.Get(q.Params, "_meta"), wire.MetaKey)
 		if keyed {
 			meta.add(wire.MetaKey, quote(q.Key))
 		}

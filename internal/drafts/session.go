@@ -108,58 +108,49 @@ func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handl
 // request's ID and the state. A message without a state is returned as it is.
 func withState(request []byte) (moved, id []byte, state string) {
 	m := parse(request)
-	meta := strictjson.Get(m.params, "_meta")
+	meta := strictjson.Get(m["params"], "_meta")
 	raw := strictjson.Get(meta, MetaState)
 	state, _ = strictjson.String(raw)
-	if m.method == nil || state == "" {
+	if m["method"] == nil || state == "" {
 		return request, nil, ""
 	}
 	var left, params, all object
-	for name, value := range strictjson.Members(meta) {
-		if string(name) != MetaState {
-			left.add(string(name), value)
-		}
+	params.addAll(m["params"], "_meta")
+	if left.addAll(meta, MetaState); !left.empty() {
+		params.add("_meta", left.bytes())
 	}
-	for name, value := range strictjson.Members(m.params) {
-		switch {
-		case string(name) != "_meta":
-			params.add(string(name), value)
-		case !left.empty():
-			params.add("_meta", left.bytes())
-		}
-	}
-	all.add("jsonrpc", m.version)
-	all.add("id", m.id)
-	all.add("method", m.method)
+	all.add("jsonrpc", m["jsonrpc"])
+	all.add("id", m["id"])
+	all.add("method", m["method"])
 	all.add("state", raw)
 	all.add("params", params.bytes())
-	return all.bytes(), m.id, state
+	return all.bytes(), m["id"], state
 }
 
 // serveEcho serves a response that carries a state. It reports false if this process holds the
 // session, which then takes the response.
 func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool {
-	if sent := e.open.get(openKey(r, m.id)); sent != "" {
-		if echoed, _ := strictjson.String(m.state); echoed != sent {
-			refuse(w, m.id, wire.InvalidState())
+	if sent := e.open.get(openKey(r, m["id"])); sent != "" {
+		if echoed, _ := strictjson.String(m["state"]); echoed != sent {
+			refuse(w, m["id"], wire.InvalidState())
 			return true
 		}
-		e.open.drop(openKey(r, m.id))
+		e.open.drop(openKey(r, m["id"]))
 		return false
 	}
-	env, fault := decodeEnvelope(m.state, e.Depth+4) // the envelope nests the call's params deeper than the body did
+	env, fault := decodeEnvelope(m["state"], e.Depth+4) // the envelope nests the call's params deeper than the body did
 	if fault == nil && (env.Call == nil || len(env.Keys) != 1 || !wire.MayAsk(env.Call.Method) || !wire.ValidID(env.Call.ID)) {
 		fault = wire.InvalidState()
 	}
 	if fault != nil {
-		refuse(w, m.id, fault)
+		refuse(w, m["id"], fault)
 		return true
 	}
 	if session := env.Call.Session; session != "" && session == r.Header.Get(headerSession) && e.HasSession(session) {
 		return false // a late echo, or a second one
 	}
 	if fault := checkHeaders(r.Header, "", ""); fault != nil { // a response has neither
-		refuse(w, m.id, fault)
+		refuse(w, m["id"], fault)
 		return true
 	}
 	status, message := e.continueCall(r, env, m)
@@ -172,19 +163,17 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 // continueCall serves the next round of the call in an envelope, and returns the server's next
 // message.
 func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (status int, message []byte) {
-	if answer.result == nil {
+	if answer["result"] == nil {
 		fault := wire.Errorf(jsonrpc.CodeInternalError, "asking the client %q: it answered with an error", env.Keys[0])
 		return http.StatusOK, wire.AppendError(nil, env.Call.ID, fault)
 	}
 	var responses object
-	responses.add(env.Keys[0], answer.result)
+	responses.add(env.Keys[0], answer["result"])
 	params, encoded := ratifiedParams(env.Call), responses.bytes()
 	inner := ratifiedRequest(r, env.Call.Method, env.Call.Params)
 	for {
 		var round object
-		for name, value := range strictjson.Members(params) {
-			round.add(string(name), value)
-		}
+		round.addAll(params)
 		round.add("inputResponses", encoded)
 		if env.State != "" {
 			round.add("requestState", quote(env.State))
@@ -197,7 +186,7 @@ func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (sta
 		}}
 		e.Ratified(to, inner, request(quote("2.0"), env.Call.ID, env.Call.Method, round.bytes()))
 		to.finish()
-		raw := parse(last).result
+		raw := parse(last)["result"]
 		if raw == nil {
 			return out.status, last
 		}
@@ -231,11 +220,8 @@ func nextQuestion(env *envelope, r *result) []byte {
 // request.
 func ratifiedParams(c *Call) []byte {
 	var params object
-	for name, value := range strictjson.Members(c.Params) {
-		switch string(name) {
-		case "name", "uri", "arguments":
-			params.add(string(name), value)
-		}
+	for _, name := range []string{"name", "uri", "arguments"} {
+		params.add(name, strictjson.Get(c.Params, name))
 	}
 	params.add("_meta", ratifiedMeta(nil, c.Capabilities))
 	return params.bytes()

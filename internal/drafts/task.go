@@ -24,31 +24,21 @@ func relatedTask(object []byte) string {
 // that the client was shown. Without an open question the answer is ignored.
 func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
 	if fault := checkHeaders(r.Header, "", ""); fault != nil { // a response has neither
-		refuse(w, m.id, fault)
+		refuse(w, m["id"], fault)
 		return
 	}
-	id := relatedTask(m.result)
+	id := relatedTask(m["result"])
 	asked := e.ask(r, wire.GetTask, id, nil)
-	if asked.result == nil {
-		refuse(w, m.id, fault(asked.fault))
+	if asked["result"] == nil {
+		refuse(w, m["id"], fault(asked["error"]))
 		return
 	}
-	key := ""
-	for name := range strictjson.Members(strictjson.Get(asked.result, "inputRequests")) {
-		if key == "" {
-			key = string(name)
-		}
-	}
-	if key != "" {
+	if open := parseResult(asked["result"]).requests; len(open) > 0 {
 		var answer, responses object
-		for name, value := range strictjson.Members(m.result) {
-			if string(name) != "_meta" {
-				answer.add(string(name), value)
-			}
-		}
-		responses.add(key, answer.bytes())
-		if updated := e.ask(r, wire.UpdateTask, id, responses.bytes()); updated.result == nil {
-			refuse(w, m.id, fault(updated.fault))
+		answer.addAll(m["result"], "_meta")
+		responses.add(open[0].Key, answer.bytes())
+		if updated := e.ask(r, wire.UpdateTask, id, responses.bytes()); updated["result"] == nil {
+			refuse(w, m["id"], fault(updated["error"]))
 			return
 		}
 	}
