@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -120,6 +121,9 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 		}
 	}
 	w, low, high, err := typeWords(t, f.Tag)
+	if values, isEnum := f.Tag.Lookup("enum"); isEnum && err == nil {
+		err = enumWords(w, t, values)
+	}
 	if err == nil {
 		err = tagWords(w, f.Tag)
 	}
@@ -151,100 +155,94 @@ func decodesItself(t reflect.Type) bool {
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// typeWords returns the keywords that follow from the Go type and the enum tag (type, enum, oneOf, items and format),
-// and the bounds of a number.
+// typeWords returns the keywords that follow from the Go type (type and format), and the bounds of a number.
 func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound, err error) {
 	low, high = float64Low, float64High
-	values, isEnum := tag.Lookup("enum")
-	typ := func(name string) words { return words{"type": quote(name)} }
-
+	typ := ""
 	switch {
 	case t == timeType:
 		for _, name := range []string{"format", "minLength", "maxLength"} {
 			if value, ok := tag.Lookup(name); ok && value != "date-time" {
-				return nil, low, high, fmt.Errorf("%s: a time.Time is a date-time and nothing else; use a string for %q", name, value)
+				err = fmt.Errorf("%s: a time.Time is a date-time and nothing else; use a string for %q", name, value)
+				return nil, low, high, err
 			}
 		}
-		w = typ("string")
-		w["format"] = quote("date-time")
+		return words{"type": encode("string"), "format": encode("date-time")}, low, high, nil
 	case t == numberType:
-		w = typ("number")
+		typ = "number"
 	case decodesItself(t):
-		return nil, low, high, fmt.Errorf("type %v unmarshals itself, so a form cannot know what it accepts; use a plain type and convert", t)
+		err = fmt.Errorf("type %v unmarshals itself, so a form cannot know what it accepts; use a plain type and convert", t)
 	case t.Kind() == reflect.String:
-		w = typ("string")
+		typ = "string"
 	case t.Kind() == reflect.Bool:
-		w = typ("boolean")
+		typ = "boolean"
 	case reflect.Int <= t.Kind() && t.Kind() <= reflect.Int64:
-		w = typ("integer")
+		typ = "integer"
 		low = newBound(strconv.FormatInt(-1<<(t.Bits()-1), 10))
 		high = newBound(strconv.FormatInt(1<<(t.Bits()-1)-1, 10))
 	case reflect.Uint <= t.Kind() && t.Kind() <= reflect.Uint64:
-		w = typ("integer")
+		typ = "integer"
 		low = newBound("0")
 		high = newBound(strconv.FormatUint(math.MaxUint64>>(64-t.Bits()), 10))
 	case t.Kind() == reflect.Float64:
-		w = typ("number")
+		typ = "number"
 	case t.Kind() == reflect.Float32:
-		w = typ("number")
+		typ = "number"
 		high = newBound(strconv.FormatFloat(math.MaxFloat32, 'g', -1, 32))
 		low = newBound("-" + high.text)
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String && t.Elem() != numberType && !decodesItself(t.Elem()):
-		if !isEnum {
-			return nil, low, high, errors.New(`a list in a form is a multi-select enum: name its values with enum:"a|b|c", or take a string and split it`)
+		typ = "array"
+		if _, isEnum := tag.Lookup("enum"); !isEnum {
+			err = errors.New(`a list in a form is a multi-select enum: name its values with enum:"a|b|c", or take a string and split it`)
 		}
-		w = typ("array")
 	default:
-		return nil, low, high, fmt.Errorf("type %v has no place in a form, which is flat: use string, bool, an integer or float type, json.Number, time.Time or, with an enum tag, []string; ask for the rest in a form of its own", t)
+		err = fmt.Errorf("type %v has no place in a form, which is flat: use string, bool, an integer or float type, json.Number, time.Time or, with an enum tag, []string; ask for the rest in a form of its own", t)
 	}
-	if !isEnum {
-		return w, low, high, nil
-	}
-	isList := string(w["type"]) == `"array"`
-	if !isList && (t.Kind() != reflect.String || t == numberType) {
-		return nil, low, high, fmt.Errorf("enum: the values of an enum are strings, and %v is not one; use a string and convert", t)
-	}
-	options, titled, err := enumOptions(values)
-	switch {
-	case err != nil:
-		return nil, low, high, fmt.Errorf("enum: %w", err)
-	case isList && titled:
-		w["items"] = bytes.Join([][]byte{[]byte(`{"anyOf":`), options, []byte(`}`)}, nil)
-	case isList:
-		w["items"] = bytes.Join([][]byte{[]byte(`{"type":"string","enum":`), options, []byte(`}`)}, nil)
-	case titled:
-		w["oneOf"] = options
-	default:
-		w["enum"] = options
-	}
-	return w, low, high, nil
+	return words{"type": encode(typ)}, low, high, err
 }
 
-// enumOptions reads an enum tag into the JSON of enum, or of oneOf and anyOf when the values have titles.
-func enumOptions(tag string) (list []byte, titled bool, err error) {
-	seen := map[string]bool{}
+// enumWords adds the keywords of an enum tag (enum, oneOf or items) to those of a field of type t.
+func enumWords(w words, t reflect.Type, tag string) error {
+	isList := string(w["type"]) == `"array"`
+	if !isList && (t.Kind() != reflect.String || t == numberType) {
+		return fmt.Errorf("enum: the values of an enum are strings, and %v is not one; use a string and convert", t)
+	}
+	values, titled, err := enumValues(tag)
+	switch {
+	case err != nil:
+		return fmt.Errorf("enum: %w", err)
+	case isList && titled != nil:
+		w["items"] = encode(map[string]any{"anyOf": titled})
+	case isList:
+		w["items"] = encode(struct {
+			Type string   `json:"type"`
+			Enum []string `json:"enum"`
+		}{"string", values})
+	case titled != nil:
+		w["oneOf"] = encode(titled)
+	default:
+		w["enum"] = encode(values)
+	}
+	return nil
+}
+
+// enumValues reads an enum tag. Without titles, titled is nil.
+func enumValues(tag string) (values []string, titled []Option, err error) {
 	for i, option := range strings.Split(tag, "|") {
 		value, title, hasTitle := strings.Cut(option, "=")
-		if i == 0 {
-			titled = hasTitle
-		}
 		switch {
 		case value == "" || hasTitle && title == "" || value != strings.TrimSpace(value) || title != strings.TrimSpace(title):
-			return nil, false, fmt.Errorf("%q is empty or has space around it; write a|b|c or a=An A|b=A B", option)
-		case hasTitle != titled:
-			return nil, false, fmt.Errorf("%q breaks the rule that all values have a title or none; = is what separates the two", option)
-		case seen[value]:
-			return nil, false, fmt.Errorf("has the value %q twice; keep one", value)
-		case titled:
-			list = append(append(append(append(list, `,{"const":`...), quote(value)...), `,"title":`...), quote(title)...)
-			list = append(list, '}')
-		default:
-			list = append(append(list, ','), quote(value)...)
+			return nil, nil, fmt.Errorf("%q is empty or has space around it; write a|b|c or a=An A|b=A B", option)
+		case i > 0 && hasTitle != (titled != nil):
+			return nil, nil, fmt.Errorf("%q breaks the rule that all values have a title or none; = is what separates the two", option)
+		case slices.Contains(values, value):
+			return nil, nil, fmt.Errorf("has the value %q twice; keep one", value)
+		case hasTitle:
+			titled = append(titled, Option{value, title})
 		}
-		seen[value] = true
+		values = append(values, value)
 	}
-	list[0] = '['
-	return append(list, ']'), titled, nil
+	return values, titled, nil
 }
 
 // notDescription matches jsonschema tags that are no description, but in another package's syntax.
@@ -264,12 +262,12 @@ func tagWords(w words, tag reflect.StructTag) error {
 		var err error
 		switch name {
 		case "jsonschema":
-			word, raw = "description", quote(value)
+			word, raw = "description", encode(value)
 			if notDescription.MatchString(value) {
 				err = errors.New("is the description, in plain words, and must not begin with WORD=; constraints have tags of their own")
 			}
 		case "title", "format":
-			raw = quote(value)
+			raw = encode(value)
 		case "default":
 			raw, err = defaultWord(string(w["type"]), value)
 		default:
@@ -291,19 +289,12 @@ func tagWords(w words, tag reflect.StructTag) error {
 func defaultWord(typ, value string) ([]byte, error) {
 	switch typ {
 	case `"string"`:
-		return quote(value), nil
+		return encode(value), nil
 	case `"array"`:
-		list := []byte{'['}
-		for i, item := range strings.Split(value, "|") {
-			if value == "" {
-				break // the empty list
-			}
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = append(list, quote(item)...)
+		if value == "" {
+			return []byte("[]"), nil
 		}
-		return append(list, ']'), nil
+		return encode(strings.Split(value, "|")), nil
 	}
 	if !isBare([]byte(value)) {
 		return nil, fmt.Errorf("%q does not fit the type %s", value, typ)
@@ -316,11 +307,11 @@ func isBare(b []byte) bool {
 	return strictjson.Check(b, strictjson.MaxDepth) == nil && len(bytes.TrimSpace(b)) == len(b)
 }
 
-// quote returns the JSON string for s, in which <, > and & stay readable.
-func quote(s string) []byte {
+// encode returns the JSON of strings, in which <, > and & stay readable.
+func encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always encodes
+	_ = enc.Encode(v) // strings always encode
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -140,11 +140,6 @@ var order = []string{
 
 // append appends the property's schema to dst.
 func (w words) append(dst []byte) []byte {
-	size := len("{}")
-	for word, value := range w {
-		size += len(word) + len(`"":,`) + len(value)
-	}
-	dst = slices.Grow(dst, size)
 	separator := byte('{')
 	for _, word := range order {
 		if value, ok := w[word]; ok {
@@ -198,7 +193,7 @@ func (w words) shape() (shape, error) {
 // compile makes a property from its keywords. Low and high are the bounds of the Go type behind a number.
 // An error begins with the keyword that is wrong.
 func compile(name string, w words, low, high bound) (property, error) {
-	p := property{name: name, key: append(quote(name), ':'), schema: w.append(nil), max: math.MaxInt, low: low, high: high}
+	p := property{name: name, key: append(encode(name), ':'), schema: w.append(nil), max: math.MaxInt, low: low, high: high}
 	s, err := w.shape()
 	if err != nil {
 		return p, err
