@@ -46,7 +46,9 @@ func newKey(secret [keySize]byte, created time.Time) Key {
 
 func (k Key) isZero() bool { return k.secret == nil }
 
-var keyIDEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+const keyIDAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
+
+var keyIDEncoding = base32.NewEncoding(keyIDAlphabet).WithPadding(base32.NoPadding)
 
 // deriveKeyID names a key after its secret, so that no key can be filed under the name of another one.
 func deriveKeyID(secret [keySize]byte) string {
@@ -55,15 +57,7 @@ func deriveKeyID(secret [keySize]byte) string {
 }
 
 func isKeyID(s string) bool {
-	if len(s) != keyIDSize {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if !('a' <= c && c <= 'z' || '2' <= c && c <= '7') {
-			return false
-		}
-	}
-	return true
+	return len(s) == keyIDSize && strings.Trim(s, keyIDAlphabet) == ""
 }
 
 // ID is the name of the key: eight characters derived from the secret, which they do not reveal. Every token shows

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"strings"
 	"time"
 
@@ -216,9 +217,5 @@ func parsePlaintext(buf []byte) (plaintext, bool) {
 }
 
 func uvarintSize(n int) int {
-	size := 1
-	for ; n >= 0x80; n >>= 7 {
-		size++
-	}
-	return size
+	return max(1, (bits.Len(uint(n))+6)/7)
 }

@@ -112,10 +112,9 @@ func URL(message, page string) (*Question, error) {
 func Sample(params mcp.InputRequest) (*Question, error) {
 	var messages int
 	var maxTokens int64
-	tools := false
 	switch p := params.(type) {
 	case *mcp.CreateMessageWithToolsParams:
-		messages, maxTokens, tools = len(p.Messages), p.MaxTokens, len(p.Tools) > 0 || p.ToolChoice != nil
+		messages, maxTokens = len(p.Messages), p.MaxTokens
 	case *mcp.CreateMessageParams:
 		messages, maxTokens = len(p.Messages), p.MaxTokens
 	}
@@ -129,13 +128,30 @@ func Sample(params mcp.InputRequest) (*Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Question{
-		Method: MethodCreateMessage, Params: data, Typed: params, Need: wire.Sampling, Digest: digest(data), Accept: acceptSample(tools),
+	need := needOf(params)
+	return &Question{
+		Method: MethodCreateMessage, Params: data, Typed: params, Need: need, Digest: digest(data),
+		Accept: acceptSample(need&wire.SamplingTools != 0),
+	}, nil
+}
+
+// needOf returns what a client must have declared to be asked.
+func needOf(request mcp.InputRequest) wire.Capability {
+	switch p := request.(type) {
+	case *mcp.ElicitParams:
+		if p.Mode == "url" || p.URL != "" {
+			return wire.URL
+		}
+		return wire.Form
+	case *mcp.CreateMessageWithToolsParams:
+		if len(p.Tools) > 0 || p.ToolChoice != nil {
+			return wire.Sampling | wire.SamplingTools
+		}
+		return wire.Sampling
+	case *mcp.CreateMessageParams:
+		return wire.Sampling
 	}
-	if tools {
-		q.Need |= wire.SamplingTools
-	}
-	return q, nil
+	return wire.Roots
 }
 
 // Roots asks the client for its roots.
@@ -155,22 +171,8 @@ func Manual(request mcp.InputRequest) (*Question, error) {
 		return nil, err
 	}
 	encoded := strictjson.Get(data, "q")
-	q := &Question{Params: strictjson.Get(encoded, "params"), Typed: request, Need: wire.Roots}
+	q := &Question{Params: strictjson.Get(encoded, "params"), Typed: request, Need: needOf(request)}
 	q.Method, _ = strictjson.String(strictjson.Get(encoded, "method"))
-	switch p := request.(type) {
-	case *mcp.ElicitParams:
-		q.Need = wire.Form
-		if p.Mode == "url" || p.URL != "" {
-			q.Need = wire.URL
-		}
-	case *mcp.CreateMessageWithToolsParams:
-		q.Need = wire.Sampling
-		if len(p.Tools) > 0 || p.ToolChoice != nil {
-			q.Need |= wire.SamplingTools
-		}
-	case *mcp.CreateMessageParams:
-		q.Need = wire.Sampling
-	}
 	return q, nil
 }
 

@@ -27,15 +27,18 @@ func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
 	if t.InputSchema == nil && in == reflect.TypeFor[any]() {
 		t.InputSchema = &jsonschema.Schema{Type: "object"}
 	}
-	schema, err := infer(&t.InputSchema, in)
+	resolved, defaults, err := resolve(&t.InputSchema, in)
+	return &Arguments{resolved, defaults}, err
+}
+
+// resolve resolves the schema that field holds, after inferring it from t if it holds none.
+func resolve(field *any, t reflect.Type) (resolved *jsonschema.Resolved, defaults bool, err error) {
+	schema, err := infer(field, t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
-	if err != nil {
-		return nil, err
-	}
-	return &Arguments{resolved, hasDefaults(schema)}, nil
+	resolved, err = schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	return resolved, hasDefaults(schema), err
 }
 
 // infer returns the schema that field holds, after inferring it from t if it holds none.
@@ -128,19 +131,15 @@ type Result struct {
 // ForResult returns what makes structured content of values of type out. It sets the tool's
 // OutputSchema if there is none, unless out is any.
 func ForResult(t *mcp.Tool, out reflect.Type) (*Result, error) {
-	if t.OutputSchema == nil && out == reflect.TypeFor[any]() {
-		return new(Result), nil
-	}
 	r := new(Result)
+	if t.OutputSchema == nil && out == reflect.TypeFor[any]() {
+		return r, nil
+	}
 	if t.OutputSchema == nil && out.Kind() == reflect.Pointer {
 		r.zero = reflect.Zero(out.Elem()).Interface()
 	}
-	schema, err := infer(&t.OutputSchema, out)
-	if err != nil {
-		return nil, err
-	}
-	r.defaults = hasDefaults(schema)
-	r.resolved, err = schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	var err error
+	r.resolved, r.defaults, err = resolve(&t.OutputSchema, out)
 	return r, err
 }
 

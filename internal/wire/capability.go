@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,11 +23,13 @@ const (
 	Tasks // the extension
 )
 
-// capabilities tells of each its name and the capabilities object that declares it.
-var capabilities = []struct {
-	capability   Capability
+// capability is a single capability, its name and the capabilities object that declares it.
+type capability struct {
+	set          Capability
 	name, object string
-}{
+}
+
+var capabilities = []capability{
 	{Form, "elicitation.form", `{"elicitation":{"form":{}}}`},
 	{URL, "elicitation.url", `{"elicitation":{"url":{}}}`},
 	{SamplingTools, "sampling.tools", `{"sampling":{"tools":{}}}`},
@@ -39,7 +42,7 @@ var capabilities = []struct {
 func (c Capability) String() string {
 	var names []string
 	for _, known := range capabilities {
-		if c&known.capability != 0 {
+		if c&known.set != 0 {
 			names = append(names, known.name)
 		}
 	}
@@ -50,11 +53,8 @@ func (c Capability) String() string {
 // (basic, "Per-request protocol fields").
 func MissingCapability(need Capability) *jsonrpc.Error {
 	object := "{}"
-	for _, known := range capabilities {
-		if need&known.capability != 0 {
-			object = known.object
-			break
-		}
+	if i := slices.IndexFunc(capabilities, func(c capability) bool { return need&c.set != 0 }); i >= 0 {
+		object = capabilities[i].object
 	}
 	return &jsonrpc.Error{
 		Code:    mcp.CodeMissingRequiredClientCapabilities,

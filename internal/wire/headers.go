@@ -3,10 +3,11 @@ package wire
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/textproto"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -49,32 +50,32 @@ func Header(h http.Header, name string) (string, *jsonrpc.Error) {
 // CheckHeader verifies that a header equals the body's value. With encoded, the value may
 // be in the Base64 form of "Value Encoding".
 func CheckHeader(h http.Header, name, body string, encoded bool) *jsonrpc.Error {
-	value, err := Header(h, name)
-	if err != nil {
-		return err
-	}
+	read := Header
 	if encoded {
-		var ok bool
-		if value, ok = decodeValue(value); !ok {
-			return Mismatch("the %s header is not valid Base64", name)
-		}
+		read = decodedHeader
 	}
-	if value != body {
-		return Mismatch("the %s header does not match the value in the body", name)
+	value, err := read(h, name)
+	if err == nil && value != body {
+		err = Mismatch("the %s header does not match the value in the body", name)
 	}
-	return nil
+	return err
 }
 
-func decodeValue(v string) (string, bool) {
-	inner, ok := strings.CutPrefix(v, "=?base64?")
-	if !ok {
-		return v, true
+// decodedHeader is [Header] for a value that may be in Base64.
+func decodedHeader(h http.Header, name string) (string, *jsonrpc.Error) {
+	value, fault := Header(h, name)
+	inner, ok := strings.CutPrefix(value, "=?base64?")
+	if ok {
+		inner, ok = strings.CutSuffix(inner, "?=")
 	}
-	if inner, ok = strings.CutSuffix(inner, "?="); !ok {
-		return v, true
+	if fault != nil || !ok {
+		return value, fault
 	}
 	decoded, err := base64.StdEncoding.Strict().DecodeString(inner)
-	return string(decoded), err == nil
+	if err != nil {
+		return "", Mismatch("the %s header is not valid Base64", name)
+	}
+	return string(decoded), nil
 }
 
 // EncodeHeader returns a value as a header carries it ("Value Encoding").
@@ -126,12 +127,7 @@ func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
 	if s.Header != "" {
 		out = append(out, ParamHeader{path, textproto.CanonicalMIMEHeaderKey(paramPrefix + s.Header)})
 	}
-	names := make([]string, 0, len(s.Properties))
-	for name := range s.Properties {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		out = s.Properties[name].collect(append(path[:len(path):len(path)], name), out)
 	}
 	return out
@@ -145,10 +141,6 @@ func (p ParamHeader) In(h http.Header) bool { return len(h[p.header]) > 0 }
 func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
 	value := arguments
 	for _, name := range p.path {
-		if value == nil || strictjson.TypeOf(value) != strictjson.TypeObject {
-			value = nil
-			break
-		}
 		value = strictjson.Get(value, name)
 	}
 	if value == nil || strictjson.TypeOf(value) == strictjson.TypeNull {
@@ -157,26 +149,21 @@ func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
 		}
 		return nil
 	}
-	got, err := Header(h, p.header)
+	decoded, err := decodedHeader(h, p.header)
 	if err != nil {
 		return err
 	}
-	decoded, ok := decodeValue(got)
-	if !ok {
-		return Mismatch("the %s header is not valid Base64", p.header)
-	}
+	same := false
 	switch strictjson.TypeOf(value) {
 	case strictjson.TypeString:
 		s, _ := strictjson.String(value)
-		ok = s == decoded
+		same = s == decoded
 	case strictjson.TypeBool:
-		ok = string(value) == decoded
+		same = string(value) == decoded
 	case strictjson.TypeNumber:
-		ok = sameInteger(decoded, string(value))
-	default:
-		ok = false
+		same = sameInteger(decoded, string(value))
 	}
-	if !ok {
+	if !same {
 		return Mismatch("the %s header does not match the value in the body", p.header)
 	}
 	return nil
@@ -189,12 +176,7 @@ func sameInteger(a, b string) bool {
 	if len(a) > longest || len(b) > longest || strings.ContainsAny(a+b, "eE_/xXpPiInN") {
 		return false
 	}
-	var x, y big.Rat
-	if _, ok := x.SetString(a); !ok {
-		return false
-	}
-	if _, ok := y.SetString(b); !ok {
-		return false
-	}
-	return x.IsInt() && x.Cmp(&y) == 0
+	x, isNumber := new(big.Rat).SetString(a)
+	y, isToo := new(big.Rat).SetString(b)
+	return isNumber && isToo && x.IsInt() && x.Cmp(y) == 0
 }

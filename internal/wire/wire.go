@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -141,12 +142,7 @@ func ValidID(id []byte) bool {
 	case strictjson.TypeString:
 		return true
 	case strictjson.TypeNumber:
-		for _, c := range id {
-			if c == '.' || c == 'e' || c == 'E' {
-				return false
-			}
-		}
-		return true
+		return !bytes.ContainsAny(id, ".eE")
 	}
 	return false
 }
@@ -173,9 +169,6 @@ func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
 
 // AppendRequest appends a request, or a notification.
 func AppendRequest(dst []byte, req Request) []byte {
-	if req.ID == nil {
-		return AppendNotification(dst, req.Method, req.Params)
-	}
 	dst = append(appendHead(dst, req.ID), `"method":`...)
 	dst = append(appendString(dst, req.Method), `,"params":`...)
 	return append(append(dst, req.Params...), '}')
@@ -183,9 +176,7 @@ func AppendRequest(dst []byte, req Request) []byte {
 
 // AppendNotification appends a notification; params is raw JSON.
 func AppendNotification(dst []byte, method string, params []byte) []byte {
-	dst = append(appendHead(dst, nil), `"method":`...)
-	dst = append(appendString(dst, method), `,"params":`...)
-	return append(append(dst, params...), '}')
+	return AppendRequest(dst, Request{Method: method, Params: params})
 }
 
 func appendHead(dst, id []byte) []byte {
@@ -202,11 +193,7 @@ func appendHead(dst, id []byte) []byte {
 // resultType, with meta (a raw object) as its _meta when it has none, and with further
 // members, each ending in a comma.
 func Complete(dst, result, meta []byte, members string) []byte {
-	dst = append(dst, `{"resultType":"complete"`...)
-	if meta != nil {
-		dst = append(dst, `,"_meta":`...)
-		dst = append(dst, meta...)
-	}
+	dst = appendMeta(append(dst, `{"resultType":"complete"`...), meta)
 	if len(result) > 2 { // more than {}
 		dst = append(dst, ',')
 		dst = append(dst, members...)
