@@ -2,6 +2,7 @@ package form
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 )
 
@@ -72,13 +73,8 @@ func (d decimal) sign() int {
 
 func (d decimal) compare(other decimal) int {
 	sign := d.sign()
-	switch {
-	case sign != other.sign():
+	if sign != other.sign() {
 		return sign - other.sign()
-	case d.exp < other.exp:
-		return -sign
-	case d.exp > other.exp:
-		return sign
 	}
-	return sign * bytes.Compare(d.digits, other.digits)
+	return sign * cmp.Or(cmp.Compare(d.exp, other.exp), bytes.Compare(d.digits, other.digits))
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -41,12 +42,7 @@ func Form(message string, schema *form.Schema) (*Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	params := make([]byte, 0, 64+len(text)+len(schema.JSON()))
-	params = append(params, `{"mode":"form","message":`...)
-	params = append(params, text...)
-	params = append(params, `,"requestedSchema":`...)
-	params = append(params, schema.JSON()...)
-	params = append(params, '}')
+	params := slices.Concat([]byte(`{"mode":"form","message":`), text, []byte(`,"requestedSchema":`), schema.JSON(), []byte("}"))
 	return &Question{
 		Method: MethodElicit, Params: params, Need: wire.Form, Digest: digest(params),
 		Typed:  &mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(schema.JSON())},

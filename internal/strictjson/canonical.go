@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"slices"
+	"strings"
 )
 
 // Digest returns the SHA-256 of the canonical form of a checked value.
@@ -134,20 +135,9 @@ func appendString(dst, s []byte) []byte {
 		}
 		dst = append(dst, s[from:p-1]...)
 		from = p
-		switch b {
-		case '"', '\\':
-			dst = append(dst, '\\', b)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		default:
+		if i := strings.IndexByte(meanings, b); i >= 0 {
+			dst = append(dst, '\\', letters[i])
+		} else {
 			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
 		}
 	}

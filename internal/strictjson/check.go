@@ -3,6 +3,7 @@ package strictjson
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -210,8 +211,7 @@ func (r *reader) string(p int) (end int, escaped bool) {
 
 // escape reads the escape whose backslash is at p.
 func (r *reader) escape(p int) int {
-	switch at(r.data, p+1) {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	if strings.IndexByte(letters, at(r.data, p+1)) >= 0 {
 		return p + 2
 	}
 	unit := hexEscape(r.data[p:])

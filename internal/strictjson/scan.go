@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -115,6 +116,12 @@ func skipValue(data []byte, p int) int {
 	return -1
 }
 
+// After a backslash, a character of letters means the one of meanings in the same place.
+const (
+	letters  = `"\/bfnrt`
+	meanings = "\"\\/\b\f\n\r\t"
+)
+
 // unescape appends the text between the quotes of a string. An invalid escape, which
 // Check refuses, becomes U+FFFD.
 func unescape(dst, raw []byte) []byte {
@@ -125,36 +132,20 @@ func unescape(dst, raw []byte) []byte {
 		}
 		dst = append(dst, raw[:i]...)
 		raw = raw[i:]
-		size := 2
-		switch at(raw, 1) {
-		case '"', '\\', '/':
-			dst = append(dst, raw[1])
-		case 'b':
-			dst = append(dst, '\b')
-		case 'f':
-			dst = append(dst, '\f')
-		case 'n':
-			dst = append(dst, '\n')
-		case 'r':
-			dst = append(dst, '\r')
-		case 't':
-			dst = append(dst, '\t')
-		default:
-			r := hexEscape(raw)
-			switch {
-			case r < 0:
-				r, size = utf8.RuneError, 1
-			case utf16.IsSurrogate(r):
-				r, size = utf16.DecodeRune(r, hexEscape(raw[6:])), 6
-				if r != utf8.RuneError {
-					size = 12
-				}
-			default:
-				size = 6
-			}
-			dst = utf8.AppendRune(dst, r)
+		if i := strings.IndexByte(letters, at(raw, 1)); i >= 0 {
+			dst, raw = append(dst, meanings[i]), raw[2:]
+			continue
 		}
-		raw = raw[size:]
+		r, size := hexEscape(raw), 6
+		switch {
+		case r < 0:
+			r, size = utf8.RuneError, 1
+		case utf16.IsSurrogate(r):
+			if r = utf16.DecodeRune(r, hexEscape(raw[6:])); r != utf8.RuneError {
+				size = 12
+			}
+		}
+		dst, raw = utf8.AppendRune(dst, r), raw[size:]
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -45,29 +46,18 @@ type Task struct {
 // Append appends the members of a task, without braces, under the names of the extension or
 // of the proposals' dialect.
 func (t *Task) Append(dst []byte, extension bool) []byte {
-	ttl, poll := `,"ttl":`, `,"pollInterval":`
+	ttl, poll := "ttl", "pollInterval"
 	if extension {
-		ttl, poll = `,"ttlMs":`, `,"pollIntervalMs":`
+		ttl, poll = "ttlMs", "pollIntervalMs"
 	}
 	const timestamp = "2006-01-02T15:04:05.000Z"
-	dst = append(dst, `"taskId":`...)
-	dst = appendString(dst, t.ID)
-	dst = append(dst, `,"status":"`...)
-	dst = append(dst, t.Status...)
-	dst = append(dst, '"')
+	dst = appendString(append(dst, `"taskId":`...), t.ID)
+	dst = appendString(append(dst, `,"status":`...), t.Status)
 	if t.Message != "" {
-		dst = append(dst, `,"statusMessage":`...)
-		dst = appendString(dst, t.Message)
+		dst = appendString(append(dst, `,"statusMessage":`...), t.Message)
 	}
-	dst = append(dst, `,"createdAt":"`...)
-	dst = t.Created.UTC().AppendFormat(dst, timestamp)
-	dst = append(dst, `","lastUpdatedAt":"`...)
-	dst = t.Updated.UTC().AppendFormat(dst, timestamp)
-	dst = append(dst, '"')
-	dst = append(dst, ttl...)
-	dst = strconv.AppendInt(dst, t.TTL.Milliseconds(), 10)
-	dst = append(dst, poll...)
-	return strconv.AppendInt(dst, t.Poll.Milliseconds(), 10)
+	return fmt.Appendf(dst, `,"createdAt":"%s","lastUpdatedAt":"%s","%s":%d,"%s":%d`,
+		t.Created.UTC().Format(timestamp), t.Updated.UTC().Format(timestamp), ttl, t.TTL.Milliseconds(), poll, t.Poll.Milliseconds())
 }
 
 // CreateTaskResult appends the result of a call that became a task. A nil meta adds no _meta.
@@ -95,12 +85,9 @@ func AppendInputRequests(dst []byte, requests []InputRequest) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, r.Key)
-		dst = append(dst, `:{"method":`...)
-		dst = appendString(dst, r.Method)
-		dst = append(dst, `,"params":`...)
-		dst = append(dst, r.Params...)
-		dst = append(dst, '}')
+		dst = append(appendString(dst, r.Key), `:{"method":`...)
+		dst = append(appendString(dst, r.Method), `,"params":`...)
+		dst = append(append(dst, r.Params...), '}')
 	}
 	return append(dst, '}')
 }

@@ -150,20 +150,17 @@ func ValidID(id []byte) bool {
 // AppendError appends an error response. A nil id leaves the member out, as the
 // schema asks where no id could be read.
 func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
-	dst = appendHead(dst, id)
-	dst = append(dst, `"error":`...)
 	body, fault := json.Marshal(err)
 	if fault != nil { // the handler's Data is not JSON
 		body, _ = json.Marshal(&jsonrpc.Error{Code: err.Code, Message: err.Message})
 	}
-	dst = append(dst, body...)
-	return append(dst, '}')
+	dst = append(appendHead(dst, id), `"error":`...)
+	return append(append(dst, body...), '}')
 }
 
 // AppendResult appends a result response; result appends a JSON object.
 func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
-	dst = appendHead(dst, id)
-	dst = append(dst, `"result":`...)
+	dst = append(appendHead(dst, id), `"result":`...)
 	return append(result(dst), '}')
 }
 
@@ -216,8 +213,7 @@ func InputRequired(dst []byte, requests []InputRequest, state string, meta []byt
 		dst = AppendInputRequests(append(dst, `,"inputRequests":`...), requests)
 	}
 	if state != "" {
-		dst = append(dst, `,"requestState":`...)
-		dst = appendString(dst, state)
+		dst = appendString(append(dst, `,"requestState":`...), state)
 	}
 	return append(appendMeta(dst, meta), '}')
 }
