@@ -1,15 +1,14 @@
-// Package drafts translates, at the edge of an HTTP endpoint, between the messages of the
-// proposals that led to Multi Round-Trip Requests and those of the 2026-07-28 revision:
+// Package drafts translates, at the edge of an HTTP endpoint, between the messages of the proposals that led to Multi
+// Round-Trip Requests and those of the 2026-07-28 revision:
 //
 //	edge := &drafts.Edge{Depth: 64, Ratified: serve, HasSession: held}
 //	if edge.Serve(w, r, body) {
 //		return // it was a draft's request, and is answered
 //	}
 //
-// The edge turns a draft's request into the ratified request that means the same, has it
-// served like any other, and puts the response into the draft's form. Nothing behind the
-// edge knows of drafts. A request that claims the ratified version passes unchanged, unless
-// its URL names a form.
+// The edge turns a draft's request into the ratified request that means the same, has it served like any other, and
+// puts the response into the draft's form. Nothing behind the edge knows of drafts. A request that claims the
+// ratified version passes unchanged, unless its URL names a form.
 package drafts
 
 import (
@@ -23,29 +22,29 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Form is the form of a draft's responses. The query of the endpoint's URL names it, as
-// draft=FORM. What a client sends needs no name: the edge recognises every form of it.
+// Form is the form of a draft's responses. The query of the endpoint's URL names it, as draft=FORM. What a client
+// sends needs no name: the edge recognises every form of it.
 type Form string
 
 // The forms of the proposals' responses.
 const (
-	// MRTR1 is the first draft of the MRTR proposal: an IncompleteResult without
-	// resultType; a task is Working, input_required or Completed.
+	// MRTR1 is the first draft of the MRTR proposal: an IncompleteResult without resultType; a task is Working,
+	// input_required or Completed.
 	MRTR1 Form = "mrtr-1"
-	// MRTR2 is its second draft: the statuses are in lower case. It is the form for a draft's
-	// request whose URL names no form.
+	// MRTR2 is its second draft: the statuses are in lower case. It is the form for a draft's request whose URL names
+	// no form.
 	MRTR2 Form = "mrtr-2"
-	// Tasks1 and Tasks2 are the options of the proposal on the structure of task messages:
-	// tasks/result answers with the request itself, or with content that wraps it.
+	// Tasks1 and Tasks2 are the options of the proposal on the structure of task messages: tasks/result answers with
+	// the request itself, or with content that wraps it.
 	Tasks1 Form = "tasks-1"
 	Tasks2 Form = "tasks-2"
-	// State1 and State2 are the options of the state proposal: dependent_requests with one
-	// state for all, or with a state for each.
+	// State1 and State2 are the options of the state proposal: dependent_requests with one state for all, or with a
+	// state for each.
 	State1 Form = "state-1"
 	State2 Form = "state-2"
-	// State is the state proposal inside sessions: the server's requests carry a state. The
-	// URL has to name it, because some clients refuse a request with a member that they do
-	// not know. Outside of sessions it has no effect.
+	// State is the state proposal inside sessions: the server's requests carry a state. The URL has to name it,
+	// because some clients refuse a request with a member that they do not know. Outside of sessions it has no
+	// effect.
 	State Form = "state"
 )
 
@@ -57,14 +56,13 @@ const UnknownForm = "unknown draft in the URL's query"
 
 func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
 
-// assumedCapabilities are those of a client that declares none, because the drafts have no
-// place for it: the requests that the drafts embed, without refinements.
+// assumedCapabilities are those of a client that declares none, because the drafts have no place for it: the requests
+// that the drafts embed, without refinements.
 const assumedCapabilities = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
 
 const headerSession = "Mcp-Session-Id"
 
-// Edge serves the requests of drafts. It is safe for concurrent use; its fields must not
-// be changed while it is used.
+// Edge serves the requests of drafts. It is safe for concurrent use; its fields must not be changed while it is used.
 type Edge struct {
 	// Ratified serves a request of the 2026-07-28 revision.
 	Ratified func(w http.ResponseWriter, r *http.Request, body []byte)
@@ -88,8 +86,7 @@ func parse(body []byte) message {
 	return m
 }
 
-// Serve answers a POST whose body is a draft's message. For any other message it reports
-// false and writes nothing.
+// Serve answers a POST whose body is a draft's message. For any other message it reports false and writes nothing.
 func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	form := formOf(r)
 	if form != "" && !slices.Contains(forms, form) {
@@ -149,8 +146,8 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return true
 }
 
-// claimsRatified reports whether a message claims the ratified version, or names any version
-// in its _meta, as only the ratified revision does.
+// claimsRatified reports whether a message claims the ratified version, or names any version in its _meta, as only
+// the ratified revision does.
 func claimsRatified(r *http.Request, m message) bool {
 	return r.Header.Get(wire.HeaderVersion) == wire.Version ||
 		strictjson.Get(strictjson.Get(m["params"], "_meta"), mcp.MetaKeyProtocolVersion) != nil
@@ -163,9 +160,8 @@ func refuse(w http.ResponseWriter, id []byte, fault *jsonrpc.Error) {
 	_, _ = w.Write(wire.AppendError(nil, id, fault)) // a client that is gone gets nothing
 }
 
-// checkHeaders refuses a message whose headers name another method or target than its body.
-// The drafts have no such headers, so they may be absent; but intermediaries route and
-// authorize by those that are there.
+// checkHeaders refuses a message whose headers name another method or target than its body. The drafts have no such
+// headers, so they may be absent; but intermediaries route and authorize by those that are there.
 func checkHeaders(h http.Header, method, target string) *jsonrpc.Error {
 	if len(h[wire.HeaderMethod]) > 0 {
 		if fault := wire.CheckHeader(h, wire.HeaderMethod, method, false); fault != nil {
@@ -245,9 +241,8 @@ func request(version, id []byte, method string, params []byte) []byte {
 	return req.bytes()
 }
 
-// ratifiedMeta adds the members that the ratified version requires to the _meta of a draft's
-// request. With nil capabilities it takes those that the request declares, or else the
-// assumed ones.
+// ratifiedMeta adds the members that the ratified version requires to the _meta of a draft's request. With nil
+// capabilities it takes those that the request declares, or else the assumed ones.
 func ratifiedMeta(meta, capabilities []byte) []byte {
 	if meta != nil && strictjson.TypeOf(meta) != strictjson.TypeObject {
 		return meta // the server behind the edge refuses it
@@ -277,9 +272,8 @@ func unwrapAll(responses []byte) []byte {
 	return all.bytes()
 }
 
-// unwrap returns the answer in the first draft's {"result": …}, and any other answer as it is.
-// A bare answer may itself have a member result, but then it has the members that its kind
-// requires as well.
+// unwrap returns the answer in the first draft's {"result": …}, and any other answer as it is. A bare answer may
+// itself have a member result, but then it has the members that its kind requires as well.
 func unwrap(answer []byte) []byte {
 	if members := parse(answer); len(members) == 1 && members["result"] != nil {
 		return members["result"]

@@ -11,8 +11,8 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 )
 
-// echoed is the home of a call in a session whose questions carry a state: held, and sealed
-// as if it were carried, so that another process can go on.
+// echoed is the home of a call in a session whose questions carry a state: held, and sealed as if it were carried, so
+// that another process can go on.
 type echoed struct {
 	*home.Held
 	carried *home.Carried
@@ -40,8 +40,8 @@ func (e *echoed) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
 	return run
 }
 
-// Suspend implements [call.Home]. Where there can be no state, because it is too large or
-// the store fails, the call goes on all the same.
+// Suspend implements [call.Home]. Where there can be no state, because it is too large or the store fails, the call
+// goes on all the same.
 func (e *echoed) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
 	sealed, _, err := e.carried.Seal(ctx, j)
 	if err != nil {

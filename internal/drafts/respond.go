@@ -51,8 +51,8 @@ func draftMeta(meta []byte) []byte {
 	return left.bytes()
 }
 
-// response puts a ratified response into the draft's form. Errors and notifications have the
-// same form in every draft, and stay as they are.
+// response puts a ratified response into the draft's form. Errors and notifications have the same form in every
+// draft, and stay as they are.
 func (f Form) response(method string, ratified []byte) []byte {
 	m := parse(ratified)
 	if m["result"] == nil {
@@ -131,8 +131,7 @@ func replaceMember(obj []byte, name string, value []byte) []byte {
 	return all.bytes()
 }
 
-// requestItself returns the answer to tasks/result in Option One: the first open question, as
-// a request.
+// requestItself returns the answer to tasks/result in Option One: the first open question, as a request.
 func requestItself(id []byte, r *result) []byte {
 	q := r.requests[0]
 	var m object
@@ -144,8 +143,8 @@ func requestItself(id []byte, r *result) []byte {
 	return m.bytes()
 }
 
-// requestsAsContent returns the result in Option Two, where each question is an item of
-// content. With keyed, each item has its question's key in its _meta.
+// requestsAsContent returns the result in Option Two, where each question is an item of content. With keyed, each
+// item has its question's key in its _meta.
 func requestsAsContent(r *result, keyed bool) []byte {
 	types := map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 	content := []byte{'['}

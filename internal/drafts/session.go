@@ -22,15 +22,14 @@ import (
 //     goes on from the state. The response to the echo is the server's next message: a request
 //     with a new state, or the call's result.
 
-// MetaState is the member of a server's request that carries its state to the edge, in the
-// _meta of its params.
+// MetaState is the member of a server's request that carries its state to the edge, in the _meta of its params.
 const MetaState = "io.github.askback-mcp/state"
 
 // Stateful reports whether the client of a request in a session knows the state proposal.
 func Stateful(r *http.Request) bool { return formOf(r) == State }
 
-// Encode returns the state of a question in a session. The state holds the question's key, the
-// requestState of its round, and the call.
+// Encode returns the state of a question in a session. The state holds the question's key, the requestState of its
+// round, and the call.
 func (c *Call) Encode(requestState, key string) (string, error) {
 	e := envelope{State: requestState, Keys: []string{key}, Call: c}
 	return e.encode()
@@ -42,8 +41,8 @@ type openStates struct {
 	states map[string]openState // by openKey
 }
 
-// openState is the state of one request. sent holds the keys of all open requests that went out
-// on the same stream: when the stream ends, they are dropped together.
+// openState is the state of one request. sent holds the keys of all open requests that went out on the same stream:
+// when the stream ends, they are dropped together.
 type openState struct {
 	state string
 	sent  map[string]bool
@@ -84,8 +83,8 @@ func openKey(r *http.Request, id []byte) string {
 	return r.Header.Get(headerSession) + "\x00" + string(id)
 }
 
-// InSession serves a request in a session, and moves the state of each of the server's requests
-// in the response from its _meta to where the proposal has it.
+// InSession serves a request in a session, and moves the state of each of the server's requests in the response from
+// its _meta to where the proposal has it.
 func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	sent := make(map[string]bool) // the keys of the requests that this response leaves open
 	defer e.open.dropAll(sent)
@@ -104,8 +103,8 @@ func (e *Edge) InSession(w http.ResponseWriter, r *http.Request, next http.Handl
 	out.finish()
 }
 
-// withState returns a server's request with its state moved from its _meta to the top, the
-// request's ID and the state. A message without a state is returned as it is.
+// withState returns a server's request with its state moved from its _meta to the top, the request's ID and the
+// state. A message without a state is returned as it is.
 func withState(request []byte) (moved, id []byte, state string) {
 	m := parse(request)
 	meta := strictjson.Get(m["params"], "_meta")
@@ -127,8 +126,8 @@ func withState(request []byte) (moved, id []byte, state string) {
 	return all.bytes(), m["id"], state
 }
 
-// serveEcho serves a response that carries a state. It reports false if this process holds the
-// session, which then takes the response.
+// serveEcho serves a response that carries a state. It reports false if this process holds the session, which then
+// takes the response.
 func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool {
 	if sent := e.open.get(openKey(r, m["id"])); sent != "" {
 		if echoed, _ := strictjson.String(m["state"]); echoed != sent {
@@ -160,8 +159,7 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 	return true
 }
 
-// continueCall serves the next round of the call in an envelope, and returns the server's next
-// message.
+// continueCall serves the next round of the call in an envelope, and returns the server's next message.
 func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (status int, message []byte) {
 	if answer["result"] == nil {
 		fault := wire.Errorf(jsonrpc.CodeInternalError, "asking the client %q: it answered with an error", env.Keys[0])
@@ -202,8 +200,8 @@ func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (sta
 	}
 }
 
-// nextQuestion returns the first open question as a request of the server. The others follow
-// one by one, because each answer goes on from a state of its own.
+// nextQuestion returns the first open question as a request of the server. The others follow one by one, because each
+// answer goes on from a state of its own.
 func nextQuestion(env *envelope, r *result) []byte {
 	q := r.requests[0]
 	state, _ := env.Call.Encode(env.State, q.Key) // checked JSON always encodes
@@ -216,8 +214,7 @@ func nextQuestion(env *envelope, r *result) []byte {
 	return m.bytes()
 }
 
-// ratifiedParams returns the parameters of a call in a session in the form of a ratified
-// request.
+// ratifiedParams returns the parameters of a call in a session in the form of a ratified request.
 func ratifiedParams(c *Call) []byte {
 	var params object
 	for _, name := range []string{"name", "uri", "arguments"} {

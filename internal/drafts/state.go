@@ -10,10 +10,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// The state proposal has no keys for questions. So a state of ours is an envelope: the sealed
-// requestState and, around it, the questions that the state belongs to. The envelope itself is
-// not sealed, and a client gains nothing by changing it: the requestState is bound to its call
-// and takes answers only to the questions in it.
+// The state proposal has no keys for questions. So a state of ours is an envelope: the sealed requestState and,
+// around it, the questions that the state belongs to. The envelope itself is not sealed, and a client gains nothing
+// by changing it: the requestState is bound to its call and takes answers only to the questions in it.
 
 // envelope is the content of a state.
 type envelope struct {
@@ -53,8 +52,8 @@ func decodeEnvelope(state []byte, depth int) (*envelope, *jsonrpc.Error) {
 // dependentDepth is the nesting of an envelope without a call, and some more.
 const dependentDepth = 4
 
-// dependentRequests returns the response that asks, with one state for all questions (State1)
-// or a state in each (State2).
+// dependentRequests returns the response that asks, with one state for all questions (State1) or a state in each
+// (State2).
 func (f Form) dependentRequests(id []byte, r *result) []byte {
 	inner, _ := strictjson.String(r.state)
 	shared := envelope{State: inner}
@@ -98,8 +97,8 @@ func dependentForm(dependent []byte) Form {
 	return State1
 }
 
-// dependentResponses returns the inputResponses and the requestState in dependent_responses,
-// which have one state for all answers or a state in each.
+// dependentResponses returns the inputResponses and the requestState in dependent_responses, which have one state for
+// all answers or a state in each.
 func dependentResponses(dependent []byte) (responses, state []byte, fault *jsonrpc.Error) {
 	bad := wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" must be an object with an array "responses" of objects`)
 	list := strictjson.Get(dependent, "responses")

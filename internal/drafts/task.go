@@ -10,18 +10,17 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// In the proposal on the structure of task messages, a client answers a task's question with a
-// response that names the task, but not the question.
+// In the proposal on the structure of task messages, a client answers a task's question with a response that names
+// the task, but not the question.
 
-// relatedTask returns the ID of the task that a result, or a request's params, names in its
-// _meta, or "".
+// relatedTask returns the ID of the task that a result, or a request's params, names in its _meta, or "".
 func relatedTask(object []byte) string {
 	id, _ := strictjson.String(strictjson.Get(strictjson.Get(strictjson.Get(object, "_meta"), wire.MetaRelatedTask), "taskId"))
 	return id
 }
 
-// serveTaskAnswer passes the answer on to the first open question of its task, which is the one
-// that the client was shown. Without an open question the answer is ignored.
+// serveTaskAnswer passes the answer on to the first open question of its task, which is the one that the client was
+// shown. Without an open question the answer is ignored.
 func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
 	if fault := checkHeaders(r.Header, "", ""); fault != nil { // a response has neither
 		refuse(w, m["id"], fault)
@@ -45,8 +44,8 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// ask sends a request about a task on its client's behalf. It speaks the dialect of the
-// extension, whose responses list the open questions and never wait.
+// ask sends a request about a task on its client's behalf. It speaks the dialect of the extension, whose responses
+// list the open questions and never wait.
 func (e *Edge) ask(r *http.Request, method, task string, responses []byte) message {
 	var params object
 	params.add("taskId", quote(task))

@@ -33,8 +33,8 @@ func (w *writer) WriteHeader(status int) {
 	}
 }
 
-// Write takes a part of a JSON body, or one whole event of a stream: both this server and the
-// SDK write an event in one piece.
+// Write takes a part of a JSON body, or one whole event of a stream: both this server and the SDK write an event in
+// one piece.
 func (w *writer) Write(data []byte) (int, error) {
 	switch {
 	case w.isJSON():

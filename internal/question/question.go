@@ -1,5 +1,5 @@
-// Package question makes the questions that a call can ask its client, in the form in which
-// they are sent, and decides what counts as an answer to each.
+// Package question makes the questions that a call can ask its client, in the form in which they are sent, and
+// decides what counts as an answer to each.
 package question
 
 import (
@@ -59,8 +59,8 @@ func FormOf(message string, t reflect.Type) (*Question, error) {
 	return Form(message, schema)
 }
 
-// FormFor is [Form] for a schema made while the call runs, whose answers are to unmarshal
-// into type t: a number that the schema allows may be too large for a Go type.
+// FormFor is [Form] for a schema made while the call runs, whose answers are to unmarshal into type t: a number that
+// the schema allows may be too large for a Go type.
 func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	data, err := json.Marshal(schema)
 	if err != nil {
@@ -159,8 +159,8 @@ func Roots() *Question {
 	}
 }
 
-// Manual is an input request that a handler in the SDK's manual style returned. It has no
-// digest: the handler itself reads the answers.
+// Manual is an input request that a handler in the SDK's manual style returned. It has no digest: the handler itself
+// reads the answers.
 func Manual(request mcp.InputRequest) (*Question, error) {
 	data, err := json.Marshal(mcp.InputRequestMap{"q": request})
 	if err != nil {
@@ -172,11 +172,10 @@ func Manual(request mcp.InputRequest) (*Question, error) {
 	return q, nil
 }
 
-// digest identifies a question by all that the client sees of it. Parameters of different
-// methods are never equal.
+// digest identifies a question by all that the client sees of it. Parameters of different methods are never equal.
 func digest(params []byte) journal.Digest {
-	// Not strictjson.Digest: hashing its pooled buffer, just written, measures several
-	// times slower here than hashing a fresh one (BenchmarkInteraction).
+	// Not strictjson.Digest: hashing its pooled buffer, just written, measures several times slower here than hashing
+	// a fresh one (BenchmarkInteraction).
 	sum := sha256.Sum256(strictjson.AppendCanonical(make([]byte, 0, 512), params))
 	return journal.Digest(sum[:16])
 }

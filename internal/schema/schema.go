@@ -1,5 +1,5 @@
-// Package schema validates and decodes the arguments of tools, and makes the structured
-// content of their results, as the SDK's mcp.AddTool does it.
+// Package schema validates and decodes the arguments of tools, and makes the structured content of their results, as
+// the SDK's mcp.AddTool does it.
 package schema
 
 import (
@@ -21,8 +21,8 @@ type Arguments struct {
 	defaults bool
 }
 
-// ForArguments returns what decodes a tool's arguments into the type in. It sets the tool's
-// InputSchema if there is none.
+// ForArguments returns what decodes a tool's arguments into the type in. It sets the tool's InputSchema if there is
+// none.
 func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
 	if t.InputSchema == nil && in == reflect.TypeFor[any]() {
 		t.InputSchema = &jsonschema.Schema{Type: "object"}
@@ -94,14 +94,14 @@ func (a *Arguments) Decode(arguments []byte, into any) error {
 			return err
 		}
 	}
-	// Names are matched exactly: encoding/json would let "Name" reach a field whose
-	// schema was only applied to "name".
+	// Names are matched exactly: encoding/json would let "Name" reach a field whose schema was only applied to
+	// "name".
 	_, err := casejson.Parse(arguments, into, casejson.DontMatchCaseInsensitiveStructFields)
 	return err
 }
 
-// withDefaults adds to the arguments the members that only the instance has. What the
-// client sent stays as it was spelled, so that no number loses digits.
+// withDefaults adds to the arguments the members that only the instance has. What the client sent stays as it was
+// spelled, so that no number loses digits.
 func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
 	merged := make(map[string]json.RawMessage, len(instance))
 	for name, value := range strictjson.Members(arguments) {
@@ -128,8 +128,8 @@ type Result struct {
 	zero     any // in place of a nil pointer
 }
 
-// ForResult returns what makes structured content of values of type out. It sets the tool's
-// OutputSchema if there is none, unless out is any.
+// ForResult returns what makes structured content of values of type out. It sets the tool's OutputSchema if there is
+// none, unless out is any.
 func ForResult(t *mcp.Tool, out reflect.Type) (*Result, error) {
 	r := new(Result)
 	if t.OutputSchema == nil && out == reflect.TypeFor[any]() {
@@ -143,9 +143,8 @@ func ForResult(t *mcp.Tool, out reflect.Type) (*Result, error) {
 	return r, err
 }
 
-// Structure puts out into the result's structured content, and its JSON into a text
-// block for clients that know no other (server/tools, "Structured Content"). The content
-// of a whole result stays as it is.
+// Structure puts out into the result's structured content, and its JSON into a text block for clients that know no
+// other (server/tools, "Structured Content"). The content of a whole result stays as it is.
 func (r *Result) Structure(res *mcp.CallToolResult, out any, whole bool) error {
 	if r.zero != nil && reflect.ValueOf(out).IsNil() {
 		out = r.zero

@@ -15,17 +15,16 @@ func Digest(value []byte) [32]byte {
 	return sha256.Sum256(r.form)
 }
 
-// AppendCanonical appends the canonical form of a checked value, which the package
-// comment defines, to dst and returns the extended buffer.
+// AppendCanonical appends the canonical form of a checked value, which the package comment defines, to dst and
+// returns the extended buffer.
 func AppendCanonical(dst, value []byte) []byte {
 	r := readers.Get().(*reader)
 	defer r.release()
 	return r.canonical(dst, value)
 }
 
-// canonical works in two passes: document lists the members, and append writes them in
-// their canonical order. With the list, append never has to skip over a value, which
-// would take time quadratic in the depth.
+// canonical works in two passes: document lists the members, and append writes them in their canonical order. With
+// the list, append never has to skip over a value, which would take time quadratic in the depth.
 func (r *reader) canonical(dst, value []byte) []byte {
 	r.data, r.maxDepth, r.indexing = value, MaxDepth, true
 	if !r.document() {
@@ -35,8 +34,8 @@ func (r *reader) canonical(dst, value []byte) []byte {
 	return dst
 }
 
-// append writes the value at p. m is the first of members inside the value, if it
-// has any. It returns the value's end and the first of members after it.
+// append writes the value at p. m is the first of members inside the value, if it has any. It returns the value's end
+// and the first of members after it.
 func (r *reader) append(dst []byte, p, m int) (_ []byte, end, next int) {
 	switch r.data[p] {
 	case '{':
@@ -97,9 +96,8 @@ func (r *reader) appendObject(dst []byte, p, m int) (_ []byte, end, next int) {
 	return append(dst, '}'), skipSpace(r.data, end) + 1, next
 }
 
-// compareUTF16 compares two strings in UTF-8 by their UTF-16 code units. That
-// differs from comparing bytes only where U+E000 to U+FFFF, which start with 0xEE
-// or 0xEF, meet the characters that UTF-16 spells with surrogates, from 0xF0.
+// compareUTF16 compares two strings in UTF-8 by their UTF-16 code units. That differs from comparing bytes only where
+// U+E000 to U+FFFF, which start with 0xEE or 0xEF, meet the characters that UTF-16 spells with surrogates, from 0xF0.
 func compareUTF16(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {

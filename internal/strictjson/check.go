@@ -9,19 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is the deepest nesting that Check ever allows, so that recursion stays
-// bounded. It is encoding/json's limit too.
+// MaxDepth is the deepest nesting that Check ever allows, so that recursion stays bounded. It is encoding/json's
+// limit too.
 const MaxDepth = 10_000
 
-// Check returns an [*Error] with the first reason why data is not exactly one
-// strict JSON value, or nil if it is one. Strict means the syntax of RFC 8259, at
-// most maxDepth levels of objects and arrays (a scalar has none, [] has one; more
-// than [MaxDepth] counts as MaxDepth), no duplicate names in any object, valid
-// UTF-8 and no lone surrogate escapes. White space around the value is allowed, a
-// byte order mark is not.
+// Check returns an [*Error] with the first reason why data is not exactly one strict JSON value, or nil if it is one.
+// Strict means the syntax of RFC 8259, at most maxDepth levels of objects and arrays (a scalar has none, [] has one;
+// more than [MaxDepth] counts as MaxDepth), no duplicate names in any object, valid UTF-8 and no lone surrogate
+// escapes. White space around the value is allowed, a byte order mark is not.
 //
-// It allocates nothing for valid documents of usual size as long as no object has
-// more than 16 members.
+// It allocates nothing for valid documents of usual size as long as no object has more than 16 members.
 func Check(data []byte, maxDepth int) error {
 	r := readers.Get().(*reader)
 	defer r.release()
@@ -39,8 +36,8 @@ type reader struct {
 	escaped  []byte // the names with escapes, unescaped
 	maxDepth int
 	err      Error
-	// Check holds the members so far of all objects that are open. With indexing, duplicates are no error, and members
-	// holds those of all objects, in the document's order of names.
+	// Check holds the members so far of all objects that are open. With indexing, duplicates are no error, and
+	// members holds those of all objects, in the document's order of names.
 	members  []member
 	indexing bool
 
@@ -79,8 +76,8 @@ func (r *reader) document() bool {
 	return p >= 0
 }
 
-// fail records the error and returns -1. Every method below returns -1 for an error,
-// and otherwise the end of the value or token that it has read.
+// fail records the error and returns -1. Every method below returns -1 for an error, and otherwise the end of the
+// value or token that it has read.
 func (r *reader) fail(p int, kind Kind, reason string) int {
 	r.err = Error{Kind: kind, Offset: p, reason: reason}
 	return -1
@@ -273,8 +270,7 @@ const (
 	Encoding  Kind = "encoding"  // invalid UTF-8, or half of a surrogate pair
 )
 
-// Error is the first thing wrong with a document. It contains nothing of the document,
-// which may be secret.
+// Error is the first thing wrong with a document. It contains nothing of the document, which may be secret.
 type Error struct {
 	Kind   Kind
 	Offset int // in bytes, where the document is wrong; its length if it ends too early

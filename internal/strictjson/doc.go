@@ -1,7 +1,6 @@
-// Package strictjson reads JSON from senders who may be hostile. It refuses every
-// document that two readers could understand differently, finds members without
-// decoding, and digests values such that equal values, and only those, share a
-// digest.
+// Package strictjson reads JSON from senders who may be hostile. It refuses every document that two readers could
+// understand differently, finds members without decoding, and digests values such that equal values, and only those,
+// share a digest.
 //
 // Check the bytes once, where they enter; then walk them as raw slices:
 //
@@ -14,25 +13,21 @@
 //
 // # What it promises
 //
-// What passed [Check] means the same to every reader of RFC 8259: one value, no
-// two members of an object with one name (however it is escaped), valid UTF-8
-// throughout, no half of a surrogate pair, no nesting that would exhaust a
+// What passed [Check] means the same to every reader of RFC 8259: one value, no two members of an object with one
+// name (however it is escaped), valid UTF-8 throughout, no half of a surrogate pair, no nesting that would exhaust a
 // stack. Errors name an offset and a reason, and never quote the document.
 //
-// All other functions require a value that passed Check, or a part of one that
-// Members, Elements or Get returned. Surrounding white space is ignored. For any
-// other bytes their result is unspecified, but they do not panic, do not read out
-// of bounds, and take linear time.
+// All other functions require a value that passed Check, or a part of one that Members, Elements or Get returned.
+// Surrounding white space is ignored. For any other bytes their result is unspecified, but they do not panic, do not
+// read out of bounds, and take linear time.
 //
-// Time and memory are linear in the size of the input for all of them (sorting
-// names adds a logarithm), whatever the input is. Slices that they return share
-// the input's memory, which must not be changed while they are in use. All
+// Time and memory are linear in the size of the input for all of them (sorting names adds a logarithm), whatever the
+// input is. Slices that they return share the input's memory, which must not be changed while they are in use. All
 // functions are safe for concurrent use.
 //
 // # Canonical form
 //
-// [AppendCanonical] writes a value without white space, in UTF-8, as RFC 8785
-// does, except for its numbers:
+// [AppendCanonical] writes a value without white space, in UTF-8, as RFC 8785 does, except for its numbers:
 //
 //   - Members are sorted by their unescaped names, compared as sequences of
 //     UTF-16 code units.

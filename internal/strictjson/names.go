@@ -35,9 +35,8 @@ var seed = maphash.MakeSeed()
 // is open.
 type nameSet struct {
 	base int
-	// slots is a hash table with linear probing, at most half full: 0 is free, i
-	// is the object's name number i-1. Nil for small objects. Unlike a map of
-	// strings it needs no copies of the names.
+	// slots is a hash table with linear probing, at most half full: 0 is free, i is the object's name number i-1. Nil
+	// for small objects. Unlike a map of strings it needs no copies of the names.
 	slots []uint32
 }
 

@@ -5,9 +5,8 @@ import (
 	"strconv"
 )
 
-// appendScalar appends a number in canonical form, and anything else as it is. It
-// copies digits instead of computing with them, so that a long coefficient or a huge
-// exponent costs no more than its own length.
+// appendScalar appends a number in canonical form, and anything else as it is. It copies digits instead of computing
+// with them, so that a long coefficient or a huge exponent costs no more than its own length.
 func appendScalar(dst, token []byte) []byte {
 	if TypeOf(token) != TypeNumber {
 		return append(dst, token...) // a literal
@@ -19,8 +18,7 @@ func appendScalar(dst, token []byte) []byte {
 	}
 	whole, fraction, _ := bytes.Cut(digits, []byte("."))
 
-	// shift is what the exponent grows by when the coefficient becomes an integer
-	// without trailing zeros.
+	// shift is what the exponent grows by when the coefficient becomes an integer without trailing zeros.
 	whole = bytes.TrimLeft(whole, "0")
 	fraction = bytes.TrimRight(fraction, "0")
 	shift := -len(fraction)
@@ -54,8 +52,8 @@ func appendExponent(dst, exponent []byte, shift int) []byte {
 		return strconv.AppendInt(dst, n+int64(shift), 10)
 	}
 
-	// At 10^18 and more the digits outweigh any shift, so the sign stays. Add in
-	// decimal: math/big would take the square of the number of digits.
+	// At 10^18 and more the digits outweigh any shift, so the sign stays. Add in decimal: math/big would take the
+	// square of the number of digits.
 	if negative {
 		dst = append(dst, '-')
 		shift = -shift

@@ -32,11 +32,11 @@ func skipDigits(data []byte, p int) int {
 	return p
 }
 
-// skipPlain returns where the run of printable ASCII from p ends: the first
-// quote, backslash, control character or byte from 0x80, or the end.
+// skipPlain returns where the run of printable ASCII from p ends: the first quote, backslash, control character or
+// byte from 0x80, or the end.
 func skipPlain(data []byte, p int) int {
-	// Eight bytes at a time: a byte of m has its top bit set if it must stop the
-	// run. Borrows may set it wrongly, but only above the lowest that is right.
+	// Eight bytes at a time: a byte of m has its top bit set if it must stop the run. Borrows may set it wrongly, but
+	// only above the lowest that is right.
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for p+8 <= len(data) {
 		x := binary.LittleEndian.Uint64(data[p:])
@@ -53,8 +53,7 @@ func skipPlain(data []byte, p int) int {
 	return p
 }
 
-// skipString returns the end of the string that starts at p, with its quotes,
-// or -1 if it has no end.
+// skipString returns the end of the string that starts at p, with its quotes, or -1 if it has no end.
 func skipString(data []byte, p int) int {
 	for p++; ; {
 		p = skipPlain(data, p)
@@ -72,8 +71,7 @@ func skipString(data []byte, p int) int {
 	}
 }
 
-// skipScalar returns the end of the number or literal at p, which is p if there
-// is none.
+// skipScalar returns the end of the number or literal at p, which is p if there is none.
 func skipScalar(data []byte, p int) int {
 	for p < len(data) {
 		switch data[p] {
@@ -122,8 +120,7 @@ const (
 	meanings = "\"\\/\b\f\n\r\t"
 )
 
-// unescape appends the text between the quotes of a string. An invalid escape, which
-// Check refuses, becomes U+FFFD.
+// unescape appends the text between the quotes of a string. An invalid escape, which Check refuses, becomes U+FFFD.
 func unescape(dst, raw []byte) []byte {
 	for {
 		i := bytes.IndexByte(raw, '\\')

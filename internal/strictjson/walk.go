@@ -86,9 +86,8 @@ func walk(data []byte, open byte, yield func(name, value []byte) bool) {
 	}
 }
 
-// Get returns the raw value of the member name of a checked object, or nil if there
-// is no such member or obj is not an object. The value of a null member is the bytes
-// null.
+// Get returns the raw value of the member name of a checked object, or nil if there is no such member or obj is not
+// an object. The value of a null member is the bytes null.
 func Get(obj []byte, name string) []byte {
 	for n, value := range Members(obj) {
 		if string(n) == name {
@@ -98,8 +97,7 @@ func Get(obj []byte, name string) []byte {
 	return nil
 }
 
-// String returns the characters of a checked JSON string, unescaped. ok is false if
-// value is not a string.
+// String returns the characters of a checked JSON string, unescaped. ok is false if value is not a string.
 func String(value []byte) (s string, ok bool) {
 	text, ok := Text(value)
 	return string(text), ok
@@ -124,8 +122,8 @@ func unquote(raw []byte) []byte {
 	return raw[1:end:end]
 }
 
-// AppendCompact appends a checked value, without the white space between its tokens, to
-// dst and returns the extended buffer.
+// AppendCompact appends a checked value, without the white space between its tokens, to dst and returns the extended
+// buffer.
 func AppendCompact(dst, value []byte) []byte {
 	for p := skipSpace(value, 0); p < len(value); p = skipSpace(value, p) {
 		start := p

@@ -49,8 +49,7 @@ func (c Capability) String() string {
 	return strings.Join(names, ", ")
 }
 
-// MissingCapability is the error for a client that did not declare need
-// (basic, "Per-request protocol fields").
+// MissingCapability is the error for a client that did not declare need (basic, "Per-request protocol fields").
 func MissingCapability(need Capability) *jsonrpc.Error {
 	object := "{}"
 	if i := slices.IndexFunc(capabilities, func(c capability) bool { return need&c.set != 0 }); i >= 0 {

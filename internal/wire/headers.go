@@ -29,8 +29,8 @@ func Mismatch(format string, args ...any) *jsonrpc.Error {
 	return Errorf(mcp.CodeHeaderMismatch, "Header mismatch: "+format, args...)
 }
 
-// Header returns the value of a header that must occur exactly once, because a proxy may
-// have acted upon a second one. The name is in canonical form.
+// Header returns the value of a header that must occur exactly once, because a proxy may have acted upon a second
+// one. The name is in canonical form.
 func Header(h http.Header, name string) (string, *jsonrpc.Error) {
 	values := h[name]
 	if len(values) == 0 {
@@ -47,8 +47,8 @@ func Header(h http.Header, name string) (string, *jsonrpc.Error) {
 	return values[0], nil
 }
 
-// CheckHeader verifies that a header equals the body's value. With encoded, the value may
-// be in the Base64 form of "Value Encoding".
+// CheckHeader verifies that a header equals the body's value. With encoded, the value may be in the Base64 form of
+// "Value Encoding".
 func CheckHeader(h http.Header, name, body string, encoded bool) *jsonrpc.Error {
 	read := Header
 	if encoded {
@@ -136,8 +136,8 @@ func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
 // In reports whether the headers of a request have this one.
 func (p ParamHeader) In(h http.Header) bool { return len(h[p.header]) > 0 }
 
-// Check verifies the header against the call's arguments
-// (basic/transports/streamable-http, "Server Behavior for Custom Headers").
+// Check verifies the header against the call's arguments (basic/transports/streamable-http, "Server Behavior for
+// Custom Headers").
 func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
 	value := arguments
 	for _, name := range p.path {
@@ -169,8 +169,8 @@ func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
 	return nil
 }
 
-// sameInteger compares numerically: 42.0 and 42 are equal. Safe integers have at most
-// 16 digits, so it refuses long spellings before any arithmetic.
+// sameInteger compares numerically: 42.0 and 42 are equal. Safe integers have at most 16 digits, so it refuses long
+// spellings before any arithmetic.
 func sameInteger(a, b string) bool {
 	const longest = 40
 	if len(a) > longest || len(b) > longest || strings.ContainsAny(a+b, "eE_/xXpPiInN") {

@@ -14,8 +14,8 @@ func InvalidState() *jsonrpc.Error {
 	return Errorf(jsonrpc.CodeInvalidParams, "Invalid or expired requestState")
 }
 
-// Params are the parameters of a request that may be answered with input required.
-// The byte slices alias the request's body.
+// Params are the parameters of a request that may be answered with input required. The byte slices alias the
+// request's body.
 type Params struct {
 	Target    string            // params.name or params.uri
 	Arguments []byte            // raw object; nil when absent
@@ -34,8 +34,7 @@ type Meta struct {
 	ProgressToken   []byte // raw string or integer; nil when absent
 }
 
-// ParseParams reads the parameters of tools/call, prompts/get or resources/read.
-// params has passed strictjson.Check.
+// ParseParams reads the parameters of tools/call, prompts/get or resources/read. params has passed strictjson.Check.
 func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 	if params == nil {
 		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, method)

@@ -17,8 +17,7 @@ const TasksExtension = "io.modelcontextprotocol/tasks"
 // MetaRelatedTask ties a message to a task (2025-11-25, "Related Task Metadata").
 const MetaRelatedTask = "io.modelcontextprotocol/related-task"
 
-// The requests about tasks. The extension has the first three, the proposals' dialect all except
-// UpdateTask.
+// The requests about tasks. The extension has the first three, the proposals' dialect all except UpdateTask.
 const (
 	GetTask       = "tasks/get"
 	CancelTask    = "tasks/cancel"
@@ -43,8 +42,8 @@ type Task struct {
 	TTL, Poll        time.Duration
 }
 
-// Append appends the members of a task, without braces, under the names of the extension or
-// of the proposals' dialect.
+// Append appends the members of a task, without braces, under the names of the extension or of the proposals'
+// dialect.
 func (t *Task) Append(dst []byte, extension bool) []byte {
 	ttl, poll := "ttl", "pollInterval"
 	if extension {

@@ -1,6 +1,6 @@
-// Package wire reads and writes the JSON-RPC messages of the 2026-07-28 revision
-// that Askback serves itself: it decodes only what the request path needs, from
-// bytes that [strictjson.Check] has accepted, and leaves the rest as raw slices.
+// Package wire reads and writes the JSON-RPC messages of the 2026-07-28 revision that Askback serves itself: it
+// decodes only what the request path needs, from bytes that [strictjson.Check] has accepted, and leaves the rest as
+// raw slices.
 package wire
 
 import (
@@ -19,24 +19,21 @@ const Version = "2026-07-28"
 
 // The members that Askback's servers add to a _meta.
 const (
-	// MetaExpires, in the _meta of a result, is the time at which its requestState expires,
-	// for clients that let a question wait.
+	// MetaExpires, in the _meta of a result, is the time at which its requestState expires, for clients that let a
+	// question wait.
 	MetaExpires = "io.github.askback-mcp/expires"
-	// MetaKey, in the _meta of a question, is its key, for which the protocol has no place
-	// inside a session.
+	// MetaKey, in the _meta of a question, is its key, for which the protocol has no place inside a session.
 	MetaKey = "io.github.askback-mcp/key"
 )
 
-// The requests that may be answered with input required
-// (basic/patterns/mrtr, "Supported Requests").
+// The requests that may be answered with input required (basic/patterns/mrtr, "Supported Requests").
 const (
 	CallTool     = "tools/call"
 	GetPrompt    = "prompts/get"
 	ReadResource = "resources/read"
 )
 
-// MayAsk reports whether a request of this method may be answered with input
-// required.
+// MayAsk reports whether a request of this method may be answered with input required.
 func MayAsk(method string) bool {
 	return method == CallTool || method == GetPrompt || method == ReadResource
 }
@@ -49,8 +46,7 @@ func TargetMember(method string) string {
 	return "name"
 }
 
-// Request is a JSON-RPC request or, with a nil ID, a notification. ID and Params
-// are raw JSON.
+// Request is a JSON-RPC request or, with a nil ID, a notification. ID and Params are raw JSON.
 type Request struct {
 	ID     []byte
 	Method string
@@ -62,8 +58,8 @@ func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// ParseRequest reads one message. Its error is -32700 for bytes that are not strict JSON,
-// and -32600 for anything but a single request. The ID is set if it could be read.
+// ParseRequest reads one message. Its error is -32700 for bytes that are not strict JSON, and -32600 for anything but
+// a single request. The ID is set if it could be read.
 func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 	var req Request
 	if err := strictjson.Check(body, maxDepth); err != nil {
@@ -135,8 +131,7 @@ func Addressee(message []byte) (id []byte, response bool) {
 	return id, response && !method
 }
 
-// ValidID reports whether raw JSON is a request id or progress token: a string or an
-// integer.
+// ValidID reports whether raw JSON is a request id or progress token: a string or an integer.
 func ValidID(id []byte) bool {
 	switch strictjson.TypeOf(id) {
 	case strictjson.TypeString:
@@ -147,8 +142,8 @@ func ValidID(id []byte) bool {
 	return false
 }
 
-// AppendError appends an error response. A nil id leaves the member out, as the
-// schema asks where no id could be read.
+// AppendError appends an error response. A nil id leaves the member out, as the schema asks where no id could be
+// read.
 func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 	body, fault := json.Marshal(err)
 	if fault != nil { // the handler's Data is not JSON
@@ -186,9 +181,8 @@ func appendHead(dst, id []byte) []byte {
 	return dst
 }
 
-// Complete appends an encoded SDK result as the 2026-07-28 revision sends it: with its
-// resultType, with meta (a raw object) as its _meta when it has none, and with further
-// members, each ending in a comma.
+// Complete appends an encoded SDK result as the 2026-07-28 revision sends it: with its resultType, with meta (a raw
+// object) as its _meta when it has none, and with further members, each ending in a comma.
 func Complete(dst, result, meta []byte, members string) []byte {
 	dst = appendMeta(append(dst, `{"resultType":"complete"`...), meta)
 	if len(result) > 2 { // more than {}
@@ -205,8 +199,8 @@ type InputRequest struct {
 	Params []byte
 }
 
-// InputRequired appends an InputRequiredResult. It has no inputRequests member
-// when there are no requests: the client only comes back with the state.
+// InputRequired appends an InputRequiredResult. It has no inputRequests member when there are no requests: the client
+// only comes back with the state.
 func InputRequired(dst []byte, requests []InputRequest, state string, meta []byte) []byte {
 	dst = append(dst, `{"resultType":"input_required"`...)
 	if len(requests) > 0 {
