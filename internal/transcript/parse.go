@@ -33,27 +33,31 @@ func Parse(name string, data []byte) (*Transcript, error) {
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("%s: the text is not UTF-8", name)
 	}
-	p := &parser{name: name, lines: strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")}
-	t, err := p.transcript()
-	if err != nil {
+	p := &parser{
+		Transcript: &Transcript{Name: name},
+		lines:      strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"),
+	}
+	if err := p.parse(); err != nil {
 		return nil, fmt.Errorf("%s:%d: %w", name, p.at, err)
 	}
-	return t, nil
+	return p.Transcript, nil
 }
 
 type parser struct {
-	name  string
+	*Transcript
 	lines []string
-	next  int // index of the next line
-	at    int // number of the line that an error is about
-	known map[string]bool
+	next  int   // index of the next line
+	at    int   // number of the line that an error is about
+	part  *Part // the one that is being read; nil in the header
+	last  *step // of part
+
+	known    map[string]bool // names that stood in a response of the part
+	captured []string        // names in the response that is being read
 }
 
-// marks begin the lines that structure a transcript.
-var marks = []string{"-->", "<--", "---", "=="}
-
+// mark returns the beginning of a line that structures a transcript, and "" for any other line.
 func mark(line string) string {
-	for _, m := range marks {
+	for _, m := range []string{"-->", "<--", "---", "=="} {
 		if strings.HasPrefix(line, m) {
 			return m
 		}
@@ -75,50 +79,42 @@ func (p *parser) take() (line string, ok bool) {
 	return "", false
 }
 
-func (p *parser) transcript() (*Transcript, error) {
-	t := &Transcript{Name: p.name}
+func (p *parser) parse() error {
 	for line, ok := p.take(); ok; line, ok = p.take() {
 		var err error
 		switch mark(line) {
 		case "==":
-			err = p.part(t, line)
+			err = p.beginPart(line)
 		case "-->", "---":
-			err = p.step(t, line)
+			err = p.step(line)
 		case "<--":
-			err = p.expectation(t, line)
+			err = p.expectation(line)
 		default:
-			err = p.setting(t, line)
+			err = p.setting(line)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if t.Title == "" {
-		return nil, errors.New("the header has no Title")
+	if p.Title == "" {
+		return errors.New("the header has no Title")
 	}
-	if len(t.Parts) == 0 {
-		return nil, errors.New("there is no part: begin one with == and its title")
+	if p.part == nil {
+		return errors.New("there is no part: begin one with == and its title")
 	}
-	return t, p.finish(t)
+	return p.finish()
 }
 
-// finish verifies that the last step or part is complete before another begins.
-func (p *parser) finish(t *Transcript) error {
-	if s := t.last(); s != nil && s.kind == request && len(s.expect) == 0 {
-		p.at = s.line
+// finish verifies that the last step is complete, and that the part has one.
+func (p *parser) finish() error {
+	switch {
+	case p.part == nil:
+		return nil
+	case p.last == nil:
+		return fmt.Errorf("the part %q has no steps", p.part.Title)
+	case p.last.kind == request && len(p.last.expect) == 0:
+		p.at = p.last.line
 		return errors.New("nothing is expected of this request: write <-- and a status below it")
-	}
-	if n := len(t.Parts); n > 0 && len(t.Parts[n-1].steps) == 0 {
-		return fmt.Errorf("the part %q has no steps", t.Parts[n-1].Title)
-	}
-	return nil
-}
-
-func (t *Transcript) last() *step {
-	if n := len(t.Parts); n > 0 {
-		if steps := t.Parts[n-1].steps; len(steps) > 0 {
-			return steps[len(steps)-1]
-		}
 	}
 	return nil
 }
@@ -126,37 +122,30 @@ func (t *Transcript) last() *step {
 var serverName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 
 // setting reads a line of the header, or one at the beginning of a part.
-func (p *parser) setting(t *Transcript, line string) error {
+func (p *parser) setting(line string) error {
 	name, value, _ := strings.Cut(line, ":")
 	value = strings.TrimSpace(value)
-	if len(t.Parts) > 0 {
-		part := t.Parts[len(t.Parts)-1]
-		if name != "Query" || len(part.steps) > 0 || part.Query != "" {
-			return fmt.Errorf("unexpected %q: a step begins with -->, what is expected with <--", short(line))
+	if p.part != nil {
+		if name != "Query" || p.last != nil || p.part.Query != "" {
+			return fmt.Errorf("unexpected %q: a step begins with -->, what is expected with <--", cut(line, maxQuoted))
 		}
-		part.Query = value
+		p.part.Query = value
 		return nil
 	}
-	var to *string
-	switch name {
-	case "Title":
-		to = &t.Title
-	case "Document":
-		to = &t.Document
-	case "Section":
-		to = &t.Section
-	case "Server":
+	if name == "Server" {
 		words := strings.Fields(value)
 		if len(words) == 0 || !serverName.MatchString(words[0]) || words[0] == "raw" {
 			return errors.New("a server has a name of letters and digits, and then its arguments: Server: A --ttl 1s")
 		}
-		if t.serves(words[0]) {
+		if p.serves(words[0]) {
 			return fmt.Errorf("there are two servers %s", words[0])
 		}
-		t.Servers = append(t.Servers, Server{words[0], words[1:]})
+		p.Servers = append(p.Servers, Server{words[0], words[1:]})
 		return nil
-	default:
-		return fmt.Errorf("unexpected %q: the header has Title, Document, Section and Server, a part begins with ==", short(line))
+	}
+	to := map[string]*string{"Title": &p.Title, "Document": &p.Document, "Section": &p.Section}[name]
+	if to == nil {
+		return fmt.Errorf("unexpected %q: the header has Title, Document, Section and Server, a part begins with ==", cut(line, maxQuoted))
 	}
 	if *to != "" || value == "" {
 		return fmt.Errorf("%s must be there once, and not be empty", name)
@@ -165,77 +154,76 @@ func (p *parser) setting(t *Transcript, line string) error {
 	return nil
 }
 
-func (t *Transcript) serves(name string) bool {
-	return slices.ContainsFunc(t.Servers, func(s Server) bool { return s.Name == name })
+func (p *parser) serves(name string) bool {
+	return slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Name == name })
 }
 
-func (p *parser) part(t *Transcript, line string) error {
-	if len(t.Servers) == 0 {
+func (p *parser) beginPart(line string) error {
+	if len(p.Servers) == 0 {
 		return errors.New("the header names no server: write Server: A, and its arguments")
 	}
 	title := strings.TrimSpace(strings.TrimPrefix(line, "=="))
 	if title == "" {
 		return errors.New("a part has a title: == Ratified: …")
 	}
-	if slices.ContainsFunc(t.Parts, func(other *Part) bool { return other.Title == title }) {
+	if slices.ContainsFunc(p.Parts, func(other *Part) bool { return other.Title == title }) {
 		return fmt.Errorf("there are two parts %q", title)
 	}
-	if err := p.finish(t); err != nil {
+	if err := p.finish(); err != nil {
 		return err
 	}
 	p.known = make(map[string]bool)
-	t.Parts = append(t.Parts, &Part{Title: title})
+	p.part, p.last = &Part{Title: title}, nil
+	p.Parts = append(p.Parts, p.part)
 	return nil
 }
 
 // step reads a request, or a step that sends nothing.
-func (p *parser) step(t *Transcript, line string) error {
-	if len(t.Parts) == 0 {
+func (p *parser) step(line string) (err error) {
+	if p.part == nil {
 		return errors.New("a step comes before the first part: begin one with == and its title")
 	}
-	if t.last() != nil {
-		if err := p.finish(t); err != nil {
+	if p.last != nil {
+		if err := p.finish(); err != nil {
 			return err
 		}
 	}
 	s := &step{line: p.at}
-	part := t.Parts[len(t.Parts)-1]
 	words := strings.Fields(line[3:])
-	if strings.HasPrefix(line, "---") {
-		switch {
-		case len(words) == 1 && words[0] == "drop":
-			s.kind = drop
-		case len(words) == 2 && words[0] == "wait":
-			s.kind = pause
-			var err error
-			if s.wait, err = duration(words[1]); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("unexpected %q: there are --- wait 2s and --- drop", short(line))
-		}
-		part.steps = append(part.steps, s)
-		return nil
+	switch {
+	case mark(line) == "-->":
+		err = p.request(s, line, words)
+	case len(words) == 1 && words[0] == "drop":
+		s.kind = drop
+	case len(words) == 2 && words[0] == "wait":
+		s.kind = pause
+		s.wait, err = duration(words[1])
+	default:
+		err = fmt.Errorf("unexpected %q: there are --- wait 2s and --- drop", cut(line, maxQuoted))
 	}
+	p.last = s
+	p.part.steps = append(p.part.steps, s)
+	return err
+}
 
+func (p *parser) request(s *step, line string, words []string) (err error) {
 	if len(words) > 0 && words[len(words)-1] == "raw" {
 		s.raw, words = true, words[:len(words)-1]
 	}
 	s.times = 1
 	if n := len(words); n > 1 && words[n-1] == "times" {
-		var err error
 		if s.times, err = strconv.Atoi(words[n-2]); err != nil || s.times < 1 || s.times > maxTimes {
-			return fmt.Errorf("unexpected %q: a request is sent 1 to %d times", short(line), maxTimes)
+			return fmt.Errorf("unexpected %q: a request is sent 1 to %d times", cut(line, maxQuoted), maxTimes)
 		}
 		words = words[:n-2]
 	}
 	switch {
-	case len(words) == 0 && len(t.Servers) == 1:
-		s.server = t.Servers[0].Name
-	case len(words) == 1 && t.serves(words[0]):
+	case len(words) == 0 && len(p.Servers) == 1:
+		s.server = p.Servers[0].Name
+	case len(words) == 1 && p.serves(words[0]):
 		s.server = words[0]
 	default:
-		return fmt.Errorf("unexpected %q: want --> and the name of a server in the header", short(line))
+		return fmt.Errorf("unexpected %q: want --> and the name of a server in the header", cut(line, maxQuoted))
 	}
 	s.header = p.header()
 	for _, h := range s.header {
@@ -244,25 +232,18 @@ func (p *parser) step(t *Transcript, line string) error {
 		}
 	}
 	text, first := p.body(s.raw)
-	if s.body = []byte(text); text == "" {
-		s.body = nil
+	switch {
+	case text == "":
+	case s.raw:
+		s.body = []byte(text)
+	default:
+		s.body, err = p.json(text, first, true)
 	}
-	if !s.raw && s.body != nil {
-		var err error
-		if s.body, err = p.checked(text, first); err != nil {
-			return err
-		}
-		if at, err := p.checkRequestBody(s.body); err != nil {
-			p.at = lineOf(s.body, at, first)
-			return err
-		}
-	}
-	part.steps = append(part.steps, s)
-	return nil
+	return err
 }
 
-func (p *parser) expectation(t *Transcript, line string) error {
-	s := t.last()
+func (p *parser) expectation(line string) error {
+	s := p.last
 	if s == nil || s.kind != request {
 		return errors.New("nothing was sent before this: a request begins with -->")
 	}
@@ -276,7 +257,7 @@ func (p *parser) expectation(t *Transcript, line string) error {
 	case len(words) == 1 || len(words) == 3 && words[1] == "within":
 		var err error
 		if e.status, err = strconv.Atoi(words[0]); err != nil || e.status < 100 || e.status > 599 {
-			return fmt.Errorf("unexpected %q: want an HTTP status, event or end", short(line))
+			return fmt.Errorf("unexpected %q: want an HTTP status, event or end", cut(line, maxQuoted))
 		}
 		if len(words) == 3 {
 			if e.within, err = duration(words[2]); err != nil {
@@ -284,53 +265,42 @@ func (p *parser) expectation(t *Transcript, line string) error {
 			}
 		}
 	default:
-		return fmt.Errorf("unexpected %q: want such as <-- 200, <-- 200 within 10s, <-- event or <-- end", short(line))
+		return fmt.Errorf("unexpected %q: want such as <-- 200, <-- 200 within 10s, <-- event or <-- end", cut(line, maxQuoted))
 	}
 	if (e.kind == response) != (len(s.expect) == 0) {
 		return errors.New("a request is answered by one status; what comes after it are events")
 	}
-	before := p.at
-	if e.header = p.header(); len(e.header) > 0 && e.kind != response {
-		return errors.New("only a response has headers")
-	}
-	known := len(p.known)
-	var names []string
+	p.captured = nil
+	e.header = p.header()
 	for _, h := range e.header {
-		found, err := p.checkExpected(h.value, false)
-		if err != nil {
+		if ph, _ := whole(h.value); ph.kind == "number" {
+			return errors.New("a header is never a number")
+		}
+		if err := p.checkExpected(h.value); err != nil {
 			return err
 		}
-		names = append(names, found...)
 	}
 	text, first := p.body(false)
-	e.text = strings.TrimRight(text, "\n")
-	if e.empty = strings.TrimSpace(text) == ""; e.empty {
-		if e.kind == event {
-			p.at = before
-			return errors.New("an event has a body")
-		}
-	} else {
-		if e.kind == end {
-			return errors.New("nothing comes after the end")
-		}
-		body, err := p.checked(text, first)
+	e.text, e.empty = text, text == ""
+	switch {
+	case len(e.header) > 0 && e.kind != response:
+		return errors.New("only a response has headers")
+	case e.empty && e.kind == event:
+		return errors.New("an event has a body")
+	case !e.empty && e.kind == end:
+		return errors.New("nothing comes after the end")
+	case !e.empty:
+		body, err := p.json(text, first, false)
 		if err != nil {
 			return err
 		}
-		found, at, err := p.checkExpectedBody(body)
-		if err != nil {
-			p.at = lineOf(body, at, first)
-			return err
-		}
-		names = append(names, found...)
 		e.body = decode(body)
-	}
-	// Added only now, because the text does not say which of two members is compared first.
-	for _, name := range names {
-		p.known[name] = true
-	}
-	if e.within > 0 && len(p.known) == known && e.empty {
+	case e.within > 0 && len(p.captured) == 0:
 		return errors.New("within needs a body to wait for")
+	}
+	// Known only from here on, because the text does not say which of two members is compared first.
+	for _, name := range p.captured {
+		p.known[name] = true
 	}
 	s.expect = append(s.expect, e)
 	return nil
@@ -339,7 +309,7 @@ func (p *parser) expectation(t *Transcript, line string) error {
 func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > maxTime {
-		return 0, fmt.Errorf("the time %q: want such as 500ms or 10s, at most %v", short(text), maxTime)
+		return 0, fmt.Errorf("the time %q: want such as 500ms or 10s, at most %v", cut(text, maxQuoted), maxTime)
 	}
 	return d, nil
 }
@@ -378,22 +348,20 @@ func (p *parser) body(raw bool) (text string, first int) {
 	return strings.TrimRight(b.String(), " \t\n"), first
 }
 
-// checked returns the JSON in text, with its comments blanked. First is the number of the text's first line.
-func (p *parser) checked(text string, first int) ([]byte, error) {
+// json returns the JSON in text, with its comments blanked and its placeholders checked. First is the number of the
+// text's first line.
+func (p *parser) json(text string, first int, sent bool) ([]byte, error) {
 	body := blankComments([]byte(text))
-	if err := strictjson.Check(body, maxDepth); err != nil {
-		p.at = first
-		if bad, ok := errors.AsType[*strictjson.Error](err); ok {
-			p.at = lineOf(body, bad.Offset, first)
-		}
-		return nil, fmt.Errorf("%w (of the body; a body is JSON, in which // begins a comment)", err)
+	at, err := 0, strictjson.Check(body, maxDepth)
+	if bad, ok := errors.AsType[*strictjson.Error](err); ok {
+		at, err = bad.Offset, fmt.Errorf("%w (of the body; a body is JSON, in which // begins a comment)", err)
+	} else {
+		at, err = p.checkPlaceholders(body, sent)
 	}
-	return body, nil
-}
-
-// lineOf returns the line of an offset in a body. First is the number of the body's first line.
-func lineOf(body []byte, offset, first int) int {
-	return first + bytes.Count(body[:min(offset, len(body))], []byte("\n"))
+	if err != nil {
+		p.at = first + bytes.Count(body[:min(at, len(body))], []byte("\n"))
+	}
+	return body, err
 }
 
 // blankComments replaces comments by spaces, so that offsets stay the same.
@@ -422,12 +390,4 @@ func decode(text []byte) (value any) {
 	decoder.UseNumber()
 	_ = decoder.Decode(&value) // it was checked
 	return value
-}
-
-// short shortens a text of the transcript for a message.
-func short(text string) string {
-	if r := []rune(text); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return text
 }

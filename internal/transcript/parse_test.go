@@ -121,7 +121,7 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 	} {
 		_, err := Parse("x", []byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q\n got %v\nwant %s", short(c.text), err, c.want)
+			t.Errorf("%q\n got %v\nwant %s", cut(c.text, maxQuoted), err, c.want)
 		}
 	}
 }

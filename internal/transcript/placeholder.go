@@ -48,7 +48,7 @@ func metaOf(capabilities string) string {
 func parsePlaceholder(text string) (placeholder, error) {
 	m := placeholderForm.FindStringSubmatch(text)
 	if m == nil {
-		return placeholder{}, fmt.Errorf("the placeholder %s is not such as {{state}}, {{created:time}} or {{second:not first}}", short(text))
+		return placeholder{}, fmt.Errorf("the placeholder %s is not such as {{state}}, {{created:time}} or {{second:not first}}", cut(text, maxQuoted))
 	}
 	return placeholder{m[1], m[2], m[3]}, nil
 }
@@ -66,7 +66,7 @@ func replace(text string, found func(placeholder) (string, error)) (string, erro
 		at := placeholders.FindStringIndex(text)
 		if at == nil {
 			if strings.Contains(text, "{{") {
-				return "", fmt.Errorf("a placeholder in %q has no end", short(text))
+				return "", fmt.Errorf("a placeholder in %q has no end", cut(text, maxQuoted))
 			}
 			return b.String() + text, nil
 		}
@@ -87,39 +87,57 @@ func replace(text string, found func(placeholder) (string, error)) (string, erro
 
 // literal is a string in a JSON text.
 type literal struct {
-	start, end int // with its quotes
-	name       bool
-	of         byte   // what the value of the name begins with
+	start, end int    // with its quotes, and with the "..." that it is the value of
 	text       string // decoded
+	name       bool   // it is the name of a member
+	spread     bool   // it is the value of a member "..."
 }
 
-const space = " \t\r\n"
+var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // literals returns the strings of a checked JSON text, including the names of members.
 func literals(text []byte) (list []literal) {
-	for i := 0; i < len(text); i++ {
-		if text[i] != '"' {
-			continue
-		}
-		start := i
-		for i++; i < len(text) && text[i] != '"'; i++ {
-			if text[i] == '\\' {
-				i++
-			}
-		}
-		end := min(i+1, len(text))
-		decoded, _ := strictjson.String(text[start:end])
-		l := literal{start: start, end: end, text: decoded}
-		if after, ok := bytes.CutPrefix(bytes.TrimLeft(text[end:], space), []byte(":")); ok {
-			l.name = true
-			if after = bytes.TrimLeft(after, space); len(after) > 0 {
-				l.of = after[0]
-			}
+	for _, at := range jsonString.FindAllIndex(text, -1) {
+		l := literal{start: at[0], end: at[1]}
+		l.text, _ = strictjson.String(text[l.start:l.end])
+		l.name = bytes.HasPrefix(bytes.TrimSpace(text[l.end:]), []byte(":"))
+		if n := len(list) - 1; n >= 0 && list[n].text == anything && string(bytes.TrimSpace(text[list[n].end:l.start])) == ":" {
+			l.start, l.spread = list[n].start, true
+			list = list[:n]
 		}
 		list = append(list, l)
-		i = end - 1
 	}
 	return list
+}
+
+// checkPlaceholders verifies the placeholders of a body that is to be sent, or else expected. With an error it returns
+// its offset.
+func (p *parser) checkPlaceholders(body []byte, sent bool) (at int, err error) {
+	check := p.checkExpected
+	if sent {
+		check = p.checkRequest
+	}
+	for _, l := range literals(body) {
+		ph, all := whole(l.text)
+		meta := all && ph.name == metaName
+		more := l.spread || l.name && l.text == anything
+		switch {
+		case more && sent && !(l.spread && meta):
+			err = errors.New(`in a request, "..." adds the members of {{meta}} and nothing else`)
+		case more && !sent && !(l.spread && l.text == anything):
+			err = errors.New(`what may have more members has "...": "..."`)
+		case l.name && strings.Contains(l.text, "{{"):
+			err = errors.New("a placeholder stands in a value, not in a name")
+		case sent && !meta && strings.Contains(l.text, "{{"+metaName):
+			err = errors.New("{{meta}} is an object and cannot be part of a string")
+		default:
+			err = check(l.text)
+		}
+		if err != nil {
+			return l.start, err
+		}
+	}
+	return 0, nil
 }
 
 // checkRequest verifies that every placeholder in a text to be sent has a value.
@@ -143,94 +161,42 @@ func (p *parser) checkRequest(text string) error {
 	return err
 }
 
-// checkRequestBody verifies the placeholders of a request's body. With an error it returns its offset.
-func (p *parser) checkRequestBody(text []byte) (at int, err error) {
-	spread := false
-	for _, l := range literals(text) {
-		ph, all := whole(l.text)
-		meta := all && ph.name == metaName
-		switch {
-		case l.name && l.text == anything && l.of == '"':
-			spread = true
-			continue
-		case l.name && l.text == anything, spread && !meta:
-			return l.start, errors.New(`in a request, "..." adds the members of {{meta}} and nothing else`)
-		case l.name && strings.Contains(l.text, "{{"):
-			return l.start, errors.New("a placeholder stands in a value, not in a name")
-		case !meta && strings.Contains(l.text, "{{"+metaName):
-			return l.start, errors.New("{{meta}} is an object and cannot be part of a string")
-		}
-		spread = false
-		if err := p.checkRequest(l.text); err != nil {
-			return l.start, err
-		}
-	}
-	return 0, nil
-}
-
-// checkExpected verifies the placeholders of an expected text, and returns the names that it captures. A placeholder
+// checkExpected verifies the placeholders of an expected text, and notes the name that it captures. A placeholder
 // captures only if it is the whole value.
-func (p *parser) checkExpected(text string, body bool) (names []string, err error) {
+func (p *parser) checkExpected(text string) error {
 	ph, all := whole(text)
 	if !all {
-		_, err = replace(text, func(ph placeholder) (string, error) {
+		_, err := replace(text, func(ph placeholder) (string, error) {
 			if ph.kind != "" || !p.known[ph.name] {
-				return "", fmt.Errorf("in %q: within a longer text, a placeholder must have stood in a response above, and has no kind", short(text))
+				return "", fmt.Errorf("in %q: within a longer text, a placeholder must have stood in a response above, and has no kind", cut(text, maxQuoted))
 			}
 			return "", nil
 		})
-		return nil, err
+		return err
 	}
 	if ph.name == metaName || ph.name == fillerName {
-		return nil, fmt.Errorf("{{%s}} is for requests", ph.name)
+		return fmt.Errorf("{{%s}} is for requests", ph.name)
 	}
+	other := ""
 	switch ph.kind {
-	case "", "text", "time":
+	case "", "text", "number", "time":
 	case "new":
-		if !p.known[ph.name] {
-			return nil, fmt.Errorf("{{%s:new}}: %s stood in no response above", ph.name, ph.name)
-		}
-	case "number":
-		if !body {
-			return nil, errors.New("a header is never a number")
-		}
+		other = ph.name
 	case "not":
-		if !p.known[ph.argument] {
-			return nil, fmt.Errorf("{{%s:not %s}}: %s stood in no response above", ph.name, ph.argument, ph.argument)
-		}
+		other = ph.argument
 	default:
-		return nil, fmt.Errorf("{{%s:%s}}: want text, number, time, new or not", ph.name, ph.kind)
+		return fmt.Errorf("{{%s:%s}}: want text, number, time, new or not", ph.name, ph.kind)
 	}
 	if (ph.argument != "") != (ph.kind == "not") {
-		return nil, fmt.Errorf("{{%s:%s}}: want {{name:kind}} or {{name:not other}}", ph.name, ph.kind)
+		return fmt.Errorf("{{%s:%s}}: want {{name:kind}} or {{name:not other}}", ph.name, ph.kind)
 	}
-	if ph.name == "_" {
-		return nil, nil
+	if other != "" && !p.known[other] {
+		return fmt.Errorf("{{%s:%s}}: %s stood in no response above", ph.name, ph.kind, other)
 	}
-	return []string{ph.name}, nil
-}
-
-// checkExpectedBody returns the names that an expected body captures, or an error and its offset.
-func (p *parser) checkExpectedBody(text []byte) (names []string, at int, err error) {
-	spread := false
-	for _, l := range literals(text) {
-		switch {
-		case l.name && l.text == anything && l.of == '"':
-			spread = true
-			continue
-		case l.name && l.text == anything, spread && l.text != anything:
-			return nil, l.start, errors.New(`what may have more members has "...": "..."`)
-		case l.name && strings.Contains(l.text, "{{"):
-			return nil, l.start, errors.New("a placeholder stands in a value, not in a name")
-		}
-		spread = false
-		found, err := p.checkExpected(l.text, true)
-		if err != nil {
-			return nil, l.start, err
-		}
-		names = append(names, found...)
+	if ph.name != "_" {
+		p.captured = append(p.captured, ph.name)
 	}
-	return names, 0, nil
+	return nil
 }
 
 // variables are the values of placeholders: strings, and numbers as json.Number.
@@ -253,29 +219,18 @@ func (v variables) fillText(text string) (string, error) {
 func (v variables) fill(text []byte) ([]byte, error) {
 	var b bytes.Buffer
 	from := 0
-	spread := false
 	for _, l := range literals(text) {
-		if l.name && l.text == anything {
-			b.Write(text[from:l.start])
-			from = l.end
-			spread = true
-			continue
-		}
 		if !strings.Contains(l.text, "{{") {
 			continue
 		}
-		if !spread { // otherwise only a colon stands between
-			b.Write(text[from:l.start])
-		}
+		b.Write(text[from:l.start])
 		from = l.end
 		ph, all := whole(l.text)
 		number, isNumber := v[ph.name].(json.Number)
-		switch {
+		switch object := metas[ph.kind]; {
+		case all && ph.name == metaName && l.spread:
+			b.WriteString(object[1 : len(object)-1])
 		case all && ph.name == metaName:
-			object := metas[ph.kind]
-			if spread {
-				object = object[1 : len(object)-1]
-			}
 			b.WriteString(object)
 		case all && isNumber:
 			b.WriteString(number.String())
@@ -286,7 +241,6 @@ func (v variables) fill(text []byte) ([]byte, error) {
 			}
 			b.Write(quote(filled))
 		}
-		spread = false
 		if b.Len() > maxMessage {
 			return nil, errTooLong
 		}
@@ -339,21 +293,14 @@ func (v variables) match(path string, want, got any) error {
 		return nil
 	case string:
 		return v.matchText(path, want, got)
-	case json.Number:
-		number, ok := got.(json.Number)
-		if !ok || !sameNumber(want, number) {
-			return differ(path, "want %s, got %s", want, shown(got))
-		}
-		return nil
 	}
-	if want != got { // true, false and null
+	if !same(want, got) {
 		return differ(path, "want %s, got %s", shown(want), shown(got))
 	}
 	return nil
 }
 
 func (v variables) matchObject(path string, want, got map[string]any) error {
-	_, open := want[anything]
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if name == anything {
 			continue
@@ -366,11 +313,9 @@ func (v variables) matchObject(path string, want, got map[string]any) error {
 			return d
 		}
 	}
-	if open {
-		return nil
-	}
+	_, open := want[anything]
 	for _, name := range slices.Sorted(maps.Keys(got)) {
-		if _, ok := want[name]; !ok {
+		if _, ok := want[name]; !ok && !open {
 			return differ(path+member(name), "was not expected: %s", shown(got[name]))
 		}
 	}
@@ -391,83 +336,52 @@ func (v variables) matchText(path, want string, got any) error {
 	ph, all := whole(want)
 	if !all {
 		filled, err := v.fillText(want)
+		if err == nil && !same(filled, got) {
+			err = fmt.Errorf("want %s, got %s", shown(filled), shown(got))
+		}
 		if err != nil {
 			return differ(path, "%w", err)
 		}
-		if got != any(filled) {
-			return differ(path, "want %s, got %s", shown(filled), shown(got))
-		}
 		return nil
 	}
-
 	text, isText := got.(string)
-	number, isNumber := got.(json.Number)
-	switch ph.kind {
-	case "text":
-		if !isText {
-			return differ(path, "want a text, got %s", shown(got))
-		}
-	case "number":
-		if !isNumber {
-			return differ(path, "want a number, got %s", shown(got))
-		}
-	case "time":
-		if _, err := time.Parse(time.RFC3339, text); err != nil {
-			return differ(path, "want a time such as 2026-07-28T12:00:00Z, got %s", shown(got))
-		}
-	case "not":
-		if same(v[ph.argument], got) {
-			return differ(path, "want another value than {{%s}}, got it again: %s", ph.argument, shown(got))
-		}
-	}
-	if ph.name == "_" {
+	_, isNumber := got.(json.Number)
+	_, noTime := time.Parse(time.RFC3339, text)
+	before, known := v[ph.name]
+	switch {
+	case ph.kind == "text" && !isText:
+		want = "a text"
+	case ph.kind == "number" && !isNumber:
+		want = "a number"
+	case ph.kind == "time" && noTime != nil:
+		want = "a time such as 2026-07-28T12:00:00Z"
+	case ph.kind == "not" && same(v[ph.argument], got):
+		want = fmt.Sprintf("another value than {{%s}}", ph.argument)
+	case ph.name == "_":
+		return nil
+	case !isText && !isNumber:
+		want = fmt.Sprintf("a text or a number for {{%s}}", ph.name)
+	case ph.kind == "new" && same(before, got):
+		want = fmt.Sprintf("another value for {{%s}}", ph.name)
+	case ph.kind != "new" && known && !same(before, got):
+		want = fmt.Sprintf("{{%s}}, which is %s", ph.name, shown(before))
+	default:
+		v[ph.name] = got
 		return nil
 	}
-	if !isText && !isNumber {
-		return differ(path, "want a text or a number for {{%s}}, got %s", ph.name, shown(got))
-	}
-	before, known := v[ph.name]
-	if ph.kind == "new" {
-		if same(before, got) {
-			return differ(path, "want another value for {{%s}}, got it again: %s", ph.name, shown(got))
-		}
-		known = false
-	}
-	if known && !same(before, got) {
-		return differ(path, "want {{%s}}, which is %s, got %s", ph.name, shown(before), shown(got))
-	}
-	if isNumber {
-		v[ph.name] = number
-	} else {
-		v[ph.name] = text
-	}
-	return nil
+	return differ(path, "want %s, got %s", want, shown(got))
 }
 
-// same reports whether two scalars are equal.
+// same reports whether two values are equal as JSON, in which 1 and 1.0 are.
 func same(a, b any) bool {
-	x, ok := a.(json.Number)
-	y, both := b.(json.Number)
-	if ok && both {
-		return sameNumber(x, y)
-	}
-	return scalar(a) && scalar(b) && a == b
-}
-
-func scalar(value any) bool {
-	switch value.(type) {
-	case map[string]any, []any:
-		return false
-	}
-	return true
-}
-
-func sameNumber(a, b json.Number) bool {
-	return bytes.Equal(strictjson.AppendCanonical(nil, []byte(a)), strictjson.AppendCanonical(nil, []byte(b)))
+	return bytes.Equal(strictjson.AppendCanonical(nil, quote(a)), strictjson.AppendCanonical(nil, quote(b)))
 }
 
 // shown formats a value for a message.
 func shown(value any) string { return cut(string(quote(value)), 200) }
+
+// maxQuoted bounds a text of the transcript within an error.
+const maxQuoted = 60
 
 // cut shortens a text for a message.
 func cut(text string, most int) string {

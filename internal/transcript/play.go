@@ -86,7 +86,11 @@ func (c *conversation) play(ctx context.Context) error {
 			err = sleep(ctx, s.wait)
 		case drop:
 			done.Title = "drop the stream"
-			err = c.drop()
+			if len(c.streams) == 0 {
+				err = &Failure{Reason: "no stream is open"}
+			} else {
+				c.pop()
+			}
 		default:
 			err = c.request(ctx, s, &done)
 		}
@@ -113,14 +117,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (c *conversation) drop() error {
-	if len(c.streams) == 0 {
-		return &Failure{Reason: "no stream is open"}
-	}
-	c.pop()
-	return nil
-}
-
 // pop closes the newest stream.
 func (c *conversation) pop() {
 	last := len(c.streams) - 1
@@ -131,7 +127,6 @@ func (c *conversation) pop() {
 // request sends a request as often as its step says.
 func (c *conversation) request(ctx context.Context, s *step, done *Step) error {
 	for n := range s.times {
-		done.Messages = nil // those of the last time are enough
 		err := c.once(ctx, s, done)
 		if failure, ok := err.(*Failure); ok && s.times > 1 {
 			failure.Reason += fmt.Sprintf(" (when it was sent the %d. time of %d)", n+1, s.times)
@@ -145,34 +140,22 @@ func (c *conversation) request(ctx context.Context, s *step, done *Step) error {
 
 // once sends one request, repeatedly if its expectation has a "within", and compares everything expected of it.
 func (c *conversation) once(ctx context.Context, s *step, done *Step) error {
-	failure := new(Failure)
-	fail := func(err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		failure.Reason = err.Error()
-		return failure
-	}
 	body := s.body
-	if !s.raw {
+	if !s.raw && body != nil {
 		var err error
 		if body, err = c.known.fill(s.body); err != nil {
-			return fail(err)
+			return &Failure{Reason: err.Error()}
 		}
-		if body != nil {
-			// Fillers may have made it large, never deep or ambiguous.
-			if err := strictjson.Check(body, maxDepth); err != nil {
-				return fail(fmt.Errorf("what would be sent: %w", err))
-			}
+		// Values may have made it large, and {{meta}} may repeat a member.
+		if err := strictjson.Check(body, maxDepth); err != nil {
+			return &Failure{Reason: fmt.Sprintf("what would be sent: %v", err)}
 		}
 	}
 	done.Title = title(s, body)
 	if s.times > 1 {
 		done.Title += fmt.Sprintf(" (%d times)", s.times)
 	}
-	done.Messages = append(done.Messages, Message{"--> " + s.server, pretty(body)})
-	failure.Sent = cut(pretty(body), maxShown)
-
+	done.Messages = []Message{{"--> " + s.server, pretty(body)}} // without those of an earlier time
 	for _, e := range s.expect {
 		var err error
 		var got *reply
@@ -184,12 +167,15 @@ func (c *conversation) once(ctx context.Context, s *step, done *Step) error {
 		default:
 			err = c.end()
 		}
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
-			failure.Line, failure.Want = e.line, e.text
+			failure := &Failure{Line: e.line, Reason: err.Error(), Sent: cut(pretty(body), maxShown), Want: e.text}
 			if got != nil {
-				failure.Got = cut(got.text(), maxShown)
+				failure.Got = cut(strings.TrimRight(got.head()+"\n"+pretty(got.body), "\n"), maxShown)
 			}
-			return fail(err)
+			return failure
 		}
 		if got != nil {
 			done.Messages = append(done.Messages, Message{"<-- " + got.head(), pretty(got.body)})
@@ -203,6 +189,7 @@ type reply struct {
 	status int // 0 is an event
 	header http.Header
 	body   []byte
+	stream *stream // of which body is the first message; nil if the response is no stream
 }
 
 func (r *reply) head() string {
@@ -212,23 +199,23 @@ func (r *reply) head() string {
 	return fmt.Sprint(r.status)
 }
 
-func (r *reply) text() string { return strings.TrimRight(r.head()+"\n"+pretty(r.body), "\n") }
-
 // answer sends the request until the response matches.
 func (c *conversation) answer(ctx context.Context, s *step, body []byte, e *expectation) (*reply, error) {
 	deadline := time.Now().Add(e.within)
 	for {
-		got, opened, err := c.post(ctx, s, body)
+		got, err := c.post(ctx, s, body)
 		if err == nil {
-			if err = c.compare(e, got); err == nil {
-				if opened != nil {
-					c.streams = append(c.streams, opened)
-				}
-				return got, nil
+			err = c.compare(e, got)
+		}
+		if got != nil && got.stream != nil {
+			if err != nil {
+				got.stream.close()
+			} else {
+				c.streams = append(c.streams, got.stream)
 			}
-			if opened != nil {
-				opened.close()
-			}
+		}
+		if err == nil {
+			return got, nil
 		}
 		if time.Until(deadline) <= 0 {
 			if e.within > 0 {
@@ -279,22 +266,18 @@ func (c *conversation) compare(e *expectation, got *reply) error {
 	return nil
 }
 
-// post sends a request once. If the answer is a stream, the reply is its first message, and the stream is open.
-func (c *conversation) post(ctx context.Context, s *step, body []byte) (*reply, *stream, error) {
+// post sends a request once. If the response is a stream, the reply has its first message.
+func (c *conversation) post(ctx context.Context, s *step, body []byte) (got *reply, err error) {
 	address, err := url.Parse(c.URLs[s.server])
 	if err != nil {
-		return nil, nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
+		return nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
 	}
 	if c.part.Query != "" {
-		if address.RawQuery != "" {
-			address.RawQuery += "&"
-		}
-		address.RawQuery += c.part.Query
+		address.RawQuery = strings.TrimPrefix(address.RawQuery+"&"+c.part.Query, "&")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	open := false
 	defer func() {
-		if !open {
+		if got == nil || got.stream == nil {
 			cancel(nil)
 		}
 	}()
@@ -302,36 +285,31 @@ func (c *conversation) post(ctx context.Context, s *step, body []byte) (*reply, 
 	defer late.Stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
+		return nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
 	}
 	if err := c.setHeader(r.Header, s, body); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	res, err := c.Client.Do(r)
 	if err != nil {
-		return nil, nil, because(ctx, s.server, err)
+		return nil, because(ctx, s.server, err)
 	}
-	got := &reply{status: res.StatusCode, header: res.Header}
+	got = &reply{status: res.StatusCode, header: res.Header}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/event-stream" {
-		opened := newStream(ctx, cancel, res.Body, s.server, c.StepTime)
-		if got.body, err = opened.next(); err == io.EOF {
+		got.stream = newStream(ctx, cancel, res.Body, s.server, c.StepTime)
+		if got.body, err = got.stream.next(); err == io.EOF {
 			err = errors.New("the stream ended before its first message")
 		}
-		if err != nil {
-			opened.close()
-			return got, nil, err
-		}
-		open = true
-		return got, opened, nil
+		return got, err
 	}
 	defer res.Body.Close()
 	if got.body, err = io.ReadAll(io.LimitReader(res.Body, maxMessage+1)); err != nil {
-		return got, nil, because(ctx, s.server, err)
+		return got, because(ctx, s.server, err)
 	}
 	if len(got.body) > maxMessage {
-		return got, nil, fmt.Errorf("the response is longer than %d bytes", maxMessage)
+		return got, fmt.Errorf("the response is longer than %d bytes", maxMessage)
 	}
-	return got, nil, nil
+	return got, nil
 }
 
 func errLate(after time.Duration) error { return fmt.Errorf("nothing came for %v", after) }
@@ -357,12 +335,16 @@ func (c *conversation) setHeader(to http.Header, s *step, body []byte) error {
 	to.Set("Content-Type", "application/json")
 	to.Set("Accept", "application/json, text/event-stream")
 	if !s.raw {
-		params := get(body, "params")
-		if version, ok := strictjson.String(get(get(params, "_meta"), mcp.MetaKeyProtocolVersion)); ok {
-			method, _ := strictjson.String(get(body, "method"))
+		params := strictjson.Get(body, "params")
+		if version, ok := strictjson.String(strictjson.Get(strictjson.Get(params, "_meta"), mcp.MetaKeyProtocolVersion)); ok {
+			method, _ := strictjson.String(strictjson.Get(body, "method"))
 			to.Set(wire.HeaderVersion, wire.EncodeHeader(version))
 			to.Set(wire.HeaderMethod, wire.EncodeHeader(method))
-			if name, ok := strictjson.String(get(params, nameOf(method))); ok {
+			target := wire.TargetMember(method)
+			if wire.IsTask(method) {
+				target = "taskId"
+			}
+			if name, ok := strictjson.String(strictjson.Get(params, target)); ok {
 				to.Set(wire.HeaderName, wire.EncodeHeader(name))
 			}
 		}
@@ -379,69 +361,54 @@ func (c *conversation) setHeader(to http.Header, s *step, body []byte) error {
 	return nil
 }
 
-// nameOf is the parameter that Mcp-Name repeats.
-func nameOf(method string) string {
-	switch {
-	case method == "resources/read":
-		return "uri"
-	case wire.IsTask(method):
-		return "taskId"
-	}
-	return "name"
-}
-
-// get returns a member of value, or nil if there is none or value is not an object.
-func get(value []byte, name string) []byte {
-	if len(value) == 0 || strictjson.TypeOf(value) != strictjson.TypeObject {
-		return nil
-	}
-	return strictjson.Get(value, name)
-}
-
 // title describes in a few words what a step sends.
 func title(s *step, body []byte) string {
 	if s.raw {
 		return "raw bytes"
 	}
-	method, ok := strictjson.String(get(body, "method"))
+	method, ok := strictjson.String(strictjson.Get(body, "method"))
 	if !ok {
 		return "a response"
 	}
-	if name, ok := strictjson.String(get(get(body, "params"), "name")); ok {
+	if name, ok := strictjson.String(strictjson.Get(strictjson.Get(body, "params"), "name")); ok {
 		method += " " + name
 	}
 	return cut(method, 80)
 }
 
-// event compares the next message of the newest stream that has not ended.
-func (c *conversation) event(e *expectation) (*reply, error) {
-	for len(c.streams) > 0 {
-		data, err := c.streams[len(c.streams)-1].next()
-		if err == io.EOF {
-			c.pop()
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		got := &reply{body: data}
-		return got, c.compare(e, got)
-	}
-	return nil, errors.New("want an event, but no stream is open any more")
-}
-
-// end waits for the newest stream to end.
-func (c *conversation) end() error {
+// next returns the next message of the newest stream. It closes a stream that has ended, and returns io.EOF.
+func (c *conversation) next(want string) ([]byte, error) {
 	if len(c.streams) == 0 {
-		return errors.New("want the end of a stream, but none is open")
+		return nil, fmt.Errorf("want %s, but no stream is open any more", want)
 	}
 	data, err := c.streams[len(c.streams)-1].next()
 	if err == io.EOF {
 		c.pop()
-		return nil
 	}
-	if err == nil {
-		err = fmt.Errorf("want the end of the stream, got %s", cut(string(data), 200))
+	return data, err
+}
+
+// event compares the next message of the newest stream that has not ended.
+func (c *conversation) event(e *expectation) (*reply, error) {
+	data, err := c.next("an event")
+	for err == io.EOF {
+		data, err = c.next("an event")
+	}
+	if err != nil {
+		return nil, err
+	}
+	got := &reply{body: data}
+	return got, c.compare(e, got)
+}
+
+// end waits for the newest stream to end.
+func (c *conversation) end() error {
+	data, err := c.next("the end of a stream")
+	switch err {
+	case io.EOF:
+		return nil
+	case nil:
+		return fmt.Errorf("want the end of the stream, got %s", cut(string(data), 200))
 	}
 	return err
 }

@@ -117,7 +117,7 @@ func TestARequestThatIsSentSeveralTimes(t *testing.T) {
 			t.Errorf("%q was sent", sent)
 		}
 		if c.stuck > 0 {
-			wantFailure(t, err, 10, "n: want another value for {{n}}, got it again: 2 (when it was sent the 2. time of 3)")
+			wantFailure(t, err, 10, "n: want another value for {{n}}, got 2 (when it was sent the 2. time of 3)")
 		} else if err != nil || len(told) != 2 || !strings.HasSuffix(told[1].Title, " (3 times)") || len(told[1].Messages) != 2 {
 			t.Errorf("%v, told %+v", err, told)
 		}
