@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,12 +12,6 @@ import (
 	"time"
 )
 
-// client speaks MCP of 2026-07-28 over HTTP with whatever server listens.
-type client struct {
-	http http.Client
-	url  func() string // of a server, or ""
-}
-
 // refused is an error that a server answered with.
 type refused struct {
 	Code    int    `json:"code"`
@@ -25,18 +20,17 @@ type refused struct {
 
 func (e *refused) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
 
-// call sends a request to some server. Any error but a *[refused] says that nobody knows
-// what became of it.
-func (c *client) call(ctx context.Context, extension bool, method, name string, params map[string]any, result any) error {
+// call sends a request about an order to some server, in MCP of 2026-07-28 over HTTP. Any
+// error except a *[refused] means that the request may have had its effect.
+func (c *customers) call(ctx context.Context, o *order, method string, params map[string]any, result any) error {
 	url := c.url()
-	for url == "" {
+	for ; url == ""; url = c.url() {
 		if !sleep(ctx, 20*time.Millisecond) {
 			return ctx.Err()
 		}
-		url = c.url()
 	}
 	capabilities := map[string]any{"elicitation": map[string]any{}}
-	if extension {
+	if o.extension {
 		capabilities["extensions"] = map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}
 	}
 	meta := map[string]any{
@@ -60,7 +54,7 @@ func (c *client) call(ctx context.Context, extension bool, method, name string, 
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 	req.Header.Set("Mcp-Method", method)
-	req.Header.Set("Mcp-Name", name)
+	req.Header.Set("Mcp-Name", cmp.Or(o.id, tool))
 	res, err := c.http.Do(req)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -70,9 +71,13 @@ func newOrder(seed uint64, number int) *order {
 
 // customers place orders and see to it that they are executed.
 type customers struct {
-	client *client
+	http   http.Client
+	url    func() string // of a server that listens, or ""
 	ledger *ledger
 }
+
+// tool is the tool that every customer calls.
+const tool = "provision_vm"
 
 // pause is how long a customer waits between two looks, and after a failure.
 const pause = 200 * time.Millisecond
@@ -105,7 +110,7 @@ func (c *customers) serve(ctx context.Context, o *order) {
 func (c *customers) create(ctx context.Context, o *order) bool {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		o.name = fmt.Sprintf("vm-%d-%d", o.number, attempt)
-		params := map[string]any{"name": "provision_vm", "arguments": map[string]any{
+		params := map[string]any{"name": tool, "arguments": map[string]any{
 			"name": o.name, "cpus": o.cpus, "memoryMiB": o.memory, "diskMiB": 1,
 		}}
 		if !o.extension {
@@ -115,7 +120,7 @@ func (c *customers) create(ctx context.Context, o *order) bool {
 			TaskID string                  `json:"taskId"`
 			Task   struct{ TaskID string } `json:"task"`
 		}
-		err := c.client.call(ctx, o.extension, "tools/call", "provision_vm", params, &created)
+		err := c.call(ctx, o, "tools/call", params, &created)
 		if id := created.TaskID + created.Task.TaskID; err == nil && id != "" {
 			c.ledger.acknowledge(o, id)
 			return true
@@ -138,7 +143,7 @@ func (c *customers) look(ctx context.Context, o *order) (status string, err erro
 		InputRequests map[string]any
 		Result        toolResult
 	}
-	if err := c.client.call(ctx, o.extension, "tasks/get", o.id, map[string]any{"taskId": o.id}, &now); err != nil {
+	if err := c.call(ctx, o, "tasks/get", map[string]any{"taskId": o.id}, &now); err != nil {
 		return "", c.lost(o, err)
 	}
 	if now.Status == "input_required" && o.extension && !o.cancel {
@@ -172,7 +177,7 @@ func (c *customers) await(ctx context.Context, o *order) (status string, err err
 		InputRequests map[string]any
 		toolResult
 	}
-	err = c.client.call(bounded, false, "tasks/result", o.id, map[string]any{"taskId": o.id}, &now)
+	err = c.call(bounded, o, "tasks/result", map[string]any{"taskId": o.id}, &now)
 	switch {
 	case err == nil && now.ResultType == "input_required":
 		return "", c.answer(ctx, o, slices.Collect(maps.Keys(now.InputRequests)))
@@ -185,7 +190,7 @@ func (c *customers) await(ctx context.Context, o *order) (status string, err err
 	// A task that failed has an error for its result.
 	if _, ok := errors.AsType[*refused](err); ok {
 		var row struct{ Status string }
-		if e := c.client.call(ctx, false, "tasks/get", o.id, map[string]any{"taskId": o.id}, &row); e != nil {
+		if e := c.call(ctx, o, "tasks/get", map[string]any{"taskId": o.id}, &row); e != nil {
 			return "", c.lost(o, e)
 		}
 		if row.Status == "failed" || row.Status == "cancelled" {
@@ -245,7 +250,7 @@ func (c *customers) answer(ctx context.Context, o *order, keys []string) error {
 // if ctx is done before.
 func (c *customers) insist(ctx context.Context, o *order, method string, params map[string]any) bool {
 	for {
-		err := c.client.call(ctx, o.extension, method, o.id, params, new(json.RawMessage))
+		err := c.call(ctx, o, method, params, new(json.RawMessage))
 		if r, ok := errors.AsType[*refused](err); err == nil || ok && strings.Contains(r.Message, "terminal status") {
 			return true // an earlier one was heard
 		}

@@ -30,6 +30,11 @@ func (c *chaos) keepKilling(ctx context.Context) error {
 	return nil
 }
 
+// upTo is a random time, shorter than the limit.
+func (c *chaos) upTo(limit time.Duration) time.Duration {
+	return time.Duration(c.random.Int64N(int64(limit)))
+}
+
 // choose waits for the moment of the next kill, and returns whom it hits.
 func (c *chaos) choose(ctx context.Context) (slots []int, err error) {
 	slots = []int{c.random.IntN(c.instances)}
@@ -38,23 +43,22 @@ func (c *chaos) choose(ctx context.Context) (slots []int, err error) {
 	}
 	kind := c.random.IntN(10)
 	if kind == 0 { // while it starts
-		sleep(ctx, time.Duration(c.random.Int64N(int64(50*time.Millisecond))))
+		sleep(ctx, c.upTo(50*time.Millisecond))
 		return slots, ctx.Err()
 	}
-	for s := c.fleet.server(slots[0]); !ready(ctx, s); s = c.fleet.server(slots[0]) {
-		if ctx.Err() == nil && s.Alive() {
-			c.ledger.violate("server %d does not listen %v after its start: %s", slots[0]+1, patience, c.lastWords(slots[0]))
-			return slots, nil
+	for {
+		if _, err := c.server(slots[0]).Wait(patience); err == nil {
+			break
 		}
 		if !sleep(ctx, pause) { // it ended by itself, and is started again
 			return nil, ctx.Err()
 		}
 	}
 	if kind > 3 { // at any time
-		sleep(ctx, 100*time.Millisecond+time.Duration(c.random.Int64N(int64(1400*time.Millisecond))))
+		sleep(ctx, 100*time.Millisecond+c.upTo(1400*time.Millisecond))
 		return slots, ctx.Err()
 	}
-	sleep(ctx, time.Duration(c.random.Int64N(int64(time.Second))))
+	sleep(ctx, c.upTo(time.Second))
 	slot, err := c.stepDone(ctx)
 	if slot >= 0 {
 		slots = []int{slot}
@@ -74,7 +78,7 @@ func (c *chaos) stepDone(ctx context.Context) (slot int, err error) {
 		return info.Size()
 	}
 	before := size()
-	into := time.Duration(c.random.Int64N(int64(4 * time.Millisecond))) // a record takes about as long
+	into := c.upTo(4 * time.Millisecond) // a record takes about as long
 	for range 10_000 {
 		if !sleep(ctx, 200*time.Microsecond) {
 			return -1, ctx.Err()
@@ -87,7 +91,7 @@ func (c *chaos) stepDone(ctx context.Context) (slot int, err error) {
 			return -1, err
 		}
 		sleep(ctx, into)
-		return c.fleet.slot(effects[len(effects)-1].pid), nil
+		return c.slot(effects[len(effects)-1].pid), nil
 	}
 	return -1, nil
 }
@@ -96,7 +100,7 @@ func (c *chaos) stepDone(ctx context.Context) (slot int, err error) {
 func (c *chaos) kill(ctx context.Context, slots []int) error {
 	killed := 0
 	for _, slot := range slots {
-		s := c.fleet.server(slot)
+		s := c.server(slot)
 		listened := s.Listened()
 		if !s.kill() {
 			continue
@@ -116,7 +120,7 @@ func (c *chaos) kill(ctx context.Context, slots []int) error {
 		return err
 	}
 	for _, slot := range slots {
-		if s := c.fleet.server(slot); s.wasKilled() {
+		if s := c.server(slot); s.wasKilled() {
 			c.revive(ctx, slot)
 		}
 	}
@@ -137,14 +141,14 @@ func (c *chaos) crash(ctx context.Context) error {
 	if err := c.postgres.Stop(); err != nil {
 		return err
 	}
-	sleep(ctx, time.Duration(c.random.Int64N(int64(500*time.Millisecond))))
+	sleep(ctx, c.upTo(500*time.Millisecond))
 	slot := c.random.IntN(c.instances)
-	if s := c.fleet.server(slot); s.kill() {
+	if s := c.server(slot); s.kill() {
 		c.ledger.killed(s.PID(), time.Now())
 		c.sum.kills++
 		c.revive(ctx, slot) // and finds no database
 	}
-	sleep(ctx, time.Duration(c.random.Int64N(int64(2*time.Second))))
+	sleep(ctx, c.upTo(2*time.Second))
 	if err := c.postgres.Restart(); err != nil {
 		return err
 	}

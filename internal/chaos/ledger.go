@@ -18,7 +18,6 @@ type ledger struct {
 	observations int
 	recorded     map[step]sighting
 	calls        map[string]string // of tasks
-	missing      map[string]bool   // tasks
 	last         []record          // the last observation
 	refusals     map[string]int    // errors that servers answered with
 	broken       int               // requests whose answer never came
@@ -28,7 +27,7 @@ type ledger struct {
 // step is a step of one call.
 type step struct{ call, name string }
 
-// sighting is when a step was first seen to be recorded.
+// sighting is when a recorded step was first seen.
 type sighting struct {
 	observation int // its number
 	effects     int // how often the step was done by then
@@ -45,7 +44,6 @@ func newLedger() *ledger {
 		orders:   make(map[string]*order),
 		recorded: make(map[step]sighting),
 		calls:    make(map[string]string),
-		missing:  make(map[string]bool),
 		refusals: make(map[string]int),
 	}
 }
@@ -123,7 +121,10 @@ func (l *ledger) acknowledged() []string {
 // observe compares what the database has with what it had. The ids were acknowledged
 // before it was read, and the log of effects was read after it.
 func (l *ledger) observe(ids []string, records []record, effects []effect) {
-	done := count(effects)
+	done := make(map[step]int)
+	for _, e := range effects {
+		done[step{e.call, e.step}]++
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.observations++
@@ -152,20 +153,11 @@ func (l *ledger) observe(ids []string, records []record, effects []effect) {
 		}
 	}
 	for _, id := range ids {
-		if !found[id] && !l.missing[id] {
-			l.missing[id] = true
-			l.violation("%s: it was acknowledged, and is not in the database at observation %d", l.orders[id], l.observations)
+		if !found[id] {
+			l.violation("%s: it was acknowledged, and is not in the database", l.orders[id])
 		}
 	}
 	l.last = records
-}
-
-func count(effects []effect) map[step]int {
-	n := make(map[step]int)
-	for _, e := range effects {
-		n[step{e.call, e.step}]++
-	}
-	return n
 }
 
 // repeats checks every step that was done more than once, and returns how often one was
@@ -212,14 +204,13 @@ func (l *ledger) repeats(effects []effect) (legitimate int) {
 	return legitimate
 }
 
-// deathOf returns the kill that ended a process which did something at that time.
+// deathOf returns the kill that ended a process which did something at that time, or nil.
 func (l *ledger) deathOf(pid int, at time.Time) *kill {
-	for i := range l.kills {
-		if k := &l.kills[i]; k.pid == pid && !k.at.Before(at) {
-			return k
-		}
+	i := slices.IndexFunc(l.kills, func(k kill) bool { return k.pid == pid && !k.at.Before(at) })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &l.kills[i]
 }
 
 // stalls returns, for each time that a kill interrupted a part of a task's work after one

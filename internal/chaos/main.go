@@ -26,10 +26,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -55,13 +53,7 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:], os.Stderr)
-	if err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		os.Exit(2)
-	}
+	o := parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	s, err := start(ctx, o)
@@ -89,23 +81,19 @@ func start(ctx context.Context, o options) (*summary, error) {
 	return run(ctx, o, os.Stderr)
 }
 
-func parse(args []string, stderr io.Writer) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&o.store, "store", "sqlite", "`STORE` of the tasks: sqlite or postgres")
-	flags.StringVar(&o.dsn, "dsn", "", "`URL` of an empty database of a PostgreSQL that is there; without it one is started")
-	flags.IntVar(&o.instances, "instances", 1, "`NUMBER` of servers")
-	flags.IntVar(&o.kills, "kills", 200, "`NUMBER` of kills")
-	flags.BoolVar(&o.restart, "restart", false, "crash PostgreSQL, too, once in 50 kills")
-	flags.Uint64Var(&o.seed, "seed", 0, "`SEED` of all choices; 0 takes one at random")
-	flags.DurationVar(&o.pace, "pace", 200*time.Millisecond, "`TIME` that each step takes")
-	flags.DurationVar(&o.every, "every", 350*time.Millisecond, "`TIME` from one new task to the next, on average")
-	flags.DurationVar(&o.drain, "drain", 3*time.Minute, "`TIME` for all tasks to end after the last kill")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	o.serve = flags.Args()
+// parse reads the command line. It ends the process if that is wrong.
+func parse() (o options) {
+	flag.StringVar(&o.store, "store", "sqlite", "`STORE` of the tasks: sqlite or postgres")
+	flag.StringVar(&o.dsn, "dsn", "", "`URL` of an empty database of a PostgreSQL that is there; without it one is started")
+	flag.IntVar(&o.instances, "instances", 1, "`NUMBER` of servers")
+	flag.IntVar(&o.kills, "kills", 200, "`NUMBER` of kills")
+	flag.BoolVar(&o.restart, "restart", false, "crash PostgreSQL, too, once in 50 kills")
+	flag.Uint64Var(&o.seed, "seed", 0, "`SEED` of all choices; 0 takes one at random")
+	flag.DurationVar(&o.pace, "pace", 200*time.Millisecond, "`TIME` that each step takes")
+	flag.DurationVar(&o.every, "every", 350*time.Millisecond, "`TIME` from one new task to the next, on average")
+	flag.DurationVar(&o.drain, "drain", 3*time.Minute, "`TIME` for all tasks to end after the last kill")
+	flag.Parse()
+	o.serve = flag.Args()
 	fault := ""
 	switch {
 	case o.store != "sqlite" && o.store != "postgres":
@@ -120,11 +108,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		fault = "-restart crashes the PostgreSQL that chaos itself has started: leave out -dsn"
 	}
 	if fault != "" {
-		fmt.Fprintln(stderr, fault)
-		return o, errors.New(fault)
+		fmt.Fprintln(os.Stderr, fault)
+		os.Exit(2)
 	}
 	if o.seed == 0 {
 		o.seed = rand.Uint64()
 	}
-	return o, nil
+	return o
 }

@@ -4,11 +4,17 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
-	"github.com/jackc/pgx/v5"
-	_ "modernc.org/sqlite" // the driver
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
 
 	"github.com/askback-mcp/askback/internal/journal"
 )
@@ -21,84 +27,124 @@ type record struct {
 	steps  []string // that its journal holds, in their order
 }
 
-// observer reads what a store holds on a connection of its own. Each time it opens one
-// and closes it again, so that it is not the observer who keeps anything alive.
-type observer func(context.Context) ([]record, error)
+// observer reads what a store holds.
+type observer struct{ driver, dsn, query string }
 
 // observeSQLite reads a store's file. Opened like this it changes nothing of what is
 // durable: a server that starts afterwards recovers by itself from how the dead one left
 // the file.
 func observeSQLite(path string) observer {
-	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"}).String()
-	return func(ctx context.Context) ([]record, error) {
-		db, err := sql.Open("sqlite", dsn)
-		if err != nil {
-			return nil, err
-		}
-		defer db.Close()
-		rows, err := db.QueryContext(ctx, `SELECT t.id, t.status, j.entry FROM task t JOIN journal j ON j.task = t.seq ORDER BY t.id, j.n`)
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		var c collector
-		for rows.Next() {
-			if err := rows.Scan(&c.id, &c.status, &c.entry); err != nil {
-				return nil, err
-			}
-			if err := c.add(); err != nil {
-				return nil, err
-			}
-		}
-		return c.records, rows.Err()
-	}
+	dsn := &url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"}
+	return observer{"sqlite", dsn.String(),
+		`SELECT t.id, t.status, j.entry FROM task t JOIN journal j ON j.task = t.seq ORDER BY t.id, j.n`}
 }
 
 // observePostgres reads the store of a database.
 func observePostgres(dsn string) observer {
-	return func(ctx context.Context) ([]record, error) {
-		conn, err := pgx.Connect(ctx, dsn)
-		if err != nil {
-			return nil, err
-		}
-		defer conn.Close(context.WithoutCancel(ctx))
-		rows, err := conn.Query(ctx, `SELECT t.id, t.status, j.body FROM askback.task t JOIN askback.journal j USING (id) ORDER BY t.id, j.seq`)
-		if err != nil {
-			return nil, err
-		}
-		var c collector
-		if _, err := pgx.ForEachRow(rows, []any{&c.id, &c.status, &c.entry}, c.add); err != nil {
-			return nil, err
-		}
-		return c.records, nil
+	return observer{"pgx", dsn,
+		`SELECT t.id, t.status, j.body FROM askback.task t JOIN askback.journal j USING (id) ORDER BY t.id, j.seq`}
+}
+
+// records reads all tasks. It opens a connection and closes it again, so that the
+// observer keeps nothing alive.
+func (o observer) records(ctx context.Context) ([]record, error) {
+	db, err := sql.Open(o.driver, o.dsn)
+	if err != nil {
+		return nil, err
 	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, o.query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []record
+	for rows.Next() {
+		var id, status string
+		var entry []byte
+		if err := rows.Scan(&id, &status, &entry); err != nil {
+			return nil, err
+		}
+		if n := len(all); n == 0 || all[n-1].task != id {
+			all = append(all, record{task: id, status: status})
+		}
+		if err := all[len(all)-1].add(entry); err != nil {
+			return nil, fmt.Errorf("task %s: %w", id, err)
+		}
+	}
+	return all, rows.Err()
 }
 
-// collector makes records of rows that come task by task: first the call, then what was
-// recorded.
-type collector struct {
-	id, status string
-	entry      []byte
-	records    []record
-}
-
-func (c *collector) add() error {
-	if n := len(c.records); n == 0 || c.records[n-1].task != c.id {
+// add adds an entry of the journal. The first one is the call.
+func (r *record) add(entry []byte) error {
+	if r.call == "" {
 		var call struct {
 			Call string `json:"call"`
 		}
-		if err := json.Unmarshal(c.entry, &call); err != nil || call.Call == "" {
-			return fmt.Errorf("task %s: the first entry of its journal is no call: %.100q", c.id, c.entry)
+		if err := json.Unmarshal(entry, &call); err != nil || call.Call == "" {
+			return fmt.Errorf("the first entry of its journal is no call: %.100q", entry)
 		}
-		c.records = append(c.records, record{task: c.id, call: journal.Derived("call", call.Call), status: c.status})
+		r.call = journal.Derived("call", call.Call)
 		return nil
 	}
-	e, err := journal.DecodeEntry(c.entry)
+	e, err := journal.DecodeEntry(entry)
+	if err == nil && e.Kind == journal.Step {
+		r.steps = append(r.steps, e.Key)
+	}
+	return err
+}
+
+// effect is a line of effects.log: a step of a call that has been done.
+type effect struct {
+	at   time.Time
+	step string
+	call string
+	pid  int
+}
+
+// steps are those of provision_vm that are recorded, with the part of the work that each
+// belongs to: between the parts the task waits for its customer.
+var steps = map[string]int{
+	"create-directories": 1, "write-disk": 1, "write-config": 1, "verify-files": 1,
+	"configure-network": 2, "boot": 2, "write-manifest": 2,
+}
+
+// effectsLog is the file to which every step adds a line when it has been done.
+func (c *chaos) effectsLog() string { return filepath.Join(c.machines, "effects.log") }
+
+// effects reads the log of effects. No line is ever changed, so a process that was killed cannot have
+// spoilt the lines that it wrote before.
+func (c *chaos) effects() ([]effect, error) {
+	data, err := os.ReadFile(c.effectsLog())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // no step has been done yet
+	}
+	var all []effect
+	for line := range strings.Lines(string(data)) {
+		var e effect
+		var at string
+		if _, err := fmt.Sscan(line, &at, &e.step, &e.call, &e.pid); err != nil || strings.Count(line, " ") != 3 {
+			return nil, fmt.Errorf("effects.log: the line %q is not \"time step call process\"", line)
+		}
+		if e.at, err = time.Parse(time.RFC3339Nano, at); err != nil {
+			return nil, fmt.Errorf("effects.log: %w", err)
+		}
+		all = append(all, e)
+	}
+	return all, err
+}
+
+// look observes the database and then the log of effects.
+func (c *chaos) look(ctx context.Context) error {
+	ids := c.ledger.acknowledged()
+	records, err := c.observer.records(ctx)
 	if err != nil {
-		return fmt.Errorf("task %s: %w", c.id, err)
+		return fmt.Errorf("reading the journals: %w", err)
 	}
-	if last := &c.records[len(c.records)-1]; e.Kind == journal.Step {
-		last.steps = append(last.steps, e.Key)
+	effects, err := c.effects()
+	if err != nil {
+		return err
 	}
+	c.ledger.observe(ids, records, effects)
 	return nil
 }

@@ -14,24 +14,26 @@ import (
 	"time"
 )
 
-// chaos is a run: servers, customers, and who kills.
+// chaos is a run: its servers and customers, and the one who kills.
 type chaos struct {
 	options
 	log      io.Writer
 	dir      string
-	machines string
-	observe  observer
-	fleet    *fleet
+	program  string   // the file of askback
+	args     []string // of each server
+	machines string   // directory
+	observer observer
 	ledger   *ledger
 	random   *rand.Rand // of the one who kills
 	sum      *summary
 
-	mu     sync.Mutex
-	outage time.Time // until when it is no wonder that a server ends by itself
+	mu      sync.Mutex
+	servers []*server
+	outage  time.Time // until when a server may end by itself before it listens
 }
 
-// run does what the options say. The error is that of the harness; what it was to find
-// out is in the summary.
+// run does what the options say. The error is one of the harness; the findings are in the
+// summary.
 func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) {
 	begun := time.Now()
 	outer := ctx
@@ -54,18 +56,11 @@ func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) 
 			os.RemoveAll(c.dir)
 		}
 	}()
-	if err := c.build(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer c.fleet.stop()
-	if err := c.work(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.account(ctx); err != nil {
-		return nil, err
+	defer c.stop()
+	for _, part := range []func(context.Context) error{c.build, c.begin, c.work, c.account} {
+		if err := part(ctx); err != nil {
+			return nil, err
+		}
 	}
 	c.sum.took = time.Since(begun)
 	return c.sum, nil
@@ -75,11 +70,10 @@ func (c *chaos) say(format string, args ...any) {
 	fmt.Fprintf(c.log, "chaos: "+format+"\n", args...)
 }
 
-func (c *chaos) program() string { return filepath.Join(c.dir, "askback") }
-
 // build makes the program that is to be killed.
 func (c *chaos) build(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", c.program(), "github.com/askback-mcp/askback/cmd/askback")
+	c.program = filepath.Join(c.dir, "askback")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", c.program, "github.com/askback-mcp/askback/cmd/askback")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building askback: %w\n%s", err, out)
 	}
@@ -96,14 +90,14 @@ func (c *chaos) begin(ctx context.Context) error {
 	store := c.dsn
 	if c.store == "sqlite" {
 		path := filepath.Join(c.dir, "tasks.db")
-		store, c.observe = "sqlite:"+path, observeSQLite(path)
+		store, c.observer = "sqlite:"+path, observeSQLite(path)
 	} else {
 		if store == "" {
 			store = c.postgres.DSN()
 		}
-		c.observe = observePostgres(store)
+		c.observer = observePostgres(store)
 	}
-	keys, err := exec.CommandContext(ctx, c.program(), "keys", "new").Output()
+	keys, err := exec.CommandContext(ctx, c.program, "keys", "new").Output()
 	if err != nil {
 		return fmt.Errorf("askback keys new: %w", err)
 	}
@@ -111,90 +105,46 @@ func (c *chaos) begin(ctx context.Context) error {
 	if err := os.WriteFile(keyFile, keys, 0o600); err != nil {
 		return err
 	}
-	args := []string{"serve", "--addr", "127.0.0.1:0", "--until-eof", "--keys", keyFile, "--data", data, "--store", store, "--pace", c.pace.String()}
-	c.fleet = &fleet{program: c.program(), args: append(args, c.serve...), logs: c.dir, servers: make([]*server, c.instances)}
-	c.fleet.ended = func(slot int, s *server) { c.endedByItself(ctx, slot, s) }
+	c.args = append([]string{"serve", "--addr", "127.0.0.1:0", "--until-eof", "--keys", keyFile, "--data", data, "--store", store,
+		"--pace", c.pace.String()}, c.serve...)
+	c.servers = make([]*server, c.instances)
 	for slot := range c.instances {
-		s, err := c.fleet.start(ctx, slot)
+		s, err := c.startServer(ctx, slot)
 		if err != nil {
-			c.fleet.stop()
 			return err
 		}
-		if !ready(ctx, s) {
-			c.fleet.stop()
-			return fmt.Errorf("server %d does not start: %s", slot+1, c.lastWords(slot))
+		if _, err := s.Wait(patience); err != nil {
+			return fmt.Errorf("server %d does not start: %w: %s", slot+1, err, c.lastWords(slot))
 		}
 	}
 	return nil
 }
 
-// patience is how long a server may take until it listens.
-const patience = time.Minute
-
-// ready waits until a server listens; false if it ended before, or takes too long.
-func ready(ctx context.Context, s *server) bool {
-	select {
-	case <-s.Ready:
-		return true
-	case <-s.Dead:
-	case <-time.After(patience):
-	case <-ctx.Done():
-	}
-	return false
-}
-
-func (c *chaos) lastWords(slot int) string {
-	log, _ := os.ReadFile(c.fleet.logFile(slot)) // which may not be there
-	return string(log[max(0, len(log)-2000):])
-}
-
-// endedByItself starts a server again that nobody has killed. While PostgreSQL is down,
-// one that is started may find no database.
-func (c *chaos) endedByItself(ctx context.Context, slot int, s *server) {
-	c.mu.Lock()
-	excused := s.Started.Before(c.outage) && !s.Listened()
-	c.mu.Unlock()
-	if !excused {
-		c.ledger.violate("server %d ended by itself: %s", slot+1, c.lastWords(slot))
-	}
-	if sleep(ctx, pause) {
-		c.revive(ctx, slot)
-	}
-}
-
-func (c *chaos) revive(ctx context.Context, slot int) {
-	if _, err := c.fleet.start(ctx, slot); err != nil && ctx.Err() == nil {
-		c.ledger.violate("server %d: %v", slot+1, err)
-	}
-}
-
 // work lets customers come until the last kill, and waits until all of them are served.
 func (c *chaos) work(ctx context.Context) error {
 	customers := &customers{
-		client: &client{http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}, url: func() string { return c.fleet.url(rand.IntN) }},
+		http:   http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+		url:    c.url,
 		ledger: c.ledger,
 	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	served, hurry := context.WithCancel(ctx)
 	defer hurry()
-	coming, enough := context.WithCancel(ctx)
-	defer enough()
+	killed := make(chan error, 1)
+	all.Go(func() { killed <- c.keepKilling(ctx) })
 	var orders []*order
-	var door sync.WaitGroup
-	door.Go(func() {
-		for number := 1; ; number++ {
-			o := newOrder(c.seed, number)
-			orders = append(orders, o)
-			all.Go(func() { customers.serve(served, o) })
-			if !sleep(coming, time.Duration(2*rand.Float64()*float64(c.every))) {
-				return
-			}
+	var err error
+	for enough := false; !enough; {
+		o := newOrder(c.seed, len(orders)+1)
+		orders = append(orders, o)
+		all.Go(func() { customers.serve(served, o) })
+		select {
+		case err = <-killed:
+			enough = true
+		case <-time.After(time.Duration(2 * rand.Float64() * float64(c.every))):
 		}
-	})
-	err := c.keepKilling(ctx)
-	enough()
-	door.Wait()
+	}
 	if err != nil {
 		return err
 	}
@@ -215,22 +165,3 @@ func (c *chaos) work(ctx context.Context) error {
 	}
 	return nil
 }
-
-// look observes the database and the log of effects.
-func (c *chaos) look(ctx context.Context) error {
-	ids := c.ledger.acknowledged()
-	records, err := c.observe(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the journals: %w", err)
-	}
-	effects, err := c.effects()
-	if err != nil {
-		return err
-	}
-	c.ledger.observe(ids, records, effects)
-	return nil
-}
-
-func (c *chaos) effectsLog() string { return filepath.Join(c.machines, "effects.log") }
-
-func (c *chaos) effects() ([]effect, error) { return readEffects(c.effectsLog()) }
