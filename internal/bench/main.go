@@ -1,12 +1,10 @@
-// Bench measures what one interaction costs a server: the CPU time, user and system,
-// that its process uses for two requests over HTTP on loopback, a call that asks and
-// its retry with the answer.
+// Bench measures what one interaction costs a server: the CPU time, user and system, that its process uses for two
+// requests over HTTP on loopback, a call that asks and its retry with the answer.
 //
 //	cd internal/bench && go run . [-interactions 20000] [-batches 10]
 //
-// Each subject runs in a process of its own. Batches of load go to the subjects in
-// turn within one run, and costs are told as ratios to the floor: a net/http handler
-// that reads the body and writes canned bytes of the same sizes.
+// Each subject runs in a process of its own. Batches of load go to the subjects in turn within one run, and costs are
+// told as ratios to the floor: a net/http handler that reads the body and writes canned bytes of the same sizes.
 package main
 
 import (
@@ -208,12 +206,12 @@ func interact(client *http.Client, url string) (asked, done []byte, err error) {
 	return asked, done, err
 }
 
-var headers = map[string]string{
-	"Content-Type":         "application/json",
-	"Accept":               "application/json, text/event-stream",
-	"Mcp-Protocol-Version": "2026-07-28",
-	"Mcp-Method":           "tools/call",
-	"Mcp-Name":             "get_weather",
+var headers = http.Header{
+	"Content-Type":         {"application/json"},
+	"Accept":               {"application/json, text/event-stream"},
+	"Mcp-Protocol-Version": {"2026-07-28"},
+	"Mcp-Method":           {"tools/call"},
+	"Mcp-Name":             {"get_weather"},
 }
 
 func post(client *http.Client, url string, body []byte) ([]byte, error) {
@@ -221,9 +219,7 @@ func post(client *http.Client, url string, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range headers {
-		req.Header.Set(name, value)
-	}
+	req.Header = headers.Clone()
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err

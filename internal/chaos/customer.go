@@ -246,8 +246,7 @@ func (c *customers) answer(ctx context.Context, o *order, keys []string) error {
 	return nil
 }
 
-// insist repeats a request that may be repeated until a server has acknowledged it; false
-// if ctx is done before.
+// insist repeats a request that may be repeated until a server has acknowledged it; false if ctx is done before.
 func (c *customers) insist(ctx context.Context, o *order, method string, params map[string]any) bool {
 	for {
 		err := c.call(ctx, o, method, params, new(json.RawMessage))

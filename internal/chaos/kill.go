@@ -131,8 +131,7 @@ func (c *chaos) kill(ctx context.Context, slots []int) error {
 	return nil
 }
 
-// crash ends PostgreSQL as a crash does, kills a server that is without it, and starts
-// both again.
+// crash ends PostgreSQL as a crash does, kills a server that is without it, and starts both again.
 func (c *chaos) crash(ctx context.Context) error {
 	c.mu.Lock()
 	c.outage = time.Now().Add(time.Hour)

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// ledger is what is known of tasks, kills and steps, and what of it must not be. It is
-// safe for concurrent use.
+// ledger is what is known of tasks, kills and steps, and what of it must not be. It is safe for concurrent use.
 type ledger struct {
 	mu           sync.Mutex
 	orders       map[string]*order // by task: those acknowledged

@@ -22,8 +22,7 @@ type manifest struct {
 	DiskMiB   int    `json:"diskMiB"`
 }
 
-// checkMachine reports in what the machine of an order is not as it was ordered and as
-// the result of its task says.
+// checkMachine reports in what the machine of an order is not as it was ordered and as the result of its task says.
 func checkMachine(root string, o *order, call string) error {
 	dir := filepath.Join(root, o.name)
 	data, err := os.ReadFile(filepath.Join(dir, "machine.json"))
@@ -109,8 +108,7 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// remains returns what is left in the directory of the machines of a machine of this name
-// and of this call.
+// remains returns what is left in the directory of the machines of a machine of this name and of this call.
 func remains(root, name, call string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {

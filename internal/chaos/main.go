@@ -1,6 +1,5 @@
-// Command chaos proves from outside that tasks are durable: it keeps customers busy with
-// tasks of provision_vm, kills the servers that run them again and again, and then counts
-// what is left.
+// Command chaos proves from outside that tasks are durable: it keeps customers busy with tasks of provision_vm, kills
+// the servers that run them again and again, and then counts what is left.
 //
 //	go run ./internal/chaos                                       # 200 kills of the only server, on SQLite
 //	go run ./internal/chaos -store postgres -instances 3          # 200 kills among three, on a PostgreSQL of its own

@@ -30,9 +30,8 @@ type record struct {
 // observer reads what a store holds.
 type observer struct{ driver, dsn, query string }
 
-// observeSQLite reads a store's file. Opened like this it changes nothing of what is
-// durable: a server that starts afterwards recovers by itself from how the dead one left
-// the file.
+// observeSQLite reads a store's file. Opened like this it changes nothing of what is durable: a server that starts
+// afterwards recovers by itself from how the dead one left the file.
 func observeSQLite(path string) observer {
 	dsn := &url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"}
 	return observer{"sqlite", dsn.String(),
@@ -45,8 +44,7 @@ func observePostgres(dsn string) observer {
 		`SELECT t.id, t.status, j.body FROM askback.task t JOIN askback.journal j USING (id) ORDER BY t.id, j.seq`}
 }
 
-// records reads all tasks. It opens a connection and closes it again, so that the
-// observer keeps nothing alive.
+// records reads all tasks. It opens a connection and closes it again, so that the observer keeps nothing alive.
 func (o observer) records(ctx context.Context) ([]record, error) {
 	db, err := sql.Open(o.driver, o.dsn)
 	if err != nil {

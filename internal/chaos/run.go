@@ -32,8 +32,7 @@ type chaos struct {
 	outage  time.Time // until when a server may end by itself before it listens
 }
 
-// run does what the options say. The error is one of the harness; the findings are in the
-// summary.
+// run does what the options say. The error is one of the harness; the findings are in the summary.
 func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) {
 	begun := time.Now()
 	outer := ctx

@@ -11,7 +11,6 @@ import (
 
 // rpc is what the judge reads of a message.
 type rpc struct {
-	from   string
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
@@ -22,10 +21,6 @@ type rpc struct {
 		Responses map[string]json.RawMessage `json:"inputResponses"`
 	} `json:"params"`
 	Result *result `json:"result"`
-	Error  *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
 }
 
 type result struct {
@@ -72,19 +67,19 @@ func judgeWire(s scenario, transport string, messages []message) string {
 	var asked []string                 // requests of the server
 	version := ""
 	for _, m := range messages {
-		r := rpc{from: m.From}
+		var r rpc
 		if json.Unmarshal(m.Data, &r) != nil {
 			continue // an HTTP error in plain text
 		}
 		switch {
-		case r.from == "client" && r.Method == "tools/call":
+		case m.From == "client" && r.Method == "tools/call":
 			calls = append(calls, r)
-		case r.from == "server" && r.Method == "" && r.ID != nil:
+		case m.From == "server" && r.Method == "" && r.ID != nil:
 			responses[string(r.ID)] = &r
 			if r.Result != nil && r.Result.Version != "" {
 				version = r.Result.Version
 			}
-		case r.from == "server" && r.ID != nil:
+		case m.From == "server" && r.ID != nil:
 			asked = append(asked, r.Method)
 		}
 	}

@@ -13,12 +13,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,8 +65,12 @@ func run(only, keep string, timeout time.Duration, parallel int) error {
 			return err
 		}
 	}
-	m := &matrix{work: work, timeout: timeout, programs: make(map[string]programs), urls: make(map[string][2]string)}
-	defer m.stop()
+	m := &matrix{work: work, timeout: timeout, programs: make(map[string]programs), servers: make(map[string]*endpoint)}
+	defer func() {
+		for _, server := range m.servers {
+			server.Kill()
+		}
+	}()
 	if err := m.prepare(); err != nil {
 		return err
 	}
@@ -95,8 +97,13 @@ type matrix struct {
 	work     string // directory for programs and records
 	timeout  time.Duration
 	programs map[string]programs
-	urls     map[string][2]string // of HTTP servers: modern, legacy
-	servers  []*child.Process
+	servers  map[string]*endpoint // by their peers
+}
+
+// endpoint is an HTTP server that runs, with its URLs.
+type endpoint struct {
+	*child.Process
+	modern, legacy string
 }
 
 // prepare builds and installs the peers, and starts their HTTP servers.
@@ -123,12 +130,11 @@ func (m *matrix) prepare() error {
 		}
 	}
 	for _, peer := range peers {
-		server, urls, err := m.startHTTP(peer.name)
+		server, err := m.startHTTP(peer.name)
 		if err != nil {
 			return err
 		}
-		m.servers = append(m.servers, server)
-		m.urls[peer.name] = urls
+		m.servers[peer.name] = server
 	}
 	return nil
 }
@@ -139,27 +145,28 @@ func installTypeScript(dir string) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(lock)
+	sum := fmt.Sprintf("%x", sha256.Sum256(lock))
 	mark := filepath.Join(dir, "node_modules", ".interop-lock")
-	if installed, err := os.ReadFile(mark); err == nil && string(installed) == hex.EncodeToString(sum[:]) {
+	if installed, err := os.ReadFile(mark); err == nil && string(installed) == sum {
 		return nil
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	fmt.Fprintln(os.Stderr, "Installing the TypeScript SDK")
 	if err := command("npm", "ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"); err != nil {
 		return err
 	}
-	return os.WriteFile(mark, []byte(hex.EncodeToString(sum[:])), 0o644)
+	return os.WriteFile(mark, []byte(sum), 0o644)
 }
 
 // versions says what the peers are.
 func versions() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "github.com/modelcontextprotocol/go-sdk", "github.com/mark3labs/mcp-go").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/modelcontextprotocol/go-sdk", "github.com/mark3labs/mcp-go").Output()
 	if err != nil {
 		return "", fmt.Errorf("go list -m: %w", err)
 	}
-	modules := strings.Fields(string(out))
+	modules := strings.Fields(string(out)) // their versions, in this order
+	if len(modules) != 2 {
+		return "", fmt.Errorf("go list -m: unexpected output %q", out)
+	}
 	file, err := os.ReadFile(filepath.Join("typescript", "package.json"))
 	if err != nil {
 		return "", err
@@ -170,13 +177,10 @@ func versions() (string, error) {
 	if err := json.Unmarshal(file, &manifest); err != nil {
 		return "", fmt.Errorf("package.json: %w", err)
 	}
-	if len(modules) != 4 {
-		return "", fmt.Errorf("go list -m: unexpected output %q", out)
-	}
 	const scope = "@modelcontextprotocol/"
 	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; mcp-go %s.",
-		modules[1], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"],
-		manifest.Dependencies[scope+"sdk"], modules[3]), nil
+		modules[0], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"],
+		manifest.Dependencies[scope+"sdk"], modules[1]), nil
 }
 
 func command(name string, args ...string) error {
@@ -188,11 +192,11 @@ func command(name string, args ...string) error {
 	return nil
 }
 
-// startHTTP starts a server, and returns its URLs: modern and legacy.
-func (m *matrix) startHTTP(program string) (*child.Process, [2]string, error) {
+// startHTTP starts a server over HTTP.
+func (m *matrix) startHTTP(program string) (*endpoint, error) {
 	log, err := os.OpenFile(filepath.Join(m.work, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, [2]string{}, err
+		return nil, err
 	}
 	defer log.Close()
 	command := m.programs[program].server
@@ -201,21 +205,15 @@ func (m *matrix) startHTTP(program string) (*child.Process, [2]string, error) {
 	cmd.Stderr = log
 	server, err := child.Start(cmd)
 	if err != nil {
-		return nil, [2]string{}, err
+		return nil, err
 	}
 	line, err := server.Wait(m.timeout)
 	if urls := strings.Fields(line); len(urls) == 2 {
-		return server, [2]string(urls), nil
+		return &endpoint{server, urls[0], urls[1]}, nil
 	}
 	server.Kill()
 	text, _ := os.ReadFile(log.Name())
-	return nil, [2]string{}, fmt.Errorf("the server of %s did not start: %w: %s", program, cmp.Or(err, errors.New("it printed no URLs")), text)
-}
-
-func (m *matrix) stop() {
-	for _, server := range m.servers {
-		server.Kill()
-	}
+	return nil, fmt.Errorf("the server of %s did not start: %w: %s", program, cmp.Or(err, errors.New("it printed no URLs")), text)
 }
 
 // cell is one run of one scenario.
@@ -271,36 +269,33 @@ func (m *matrix) runAll(cells []*cell, parallel int) {
 func (m *matrix) runCell(c *cell) string {
 	tap := new(wiretap)
 	record := filepath.Join(m.work, strings.ReplaceAll(c.String(), "/", "-"))
-	var (
-		target string
-		end    func() error // ends the record
-	)
-	switch program := c.section.prefix + c.server; strings.TrimPrefix(c.transport, c.section.prefix) {
-	case "stdio":
+	program := c.section.prefix + c.server
+	var target string
+	var end func() error // ends the record
+	if strings.HasSuffix(c.transport, "stdio") {
 		self, err := os.Executable()
 		if err != nil {
 			return err.Error()
 		}
-		command, err := json.Marshal(append(append([]string{self, "tap", record + ".tap"}, m.programs[program].server...), "stdio"))
+		command, err := json.Marshal(slices.Concat([]string{self, "tap", record + ".tap"}, m.programs[program].server, []string{"stdio"}))
 		if err != nil {
 			return err.Error()
 		}
 		target = string(command)
 		_ = os.Remove(record + ".tap") // of an earlier run
 		end = func() error { return tap.load(record + ".tap") }
-	default:
-		urls := m.urls[c.server]
+	} else {
+		server := m.servers[c.server]
 		if c.section.private {
-			server, own, err := m.startHTTP(program)
-			if err != nil {
+			var err error
+			if server, err = m.startHTTP(program); err != nil {
 				return err.Error()
 			}
 			defer server.Kill()
-			urls = own
 		}
-		url := urls[0]
+		url := server.modern
 		if c.transport == "legacy" {
-			url = urls[1]
+			url = server.legacy
 		}
 		proxy, via, err := tap.proxy(url)
 		if err != nil {

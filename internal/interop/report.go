@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 )
 
 func (f *failure) covers(c *cell) bool {
@@ -27,9 +28,8 @@ type report struct {
 	versions string
 }
 
-// verdict is an error if a cell with Askback failed for a reason that is not listed as
-// the other side's, or if a listing does not apply. What else fails between peers is
-// only shown.
+// verdict is an error if a cell with Askback failed for a reason that is not listed as the other side's, or if a
+// listing does not apply. What else fails between peers is only shown.
 func (r *report) verdict() error {
 	var problems []string
 	for _, c := range r.cells {
@@ -88,14 +88,16 @@ func (r *report) section(b *strings.Builder, s *section) {
 			continue
 		}
 		marks[c.String()] = r.mark(c)
-		good, ours := 0, 0
-		if c.fault == "" {
-			good = 1
-		}
+		all++
 		if c.askbacks() {
-			ours = 1
+			own++
 		}
-		all, passed, own, ownPassed = all+1, passed+good, own+ours, ownPassed+good*ours
+		if c.fault == "" {
+			passed++
+		}
+		if c.askbacks() && c.fault == "" {
+			ownPassed++
+		}
 	}
 	if all == 0 {
 		return
@@ -106,12 +108,12 @@ func (r *report) section(b *strings.Builder, s *section) {
 	fmt.Fprintf(b, "%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n", passed, all, own, ownPassed)
 	for _, t := range s.transports {
 		rows := [][]string{{"client", "server"}}
-		for _, s := range s.scenarios {
-			rows[0] = append(rows[0], s.title)
+		for _, scenario := range s.scenarios {
+			rows[0] = append(rows[0], scenario.title)
 		}
 		for _, client := range s.peers {
 			for _, server := range s.peers {
-				row := []string{peerTitle(client.name), peerTitle(server.name)}
+				row := []string{client.title, server.title}
 				for _, scenario := range s.scenarios {
 					c := &cell{client: client.name, server: server.name, scenario: scenario, transport: t.name}
 					row = append(row, marks[c.String()])
@@ -128,26 +130,15 @@ func (r *report) section(b *strings.Builder, s *section) {
 }
 
 func table(rows [][]string) string {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, text := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text))
-		}
-	}
 	var b strings.Builder
-	for n, row := range rows {
-		for i, text := range row {
-			fmt.Fprintf(&b, "| %s%s ", text, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)))
-		}
-		b.WriteString("|\n")
-		if n == 0 {
-			for _, width := range widths {
-				fmt.Fprintf(&b, "|%s", strings.Repeat("-", width+2))
-			}
-			b.WriteString("|\n")
-		}
+	w := tabwriter.NewWriter(&b, 0, 0, 0, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintf(w, "| %s \t|\n", strings.Join(row, " \t| "))
 	}
-	return b.String()
+	w.Flush()
+	head, body, _ := strings.Cut(b.String(), "\n")
+	rule := regexp.MustCompile(`[^|]`).ReplaceAllString(head, "-")
+	return head + "\n" + rule + "\n" + body
 }
 
 func (r *report) footnotes() string {

@@ -1,14 +1,16 @@
 package main
 
-// What every cell is judged by: the text of the result, and what was on the wire.
+import "slices"
+
+// Every cell is judged by the text of the result and by the messages on the wire.
 
 // section is a matrix: its clients against its servers, in its scenarios, over its transports.
 type section struct {
 	title      string // of its tables; the first has none
 	prefix     string // of its peers' programs
-	peers      []peer
+	peers      []named
 	scenarios  []scenario
-	transports []transport
+	transports []named
 	judge      func(s scenario, transport string, messages []message) string
 	private    bool // a cell has its HTTP server for itself
 }
@@ -42,21 +44,16 @@ var scenarios = []scenario{
 	{"decline", "t_decline", "Nothing was deleted.", [][]string{{form}}},
 }
 
-// transport is a way to reach a server.
-type transport struct {
-	name  string // as the peers' programs take it
-	title string
-}
+// named is a peer, or a transport with its name as the peers' programs take it.
+type named struct{ name, title string }
 
-var transports = []transport{
+var transports = []named{
 	{"http", "HTTP, 2026-07-28"},
 	{"stdio", "stdio, 2026-07-28"},
 	{"legacy", "HTTP, 2025-11-25 (sessions)"},
 }
 
-type peer struct{ name, title string }
-
-var peers = []peer{
+var peers = []named{
 	{"askback", "Askback"},
 	{"gosdk", "Go SDK"},
 	{"typescript", "TypeScript SDK"},
@@ -74,23 +71,17 @@ var taskScenarios = []scenario{
 	{"refused without", "k_refused", "-32601", nil},
 }
 
-var taskTransports = []transport{
+var taskTransports = []named{
 	{"tasks-http", "Tasks over HTTP, 2025-11-25"},
 	{"tasks-stdio", "Tasks over stdio, 2025-11-25"},
 }
 
-var taskPeers = []peer{
+var taskPeers = []named{
 	{"askback", "Askback"},
 	{"typescript1", "TypeScript SDK v1"},
 }
 
 func peerTitle(name string) string {
-	for _, s := range sections {
-		for _, p := range s.peers {
-			if p.name == name {
-				return p.title
-			}
-		}
-	}
-	return name
+	all := slices.Concat(peers, taskPeers)
+	return all[slices.IndexFunc(all, func(p named) bool { return p.name == name })].title
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// The OAuth client is the Go SDK's, in the transport that Askback's client connects over.
-// These scenarios judge it, and that calls through Askback survive it: one that needs
-// more scopes in the middle is sent twice.
+// The OAuth client is the Go SDK's, in the transport that Askback's client connects over. These scenarios judge it,
+// and that calls through Askback survive it: one that needs more scopes in the middle is sent twice.
 
 const redirectURL = "http://localhost:3000/callback"
 
@@ -59,7 +58,7 @@ func callAuthorized(ctx context.Context, s *scenario) error {
 		return err
 	}
 	defer session.Close()
-	return callListed(ctx, session, "test-tool", nil, "test")
+	return callListed("test-tool", nil, "test")(ctx, session)
 }
 
 // refuse does the same where it must end with an error that says why.

@@ -2,16 +2,16 @@
 // README of the directory above tells how. The suite appends the server's URL to the
 // command, and names the scenario and the protocol's revision in the environment.
 //
-// Whatever a scenario calls is called through Askback's package client, so that
-// Askback is judged; lists come from the session of the SDK below. Beyond what the
-// suite observes, a scenario checks what came back. The client writes to standard
-// error only when something is wrong, which `run` counts as a failure of the scenario
-// whatever the suite says.
+// Whatever a scenario calls is called through Askback's package client, so that Askback is judged; lists come from
+// the session of the SDK below. Beyond what the suite observes, a scenario checks what came back. The client writes
+// to standard error only when something is wrong, which `run` counts as a failure of the scenario whatever the suite
+// says.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -37,7 +37,11 @@ func main() {
 	// The suite kills what takes longer than 30 seconds, and then nothing tells where it was.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := s.play(ctx); err != nil {
+	play := plays[s.name]
+	if play == nil {
+		play = func(context.Context, *scenario) error { return errors.New("this client has no such scenario") }
+	}
+	if err := play(ctx, s); err != nil {
 		fmt.Fprintf(os.Stderr, "conformance client: scenario %q at %s: %v\n", s.name, s.endpoint, err)
 		os.Exit(1)
 	}
@@ -49,13 +53,6 @@ type scenario struct {
 	name     string
 	context  []byte // what else the suite tells, as JSON
 	version  string // of the protocol; empty to negotiate
-}
-
-func (s *scenario) play(ctx context.Context) error {
-	if play := plays[s.name]; play != nil {
-		return play(ctx, s)
-	}
-	return fmt.Errorf("this client has no such scenario")
 }
 
 // told decodes what the suite tells beyond the environment.
@@ -76,7 +73,7 @@ func (s *scenario) connect(ctx context.Context, form formHandler, oauth auth.OAu
 			return &mcp.ElicitResult{Action: "decline"}, nil
 		},
 		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
-			return nil, fmt.Errorf("no model is at hand")
+			return nil, errors.New("no model is at hand")
 		},
 		Roots: func(context.Context) ([]*mcp.Root, error) { return nil, nil },
 	})

@@ -14,17 +14,20 @@ import (
 
 // plays are the scenarios by the suite's names. Those of authorization are in auth.go.
 var plays = map[string]func(context.Context, *scenario) error{
-	"initialize":                          connected(listTools),
-	"tools_call":                          connected(callAddNumbers),
-	"request-metadata":                    connected(listTools),
-	"json-schema-ref-no-deref":            connected(listTools),
-	"json-schema-2020-12-preservation":    connected(echoSchema),
-	"elicitation-sep1034-client-defaults": connected(acceptDefaults),
-	"sse-retry":                           connected(callOverBrokenStream),
-	"sep-2322-client-request-state":       goThroughRounds,
-	"http-standard-headers":               connected(useEverything),
-	"http-custom-headers":                 callAsTold,
-	"http-invalid-tool-headers":           connected(callEveryTool(map[string]any{"region": "us-west1"}, "Tool call received")),
+	"initialize":                       connected(listTools),
+	"tools_call":                       connected(callListed("add_numbers", map[string]any{"a": 5, "b": 3}, "The sum of 5 and 3 is 8")),
+	"request-metadata":                 connected(listTools),
+	"json-schema-ref-no-deref":         connected(listTools),
+	"json-schema-2020-12-preservation": connected(echoSchema),
+	// The client leaves every field of the form to its default. The server asks inside a session of 2025-11-25.
+	"elicitation-sep1034-client-defaults": connected(callListed("test_client_elicitation_defaults", nil,
+		`Elicitation completed: {"age":30,"name":"John Doe","score":95.5,"status":"active","verified":true}`,
+		`Elicitation completed: {"name":"John Doe","age":30,"score":95.5,"status":"active","verified":true}`)),
+	"sse-retry":                     connected(callOverBrokenStream),
+	"sep-2322-client-request-state": goThroughRounds,
+	"http-standard-headers":         connected(useEverything),
+	"http-custom-headers":           callAsTold,
+	"http-invalid-tool-headers":     connected(callEveryTool(map[string]any{"region": "us-west1"}, "Tool call received")),
 }
 
 // connected plays a scenario in a session whose client accepts every form.
@@ -44,10 +47,6 @@ func listTools(ctx context.Context, session *client.Session) error {
 	return err
 }
 
-func callAddNumbers(ctx context.Context, session *client.Session) error {
-	return callListed(ctx, session, "add_numbers", map[string]any{"a": 5, "b": 3}, "The sum of 5 and 3 is 8")
-}
-
 // echoSchema sends a tool's schema back as it was listed.
 func echoSchema(ctx context.Context, session *client.Session) error {
 	tools, err := session.SDK().ListTools(ctx, nil)
@@ -60,14 +59,6 @@ func echoSchema(ctx context.Context, session *client.Session) error {
 		}
 	}
 	return fmt.Errorf("no tool has the schema to send back")
-}
-
-// acceptDefaults leaves every field of a form to its default. The server asks inside a
-// session of 2025-11-25.
-func acceptDefaults(ctx context.Context, session *client.Session) error {
-	return callListed(ctx, session, "test_client_elicitation_defaults", nil,
-		`Elicitation completed: {"age":30,"name":"John Doe","score":95.5,"status":"active","verified":true}`,
-		`Elicitation completed: {"name":"John Doe","age":30,"score":95.5,"status":"active","verified":true}`)
 }
 
 // callOverBrokenStream calls a tool whose stream ends before its result.
@@ -175,15 +166,17 @@ func callEveryTool(arguments any, want string) func(context.Context, *client.Ses
 }
 
 // callListed calls a tool that the server must list.
-func callListed(ctx context.Context, session *client.Session, name string, arguments any, want ...string) error {
-	tools, err := session.SDK().ListTools(ctx, nil)
-	if err != nil {
-		return err
+func callListed(name string, arguments any, want ...string) func(context.Context, *client.Session) error {
+	return func(ctx context.Context, session *client.Session) error {
+		tools, err := session.SDK().ListTools(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(tools.Tools, func(t *mcp.Tool) bool { return t.Name == name }) {
+			return fmt.Errorf("the tool %q is not listed", name)
+		}
+		return call(ctx, session, name, arguments, want...)
 	}
-	if !slices.ContainsFunc(tools.Tools, func(t *mcp.Tool) bool { return t.Name == name }) {
-		return fmt.Errorf("the tool %q is not listed", name)
-	}
-	return call(ctx, session, name, arguments, want...)
 }
 
 // call calls a tool, and checks that the result is one of the wanted texts.

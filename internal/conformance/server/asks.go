@@ -13,7 +13,7 @@ import (
 	"github.com/askback-mcp/askback"
 )
 
-// The forms that the suite asks for.
+// The forms that the suite wants the user to fill in.
 type (
 	nameForm struct {
 		Name string `json:"name"`
@@ -176,8 +176,7 @@ func addAskingTools(s *askback.Server) {
 		})
 }
 
-// begin records a step, which gives the first round a requestState on /bare too: the
-// suite wants one from this tool.
+// begin records a step, which gives the first round a requestState on /bare too: the suite wants one from this tool.
 func begin(ctx context.Context, call *askback.Call) error {
 	return call.Do(ctx, "begin", func(context.Context) error { return nil })
 }

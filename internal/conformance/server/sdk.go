@@ -19,26 +19,23 @@ func newSDKServer() *mcp.Server {
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
 
-	mcp.AddTool(m, &mcp.Tool{Name: "test_tool_with_logging", Description: "Logs three messages"},
-		func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			for _, message := range []string{"Tool execution started", "Tool processing data", "Tool execution completed"} {
-				if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: message}); err != nil {
-					return nil, nil, err
+	for name, messages := range map[string][]string{
+		"test_tool_with_logging": {"Tool execution started", "Tool processing data", "Tool execution completed"},
+		"test_logging_tool":      {"test_logging_tool runs"},
+	} {
+		mcp.AddTool(m, &mcp.Tool{Name: name, Description: "Logs, for clients that want to see it"},
+			func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+				for _, message := range messages {
+					if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: message}); err != nil {
+						return nil, nil, err
+					}
+					if err := pause(ctx); err != nil {
+						return nil, nil, err
+					}
 				}
-				if err := pause(ctx); err != nil {
-					return nil, nil, err
-				}
-			}
-			return text("Three messages logged"), nil, nil
-		})
-
-	mcp.AddTool(m, &mcp.Tool{Name: "test_logging_tool", Description: "Logs a message, which only clients get that want it"},
-		func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: "test_logging_tool runs"}); err != nil {
-				return nil, nil, err
-			}
-			return text("One message logged"), nil, nil
-		})
+				return text("Messages logged: %d", len(messages)), nil, nil
+			})
+	}
 
 	mcp.AddTool(m, &mcp.Tool{Name: "test_input_required_result_tampered_state", Description: "Keeps its own state, on the SDK's server"},
 		func(_ context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {

@@ -17,11 +17,8 @@ func addTaskTools(s *askback.Server) {
 	atOnce := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
 	required := &askback.TaskSupport{Required: true}
 
-	type greeted struct {
-		Name string `json:"name"`
-	}
 	askback.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greets; never a task"},
-		func(_ context.Context, _ *askback.Call, in greeted) (string, error) {
+		func(_ context.Context, _ *askback.Call, in nameForm) (string, error) {
 			return fmt.Sprintf("Hello, %s!", in.Name), nil
 		})
 
@@ -81,13 +78,10 @@ func addTaskTools(s *askback.Server) {
 			return fmt.Sprintf("%s and %s", first.Name, second.Name), errors.Join(err1, err2)
 		})
 
-	type user struct {
-		Name string `json:"name"`
-	}
 	askback.AddTaskTool(s, &mcp.Tool{Name: "test_tool_with_task", Description: "Asks in a round, then goes on as a task"},
 		&askback.TaskSupport{Required: true, AtDetach: true},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			who, err := askback.Elicit[user](call, "user_name", "What is your name?")
+			who, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
 			if err != nil {
 				return "", err
 			}

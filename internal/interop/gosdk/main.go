@@ -48,9 +48,8 @@ func call(ctx context.Context, target program.Target, tool string) (any, error) 
 	return session.CallTool(ctx, &mcp.CallToolParams{Name: tool})
 }
 
-// newServer has the tools in the SDK's style for Multi Round-Trip Requests: a handler
-// returns InputRequests and a RequestState, and is called again with the answers. A
-// real server would also sign the state.
+// newServer has the tools in the SDK's style for Multi Round-Trip Requests: a handler returns InputRequests and a
+// RequestState, and is called again with the answers. A real server would also sign the state.
 func newServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "gosdk", Version: "1.0.0"}, nil)
 	tool := func(name string, run func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult) {

@@ -99,37 +99,28 @@ func newServer() *server.MCPServer {
 			return run(req.Params)
 		})
 	}
-	tool("t_elicit", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-		if answer := server.ElicitationResponse(p.InputResponses, "person"); answer != nil {
-			return done("Hello, %s.", name(answer))
-		}
-		return server.NewInputRequestBuilder("").Elicit("person", form("What is your name?")).ToolResult(), nil
+	once := func(name string, requests *server.InputRequestBuilder, text func(p mcp.CallToolParams) string) {
+		tool(name, func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
+			if len(p.InputResponses) == 0 {
+				return requests.ToolResult(), nil
+			}
+			return done("%s", text(p))
+		})
+	}
+	once("t_elicit", ask("").Elicit("person", form("What is your name?")), func(p mcp.CallToolParams) string {
+		return fmt.Sprintf("Hello, %s.", name(p, "person"))
 	})
-	tool("t_sample", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-		if answer := server.SamplingResponse(p.InputResponses, "capital"); answer != nil {
-			return done("The model says: %s", said(answer))
-		}
-		return server.NewInputRequestBuilder("").Sample("capital", prompt("What is the capital of France?")).ToolResult(), nil
+	once("t_sample", ask("").Sample("capital", prompt("What is the capital of France?")), func(p mcp.CallToolParams) string {
+		return "The model says: " + said(p, "capital")
 	})
-	tool("t_roots", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-		if answer := server.RootsResponse(p.InputResponses, "roots"); answer != nil {
-			return done("Roots: %s", first(answer))
-		}
-		return server.NewInputRequestBuilder("").Roots("roots").ToolResult(), nil
-	})
-	tool("t_three", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-		if len(p.InputResponses) > 0 {
-			return done("%s, %s, %s",
-				name(server.ElicitationResponse(p.InputResponses, "person")),
-				said(server.SamplingResponse(p.InputResponses, "capital")),
-				first(server.RootsResponse(p.InputResponses, "roots")))
-		}
-		return server.NewInputRequestBuilder("").
-			Elicit("person", form("What is your name?")).
-			Sample("capital", prompt("What is the capital of France?")).
-			Roots("roots").
-			ToolResult(), nil
-	})
+	once("t_roots", ask("").Roots("roots"), func(p mcp.CallToolParams) string { return "Roots: " + first(p, "roots") })
+	once("t_three", ask("").
+		Elicit("person", form("What is your name?")).
+		Sample("capital", prompt("What is the capital of France?")).
+		Roots("roots"),
+		func(p mcp.CallToolParams) string {
+			return fmt.Sprintf("%s, %s, %s", name(p, "person"), said(p, "capital"), first(p, "roots"))
+		})
 	tool("t_rounds", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
 		var state struct{ Name, City string }
 		if p.RequestState != "" {
@@ -137,14 +128,12 @@ func newServer() *server.MCPServer {
 				return nil, err
 			}
 		}
-		next := server.NewInputRequestBuilder("")
-		if answer := server.ElicitationResponse(p.InputResponses, "signer"); answer != nil {
-			return done("%s of %s, signed %s", state.Name, state.City, name(answer))
-		} else if answer := server.SamplingResponse(p.InputResponses, "city"); answer != nil {
-			state.City = said(answer)
+		next := ask("")
+		if signer := name(p, "signer"); signer != "" {
+			return done("%s of %s, signed %s", state.Name, state.City, signer)
+		} else if state.City = said(p, "city"); state.City != "" {
 			next.Elicit("signer", form(fmt.Sprintf("%s of %s: who signs?", state.Name, state.City)))
-		} else if answer := server.ElicitationResponse(p.InputResponses, "person"); answer != nil {
-			state.Name = name(answer)
+		} else if state.Name = name(p, "person"); state.Name != "" {
 			next.Sample("city", prompt("Where does "+state.Name+" live?"))
 		} else {
 			next.Elicit("person", form("What is your name?"))
@@ -157,22 +146,24 @@ func newServer() *server.MCPServer {
 	})
 	tool("t_state", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
 		if p.RequestState == "" {
-			return server.NewInputRequestBuilder("busy").ToolResult(), nil
+			return ask("busy").ToolResult(), nil
 		}
 		return done("served the second time")
 	})
 	tool("t_decline", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
 		answer := server.ElicitationResponse(p.InputResponses, "person")
 		if answer == nil {
-			return server.NewInputRequestBuilder("").Elicit("person", form("Delete everything? Sign with your name.")).ToolResult(), nil
+			return ask("").Elicit("person", form("Delete everything? Sign with your name.")).ToolResult(), nil
 		}
 		if answer.Action == mcp.ElicitationResponseActionDecline {
 			return done("Nothing was deleted.")
 		}
-		return done("Deleted for %s", name(answer))
+		return done("Deleted for %s", name(p, "person"))
 	})
 	return s
 }
+
+func ask(state string) *server.InputRequestBuilder { return server.NewInputRequestBuilder(state) }
 
 func done(format string, args ...any) (*mcp.CallToolResult, error) {
 	return mcp.NewToolResultText(fmt.Sprintf(format, args...)), nil
@@ -193,33 +184,32 @@ func prompt(text string) mcp.CreateMessageParams {
 	}
 }
 
-func name(answer *mcp.ElicitationResult) string {
-	if answer == nil {
-		return ""
+// name is the name in the answer to a form, or empty.
+func name(p mcp.CallToolParams, key string) string {
+	if answer := server.ElicitationResponse(p.InputResponses, key); answer != nil {
+		content, _ := answer.Content.(map[string]any)
+		name, _ := content["name"].(string)
+		return name
 	}
-	content, _ := answer.Content.(map[string]any)
-	name, _ := content["name"].(string)
-	return name
+	return ""
 }
 
-func said(answer *mcp.CreateMessageResult) string {
-	if answer == nil {
-		return ""
+// said is the text in the answer of a model, or empty.
+func said(p mcp.CallToolParams, key string) string {
+	if answer := server.SamplingResponse(p.InputResponses, key); answer != nil {
+		if content, err := mcp.ParseSamplingContent(answer.Content); err == nil {
+			if text, ok := mcp.AsTextContent(content); ok {
+				return text.Text
+			}
+		}
 	}
-	content, err := mcp.ParseSamplingContent(answer.Content)
-	if err != nil {
-		return ""
-	}
-	text, _ := mcp.AsTextContent(content)
-	if text == nil {
-		return ""
-	}
-	return text.Text
+	return ""
 }
 
-func first(answer *mcp.ListRootsResult) string {
-	if answer == nil || len(answer.Roots) == 0 {
-		return ""
+// first is the first root in an answer, or empty.
+func first(p mcp.CallToolParams, key string) string {
+	if answer := server.RootsResponse(p.InputResponses, key); answer != nil && len(answer.Roots) > 0 {
+		return answer.Roots[0].URI
 	}
-	return answer.Roots[0].URI
+	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -82,14 +83,11 @@ func newServer(ctx context.Context) (srv *askback.Server, end func(), err error)
 		return "", ctx.Err()
 	})
 	running, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.RunTasks(running) // nil, with tasks configured
-	}()
+	var working sync.WaitGroup
+	working.Go(func() { _ = srv.RunTasks(running) }) // nil, with tasks configured
 	return srv, func() {
 		stop()
-		<-done
+		working.Wait()
 		_ = store.Close()
 		_ = os.RemoveAll(dir)
 	}, nil
