@@ -76,7 +76,7 @@ func interactionWith(tb testing.TB, store func(testing.TB) state.Store, mode sta
 		tb.Fatal(err)
 	}
 	template := httptest.NewRequest(http.MethodPost, "/mcp", nil)
-	template.Header = headers
+	template.Header = headers.Clone()
 	serve := func(tb testing.TB, body string) string {
 		r := template.WithContext(tb.Context())
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))

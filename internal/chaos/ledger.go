@@ -20,7 +20,9 @@ type ledger struct {
 	last         []record          // the last observation
 	refusals     map[string]int    // errors that servers answered with
 	broken       int               // requests whose answer never came
-	violations   []string
+
+	violating  sync.Mutex // guards violations
+	violations []string
 }
 
 // step is a step of one call.
@@ -51,13 +53,9 @@ func newLedger() *ledger {
 const mostViolations = 50
 
 func (l *ledger) violate(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.violation(format, args...)
-}
-
-func (l *ledger) violation(format string, args ...any) {
 	v := fmt.Sprintf(format, args...)
+	l.violating.Lock()
+	defer l.violating.Unlock()
 	switch n := len(l.violations); {
 	case slices.Contains(l.violations, v):
 	case n < mostViolations:
@@ -73,7 +71,7 @@ func (l *ledger) acknowledge(o *order, id string) {
 	defer l.mu.Unlock()
 	o.id = id
 	if l.orders[id] != nil {
-		l.violation("%s: its id was given twice", o)
+		l.violate("%s: its id was given twice", o)
 	}
 	l.orders[id] = o
 }
@@ -88,7 +86,7 @@ func (l *ledger) end(o *order, status string) {
 		want = "cancelled"
 	}
 	if status != want {
-		l.violation("%s: it is %s, want %s", o, status, want)
+		l.violate("%s: it is %s, want %s", o, status, want)
 	}
 }
 
@@ -140,20 +138,20 @@ func (l *ledger) observe(ids []string, records []record, effects []effect) {
 			}
 			l.recorded[s] = sighting{l.observations, done[s]}
 			if done[s] == 0 {
-				l.violation("call %s: the step %s is recorded, and was never done", r.call, name)
+				l.violate("call %s: the step %s is recorded, and was never done", r.call, name)
 			}
 		}
 	}
 	for s, seen := range l.recorded {
 		if !still[s] {
-			l.violation("call %s: the step %s was recorded at observation %d, and no longer is at observation %d",
+			l.violate("call %s: the step %s was recorded at observation %d, and no longer is at observation %d",
 				s.call, s.name, seen.observation, l.observations)
 			delete(l.recorded, s)
 		}
 	}
 	for _, id := range ids {
 		if !found[id] {
-			l.violation("%s: it was acknowledged, and is not in the database", l.orders[id])
+			l.violate("%s: it was acknowledged, and is not in the database", l.orders[id])
 		}
 	}
 	l.last = records
@@ -188,13 +186,13 @@ func (l *ledger) repeats(effects []effect) (legitimate int) {
 		next := last[worker{first.call, first.pid}]
 		switch {
 		case recorded && times[s] > seen.effects:
-			l.violation("call %s: the step %s was recorded at observation %d, and process %d did it again after that",
+			l.violate("call %s: the step %s was recorded at observation %d, and process %d did it again after that",
 				s.call, s.name, seen.observation, e.pid)
 		case l.deathOf(first.pid, first.at) == nil:
-			l.violation("call %s: the step %s was done by process %d, which was not killed, and again by process %d",
+			l.violate("call %s: the step %s was done by process %d, which was not killed, and again by process %d",
 				s.call, s.name, first.pid, e.pid)
 		case next != e.step: // it must have taken the step for recorded, or it would not have gone on
-			l.violation("call %s: the step %s was done by process %d, which went on to %s, and again by process %d",
+			l.violate("call %s: the step %s was done by process %d, which went on to %s, and again by process %d",
 				s.call, s.name, first.pid, next, e.pid)
 		default:
 			legitimate++

@@ -40,7 +40,7 @@ import (
 type options struct {
 	store     string         // sqlite or postgres
 	dsn       string         // of a PostgreSQL that is there
-	postgres  *pgtest.Server // or one that may be crashed
+	postgres  *pgtest.Server // or one that may be crashed; without either, one is started
 	instances int
 	kills     int
 	restart   bool // crash PostgreSQL, too
@@ -55,7 +55,7 @@ func main() {
 	o := parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	s, err := start(ctx, o)
+	s, err := run(ctx, o, os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -65,19 +65,6 @@ func main() {
 	if len(s.violations) > 0 {
 		os.Exit(1)
 	}
-}
-
-// start is run with a PostgreSQL if one is wanted that is not there.
-func start(ctx context.Context, o options) (*summary, error) {
-	if o.store == "postgres" && o.dsn == "" {
-		server, stop, err := pgtest.Open()
-		if err != nil {
-			return nil, err
-		}
-		defer stop()
-		o.postgres = server
-	}
-	return run(ctx, o, os.Stderr)
 }
 
 // parse reads the command line. It ends the process if that is wrong.

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
 )
 
 // chaos is a run: its servers and customers, and the one who kills.
@@ -55,6 +57,14 @@ func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) 
 			os.RemoveAll(c.dir)
 		}
 	}()
+	if c.store == "postgres" && c.dsn == "" && c.postgres == nil {
+		server, stop, err := pgtest.Open()
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		c.postgres = server
+	}
 	defer c.stop()
 	for _, part := range []func(context.Context) error{c.build, c.begin, c.work, c.account} {
 		if err := part(ctx); err != nil {

@@ -52,18 +52,16 @@ func run(only, keep string, timeout time.Duration, parallel int) error {
 	if _, err := os.Stat("known.go"); err != nil {
 		return errors.New("not in the directory internal/interop: run it as \"cd internal/interop && go run .\"")
 	}
-	work, err := os.MkdirTemp("", "interop")
+	work, err := filepath.Abs(keep)
+	if keep == "" {
+		work, err = os.MkdirTemp("", "interop")
+		defer func() { os.RemoveAll(work) }()
+	}
+	if err == nil {
+		err = os.MkdirAll(work, 0o755)
+	}
 	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(work)
-	if keep != "" {
-		if err := os.MkdirAll(keep, 0o755); err != nil {
-			return err
-		}
-		if work, err = filepath.Abs(keep); err != nil {
-			return err
-		}
 	}
 	m := &matrix{work: work, timeout: timeout, programs: make(map[string]programs), servers: make(map[string]*endpoint)}
 	defer func() {

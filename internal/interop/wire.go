@@ -20,8 +20,8 @@ import (
 
 // message is one JSON-RPC message as it passed between client and server.
 type message struct {
-	From string          `json:"from"` // "client" or "server"
-	Data json.RawMessage `json:"data"`
+	From string // "client" or "server"
+	Data json.RawMessage
 }
 
 // wiretap is what passed in one cell.
@@ -42,7 +42,8 @@ func (t *wiretap) add(from string, data []byte) {
 	t.messages = append(t.messages, message{from, bytes.Clone(data)})
 }
 
-// proxy stands between a client and the HTTP server at target, until it is closed.
+// proxy stands between a client and the HTTP server at target, until it is closed. It records a response when it has
+// passed.
 func (t *wiretap) proxy(target string) (*httptest.Server, string, error) {
 	to, err := url.Parse(target)
 	if err != nil {
@@ -50,16 +51,6 @@ func (t *wiretap) proxy(target string) (*httptest.Server, string, error) {
 	}
 	path := to.Path
 	to.Path = ""
-	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		FlushInterval: -1,
-		ErrorLog:      log.New(io.Discard, "", 0), // clients that go away
-		ModifyResponse: func(res *http.Response) error {
-			mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-			res.Body = &tee{ReadCloser: res.Body, tap: t, events: mediaType == "text/event-stream"}
-			return nil
-		},
-	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -67,36 +58,34 @@ func (t *wiretap) proxy(target string) (*httptest.Server, string, error) {
 		}
 		t.add("client", body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		proxy.ServeHTTP(w, r)
+		var response bytes.Buffer
+		defer func() { t.addResponse(w.Header().Get("Content-Type"), response.Bytes()) }()
+		(&httputil.ReverseProxy{
+			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+			FlushInterval: -1,
+			ErrorLog:      log.New(io.Discard, "", 0), // clients that go away
+			ModifyResponse: func(res *http.Response) error {
+				res.Body = struct {
+					io.Reader
+					io.Closer
+				}{io.TeeReader(res.Body, &response), res.Body}
+				return nil
+			},
+		}).ServeHTTP(w, r)
 	}))
 	return server, server.URL + path, nil
 }
 
-// tee records a response when it is closed.
-type tee struct {
-	io.ReadCloser
-	tap    *wiretap
-	events bool
-	read   bytes.Buffer
-}
-
-func (r *tee) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	r.read.Write(p[:n])
-	return n, err
-}
-
-func (r *tee) Close() error {
-	if !r.events {
-		r.tap.add("server", r.read.Bytes())
-		return r.ReadCloser.Close()
+func (t *wiretap) addResponse(contentType string, body []byte) {
+	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "text/event-stream" {
+		t.add("server", body)
+		return
 	}
-	for line := range bytes.Lines(r.read.Bytes()) {
+	for line := range bytes.Lines(body) {
 		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			r.tap.add("server", data)
+			t.add("server", data)
 		}
 	}
-	return r.ReadCloser.Close()
 }
 
 // tapCommand stands between a client and a stdio server: this program runs it as

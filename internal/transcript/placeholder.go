@@ -45,18 +45,13 @@ func metaOf(capabilities string) string {
 		`"io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
 }
 
-func parsePlaceholder(text string) (placeholder, error) {
+// whole returns the placeholder in a text that consists of nothing else.
+func whole(text string) (p placeholder, ok bool) {
 	m := placeholderForm.FindStringSubmatch(text)
 	if m == nil {
-		return placeholder{}, fmt.Errorf("the placeholder %s is not such as {{state}}, {{created:time}} or {{second:not first}}", cut(text, maxQuoted))
+		return p, false
 	}
-	return placeholder{m[1], m[2], m[3]}, nil
-}
-
-// whole returns the placeholder in a text that consists of nothing else.
-func whole(text string) (placeholder, bool) {
-	p, err := parsePlaceholder(text)
-	return p, err == nil
+	return placeholder{m[1], m[2], m[3]}, true
 }
 
 // replace replaces each placeholder in text by the value that found returns.
@@ -70,9 +65,9 @@ func replace(text string, found func(placeholder) (string, error)) (string, erro
 			}
 			return b.String() + text, nil
 		}
-		p, err := parsePlaceholder(text[at[0]:at[1]])
-		if err != nil {
-			return "", err
+		p, ok := whole(text[at[0]:at[1]])
+		if !ok {
+			return "", fmt.Errorf("the placeholder %s is not such as {{state}}, {{created:time}} or {{second:not first}}", text[at[0]:at[1]])
 		}
 		value, err := found(p)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,10 +24,11 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-const (
-	stepTime  = 30 * time.Second
-	pollPause = 50 * time.Millisecond
-)
+// pollPause is the time between two attempts of a request with a "within".
+const pollPause = 50 * time.Millisecond
+
+// httpClient follows no redirects.
+var httpClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // Play plays the parts one after the other. It stops at the first mismatch and returns it as a [*Failure]. Any other
 // error says what is wrong with p, or that ctx is done.
@@ -36,15 +38,7 @@ func (t *Transcript) Play(ctx context.Context, p Player) error {
 			return fmt.Errorf("there is no URL for the server %s", s.Name)
 		}
 	}
-	if p.Client == nil {
-		p.Client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
-	if p.StepTime == 0 {
-		p.StepTime = stepTime
-	}
-	if p.Report == nil {
-		p.Report = func(Step) {}
-	}
+	p.stepTime = cmp.Or(p.stepTime, 30*time.Second)
 	played := false
 	for _, part := range t.Parts {
 		if p.Part != "" && p.Part != part.Title {
@@ -103,7 +97,9 @@ func (c *conversation) play(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.Report(done)
+		if c.Report != nil {
+			c.Report(done)
+		}
 	}
 	return nil
 }
@@ -196,7 +192,7 @@ func (r *reply) head() string {
 	if r.status == 0 {
 		return "event"
 	}
-	return fmt.Sprint(r.status)
+	return strconv.Itoa(r.status)
 }
 
 // answer sends the request until the response matches.
@@ -268,35 +264,31 @@ func (c *conversation) compare(e *expectation, got *reply) error {
 
 // post sends a request once. If the response is a stream, the reply has its first message.
 func (c *conversation) post(ctx context.Context, s *step, body []byte) (got *reply, err error) {
-	address, err := url.Parse(c.URLs[s.server])
-	if err != nil {
-		return nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
-	}
-	if c.part.Query != "" {
-		address.RawQuery = strings.TrimPrefix(address.RawQuery+"&"+c.part.Query, "&")
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		if got == nil || got.stream == nil {
 			cancel(nil)
 		}
 	}()
-	late := time.AfterFunc(c.StepTime, func() { cancel(errLate(c.StepTime)) })
+	late := time.AfterFunc(c.stepTime, func() { cancel(errLate(c.stepTime)) })
 	defer late.Stop()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URLs[s.server], bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("the URL of the server %s is not valid", s.server)
+	}
+	if c.part.Query != "" {
+		r.URL.RawQuery = strings.TrimPrefix(r.URL.RawQuery+"&"+c.part.Query, "&")
 	}
 	if err := c.setHeader(r.Header, s, body); err != nil {
 		return nil, err
 	}
-	res, err := c.Client.Do(r)
+	res, err := httpClient.Do(r)
 	if err != nil {
 		return nil, because(ctx, s.server, err)
 	}
 	got = &reply{status: res.StatusCode, header: res.Header}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/event-stream" {
-		got.stream = newStream(ctx, cancel, res.Body, s.server, c.StepTime)
+		got.stream = newStream(ctx, cancel, res.Body, s.server, c.stepTime)
 		if got.body, err = got.stream.next(); err == io.EOF {
 			err = errors.New("the stream ended before its first message")
 		}

@@ -32,7 +32,7 @@ func play(t *testing.T, steps string, p Player, handler http.HandlerFunc) ([]Ste
 // stepTimeFor is short only where a test waits for it.
 func stepTimeFor(reason string) (p Player) {
 	if strings.HasPrefix(reason, "nothing came") {
-		p.StepTime = 300 * time.Millisecond
+		p.stepTime = 300 * time.Millisecond
 	}
 	return p
 }

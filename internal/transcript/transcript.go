@@ -13,10 +13,7 @@
 // limits.
 package transcript
 
-import (
-	"net/http"
-	"time"
-)
+import "time"
 
 // Transcript is one conversation, or several of one kind. Playing does not change it; it is safe for concurrent use.
 type Transcript struct {
@@ -90,14 +87,10 @@ type Player struct {
 	// Part is the title of the only part to play. Empty means all parts.
 	Part string
 
-	// Client sends the requests. Nil means a client that follows no redirects.
-	Client *http.Client
-
-	// StepTime is the time limit of one step, apart from its "within". Zero means 30 seconds.
-	StepTime time.Duration
-
 	// Report, if not nil, is called after each step that matched, from one goroutine at a time.
 	Report func(Step)
+
+	stepTime time.Duration // the limit of one step, apart from its "within"; 0 means 30 seconds
 }
 
 // Step is a step that matched the text.

@@ -49,16 +49,15 @@ func listTools(ctx context.Context, session *client.Session) error {
 
 // echoSchema sends a tool's schema back as it was listed.
 func echoSchema(ctx context.Context, session *client.Session) error {
-	tools, err := session.SDK().ListTools(ctx, nil)
-	if err != nil {
-		return err
-	}
-	for _, tool := range tools.Tools {
+	for tool, err := range session.SDK().Tools(ctx, nil) {
+		if err != nil {
+			return err
+		}
 		if tool.Name == "json_schema_2020_12_tool" {
 			return call(ctx, session, "json_schema_echo", map[string]any{"schema": tool.InputSchema}, "echoed")
 		}
 	}
-	return fmt.Errorf("no tool has the schema to send back")
+	return errors.New("no tool has the schema to send back")
 }
 
 // callOverBrokenStream calls a tool whose stream ends before its result.
@@ -103,20 +102,18 @@ func useEverything(ctx context.Context, session *client.Session) error {
 	if err := callEveryTool(nil, "Headers test completed")(ctx, session); err != nil {
 		return err
 	}
-	resources, err := session.SDK().ListResources(ctx, nil)
-	if err != nil {
-		return err
-	}
-	for _, resource := range resources.Resources {
+	for resource, err := range session.SDK().Resources(ctx, nil) {
+		if err != nil {
+			return err
+		}
 		if _, err := session.ReadResource(ctx, &mcp.ReadResourceParams{URI: resource.URI}); err != nil {
 			return err
 		}
 	}
-	prompts, err := session.SDK().ListPrompts(ctx, nil)
-	if err != nil {
-		return err
-	}
-	for _, prompt := range prompts.Prompts {
+	for prompt, err := range session.SDK().Prompts(ctx, nil) {
+		if err != nil {
+			return err
+		}
 		if _, err := session.GetPrompt(ctx, &mcp.GetPromptParams{Name: prompt.Name}); err != nil {
 			return err
 		}
@@ -152,11 +149,10 @@ func callAsTold(ctx context.Context, s *scenario) error {
 // listed.
 func callEveryTool(arguments any, want string) func(context.Context, *client.Session) error {
 	return func(ctx context.Context, session *client.Session) error {
-		tools, err := session.SDK().ListTools(ctx, nil)
-		if err != nil {
-			return err
-		}
-		for _, tool := range tools.Tools {
+		for tool, err := range session.SDK().Tools(ctx, nil) {
+			if err != nil {
+				return err
+			}
 			if err := call(ctx, session, tool.Name, arguments, want); err != nil {
 				return err
 			}
@@ -168,14 +164,15 @@ func callEveryTool(arguments any, want string) func(context.Context, *client.Ses
 // callListed calls a tool that the server must list.
 func callListed(name string, arguments any, want ...string) func(context.Context, *client.Session) error {
 	return func(ctx context.Context, session *client.Session) error {
-		tools, err := session.SDK().ListTools(ctx, nil)
-		if err != nil {
-			return err
+		for tool, err := range session.SDK().Tools(ctx, nil) {
+			if err != nil {
+				return err
+			}
+			if tool.Name == name {
+				return call(ctx, session, name, arguments, want...)
+			}
 		}
-		if !slices.ContainsFunc(tools.Tools, func(t *mcp.Tool) bool { return t.Name == name }) {
-			return fmt.Errorf("the tool %q is not listed", name)
-		}
-		return call(ctx, session, name, arguments, want...)
+		return fmt.Errorf("the tool %q is not listed", name)
 	}
 }
 

@@ -41,7 +41,6 @@ func addPrompts(s *askback.Server) {
 		&mcp.TextContent{Text: "This is a simple prompt for testing."})
 	addStaticPrompt(s, "test_prompt_with_image", "Has an image",
 		pixel, &mcp.TextContent{Text: "Please analyze the image above."})
-
 	s.AddPrompt(&mcp.Prompt{
 		Name:        "test_prompt_with_arguments",
 		Description: "Has two arguments",
@@ -54,7 +53,6 @@ func addPrompts(s *askback.Server) {
 			Text: fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"]),
 		}), nil
 	})
-
 	s.AddPrompt(&mcp.Prompt{
 		Name:        "test_prompt_with_embedded_resource",
 		Description: "Embeds a resource",
@@ -64,7 +62,6 @@ func addPrompts(s *askback.Server) {
 			embedded(args["resourceUri"], "text/plain", "Embedded resource content for testing."),
 			&mcp.TextContent{Text: "Please process the embedded resource above."}), nil
 	})
-
 	s.AddPrompt(&mcp.Prompt{Name: "test_input_required_result_prompt", Description: "Asks the user for context"},
 		func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 			given, err := askback.Elicit[contextForm](call, "user_context", "What context should the prompt use?")

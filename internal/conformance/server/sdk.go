@@ -18,7 +18,6 @@ func newSDKServer() *mcp.Server {
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
-
 	for name, messages := range map[string][]string{
 		"test_tool_with_logging": {"Tool execution started", "Tool processing data", "Tool execution completed"},
 		"test_logging_tool":      {"test_logging_tool runs"},
@@ -36,7 +35,6 @@ func newSDKServer() *mcp.Server {
 				return text("Messages logged: %d", len(messages)), nil, nil
 			})
 	}
-
 	mcp.AddTool(m, &mcp.Tool{Name: "test_input_required_result_tampered_state", Description: "Keeps its own state, on the SDK's server"},
 		func(_ context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 			return confirmManually(req.Params.RequestState, req.Params.InputResponses), nil, nil

@@ -16,12 +16,10 @@ import (
 func addTaskTools(s *askback.Server) {
 	atOnce := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
 	required := &askback.TaskSupport{Required: true}
-
 	askback.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greets; never a task"},
 		func(_ context.Context, _ *askback.Call, in nameForm) (string, error) {
 			return fmt.Sprintf("Hello, %s!", in.Name), nil
 		})
-
 	type computation struct {
 		Seconds float64 `json:"seconds"`
 		Label   string  `json:"label,omitempty"`
@@ -42,7 +40,6 @@ func addTaskTools(s *askback.Server) {
 				}
 			}
 		})
-
 	askback.AddTaskTool(s, &mcp.Tool{Name: "failing_job", Description: "Fails after a second; a task only"}, required,
 		func(ctx context.Context, _ *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			if err := sleep(ctx, time.Second); err != nil {
@@ -50,12 +47,10 @@ func addTaskTools(s *askback.Server) {
 			}
 			return nil, errors.New("this job intentionally fails")
 		})
-
 	askback.AddTaskTool(s, &mcp.Tool{Name: "protocol_error_job", Description: "Ends with an error of the protocol"}, atOnce,
 		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "this job intentionally breaks"}
 		})
-
 	type deletion struct {
 		Filename string `json:"filename"`
 	}
@@ -67,7 +62,6 @@ func addTaskTools(s *askback.Server) {
 			sure, err := askback.Elicit[confirmation](call, "confirm", "Delete "+in.Filename+"?")
 			return fmt.Sprintf("Deleted %s: %v", in.Filename, sure.Confirm), err
 		})
-
 	type named struct {
 		Name string `json:"name,omitempty"`
 	}
@@ -77,7 +71,6 @@ func addTaskTools(s *askback.Server) {
 			second, err2 := askback.Elicit[named](call, "second", "The second name?")
 			return fmt.Sprintf("%s and %s", first.Name, second.Name), errors.Join(err1, err2)
 		})
-
 	askback.AddTaskTool(s, &mcp.Tool{Name: "test_tool_with_task", Description: "Asks in a round, then goes on as a task"},
 		&askback.TaskSupport{Required: true, AtDetach: true},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {

@@ -27,12 +27,10 @@ func addTools(s *askback.Server) {
 	addStatic(s, "test_multiple_content_types", "Returns text, an image and an embedded resource",
 		&mcp.TextContent{Text: "Multiple content types test:"}, pixel,
 		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`))
-
 	askback.AddTool(s, &mcp.Tool{Name: "test_error_handling", Description: "Always fails"},
 		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 			return nil, errors.New("this tool intentionally returns an error for testing")
 		})
-
 	askback.AddTool(s, &mcp.Tool{Name: "test_tool_with_progress", Description: "Reports progress in three steps"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for _, done := range []float64{0, 50, 100} {
@@ -45,7 +43,6 @@ func addTools(s *askback.Server) {
 			}
 			return "Three steps done", nil
 		})
-
 	askback.AddTool(s, &mcp.Tool{Name: "test_reconnection", Description: "Closes the response's stream before it answers"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if extra := call.Request().GetExtra(); extra != nil && extra.CloseSSEStream != nil {
@@ -56,7 +53,6 @@ func addTools(s *askback.Server) {
 			}
 			return "Answered on the stream that the client resumed", nil
 		})
-
 	askback.AddTool(s, &mcp.Tool{
 		Name:        "json_schema_2020_12_tool",
 		Description: "Has an input schema with the vocabulary of JSON Schema 2020-12",
@@ -86,7 +82,6 @@ func addTools(s *askback.Server) {
 	}, func(_ context.Context, _ *askback.Call, in map[string]any) (string, error) {
 		return fmt.Sprintf("Called with %d arguments", len(in)), nil
 	})
-
 	askback.AddTool(s, &mcp.Tool{
 		Name:        "test_x_mcp_header",
 		Description: "Has an argument that clients mirror into the header Mcp-Param-Region",
@@ -94,14 +89,12 @@ func addTools(s *askback.Server) {
 	}, func(_ context.Context, _ *askback.Call, in map[string]any) (string, error) {
 		return fmt.Sprintf("Region %q", in["region"]), nil
 	})
-
 	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Changes the list of tools"},
 		func(context.Context, *askback.Call, struct{}) (string, error) {
 			addStatic(s, "test_added_tool", "Is there for a moment")
 			s.RemoveTools("test_added_tool")
 			return "A tool was added and removed", nil
 		})
-
 	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_prompt_change", Description: "Changes the list of prompts"},
 		func(context.Context, *askback.Call, struct{}) (string, error) {
 			addStaticPrompt(s, "test_added_prompt", "Is there for a moment")

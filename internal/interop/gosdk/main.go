@@ -85,26 +85,23 @@ func newServer() *mcp.Server {
 		var state struct{ Name, City string }
 		if p.RequestState != "" {
 			if err := json.Unmarshal([]byte(p.RequestState), &state); err != nil {
-				return failed(err)
+				res := new(mcp.CallToolResult)
+				res.SetError(err)
+				return res
 			}
 		}
-		next := func(requests mcp.InputRequestMap) *mcp.CallToolResult {
-			data, err := json.Marshal(state)
-			if err != nil {
-				return failed(err)
-			}
-			return ask(string(data), requests)
+		var requests mcp.InputRequestMap
+		if signer := name(p, "signer"); signer != "" {
+			return done("%s of %s, signed %s", state.Name, state.City, signer)
+		} else if state.City = said(p, "city"); state.City != "" {
+			requests = mcp.InputRequestMap{"signer": form(fmt.Sprintf("%s of %s: who signs?", state.Name, state.City))}
+		} else if state.Name = name(p, "person"); state.Name != "" {
+			requests = mcp.InputRequestMap{"city": prompt("Where does " + state.Name + " live?")}
+		} else {
+			requests = mcp.InputRequestMap{"person": form("What is your name?")}
 		}
-		if answer := name(p, "signer"); answer != "" {
-			return done("%s of %s, signed %s", state.Name, state.City, answer)
-		}
-		if state.City = said(p, "city"); state.City != "" {
-			return next(mcp.InputRequestMap{"signer": form(fmt.Sprintf("%s of %s: who signs?", state.Name, state.City))})
-		}
-		if state.Name = name(p, "person"); state.Name != "" {
-			return next(mcp.InputRequestMap{"city": prompt("Where does " + state.Name + " live?")})
-		}
-		return next(mcp.InputRequestMap{"person": form("What is your name?")})
+		data, _ := json.Marshal(state) // of strings, which cannot fail
+		return ask(string(data), requests)
 	})
 	tool("t_state", func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult {
 		if p.RequestState == "" {
@@ -132,12 +129,6 @@ func ask(state string, requests mcp.InputRequestMap) *mcp.CallToolResult {
 
 func done(format string, args ...any) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
-}
-
-func failed(err error) *mcp.CallToolResult {
-	var res mcp.CallToolResult
-	res.SetError(err)
-	return &res
 }
 
 func form(message string) *mcp.ElicitParams {

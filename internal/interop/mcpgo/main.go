@@ -138,10 +138,7 @@ func newServer() *server.MCPServer {
 		} else {
 			next.Elicit("person", form("What is your name?"))
 		}
-		data, err := json.Marshal(state)
-		if err != nil {
-			return nil, err
-		}
+		data, _ := json.Marshal(state) // of strings, which cannot fail
 		return next.RequestState(string(data)).ToolResult(), nil
 	})
 	tool("t_state", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
