@@ -4,7 +4,7 @@
 //	cd internal/bench && go run . [-interactions 20000] [-batches 10]
 //
 // Each subject runs in a process of its own. Batches of load go to the subjects in turn within one run, and costs are
-// told as ratios to the floor: a net/http handler that reads the body and writes canned bytes of the same sizes.
+// shown as ratios to the floor: a net/http handler that reads the body and writes canned bytes of the same sizes.
 package main
 
 import (

@@ -35,7 +35,7 @@ func (c *chaos) upTo(limit time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(limit)))
 }
 
-// choose waits for the moment of the next kill, and returns whom it hits.
+// choose waits for the moment of the next kill, and returns the slots of the servers to kill.
 func (c *chaos) choose(ctx context.Context) (slots []int, err error) {
 	slots = []int{c.random.IntN(c.instances)}
 	if c.instances > 1 && c.random.IntN(10) == 0 {

@@ -84,7 +84,7 @@ func checkFiles(dir string, files []file) error {
 		case name == "." || name == "config" || name == "claim" || name == "machine.json":
 			return nil
 		case d.IsDir() || listed[name] == nil:
-			wrong = append(wrong, fmt.Errorf("%s is none of the machine's files", name))
+			wrong = append(wrong, fmt.Errorf("%s does not belong to the machine", name))
 			return nil
 		}
 		data, err := os.ReadFile(path)

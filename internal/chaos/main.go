@@ -15,7 +15,7 @@
 //   - each machine of a completed task is whole: its files are those of its manifest, and
 //     nothing else lies beside them; of a cancelled task nothing is left;
 //   - no step runs again that was recorded. After each kill the journals are read from the
-//     database, and what they hold then must be there for good, and must never be seen
+//     database, and what they hold then must be there permanently, and must never be seen
 //     again in effects.log, to which every step adds a line when it has been done;
 //   - a step runs again only if the process that ran it was killed before it could record
 //     it. That cannot be excluded, and is counted.
@@ -36,7 +36,7 @@ import (
 	"github.com/askback-mcp/askback/internal/pgtest"
 )
 
-// options say what is done to whom.
+// options are the choices of the command line.
 type options struct {
 	store     string         // sqlite or postgres
 	dsn       string         // of a PostgreSQL that is there

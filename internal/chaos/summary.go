@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// summary is what a run came to.
+// summary is the outcome of a run.
 type summary struct {
 	options options
 	took    time.Duration
@@ -84,7 +84,7 @@ func (s *summary) String() string {
 	return b.String()
 }
 
-// account looks at what there is in the end.
+// account verifies what is left after the last task, and completes the summary.
 func (c *chaos) account(ctx context.Context) error {
 	if err := c.cleanedUp(ctx); err != nil {
 		return err

@@ -63,7 +63,7 @@ func run(only, keep string, timeout time.Duration, parallel int) error {
 	if err != nil {
 		return err
 	}
-	m := &matrix{work: work, timeout: timeout, programs: make(map[string]programs), servers: make(map[string]*endpoint)}
+	m := &matrix{work: work, timeout: timeout, programs: make(map[string]func(string) []string), servers: make(map[string]*endpoint)}
 	defer func() {
 		for _, server := range m.servers {
 			server.Kill()
@@ -88,14 +88,11 @@ func run(only, keep string, timeout time.Duration, parallel int) error {
 	return report.verdict()
 }
 
-// programs are the command lines of a peer, before their arguments.
-type programs struct{ server, client []string }
-
 type matrix struct {
 	work     string // directory for programs and records
 	timeout  time.Duration
-	programs map[string]programs
-	servers  map[string]*endpoint // by their peers
+	programs map[string]func(role string) []string // the command of each peer's "server" and "client", without arguments
+	servers  map[string]*endpoint                  // by their peers
 }
 
 // endpoint is an HTTP server that runs, with its URLs.
@@ -111,7 +108,7 @@ func (m *matrix) prepare() error {
 		if err := command("go", "build", "-o", binary, "./"+dir); err != nil {
 			return err
 		}
-		m.programs[name] = programs{server: []string{binary, "server"}, client: []string{binary, "client"}}
+		m.programs[name] = func(role string) []string { return []string{binary, role} }
 	}
 	dir, err := filepath.Abs("typescript")
 	if err != nil {
@@ -122,10 +119,7 @@ func (m *matrix) prepare() error {
 	}
 	node := filepath.Join(dir, "node_modules", ".bin", "node")
 	for name, prefix := range map[string]string{"typescript": "", "tasks-typescript1": "tasks-"} {
-		m.programs[name] = programs{
-			server: []string{node, filepath.Join(dir, prefix+"server.ts")},
-			client: []string{node, filepath.Join(dir, prefix+"client.ts")},
-		}
+		m.programs[name] = func(role string) []string { return []string{node, filepath.Join(dir, prefix+role+".ts")} }
 	}
 	for _, peer := range peers {
 		server, err := m.startHTTP(peer.name)
@@ -197,8 +191,8 @@ func (m *matrix) startHTTP(program string) (*endpoint, error) {
 		return nil, err
 	}
 	defer log.Close()
-	command := m.programs[program].server
-	cmd := exec.Command(command[0], slices.Concat(command[1:], []string{"http"})...)
+	command := append(m.programs[program]("server"), "http")
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+m.work) // it is killed, and leaves what it has there
 	cmd.Stderr = log
 	server, err := child.Start(cmd)
@@ -275,7 +269,7 @@ func (m *matrix) runCell(c *cell) string {
 		if err != nil {
 			return err.Error()
 		}
-		command, err := json.Marshal(slices.Concat([]string{self, "tap", record + ".tap"}, m.programs[program].server, []string{"stdio"}))
+		command, err := json.Marshal(slices.Concat([]string{self, "tap", record + ".tap"}, m.programs[program]("server"), []string{"stdio"}))
 		if err != nil {
 			return err.Error()
 		}
@@ -331,9 +325,9 @@ func (m *matrix) runCell(c *cell) string {
 func (m *matrix) call(c *cell, target string) (stdout []byte, fault string) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
-	program := m.programs[c.section.prefix+c.client].client
 	transport := strings.TrimPrefix(c.transport, c.section.prefix)
-	cmd := exec.CommandContext(ctx, program[0], slices.Concat(program[1:], []string{transport, target, c.scenario.tool})...)
+	command := append(m.programs[c.section.prefix+c.client]("client"), transport, target, c.scenario.tool)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = time.Second // for children that hold its output open

@@ -21,7 +21,7 @@ func (f *failure) explains(c *cell) bool {
 	return f.covers(c) && c.fault != "" && strings.Contains(c.fault, f.words)
 }
 
-// report is what came of the cells.
+// report is the outcome of the cells.
 type report struct {
 	cells    []*cell
 	known    []failure

@@ -351,7 +351,7 @@ func (p *parser) body(raw bool) (text string, first int) {
 // json returns the JSON in text, with its comments blanked and its placeholders checked. First is the number of the
 // text's first line.
 func (p *parser) json(text string, first int, sent bool) ([]byte, error) {
-	body := blankComments([]byte(text))
+	body := blankComments(text)
 	at, err := 0, strictjson.Check(body, maxDepth)
 	if bad, ok := errors.AsType[*strictjson.Error](err); ok {
 		at, err = bad.Offset, fmt.Errorf("%w (of the body; a body is JSON, in which // begins a comment)", err)
@@ -364,24 +364,16 @@ func (p *parser) json(text string, first int, sent bool) ([]byte, error) {
 	return body, err
 }
 
+var stringOrComment = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"?|//.*`)
+
 // blankComments replaces comments by spaces, so that offsets stay the same.
-func blankComments(text []byte) []byte {
-	inString := false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case c == '\n':
-			inString = false // a string ends within its line
-		case !inString && c == '/' && i+1 < len(text) && text[i+1] == '/':
-			for ; i < len(text) && text[i] != '\n'; i++ {
-				text[i] = ' '
-			}
+func blankComments(text string) []byte {
+	return stringOrComment.ReplaceAllFunc([]byte(text), func(found []byte) []byte {
+		if found[0] == '"' {
+			return found
 		}
-	}
-	return text
+		return bytes.Repeat([]byte(" "), len(found))
+	})
 }
 
 // decode decodes a checked value, and keeps numbers as they are spelled.

@@ -46,7 +46,7 @@ type step struct {
 	times  int // how often to send it, at least 1
 	header []header
 	raw    bool
-	body   []byte // comments are blanked; of a request that is raw, as written; nil is none
+	body   []byte // with comments blanked, except in a raw request; nil if the request has no body
 	expect []*expectation
 }
 

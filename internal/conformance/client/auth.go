@@ -77,20 +77,20 @@ func refuse(why *regexp.Regexp) func(context.Context, *scenario) error {
 
 // oauth returns the OAuth client that the scenario is for.
 func (s *scenario) oauth() (auth.OAuthHandler, error) {
-	var told struct {
+	var settings struct {
 		ClientID     string `json:"client_id"`
 		ClientSecret string `json:"client_secret"`
 		Issuer       string `json:"issuer"`
 	}
 	if len(s.context) > 0 {
-		if err := s.told(&told); err != nil {
+		if err := s.decodeContext(&settings); err != nil {
 			return nil, err
 		}
 	}
 	registered := &oauthex.ClientCredentials{
-		ClientID:         told.ClientID,
-		ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: told.ClientSecret},
-		Issuer:           told.Issuer,
+		ClientID:         settings.ClientID,
+		ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: settings.ClientSecret},
+		Issuer:           settings.Issuer,
 	}
 	config := &auth.AuthorizationCodeHandlerConfig{
 		RedirectURL:              redirectURL,

@@ -34,7 +34,7 @@ func main() {
 	if !*negotiate {
 		s.version = os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION")
 	}
-	// The suite kills what takes longer than 30 seconds, and then nothing tells where it was.
+	// The suite kills what takes longer than 30 seconds, and the reason is lost.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	play := plays[s.name]
@@ -51,12 +51,12 @@ func main() {
 type scenario struct {
 	endpoint string
 	name     string
-	context  []byte // what else the suite tells, as JSON
+	context  []byte // further settings of the scenario, as JSON
 	version  string // of the protocol; empty to negotiate
 }
 
-// told decodes what the suite tells beyond the environment.
-func (s *scenario) told(v any) error {
+// decodeContext decodes the scenario's further settings.
+func (s *scenario) decodeContext(v any) error {
 	if err := json.Unmarshal(s.context, v); err != nil {
 		return fmt.Errorf("MCP_CONFORMANCE_CONTEXT: %w", err)
 	}

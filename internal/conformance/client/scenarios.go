@@ -26,7 +26,7 @@ var plays = map[string]func(context.Context, *scenario) error{
 	"sse-retry":                     connected(callOverBrokenStream),
 	"sep-2322-client-request-state": goThroughRounds,
 	"http-standard-headers":         connected(useEverything),
-	"http-custom-headers":           callAsTold,
+	"http-custom-headers":           makeListedCalls,
 	"http-invalid-tool-headers":     connected(callEveryTool(map[string]any{"region": "us-west1"}, "Tool call received")),
 }
 
@@ -121,22 +121,22 @@ func useEverything(ctx context.Context, session *client.Session) error {
 	return nil
 }
 
-// callAsTold makes the calls that the suite wants, and whose arguments go into headers.
-func callAsTold(ctx context.Context, s *scenario) error {
-	var told struct {
+// makeListedCalls makes the calls that the suite wants, and whose arguments go into headers.
+func makeListedCalls(ctx context.Context, s *scenario) error {
+	var settings struct {
 		ToolCalls []struct {
 			Name      string          `json:"name"`
 			Arguments json.RawMessage `json:"arguments"`
 		} `json:"toolCalls"`
 	}
-	if err := s.told(&told); err != nil {
+	if err := s.decodeContext(&settings); err != nil {
 		return err
 	}
 	return connected(func(ctx context.Context, session *client.Session) error {
 		if err := listTools(ctx, session); err != nil { // the headers are named in schemas
 			return err
 		}
-		for _, c := range told.ToolCalls {
+		for _, c := range settings.ToolCalls {
 			if err := call(ctx, session, c.Name, c.Arguments, "Custom headers test completed"); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -30,6 +31,7 @@ func call(ctx context.Context, target program.Target, tool string) (any, error) 
 		client.WithElicitationHandler(answers{tool}),
 		client.WithSamplingHandler(answers{tool}),
 		client.WithRootsHandler(answers{tool}),
+		client.WithDiscoverTimeout(time.Minute), // a busy machine starts Node.js slowly
 	}
 	var (
 		t   transport.Interface

@@ -1,5 +1,5 @@
 // Askback as a peer of the matrix of tasks: a server whose tools are tasks, and a client
-// that tells in one line what came of them. Both speak 2025-11-25.
+// that prints their outcome in one line. Both speak 2025-11-25.
 package main
 
 import (
@@ -112,7 +112,7 @@ func call(ctx context.Context, target program.Target, scenario string) (any, err
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, err
 }
 
-// outcome runs a scenario, and says what came of it.
+// outcome runs a scenario and describes its outcome in a line.
 func outcome(ctx context.Context, s *client.Session, scenario string) (string, error) {
 	switch scenario {
 	case "k_ask", "k_fail":
