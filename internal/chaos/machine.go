@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,10 +102,7 @@ func checkFiles(dir string, files []file) error {
 	return errors.Join(append(wrong, err)...)
 }
 
-func hash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func hash(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // remains returns what is left in the directory of the machines of a machine of this name and of this call.
 func remains(root, name, call string) ([]string, error) {

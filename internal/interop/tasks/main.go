@@ -115,19 +115,28 @@ func call(ctx context.Context, target program.Target, scenario string) (any, err
 // outcome runs a scenario and describes its outcome in a line.
 func outcome(ctx context.Context, s *client.Session, scenario string) (string, error) {
 	switch scenario {
-	case "k_ask", "k_fail":
+	case "k_ask", "k_fail", "k_slow":
 		t, err := start(ctx, s, scenario)
 		if err != nil {
 			return "", err
 		}
-		res, err := s.WaitTask(ctx, t.ID)
-		if err != nil {
-			return "", err
+		var end string
+		if scenario == "k_slow" {
+			if err := s.CancelTask(ctx, t.ID); err != nil {
+				return "", err
+			}
+			end = ", again " + code(s.CancelTask(ctx, t.ID))
+		} else {
+			res, err := s.WaitTask(ctx, t.ID)
+			if err != nil {
+				return "", err
+			}
+			end = ": " + text(res)
 		}
 		if t, err = s.GetTask(ctx, t.ID); err != nil {
 			return "", err
 		}
-		return t.Status + ": " + text(res), nil
+		return t.Status + end, nil
 	case "k_required": // which is not asked to be a task
 		res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: scenario})
 		return text(res), err
@@ -137,19 +146,6 @@ func outcome(ctx context.Context, s *client.Session, scenario string) (string, e
 			return "not refused: " + text(res), nil
 		}
 		return code(err), nil
-	case "k_slow":
-		t, err := start(ctx, s, scenario)
-		if err != nil {
-			return "", err
-		}
-		if err := s.CancelTask(ctx, t.ID); err != nil {
-			return "", err
-		}
-		again := s.CancelTask(ctx, t.ID)
-		if t, err = s.GetTask(ctx, t.ID); err != nil {
-			return "", err
-		}
-		return t.Status + ", again " + code(again), nil
 	case "k_list":
 		var started, listed []string
 		for range 2 {
