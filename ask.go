@@ -12,10 +12,9 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// Elicit asks the user to fill in a form and returns the answer. The form's schema is
-// inferred from T, a struct of strings, booleans, numbers and choices. A field is
-// required unless its json tag says omitempty or omitzero, or it is a pointer. These tags
-// refine it:
+// Elicit asks the user to fill in a form and returns the answer. The form's schema is inferred from T, a struct of
+// strings, booleans, numbers and choices. A field is required unless its json tag says omitempty or omitzero, or it
+// is a pointer. These tags refine it:
 //
 //	json:"name"            the property's name
 //	jsonschema:"…"         its description
@@ -28,15 +27,13 @@ import (
 //	minItems, maxItems     of a multiple choice
 //	default:"…"            what the form starts with
 //
-// The key names the question within its call: it is what the client sees in
-// inputRequests. Answers are remembered by key and question together, so that a reworded
-// question is asked again. An answer that does not fit the schema is asked for again.
-// Secrets must not be asked for in a form: see [ElicitURL].
+// The key names the question within its call: it is what the client sees in inputRequests. Answers are remembered by
+// key and question together, so that a reworded question is asked again. An answer that does not fit the schema is
+// asked for again. Secrets must not be asked for in a form: see [ElicitURL].
 //
-// An ask never waits. Until the client answers, its error is [ErrInputRequired], which the
-// handler returns; if the user would not answer it is a [*DeclinedError]; if the client
-// cannot be asked it is a [*CapabilityError]. Asks that are made before the first error is
-// returned cost one round trip together:
+// An ask never waits. Until the client answers, its error is [ErrInputRequired], which the handler returns; if the
+// user would not answer it is a [*DeclinedError]; if the client cannot be asked it is a [*CapabilityError]. Asks that
+// are made before the first error is returned cost one round trip together:
 //
 //	you, err1 := askback.Elicit[Person](call, "you", "Who are you?")
 //	friend, err2 := askback.Elicit[Person](call, "friend", "Who is your friend?")
@@ -79,10 +76,9 @@ func elicit[T any](call *Call, key string, q *question.Question, err error) (T, 
 	return answer, json.Unmarshal(strictjson.Get(value, "content"), &answer)
 }
 
-// ElicitURL asks the user to open a page, and returns nil once the user agreed to.
-// Whether the user finished there the server has to find out by itself; until then it
-// may wait with [Call.Checkpoint]. The URL must be absolute, https or http; it must not
-// carry secrets and must be bound to the user who opens it. Its other errors are those of
+// ElicitURL asks the user to open a page, and returns nil once the user agreed to. Whether the user finished there
+// the server has to find out by itself; until then it may wait with [Call.Checkpoint]. The URL must be absolute,
+// https or http; it must not carry secrets and must be bound to the user who opens it. Its other errors are those of
 // [Elicit]. (client/elicitation, "URL Mode Elicitation Requests")
 func ElicitURL(call *Call, key, message, url string) error {
 	q, err := question.URL(message, url)
@@ -109,8 +105,7 @@ func Sample(call *Call, key string, params *mcp.CreateMessageWithToolsParams) (*
 	return answer, json.Unmarshal(value, answer)
 }
 
-// Roots asks the client for its roots. Its errors are those of [Elicit], without
-// [*DeclinedError]. (client/roots)
+// Roots asks the client for its roots. Its errors are those of [Elicit], without [*DeclinedError]. (client/roots)
 func Roots(call *Call, key string) ([]*mcp.Root, error) {
 	value, err := call.ask(key, question.Roots(), nil)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package askback serves MCP tools that ask back: in the middle of a call a tool
-// asks the user a question, the client's model for a completion, or the client for
-// its roots, and goes on with the answer.
+// Package askback serves MCP tools that ask back: in the middle of a call a tool asks the user a question, the
+// client's model for a completion, or the client for its roots, and goes on with the answer.
 //
 // A handler is a plain function that runs from the top in every round. What was
 // answered and what was done before is found again, not asked or done twice:
@@ -21,21 +20,18 @@
 //
 //	http.ListenAndServe(addr, srv.HTTPHandler(nil)) // or srv.Run(ctx, &mcp.StdioTransport{})
 //
-// It implements Multi Round-Trip Requests of the Model Context Protocol, revision
-// 2026-07-28: a question ends the request with input_required, and the client sends
-// the request again with the answer. Between rounds nothing is held: what the call
-// has learned travels in requestState, sealed (package seal) and bound to server,
-// method, tool, arguments and principal, so that any instance with the same keys can
-// serve any round. Clients of earlier revisions get the same questions inside their
-// session, from the same handlers.
+// It implements Multi Round-Trip Requests of the Model Context Protocol, revision 2026-07-28: a question ends the
+// request with input_required, and the client sends the request again with the answer. Between rounds nothing is
+// held: what the call has learned travels in requestState, sealed (package seal) and bound to server, method, tool,
+// arguments and principal, so that any instance with the same keys can serve any round. Clients of earlier revisions
+// get the same questions inside their session, from the same handlers.
 //
 // With [Options.Tasks] the calls of a tool added with [AddTaskTool] may go on as durable
 // tasks: the journal is in a store, every step is committed as it completes, and any
 // instance goes on after a restart, or days later when an answer comes.
 //
-// Between asks a handler must be deterministic in what it asks: the same answers
-// lead to the same questions. Everything with a side effect belongs into [Do]
-// or [Call.Do]. Package askbacktest checks both in a unit test.
+// Between asks a handler must be deterministic in what it asks: the same answers lead to the same questions.
+// Everything with a side effect belongs into [Do] or [Call.Do]. Package askbacktest checks both in a unit test.
 package askback
 
 import (
@@ -67,20 +63,17 @@ type Options struct {
 	// Nil means one random key, which no other process and no later one has.
 	Keys *seal.Ring
 
-	// Audience names the service that a requestState is for: instances of one
-	// service share it, and another service's state is refused even under the same
-	// keys. Empty means the name in the SDK server's Implementation.
+	// Audience names the service that a requestState is for: instances of one service share it, and another service's
+	// state is refused even under the same keys. Empty means the name in the SDK server's Implementation.
 	Audience string
 
-	// Principal names the authenticated caller, to whom every requestState and every
-	// task is bound. An error refuses the request. Nil means the UserID of the SDK's
-	// token info. The empty principal is the anonymous caller: that of a request without
-	// a token, as long as Principal does not name it.
+	// Principal names the authenticated caller, to whom every requestState and every task is bound. An error refuses
+	// the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller: that of
+	// a request without a token, as long as Principal does not name it.
 	Principal func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
 
-	// AnonymousTokens serves a request whose verified token names nobody as one of the
-	// anonymous caller. Otherwise it is refused: everybody with such a token could go on
-	// with the calls, and read the tasks, of everybody else.
+	// AnonymousTokens serves a request whose verified token names nobody as one of the anonymous caller. Otherwise it
+	// is refused: everybody with such a token could go on with the calls, and read the tasks, of everybody else.
 	AnonymousTokens bool
 
 	// Authorize decides, if set, whether a caller may make a request: a call of a tool, a
@@ -93,10 +86,9 @@ type Options struct {
 	// response was lost send a round again until the state expires.
 	ReplayGuard state.Guard
 
-	// BareFirstRound leaves requestState out of a first round that has nothing to
-	// remember, and takes the answers of a retry that comes without one by their
-	// keys alone. Nothing then binds such answers to the question they were asked
-	// for, and the call's id changes in between.
+	// BareFirstRound leaves requestState out of a first round that has nothing to remember, and takes the answers of
+	// a retry that comes without one by their keys alone. Nothing then binds such answers to the question they were
+	// asked for, and the call's id changes in between.
 	BareFirstRound bool
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
@@ -109,8 +101,7 @@ type Options struct {
 	// Limits bound calls and requests.
 	Limits Limits
 
-	// Logger receives warnings, refused states with their reason, and panics.
-	// Nil means slog.Default().
+	// Logger receives warnings, refused states with their reason, and panics. Nil means slog.Default().
 	Logger *slog.Logger
 
 	// ObserveState, if set, is told what became of each requestState that is worth a metric:
@@ -163,8 +154,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Server adds handlers that ask back to a server of the official Go SDK. It is safe
-// for concurrent use.
+// Server adds handlers that ask back to a server of the official Go SDK. It is safe for concurrent use.
 type Server struct {
 	mcp       *mcp.Server
 	opts      Options
@@ -175,10 +165,9 @@ type Server struct {
 	inline    func() *inline.Server // made when the first inline tool is called
 }
 
-// New returns a Server on m. What is registered on m itself keeps working: handlers
-// that never ask are untouched, and the requestState of those written in the SDK's
-// manual style is sealed for them. Nil options are the zero Options. There can be one
-// Server on m.
+// New returns a Server on m. What is registered on m itself keeps working: handlers that never ask are untouched, and
+// the requestState of those written in the SDK's manual style is sealed for them. Nil options are the zero Options.
+// There can be one Server on m.
 //
 // Receiving middleware of m sees every request, whenever it was added. Where there is any,
 // no request for a handler added to the Server takes the path past the SDK that makes
@@ -236,19 +225,17 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	return s, s.sdk.Install()
 }
 
-// AddReceivingMiddleware adds middleware that sees each request to the server before its
-// handler does, like that of the SDK's server, and of the same type: the first one is the
-// outermost, and all are outside of those added before. Requests over HTTP still take the
-// path past the SDK, where they have no session: GetSession returns a nil *mcp.ServerSession.
-// A result that needs input has the type that the SDK's MarshalJSON encodes, and no fields.
+// AddReceivingMiddleware adds middleware that sees each request to the server before its handler does, like that of
+// the SDK's server, and of the same type: the first one is the outermost, and all are outside of those added before.
+// Requests over HTTP still take the path past the SDK, where they have no session: GetSession returns a nil
+// *mcp.ServerSession. A result that needs input has the type that the SDK's MarshalJSON encodes, and no fields.
 func (s *Server) AddReceivingMiddleware(middleware ...mcp.Middleware) {
 	s.sdk.AddReceivingMiddleware(middleware...)
 }
 
-// HTTPHandler serves the MCP endpoint: handlers of the Server to clients of the
-// 2026-07-28 revision on a path of its own, all else through the SDK's handlers, and
-// legacy sessions beside them. Bearer tokens are checked by a handler around it, such
-// as the SDK's auth.RequireBearerToken. It panics on a trusted origin that is none.
+// HTTPHandler serves the MCP endpoint: handlers of the Server to clients of the 2026-07-28 revision on a path of its
+// own, all else through the SDK's handlers, and legacy sessions beside them. Bearer tokens are checked by a handler
+// around it, such as the SDK's auth.RequireBearerToken. It panics on a trusted origin that is none.
 // (basic/transports/streamable-http)
 func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 	if opts == nil {
@@ -269,14 +256,12 @@ type HTTPOptions struct {
 	// may send requests besides those of the server's own origin.
 	TrustedOrigins []string
 
-	// Drafts also serves requests in the forms of the proposals that led to the
-	// 2026-07-28 revision, to peers that were built on them: see docs/drafts.md. Leave it
-	// off where there are none.
+	// Drafts also serves requests in the forms of the proposals that led to the 2026-07-28 revision, to peers that
+	// were built on them: see docs/drafts.md. Leave it off where there are none.
 	Drafts bool
 
-	// Streamable configures what the SDK serves behind the same endpoint: lists,
-	// discovery, subscriptions, and the sessions of legacy clients. Stateless,
-	// MaxRequestBodyBytes and PropagateRequestCancellation are set by Askback.
+	// Streamable configures what the SDK serves behind the same endpoint: lists, discovery, subscriptions, and the
+	// sessions of legacy clients. Stateless, MaxRequestBodyBytes and PropagateRequestCancellation are set by Askback.
 	// A SessionTimeout of zero means 30 minutes.
 	Streamable mcp.StreamableHTTPOptions
 }

@@ -34,36 +34,31 @@ func (c *Call) Can(capability Capability) bool { return Capability(c.c.Can)&capa
 // has the answers to its own questions and its own state.
 func (c *Call) Request() mcp.Request { return c.c.View() }
 
-// Progress tells the client how far the call is, if it asked to be told. Progress
-// must grow; what does not is left out. Total is zero where it is unknown. In a task it
-// becomes the task's message. (basic/patterns/progress)
+// Progress tells the client how far the call is, if it asked to be told. Progress must grow; what does not is left
+// out. Total is zero where it is unknown. In a task it becomes the task's message. (basic/patterns/progress)
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
 	return c.c.Progress(ctx, progress, total, message)
 }
 
-// Checkpoint ends this request without a question: the client sends it again at once,
-// and another instance may go on from here. The first time the key is reached the
-// error is [ErrInputRequired], and nil from then on. A handler that has to wait for
-// something outside (a page behind [ElicitURL]) makes a new checkpoint in each round,
-// with [Call.Round] in its key; it should wait a little itself before it does, because
-// some clients, and every session before 2026-07-28, come back at once, and so does a task.
+// Checkpoint ends this request without a question: the client sends it again at once, and another instance may go on
+// from here. The first time the key is reached the error is [ErrInputRequired], and nil from then on. A handler that
+// has to wait for something outside (a page behind [ElicitURL]) makes a new checkpoint in each round, with
+// [Call.Round] in its key; it should wait a little itself before it does, because some clients, and every session
+// before 2026-07-28, come back at once, and so does a task.
 func (c *Call) Checkpoint(ctx context.Context, key string) error { return c.c.Checkpoint(ctx, key) }
 
-// IdempotencyKey returns a key that is the same in every attempt at the named step of
-// this call, and of no other, for outside systems that accept one: a response that is
-// lost after a step makes the client repeat the round, and with it the step. In a
-// first round that is repeated the key differs, because the client has no state yet
-// that could carry the call's id.
+// IdempotencyKey returns a key that is the same in every attempt at the named step of this call, and of no other, for
+// outside systems that accept one: a response that is lost after a step makes the client repeat the round, and with
+// it the step. In a first round that is repeated the key differs, because the client has no state yet that could
+// carry the call's id.
 func (c *Call) IdempotencyKey(step string) string { return c.c.IdempotencyKey(step) }
 
-// Do runs step and records its result; in later rounds the recorded result is
-// returned and step does not run. The result travels as JSON, in the first run too,
-// so that it is the same in all of them. While a question is open no step runs, and
-// the error is [ErrInputRequired]. A step that fails records nothing. Each step of a
-// handler needs its own name. A step cannot ask: ask before it. A round ends when its steps have: one that runs in another
-// goroutine must not wait for what a later round brings. In a task the result is durable
-// when Do returns; a worker that was out of reach for longer than its lease may still be in a
-// step that another one has begun, but cannot record it.
+// Do runs step and records its result; in later rounds the recorded result is returned and step does not run. The
+// result travels as JSON, in the first run too, so that it is the same in all of them. While a question is open no
+// step runs, and the error is [ErrInputRequired]. A step that fails records nothing. Each step of a handler needs its
+// own name. A step cannot ask: ask before it. A round ends when its steps have: one that runs in another goroutine
+// must not wait for what a later round brings. In a task the result is durable when Do returns; a worker that was out
+// of reach for longer than its lease may still be in a step that another one has begun, but cannot record it.
 //
 //	order, err := askback.Do(ctx, call, "order", func(ctx context.Context) (Order, error) {
 //		return shop.Order(ctx, item, call.IdempotencyKey("order"))

@@ -11,10 +11,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// ErrInputRequired is returned by an ask that is not answered yet, by [Do] while a
-// question is open, and by [Call.Checkpoint]. The handler returns it, which suspends the
-// call. It may be wrapped, or joined with the errors of other asks: joined with a
-// [*DeclinedError] it suspends the call all the same, joined with a [*CapabilityError], a
+// ErrInputRequired is returned by an ask that is not answered yet, by [Do] while a question is open, and by
+// [Call.Checkpoint]. The handler returns it, which suspends the call. It may be wrapped, or joined with the errors of
+// other asks: joined with a [*DeclinedError] it suspends the call all the same, joined with a [*CapabilityError], a
 // [*LimitError] or a *jsonrpc.Error the call ends with that error.
 var ErrInputRequired = journal.ErrInputRequired
 
@@ -40,10 +39,9 @@ func exported(err error) error {
 	return err
 }
 
-// DeclinedError says that the user declined or dismissed a question. The handler may
-// catch it and go on without the answer; returned by a tool it becomes a tool error. While
-// other questions of the round are open the call goes on: see [ErrInputRequired].
-// (client/elicitation, "Response Actions")
+// DeclinedError says that the user declined or dismissed a question. The handler may catch it and go on without the
+// answer; returned by a tool it becomes a tool error. While other questions of the round are open the call goes on:
+// see [ErrInputRequired]. (client/elicitation, "Response Actions")
 type DeclinedError struct {
 	Key    string
 	Action string // "decline" or "cancel"
@@ -56,9 +54,8 @@ func (e *DeclinedError) Error() string {
 	return fmt.Sprintf("the user declined to answer the question %q", e.Key)
 }
 
-// CapabilityError says that the client did not declare the capability that a
-// question needs, so that the question was not sent. The handler may catch it and go
-// on without; returned it becomes the JSON-RPC error -32021 with
+// CapabilityError says that the client did not declare the capability that a question needs, so that the question was
+// not sent. The handler may catch it and go on without; returned it becomes the JSON-RPC error -32021 with
 // requiredCapabilities. (basic/patterns/mrtr, server requirement 7)
 type CapabilityError struct {
 	Key  string // of the question, or empty for a tool that needs tasks
@@ -93,9 +90,8 @@ type askError struct{ err error }
 func (e *askError) Error() string { return e.err.Error() }
 func (e *askError) Unwrap() error { return e.err }
 
-// engineError translates the error of a handler for the engine, which does not know this
-// package's types. Where a handler joins another error with [ErrInputRequired], except
-// those of users who declined, the call ends with it.
+// engineError translates the error of a handler for the engine, which does not know this package's types. Where a
+// handler joins another error with [ErrInputRequired], except those of users who declined, the call ends with it.
 func engineError(err error) error {
 	capability, isCapability := errors.AsType[*CapabilityError](err)
 	fault, isFault := errors.AsType[*jsonrpc.Error](err)

@@ -6,14 +6,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// AddInlineTool adds a tool whose handler was written for the SDK's mcp.AddTool and asks
-// in the middle: through Elicit, CreateMessage, CreateMessageWithTools or ListRoots of
-// req.Session. The handler stays as it is.
+// AddInlineTool adds a tool whose handler was written for the SDK's mcp.AddTool and asks in the middle: through
+// Elicit, CreateMessage, CreateMessageWithTools or ListRoots of req.Session. The handler stays as it is.
 //
-// In a session of a revision before 2026-07-28 it runs once, in the client's own session,
-// as it always did. For a client of 2026-07-28 it runs in rounds, from the top in each. An
-// ask that was answered in an earlier round returns the answer. One that was not ends the
-// round:
+// In a session of a revision before 2026-07-28 it runs once, in the client's own session, as it always did. For a
+// client of 2026-07-28 it runs in rounds, from the top in each. An ask that was answered in an earlier round returns
+// the answer. One that was not ends the round:
 //
 //   - In the handler's own goroutine it does not return. Deferred functions run, and
 //     nothing else: recover finds nothing in them, and ctx is cancelled with the cause
@@ -28,21 +26,17 @@ import (
 //     [CallFrom], and asks in no such step,
 //   - releases what it holds while it asks in deferred functions.
 //
-// What stands after the last question runs again if the last response is lost and the
-// client repeats the round, as in every handler. Unless t is annotated as read-only, a
-// warning is logged that says what to do.
+// What stands after the last question runs again if the last response is lost and the client repeats the round, as in
+// every handler. Unless t is annotated as read-only, a warning is logged that says what to do.
 //
-// A question is known by its content; the same one, asked again after its answer, is a new
-// one. An answer that does not fit its form is asked for again; it is no error. A form has
-// to keep to the restricted schema of the specification: the SDK also sends what no client
-// need understand, such as patterns, and here Elicit says what is wrong with it. If the
-// client has not declared the capability for an ask, Elicit returns the SDK's error for
-// that and the others a [*CapabilityError]; returned by the handler both become the
-// JSON-RPC error -32021.
+// A question is known by its content; the same one, asked again after its answer, is a new one. An answer that does
+// not fit its form is asked for again; it is no error. A form has to keep to the restricted schema of the
+// specification: the SDK also sends what no client need understand, such as patterns, and here Elicit says what is
+// wrong with it. If the client has not declared the capability for an ask, Elicit returns the SDK's error for that
+// and the others a [*CapabilityError]; returned by the handler both become the JSON-RPC error -32021.
 //
-// In rounds req.Session is a stand-in that nothing is connected to. Its InitializeParams say
-// what the client declared, and its ID is the call's; progress goes to the client, other
-// notifications go nowhere.
+// In rounds req.Session is a stand-in that nothing is connected to. Its InitializeParams say what the client
+// declared, and its ID is the call's; progress goes to the client, other notifications go nowhere.
 //
 // Arguments and results are handled as the SDK's mcp.AddTool does it: a string, too, is
 // structured content. AddInlineTool panics if a schema cannot be inferred or is invalid. An
@@ -78,10 +72,9 @@ func (s *Server) warnInline(t *mcp.Tool) {
 	}
 }
 
-// CallFrom returns the call that a handler added with [AddInlineTool] serves, found in its
-// ctx, for use with [Do], or nil elsewhere. Do keeps its promise in sessions, too, where
-// the handler runs once. Neither [Elicit] and the other asks nor [Call.Checkpoint] take such a
-// call: the handler asks through its session, or becomes one for [AddTool].
+// CallFrom returns the call that a handler added with [AddInlineTool] serves, found in its ctx, for use with [Do], or
+// nil elsewhere. Do keeps its promise in sessions, too, where the handler runs once. Neither [Elicit] and the other
+// asks nor [Call.Checkpoint] take such a call: the handler asks through its session, or becomes one for [AddTool].
 func CallFrom(ctx context.Context) *Call {
 	call, _ := ctx.Value(callKey{}).(*Call)
 	return call

@@ -11,9 +11,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// ResourceHandler handles a request to read the resource with this URI. It runs from
-// the top in every round. For a resource that does not exist it returns
-// mcp.ResourceNotFoundError; other errors are as for [PromptHandler].
+// ResourceHandler handles a request to read the resource with this URI. It runs from the top in every round. For a
+// resource that does not exist it returns mcp.ResourceNotFoundError; other errors are as for [PromptHandler].
 type ResourceHandler func(ctx context.Context, call *Call, uri string) (*mcp.ReadResourceResult, error)
 
 // AddResource adds a resource, or replaces the one with the same URI.
@@ -23,9 +22,8 @@ func (s *Server) AddResource(r *mcp.Resource, h ResourceHandler) {
 	s.handlers.Add(hd, r.URI)
 }
 
-// AddResourceTemplate adds a template of resources. Over HTTP the resources and
-// templates added here go before those on the SDK's server. It panics on a template
-// that is not one of RFC 6570.
+// AddResourceTemplate adds a template of resources. Over HTTP the resources and templates added here go before those
+// on the SDK's server. It panics on a template that is not one of RFC 6570.
 func (s *Server) AddResourceTemplate(t *mcp.ResourceTemplate, h ResourceHandler) {
 	template, err := uritemplate.New(t.URITemplate)
 	if err != nil {

@@ -42,18 +42,16 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 		Settings: o.Settings,
 		Handler:  service.Handle,
 		Failure:  tasks.EncodeFailure,
-		// A round that detached can be repeated for as long as its state lives, and must find
-		// its task.
+		// A round that detached can be repeated for as long as its state lives, and must find its task.
 		Grace:  max(10*time.Minute, s.opts.Limits.RoundTTL),
 		Logger: s.log,
 	})
 	return service, err
 }
 
-// RunTasks runs tasks in this process until ctx is done; then it gives what it has not
-// finished to other instances and returns. Every deployment needs at least one process
-// that does; those that only serve need not. The error is for a Server without
-// [Options.Tasks].
+// RunTasks runs tasks in this process until ctx is done; then it gives what it has not finished to other instances
+// and returns. Every deployment needs at least one process that does; those that only serve need not. The error is
+// for a Server without [Options.Tasks].
 func (s *Server) RunTasks(ctx context.Context) error {
 	if s.opts.Tasks == nil {
 		return errors.New("askback: RunTasks needs Options.Tasks")
@@ -64,8 +62,7 @@ func (s *Server) RunTasks(ctx context.Context) error {
 // TaskSupport says how the calls of a tool become tasks. Nil or zero: a call of a client
 // that can take a task is one from its beginning, any other client waits for the result.
 type TaskSupport struct {
-	// Required refuses clients that cannot take a task, with the protocol's error for a
-	// missing capability.
+	// Required refuses clients that cannot take a task, with the protocol's error for a missing capability.
 	Required bool
 
 	// AtDetach makes a call a task only when its handler reaches [Call.Detach]. Until
@@ -76,8 +73,7 @@ type TaskSupport struct {
 	PollInterval time.Duration
 }
 
-// AddTaskTool is [AddTool] for a tool whose calls may go on as tasks. Without
-// [Options.Tasks] no client can take one.
+// AddTaskTool is [AddTool] for a tool whose calls may go on as tasks. Without [Options.Tasks] no client can take one.
 func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[In, Out]) {
 	if support == nil {
 		support = new(TaskSupport)
@@ -89,12 +85,11 @@ func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h To
 	addHandler(s, t, &own, h)
 }
 
-// Detach makes the call a task from here on. For a client that can take a task it ends the
-// request, with [ErrInputRequired] like a question: the client gets the task's id, and the
-// handler runs again in the background, where Detach returns nil and nothing that was
-// answered or done before is asked or done again. For any other client, and in a task,
-// Detach returns nil. While a question is open the error is [ErrInputRequired] too, and the
-// question is asked first. The tool must have been added with [AddTaskTool].
+// Detach makes the call a task from here on. For a client that can take a task it ends the request, with
+// [ErrInputRequired] like a question: the client gets the task's id, and the handler runs again in the background,
+// where Detach returns nil and nothing that was answered or done before is asked or done again. For any other client,
+// and in a task, Detach returns nil. While a question is open the error is [ErrInputRequired] too, and the question
+// is asked first. The tool must have been added with [AddTaskTool].
 func (c *Call) Detach() error { return c.c.Detach() }
 
 // OnCancel registers a function that cleans up if the call is a task that is cancelled, or

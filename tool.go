@@ -26,16 +26,14 @@ import (
 //   - Every other type, such as a struct, a map, a slice or a pointer to one, is structured
 //     content, and its JSON the result's text. The tool's output schema is inferred from it.
 //
-// An error that is a *jsonrpc.Error is sent as such; [ErrInputRequired] suspends the call; a
-// [*CapabilityError] or [*LimitError] becomes the protocol's error for it; any other
-// error becomes a tool error that the client's model can read (server/tools, "Error
-// Handling").
+// An error that is a *jsonrpc.Error is sent as such; [ErrInputRequired] suspends the call; a [*CapabilityError] or
+// [*LimitError] becomes the protocol's error for it; any other error becomes a tool error that the client's model can
+// read (server/tools, "Error Handling").
 type ToolHandler[In, Out any] func(ctx context.Context, call *Call, in In) (Out, error)
 
-// AddTool adds a tool, or replaces the one of the same name. Schemas that t does not
-// set are inferred from In and Out like the SDK's mcp.AddTool does it; t must not be
-// modified afterwards. AddTool panics if a schema cannot be inferred or is invalid, and if
-// t has an OutputSchema although Out is string.
+// AddTool adds a tool, or replaces the one of the same name. Schemas that t does not set are inferred from In and Out
+// like the SDK's mcp.AddTool does it; t must not be modified afterwards. AddTool panics if a schema cannot be
+// inferred or is invalid, and if t has an OutputSchema although Out is string.
 func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
 	addHandler(s, t, nil, h)
 }

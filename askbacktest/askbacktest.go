@@ -58,23 +58,20 @@ type Call struct {
 	// Answers holds the answers by the questions' keys. A question of askback.AddInlineTool has no key of its author:
 	// its message is the key. The test fails if an answer is missing or is never asked for.
 	Answers map[string]Answer
-	// Cannot are the capabilities that the client does not declare, combined with |.
-	// Zero means that it declares all.
+	// Cannot are the capabilities that the client does not declare, combined with |. Zero means that it declares all.
 	Cannot askback.Capability
 	// Principal is the authenticated caller.
 	Principal string
 	// Lossless sends no request twice, so that steps need not be safe to repeat.
 	Lossless bool
-	// Options of the servers, such as Limits. Keys, Principal, ReplayGuard and Logger are
-	// set by Run.
+	// Options of the servers, such as Limits. Keys, Principal, ReplayGuard and Logger are set by Run.
 	Options askback.Options
 }
 
 // Answer is what the client answers to one question.
 type Answer struct{ results []json.RawMessage }
 
-// Accept answers a form with content, which marshals to a JSON object, or consents to
-// open a URL with nil.
+// Accept answers a form with content, which marshals to a JSON object, or consents to open a URL with nil.
 func Accept(content any) Answer {
 	if content == nil {
 		return result(map[string]any{"action": "accept"})

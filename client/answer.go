@@ -113,9 +113,8 @@ func (o *Options) encode(q *Question, answer any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// answerAll answers the questions of a round concurrently, except those that have an answer
-// already. Questions that handlers park are left out, and parked is true. With an error it
-// returns the answers that were given before.
+// answerAll answers the questions of a round concurrently, except those that have an answer already. Questions that
+// handlers park are left out, and parked is true. With an error it returns the answers that were given before.
 func (o *Options) answerAll(ctx context.Context, questions []*Question, have map[string]json.RawMessage) (answers map[string]json.RawMessage, parked bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -19,9 +19,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// WaitTask waits for the result of a task, and answers what it asks. Errors are as for
-// [Session.CallTool]; an [ErrTaskUnknown] means that there is nothing to wait for. The task
-// continues if ctx is cancelled.
+// WaitTask waits for the result of a task, and answers what it asks. Errors are as for [Session.CallTool]; an
+// [ErrTaskUnknown] means that there is nothing to wait for. The task continues if ctx is cancelled.
 func (s *Session) WaitTask(ctx context.Context, id string) (*mcp.CallToolResult, error) {
 	d, err := s.dialect()
 	if err != nil {
@@ -96,8 +95,7 @@ func (w *await) run(ctx context.Context) (mcp.Result, error) {
 	return w.wait(ctx)
 }
 
-// wait returns the task's result or its error. When the waiting ends before the task, the
-// error is a [*PendingError].
+// wait returns the task's result or its error. When the waiting ends before the task, the error is a [*PendingError].
 func (w *await) wait(ctx context.Context) (mcp.Result, error) {
 	res, err := w.drive(ctx)
 	if err == nil {
@@ -375,9 +373,8 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 	}
 }
 
-// recheck requests the status after the server has answered another request with an error.
-// That the task has ended, or is unknown by now, says more than that error: recheck returns
-// nil, or [ErrTaskUnknown], in its place.
+// recheck requests the status after the server has answered another request with an error. That the task has ended,
+// or is unknown by now, says more than that error: recheck returns nil, or [ErrTaskUnknown], in its place.
 func (w *await) recheck(ctx context.Context, failed error) error {
 	t, err := w.getTask(ctx, w.tasks, w.id)
 	if errors.Is(err, ErrTaskUnknown) {
@@ -427,9 +424,8 @@ func (w *await) interval() time.Duration {
 	return min(max(interval, w.opts.Limits.MinPoll), w.opts.Limits.MaxPoll)
 }
 
-// fetch requests the result in the dialect where it has a request of its own. The response is
-// the result, or what the task asks. In a session before 2026-07-28 the task asks inside the
-// session meanwhile.
+// fetch requests the result in the dialect where it has a request of its own. The response is the result, or what the
+// task asks. In a session before 2026-07-28 the task asks inside the session meanwhile.
 func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool, err error) {
 	began := time.Now()
 	questions, leave := w.inline.wait(w.id)

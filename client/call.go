@@ -18,9 +18,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// CallTool calls a tool and answers what it asks, round by round, until its result.
-// InputResponses and RequestState of params are not used.
-// (basic/patterns/mrtr, "Client Requirements")
+// CallTool calls a tool and answers what it asks, round by round, until its result. InputResponses and RequestState
+// of params are not used. (basic/patterns/mrtr, "Client Requirements")
 //
 // The error is
 //
@@ -32,11 +31,10 @@ import (
 //   - the context's cause when that is done;
 //   - or a handler's own.
 //
-// When the server makes the call a task, CallTool waits for it: it requests the status as
-// often as the server says, or when the server reports a change. When the waiting ends before
-// the task does, such as when ctx is done, the task continues: the error is a [*PendingError]
-// that wraps the one above, and [Session.CancelTask] cancels the task. A task that was
-// cancelled gives [ErrTaskCancelled]. (SEP-2663)
+// When the server makes the call a task, CallTool waits for it: it requests the status as often as the server says,
+// or when the server reports a change. When the waiting ends before the task does, such as when ctx is done, the task
+// continues: the error is a [*PendingError] that wraps the one above, and [Session.CancelTask] cancels the task. A
+// task that was cancelled gives [ErrTaskCancelled]. (SEP-2663)
 func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	var task json.RawMessage
 	if s.opts.Tasks == TasksProposal {
@@ -45,12 +43,11 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 	return as[*mcp.CallToolResult](s.callMethod(ctx, wire.CallTool, &toolParams{params.Name, params.Arguments, task}, params.Meta))
 }
 
-// StartTask calls a tool like [Session.CallTool], but returns as soon as the call has become
-// a task. Where it does not become one, StartTask returns the result instead: exactly one of
-// task, result and error is not nil. Where the client can ask for a time to live it asks for
-// ttl, unless that is zero; in the extension the server decides. In a session of 2025-11-25
-// a task is asked for only if the list of tools allows it.
-// (2025-11-25, "Tool-Level Negotiation")
+// StartTask calls a tool like [Session.CallTool], but returns as soon as the call has become a task. Where it does
+// not become one, StartTask returns the result instead: exactly one of task, result and error is not nil. Where the
+// client can ask for a time to live it asks for ttl, unless that is zero; in the extension the server decides. In a
+// session of 2025-11-25 a task is asked for only if the list of tools allows it. (2025-11-25, "Tool-Level
+// Negotiation")
 //
 // The handlers answer what the tool asks before there is a task. A [*PendingError] of that
 // time continues with [Session.Resume] to the result.
@@ -189,8 +186,7 @@ func (s *Session) newCall(method string, params any, meta mcp.Meta) (*call, erro
 	return c, err
 }
 
-// drive sends rounds until the result. It returns nil without an error when a call that
-// detaches has become a task.
+// drive sends rounds until the result. It returns nil without an error when a call that detaches has become a task.
 func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 	ctx, leave := c.begin(ctx)
 	defer leave()
@@ -332,10 +328,9 @@ func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (mcp.Result, erro
 	return res, err
 }
 
-// relist lists tools until the one that is called appears, and reports whether it does. The
-// SDK learns from its schema which arguments go into headers. It lacks them where the tool
-// has changed, or was not listed in this session.
-// (basic/transports/streamable-http, "Client Behavior")
+// relist lists tools until the one that is called appears, and reports whether it does. The SDK learns from its
+// schema which arguments go into headers. It lacks them where the tool has changed, or was not listed in this
+// session. (basic/transports/streamable-http, "Client Behavior")
 func (c *call) relist(ctx context.Context) bool {
 	if c.method != wire.CallTool {
 		return false

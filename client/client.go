@@ -1,6 +1,5 @@
-// Package client is the client's side of tools that ask back: it calls a server's
-// tools, prompts and resources, answers what they ask, and drives the rounds to the
-// end.
+// Package client is the client's side of tools that ask back: it calls a server's tools, prompts and resources,
+// answers what they ask, and drives the rounds to the end.
 //
 //	c := client.New(&client.Options{
 //		Form: func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
@@ -11,14 +10,12 @@
 //	…
 //	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "close_bug", Arguments: args})
 //
-// It stands on the client and the transports of the official Go SDK, and speaks to
-// servers of every revision: those of 2026-07-28 by Multi Round-Trip Requests, those
-// before inside their session. A client declares the capabilities that it has handlers
-// for, and refuses to answer anything else.
+// It stands on the client and the transports of the official Go SDK, and speaks to servers of every revision: those
+// of 2026-07-28 by Multi Round-Trip Requests, those before inside their session. A client declares the capabilities
+// that it has handlers for, and refuses to answer anything else.
 //
-// A handler that has no answer at hand returns [ErrPark]. The call then ends with a
-// [*PendingError], whose [Pending] can be stored as JSON. Another process, on another
-// machine, a day later, continues it with [Session.Resume].
+// A handler that has no answer at hand returns [ErrPark]. The call then ends with a [*PendingError], whose [Pending]
+// can be stored as JSON. Another process, on another machine, a day later, continues it with [Session.Resume].
 //
 // A server may make a call a task, which runs by itself and may outlive everybody who
 // waits for it. [Session.CallTool] waits for it. [Session.StartTask] returns it, and its ID

@@ -14,10 +14,9 @@ var ErrPark = errors.New("no answer at hand: park the call")
 // ErrTaskCancelled is the error of a call whose task was cancelled.
 var ErrTaskCancelled = errors.New("the task was cancelled")
 
-// ErrTaskUnknown says that a server does not know a task, or does not show it to this user:
-// the ID is wrong, the task's time to live is over, or a client of another revision made it.
-// It comes with the server's *jsonrpc.Error -32602.
-// (SEP-2663, "Task Polling"; 2025-11-25, "Protocol Errors")
+// ErrTaskUnknown says that a server does not know a task, or does not show it to this user: the ID is wrong, the
+// task's time to live is over, or a client of another revision made it. It comes with the server's *jsonrpc.Error
+// -32602. (SEP-2663, "Task Polling"; 2025-11-25, "Protocol Errors")
 var ErrTaskUnknown = errors.New("the server knows no such task")
 
 // UndeclaredError says that a server asked for something that the client declared no
@@ -31,9 +30,8 @@ func (e *UndeclaredError) Error() string {
 	return fmt.Sprintf("the server asked %q for %q, which this client did not declare", e.Key, e.Kind)
 }
 
-// RefusedError says that the server refused a call's state: it expired, it was used before
-// where a state may be used once, it belongs to another user or server, or the server no
-// longer has the keys that sealed it.
+// RefusedError says that the server refused a call's state: it expired, it was used before where a state may be used
+// once, it belongs to another user or server, or the server no longer has the keys that sealed it.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string {

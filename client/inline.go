@@ -123,8 +123,7 @@ func (s *inlineState) enter(life context.Context) (leave func()) {
 	}
 }
 
-// admit admits a question within the limits. It returns the context of the question, and how
-// to end it.
+// admit admits a question within the limits. It returns the context of the question, and how to end it.
 func (s *inlineState) admit(ctx context.Context, l *Limits) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,8 +81,7 @@ func join(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// jitter varies a duration by a quarter, so that clients that a server turned away together
-// do not return together.
+// jitter varies a duration by a quarter, so that clients that a server turned away together do not return together.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }

@@ -20,8 +20,7 @@ type Options struct {
 	// Form asks the user to fill in a form. (client/elicitation)
 	Form func(ctx context.Context, q *Question) (*mcp.ElicitResult, error)
 
-	// URL asks the user for consent to open a page, and then opens it.
-	// (client/elicitation, "Safe URL Handling")
+	// URL asks the user for consent to open a page, and then opens it. (client/elicitation, "Safe URL Handling")
 	URL func(ctx context.Context, q *Question) (*mcp.ElicitResult, error)
 
 	// Sample completes a message with the client's model. (client/sampling)
@@ -40,11 +39,10 @@ type Options struct {
 	// Tasks is the dialect for tasks. The zero value is what the server speaks.
 	Tasks TaskDialect
 
-	// Drafts makes the client return the state of a server's question inside a session
-	// before 2026-07-28, over HTTP, as the state proposal has it. Servers of Askback send a
-	// state if the endpoint's URL has draft=state: see docs/drafts.md. The client does not
-	// follow a call to a process that does not hold its session: the call fails, because the
-	// session is lost.
+	// Drafts makes the client return the state of a server's question inside a session before 2026-07-28, over HTTP,
+	// as the state proposal has it. Servers of Askback send a state if the endpoint's URL has draft=state: see
+	// docs/drafts.md. The client does not follow a call to a process that does not hold its session: the call fails,
+	// because the session is lost.
 	Drafts bool
 
 	// Limits bound calls.
@@ -57,9 +55,8 @@ type Options struct {
 
 // Round is one request and its response, for [Options.Observe].
 //
-// When a call has become a task, a Round reports each change of the task's status or
-// message. Method then names the request or notification that brought the change, and Number
-// is the number of the last round that asked anything.
+// When a call has become a task, a Round reports each change of the task's status or message. Method then names the
+// request or notification that brought the change, and Number is the number of the last round that asked anything.
 type Round struct {
 	Number        int // from 1; a resumed call continues to count
 	Method        string

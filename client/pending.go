@@ -32,8 +32,7 @@ type Pending struct {
 	State string `json:"requestState,omitempty"`
 	// Parked is when the last round ended.
 	Parked time.Time `json:"parked"`
-	// Meta goes with the requests of [Session.Resume], such as a progress token. It is not
-	// encoded.
+	// Meta goes with the requests of [Session.Resume], such as a progress token. It is not encoded.
 	Meta mcp.Meta `json:"-"`
 	// Expires is when the server stops accepting the state, or forgets the task. It is nil if
 	// the server did not say so.

@@ -2,8 +2,7 @@ package client
 
 import "github.com/askback-mcp/askback/internal/strictjson"
 
-// These functions read members that results of several methods share. The JSON has been
-// checked.
+// These functions read members that results of several methods share. The JSON has been checked.
 
 // stringMember returns a member of a result, or nil if it is missing.
 func stringMember(result []byte, name string) (*string, error) {
@@ -18,8 +17,7 @@ func stringMember(result []byte, name string) (*string, error) {
 	return &value, nil
 }
 
-// resultType returns the type of a result. Results before 2026-07-28 have none and are
-// complete.
+// resultType returns the type of a result. Results before 2026-07-28 have none and are complete.
 func resultType(result []byte) (string, error) {
 	kind, err := stringMember(result, "resultType")
 	if kind == nil {

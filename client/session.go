@@ -16,8 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Session is a connection to one server. It is safe for concurrent use; answers of one call
-// never reach another.
+// Session is a connection to one server. It is safe for concurrent use; answers of one call never reach another.
 type Session struct {
 	opts     *Options
 	sdk      *mcp.ClientSession
@@ -36,9 +35,8 @@ func (s *Session) legacy() bool {
 	return res != nil && res.ProtocolVersion < wire.Version
 }
 
-// SDK returns the SDK's session below, for lists, completion and subscriptions. Its calls
-// are not driven to the end, and questions that servers ask during them inside a session
-// before 2026-07-28 are refused.
+// SDK returns the SDK's session below, for lists, completion and subscriptions. Its calls are not driven to the end,
+// and questions that servers ask during them inside a session before 2026-07-28 are refused.
 func (s *Session) SDK() *mcp.ClientSession { return s.sdk }
 
 // Close ends the connection, the calls, and the questions that handlers still have. A call

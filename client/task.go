@@ -27,18 +27,16 @@ const (
 	// The server decides which calls become tasks.
 	TasksExtension TaskDialect = "extension"
 
-	// TasksProposal speaks the tasks of 2025-11-25 also with servers of 2026-07-28, as the
-	// drafts of Multi Round-Trip Requests had them: every call asks for a task, the task's
-	// questions come with tasks/result, and the answers go with tasks/input_response. Servers
-	// do not announce this dialect.
+	// TasksProposal speaks the tasks of 2025-11-25 also with servers of 2026-07-28, as the drafts of Multi Round-Trip
+	// Requests had them: every call asks for a task, the task's questions come with tasks/result, and the answers go
+	// with tasks/input_response. Servers do not announce this dialect.
 	TasksProposal TaskDialect = "proposal"
 
 	// TasksOff asks for no tasks, and accepts none.
 	TasksOff TaskDialect = "off"
 )
 
-// Task is a task's status at the time when the server reported it. Everything in it is the
-// server's word.
+// Task is a task's status at the time when the server reported it. Everything in it is the server's word.
 type Task struct {
 	ID      string
 	Status  string // "working", "input_required", "completed", "failed" or "cancelled"
@@ -48,21 +46,17 @@ type Task struct {
 	Created, Updated time.Time
 	// TTL is how long the server keeps the task, from Created. Zero means without end.
 	TTL time.Duration
-	// PollInterval is how long to wait between two requests for the status. Zero means that
-	// the server does not say.
+	// PollInterval is how long to wait between two requests for the status. Zero means that the server does not say.
 	PollInterval time.Duration
 
-	// Questions are those that are open while the status is input_required. In a session
-	// before 2026-07-28 they are missing: there the server asks while the result is waited
-	// for.
+	// Questions are those that are open while the status is input_required. In a session before 2026-07-28 they are
+	// missing: there the server asks while the result is waited for.
 	Questions []*Question
 
-	// Result is the tool's result as it came, if the task completed and the result came with
-	// the status, as in the extension. In the other dialect it has a request of its own,
-	// which [Session.WaitTask] sends.
+	// Result is the tool's result as it came, if the task completed and the result came with the status, as in the
+	// extension. In the other dialect it has a request of its own, which [Session.WaitTask] sends.
 	Result json.RawMessage
-	// Error is the JSON-RPC error as it came, if the task failed and the error came with the
-	// status.
+	// Error is the JSON-RPC error as it came, if the task failed and the error came with the status.
 	Error json.RawMessage
 
 	state *string // goes with the answers

@@ -54,8 +54,7 @@ func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
 // *mcp.CreateMessageWithToolsResult, an *mcp.ListRootsResult, or anything that marshals to
 // the same JSON. Nothing is sent unless each belongs to an open question and fits it.
 //
-// In a session before 2026-07-28 it is an error: there the handlers answer, during
-// [Session.WaitTask].
+// In a session before 2026-07-28 it is an error: there the handlers answer, during [Session.WaitTask].
 func (s *Session) AnswerTask(ctx context.Context, id string, answers map[string]any) error {
 	d, err := s.dialect()
 	if err != nil {
@@ -92,9 +91,8 @@ func (s *Session) CancelTask(ctx context.Context, id string) error {
 	return err
 }
 
-// ListTasks lists the caller's tasks, a page at a time: cursor is empty for the first, next
-// is empty after the last. The extension has no list: its clients keep the IDs.
-// (2025-11-25, "Listing Tasks")
+// ListTasks lists the caller's tasks, a page at a time: cursor is empty for the first, next is empty after the last.
+// The extension has no list: its clients keep the IDs. (2025-11-25, "Listing Tasks")
 func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, next string, err error) {
 	d, err := s.dialect()
 	if err != nil {

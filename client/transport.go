@@ -15,9 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sameOrigin sends requests to the origin of one endpoint, and refuses all others. A redirect,
-// or the endpoint that a server of 2024-11-05 names, would take answers, requestState, session
-// and headers to a host that nobody chose.
+// sameOrigin sends requests to the origin of one endpoint, and refuses all others. A redirect, or the endpoint that a
+// server of 2024-11-05 names, would take answers, requestState, session and headers to a host that nobody chose.
 type sameOrigin struct {
 	base   http.RoundTripper // nil means http.DefaultTransport
 	origin string
@@ -43,8 +42,7 @@ func atOrigin(t mcp.Transport) (_ mcp.Transport, err error) {
 	return t, nil
 }
 
-// boundTo returns a copy of a client, which may be nil, that speaks only to the origin of an
-// endpoint.
+// boundTo returns a copy of a client, which may be nil, that speaks only to the origin of an endpoint.
 func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {

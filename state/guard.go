@@ -9,15 +9,13 @@ import (
 // Guard remembers which requestStates were used. All instances behind one
 // endpoint need to share what it remembers. (basic/patterns/mrtr, server requirement 5)
 type Guard interface {
-	// Use marks the state id as used and reports whether it had not been used
-	// before. It may forget the id after expires. An error refuses the request
-	// with an internal error. It is called concurrently.
+	// Use marks the state id as used and reports whether it had not been used before. It may forget the id after
+	// expires. An error refuses the request with an internal error. It is called concurrently.
 	Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error)
 }
 
-// MemoryGuard is a [Guard] for a service of one process. The zero value is
-// ready to use. It holds about 100 bytes for every state that was used and has not
-// expired.
+// MemoryGuard is a [Guard] for a service of one process. The zero value is ready to use. It holds about 100 bytes for
+// every state that was used and has not expired.
 type MemoryGuard struct {
 	mu    sync.Mutex
 	used  map[string]time.Time // when each expires

@@ -92,8 +92,7 @@ func (m *MemoryStore) DeleteState(_ context.Context, id string) error {
 	return nil
 }
 
-// Len returns how many states the store holds, including those that have expired and are not
-// deleted yet.
+// Len returns how many states the store holds, including those that have expired and are not deleted yet.
 func (m *MemoryStore) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package state is about what an operator may put beside requestState: a [Store], for a
-// migration or for states that are too large to travel, and a [Guard], which makes every
-// state single use. Most servers need neither: a requestState carries all that its call has
-// to remember (package seal).
+// Package state is about what an operator may put beside requestState: a [Store], for a migration or for states that
+// are too large to travel, and a [Guard], which makes every state single use. Most servers need neither: a
+// requestState carries all that its call has to remember (package seal).
 package state
 
 import (
@@ -11,14 +10,12 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// Options put a store beside requestState, for one of two ends, or both. A server that keeps
-// its state in a store today migrates in phases (Mode), and can tell in each whether the
-// next is safe. And a state that is too large to travel may stay in the store (Overflow).
-// docs/migrating-state.md is the operator's guide.
+// Options put a store beside requestState, for one of two ends, or both. A server that keeps its state in a store
+// today migrates in phases (Mode), and can tell in each whether the next is safe. And a state that is too large to
+// travel may stay in the store (Overflow). docs/migrating-state.md is the operator's guide.
 //
-// What is in the store is not sealed: who reads it reads what the clients answered, and
-// in the first two phases who writes to it decides how calls go on. A store that fails
-// stops no call, except where Overflow needs it.
+// What is in the store is not sealed: who reads it reads what the clients answered, and in the first two phases who
+// writes to it decides how calls go on. A store that fails stops no call, except where Overflow needs it.
 type Options struct {
 	// Store is required. All instances share it, unless it is a [MemoryStore].
 	Store Store
@@ -26,22 +23,19 @@ type Options struct {
 	// Mode is the phase of the migration. Empty means StatelessOnly.
 	Mode Mode
 
-	// Overflow is the size in bytes beyond which a requestState stays in the Store, and a
-	// reference travels, sealed and bound as any state. It is at most the server's limit
-	// StateBytes, which bounds what travels; StoredBytes bounds what stays. Zero means never.
-	// Every instance needs the Store before the first one has an Overflow.
+	// Overflow is the size in bytes beyond which a requestState stays in the Store, and a reference travels, sealed
+	// and bound as any state. It is at most the server's limit StateBytes, which bounds what travels; StoredBytes
+	// bounds what stays. Zero means never. Every instance needs the Store before the first one has an Overflow.
 	Overflow int
 }
 
-// Store keeps states. It is called concurrently, and the request waits for it: where a
-// database may hang, give up after a time. The context is that of the request, except for
-// PutState in a phase: it has 10 seconds, even if the client has gone away. What a method
-// wrote is there for every instance when it returns. [MemoryStore] is one, and the
-// Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
+// Store keeps states. It is called concurrently, and the request waits for it: where a database may hang, give up
+// after a time. The context is that of the request, except for PutState in a phase: it has 10 seconds, even if the
+// client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and
+// the Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type Store interface {
-	// PutState keeps data until expires, in place of what was there under this id. Under
-	// call, which is not unique, FindStates finds it, unless call is empty. An id has up
-	// to 64 bytes, a call too. It does not keep the slice.
+	// PutState keeps data until expires, in place of what was there under this id. Under call, which is not unique,
+	// FindStates finds it, unless call is empty. An id has up to 64 bytes, a call too. It does not keep the slice.
 	PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error
 	// GetState reads what is there under this id and has not expired, and nil if there is
 	// nothing. The caller may modify it.
@@ -67,22 +61,19 @@ const (
 	StatelessOnly Mode = "stateless-only"
 )
 
-// Event tells what became of one requestState, or of a request that should have had one. It
-// is not for the client.
+// Event tells what became of one requestState, or of a request that should have had one. It is not for the client.
 type Event struct {
 	Method  string // of the request, such as "tools/call"
 	Outcome Outcome
 	Reason  seal.Reason // why a state was Refused; empty otherwise
 }
 
-// Outcome is what became of a state. Outcomes are few, fixed and short, so they serve as a
-// metric's label.
+// Outcome is what became of a state. Outcomes are few, fixed and short, so they serve as a metric's label.
 type Outcome string
 
 // With or without a store.
 const (
-	// Refused: the state did not open. [Event].Reason says why. The client gets the same
-	// answer for every reason.
+	// Refused: the state did not open. [Event].Reason says why. The client gets the same answer for every reason.
 	Refused Outcome = "refused"
 )
 
@@ -90,9 +81,8 @@ const (
 const (
 	// Same: they are the same.
 	Same Outcome = "same"
-	// Older: the client repeated an earlier round. That is no fault: responses get
-	// lost. The call goes on from the stored state, so that no step runs twice, unless its
-	// handler is in the SDK's manual style.
+	// Older: the client repeated an earlier round. That is no fault: responses get lost. The call goes on from the
+	// stored state, so that no step runs twice, unless its handler is in the SDK's manual style.
 	Older Outcome = "older"
 	// Behind: the stored state is of an earlier round, because it could not be
 	// written when it was due. The call goes on from the sealed one.
@@ -101,9 +91,8 @@ const (
 	// stored one, unless its handler is in the SDK's manual style. Requests of one call that
 	// ran at the same time can lead to it; anything else is a fault.
 	Different Outcome = "different"
-	// Absent: none is stored. The call has ended and the client repeats its last
-	// round, or it began before the store was there, or the store lost it. The call goes
-	// on from the sealed one.
+	// Absent: none is stored. The call has ended and the client repeats its last round, or it began before the store
+	// was there, or the store lost it. The call goes on from the sealed one.
 	Absent Outcome = "absent"
 )
 

@@ -136,9 +136,8 @@ func (e *Engine) List(ctx context.Context, principal, dialect string, after *Tas
 	return e.store.List(ctx, principal, dialect, after.Created, after.ID, limit)
 }
 
-// Change reads a task of a principal, calls change with it, and writes the task and the update
-// that change returns. When the task was changed meanwhile it begins again. A nil update
-// writes nothing.
+// Change reads a task of a principal, calls change with it, and writes the task and the update that change returns.
+// When the task was changed meanwhile it begins again. A nil update writes nothing.
 func (e *Engine) Change(ctx context.Context, principal, id string, change func(t *Task) (*Update, error)) (*Task, error) {
 	for {
 		t, err := e.Get(ctx, principal, id)
@@ -248,8 +247,7 @@ func (e *Engine) Follow(ctx context.Context, tasks []*Task, report func(*Task) e
 	}
 }
 
-// subscribe returns a channel that receives after changes of the tasks, as far as this process
-// learns of them.
+// subscribe returns a channel that receives after changes of the tasks, as far as this process learns of them.
 func (e *Engine) subscribe(ids ...string) (changed <-chan struct{}, done func()) {
 	c := make(chan struct{}, 1)
 	e.mu.Lock()

@@ -333,14 +333,12 @@ func (x *memoryIndex) remove(m *memoryTask, order memoryOrder) {
 	*x = slices.Delete(*x, i, i+1)
 }
 
-// principalAfter returns where the tasks of the principals after this one begin, in the
-// order longestDue.
+// principalAfter returns where the tasks of the principals after this one begin, in the order longestDue.
 func (x memoryIndex) principalAfter(principal string) int {
 	return sort.Search(len(x), func(i int) bool { return x[i].Principal > principal })
 }
 
-// firstDue finds, in the order longestDue, the first task of the first principal that has
-// one that is due.
+// firstDue finds, in the order longestDue, the first task of the first principal that has one that is due.
 func (x memoryIndex) firstDue(now int64) *memoryTask {
 	for len(x) > 0 {
 		if x[0].dueAt <= now {

@@ -9,9 +9,8 @@ import (
 // Settings are what an operator chooses for an [Engine]. A field that is zero has its
 // default; a negative one is an error.
 type Settings struct {
-	// TTL is the time to live of a task whose client asks for none; default 24 hours, or
-	// MaxTTL if that is less. A task that has not ended by then fails, and is deleted a
-	// little later.
+	// TTL is the time to live of a task whose client asks for none; default 24 hours, or MaxTTL if that is less. A
+	// task that has not ended by then fails, and is deleted a little later.
 	TTL time.Duration
 
 	// MaxTTL is the longest time to live that a client gets; default 7 days, or TTL if that

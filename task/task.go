@@ -1,10 +1,9 @@
 // Package task runs durable tasks: work that survives the process, waits for input
 // without holding anything, and goes on in any instance that shares the store.
 //
-// A [Task] is one small row: its principal, its status, its open questions. What its work
-// has recorded, the journal, is kept apart from it, so that reading the status costs the
-// same whatever the task has done. A [Store] keeps both: task/sqlite and task/postgres
-// durably, [MemoryStore] for as long as the process lives. task/storetest is the suite
+// A [Task] is one small row: its principal, its status, its open questions. What its work has recorded, the journal,
+// is kept apart from it, so that reading the status costs the same whatever the task has done. A [Store] keeps both:
+// task/sqlite and task/postgres durably, [MemoryStore] for as long as the process lives. task/storetest is the suite
 // that every store must pass.
 //
 // An [Engine] runs tasks: it claims those that are due under a lease, runs a [Handler] with
@@ -48,8 +47,7 @@ const (
 // Terminal reports whether a task with this status has ended.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
 
-// Task is the row of a task. To stores each []byte is opaque. Times have a resolution of a
-// millisecond.
+// Task is the row of a task. To stores each []byte is opaque. Times have a resolution of a millisecond.
 type Task struct {
 	ID        string // at least 128 random bits
 	Principal string // the owner; "" is the anonymous principal
@@ -94,8 +92,7 @@ var (
 
 // Update is what an update of a task writes besides the row.
 type Update struct {
-	// Leased requires that the Fence of the given task is the stored one. A worker sets it
-	// in all its updates.
+	// Leased requires that the Fence of the given task is the stored one. A worker sets it in all its updates.
 	Leased bool
 	// Keep leaves the time at which the task is due as it is: a running task stays leased,
 	// and a parked one stays parked.
@@ -123,35 +120,31 @@ type Update struct {
 // A task is due when any engine may claim it: a new task at once, a claimed one when its
 // lease ends, a parked one not at all.
 type Store interface {
-	// Create adds a task with its journal: the call, which never changes, and the
-	// entries. It sets t.Created and t.Updated to now, t.Expires to now+ttl, and Version
-	// and Fence to 0. The task is due at once. The error is ErrExists if there is a task
-	// with its ID, and ErrQuota if the principal has quota or more tasks that are not
+	// Create adds a task with its journal: the call, which never changes, and the entries. It sets t.Created and
+	// t.Updated to now, t.Expires to now+ttl, and Version and Fence to 0. The task is due at once. The error is
+	// ErrExists if there is a task with its ID, and ErrQuota if the principal has quota or more tasks that are not
 	// terminal; where both hold, it may be either. A quota of 0 is no bound.
 	Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error
 
 	// Get reads the row of a task, and nothing that grows with its journal.
 	Get(ctx context.Context, id string) (*Task, error)
 
-	// List reads up to limit tasks of a principal with this dialect: newest first, and
-	// those created at the same time by ID, descending. It begins after the task with this
-	// ID and time of creation; the zero time and "" are the start. Pending and Outcome may
-	// be left out.
+	// List reads up to limit tasks of a principal with this dialect: newest first, and those created at the same time
+	// by ID, descending. It begins after the task with this ID and time of creation; the zero time and "" are the
+	// start. Pending and Outcome may be left out.
 	List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error)
 
-	// Claim takes a task that is due and makes it due again at the end of the lease:
-	// Fence and Attempts rise by one. Principals take turns: Claim serves the first one
-	// after the given one that has due tasks, in any order that is always the same, and
-	// begins anew behind the last. Of that principal's tasks it takes the one that has been
-	// due longest. If no task is due, both results are nil.
+	// Claim takes a task that is due and makes it due again at the end of the lease: Fence and Attempts rise by one.
+	// Principals take turns: Claim serves the first one after the given one that has due tasks, in any order that is
+	// always the same, and begins anew behind the last. Of that principal's tasks it takes the one that has been due
+	// longest. If no task is due, both results are nil.
 	Claim(ctx context.Context, after string, lease time.Duration) (*Task, error)
 
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
 
-	// Append adds one entry to the journal under the lease with this fence, and sets
-	// Attempts to 0. It changes neither Version nor Updated. The error is ErrLeaseLost
-	// if another claim came between, whatever the status.
+	// Append adds one entry to the journal under the lease with this fence, and sets Attempts to 0. It changes
+	// neither Version nor Updated. The error is ErrLeaseLost if another claim came between, whatever the status.
 	Append(ctx context.Context, id string, fence int64, entry []byte) error
 
 	// Renew makes the lease with this fence end after the given time, and returns the
@@ -159,15 +152,13 @@ type Store interface {
 	// stays so. The error is ErrLeaseLost if another claim came between.
 	Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error)
 
-	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and
-	// Attempts of t if its Version is the stored one, and sets t.Updated to now and
-	// t.Version to its successor. The error is ErrLeaseLost if u.Leased is set and the
-	// Fence is not the stored one, whatever the Version; else it is ErrConflict if the
-	// Version is not the stored one. With an error nothing is written and t is unchanged.
+	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
+	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
+	// is set and the Fence is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
+	// the stored one. With an error nothing is written and t is unchanged.
 	Update(ctx context.Context, t *Task, u Update) error
 
-	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to
-	// live has ended.
+	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to live has ended.
 	Expired(ctx context.Context, limit int) (ids []string, err error)
 
 	// Purge deletes up to limit tasks whose time to live ended longer than grace ago,
@@ -181,10 +172,9 @@ type Store interface {
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other
 // Store an [Engine] learns of them by asking again.
 type Watcher interface {
-	// Watch calls changed with the ID of each task that any instance, this one included,
-	// has created or updated, until ctx is done; then it returns the error of ctx. It
-	// calls ready, if that is not nil, once it listens. When the connection is lost it
-	// returns an error, and can be called again. IDs may be lost then and at other times:
+	// Watch calls changed with the ID of each task that any instance, this one included, has created or updated,
+	// until ctx is done; then it returns the error of ctx. It calls ready, if that is not nil, once it listens. When
+	// the connection is lost it returns an error, and can be called again. IDs may be lost then and at other times:
 	// engines look for themselves now and then.
 	Watch(ctx context.Context, ready func(), changed func(id string)) error
 }

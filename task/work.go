@@ -30,8 +30,7 @@ type Verdict struct {
 	Round   int
 }
 
-// Work is a task in the hands of a worker that holds its lease. Its methods are safe for
-// concurrent use.
+// Work is a task in the hands of a worker that holds its lease. Its methods are safe for concurrent use.
 type Work struct {
 	Task    *Task // as it was claimed; read only
 	Call    []byte
@@ -51,11 +50,10 @@ type Work struct {
 	recorded bool   // this attempt recorded something, and so does not count as failed
 }
 
-// Record adds an entry to the task's journal. A nil error means that the entry is durable, and
-// that every later run will find it. While the store is out of reach Record tries again until
-// the lease ends. The entries of a task must differ: when Record tries again, an entry that is
-// in the journal already is taken for the one whose answer was lost. The error is
-// [ErrLeaseLost] when another worker has the task.
+// Record adds an entry to the task's journal. A nil error means that the entry is durable, and that every later run
+// will find it. While the store is out of reach Record tries again until the lease ends. The entries of a task must
+// differ: when Record tries again, an entry that is in the journal already is taken for the one whose answer was
+// lost. The error is [ErrLeaseLost] when another worker has the task.
 func (w *Work) Record(ctx context.Context, entry []byte) error {
 	// What was done must be recorded, even if the task is interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
@@ -111,8 +109,7 @@ func (e *Engine) persist(ctx context.Context, write func() error) error {
 	}
 }
 
-// refused reports whether err is a store's refusal of a write. Any other error says that the
-// store's answer was lost.
+// refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
 func refused(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound)
 }
@@ -122,8 +119,7 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Status != Working && !t.Stopped {
-		// The handler does not run: it would repeat open questions, or change an outcome that
-		// the client knows.
+		// The handler does not run: it would repeat open questions, or change an outcome that the client knows.
 		log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "status", string(t.Status))
 		t.Attempts = 0
 		_ = e.settle(write, t, Update{Leased: true, Due: -1}) // a conflict is an answer that came meanwhile
@@ -228,11 +224,10 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	return err
 }
 
-// reconcile explains a conflict to the worker that holds the lease and has tried before to
-// write t, whose first attempt may itself be the cause. Others change a working task only to
-// stop it, and never change a stopped one: if there were two changes, the first was ours. The
-// error is nil if the write was made, [ErrConflict] if it was not, and [ErrLeaseLost] if
-// another worker has the task.
+// reconcile explains a conflict to the worker that holds the lease and has tried before to write t, whose first
+// attempt may itself be the cause. Others change a working task only to stop it, and never change a stopped one: if
+// there were two changes, the first was ours. The error is nil if the write was made, [ErrConflict] if it was not,
+// and [ErrLeaseLost] if another worker has the task.
 func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 	now, err := e.store.Get(ctx, t.ID)
 	switch {
@@ -292,8 +287,7 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	return verdict, err
 }
 
-// learn finds out whether the message whose answer was lost has been written. It must come
-// before the next write.
+// learn finds out whether the message whose answer was lost has been written. It must come before the next write.
 func (e *Engine) learn(ctx context.Context, w *Work, now *Task) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
 	defer cancel()

@@ -1,7 +1,6 @@
-// Package call runs the handlers of tools, prompts and resources. A request passes the
-// [Gate], the [Engine] opens the call's journal in its [Home], runs the handler once against
-// it, and hands the [Outcome] to the home to be kept, or back to the front that brought the
-// request. The package knows no transport, and nothing of where journals are.
+// Package call runs the handlers of tools, prompts and resources. A request passes the [Gate], the [Engine] opens the
+// call's journal in its [Home], runs the handler once against it, and hands the [Outcome] to the home to be kept, or
+// back to the front that brought the request. The package knows no transport, and nothing of where journals are.
 package call
 
 import (
@@ -68,8 +67,7 @@ type Request struct {
 	View func(Manual) mcp.Request
 }
 
-// Call is one call as its handler sees it in one round. It is safe for concurrent use until
-// the handler returns.
+// Call is one call as its handler sees it in one round. It is safe for concurrent use until the handler returns.
 type Call struct {
 	*Request
 	Round  int
@@ -100,8 +98,7 @@ func (c *Call) IdempotencyKey(step string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Progress tells the client how far the call is, if it asked to be told. Progress that does
-// not grow is left out.
+// Progress tells the client how far the call is, if it asked to be told. Progress that does not grow is left out.
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
 	if c.Request.Progress == nil {
 		return nil
@@ -129,8 +126,7 @@ func (c *Call) SetView(view mcp.Request) { c.view = view }
 // errInline is for a handler that asks through its session.
 var errInline = errors.New("a handler added with AddInlineTool asks through its session: to ask through its Call, add it with AddTool")
 
-// UnableError says that a question was not sent, because the client did not declare the
-// capability that it needs.
+// UnableError says that a question was not sent, because the client did not declare the capability that it needs.
 type UnableError struct {
 	Key  string
 	Need wire.Capability

@@ -38,8 +38,7 @@ type Tasks interface {
 	Create(ctx context.Context, r *Request, j *journal.Journal) (*Outcome, error)
 }
 
-// Engine runs handlers in rounds. It is safe for concurrent use; its fields must not be
-// changed while it is used.
+// Engine runs handlers in rounds. It is safe for concurrent use; its fields must not be changed while it is used.
 type Engine struct {
 	Limits Limits
 	Log    *slog.Logger
@@ -126,12 +125,10 @@ func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) er
 	return c.cleanUp(ctx, err)
 }
 
-// errTaskEnded is what a handler gets that runs again to clean up, for all that it had not
-// done before.
+// errTaskEnded is what a handler gets that runs again to clean up, for all that it had not done before.
 var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
 
-// failed makes a handler's error its tool's result, except where the protocol has an error
-// for it.
+// failed makes a handler's error its tool's result, except where the protocol has an error for it.
 func (e *Engine) failed(h *Handler, err error) (*Outcome, error) {
 	_, unable := errors.AsType[*UnableError](err)
 	_, limit := errors.AsType[*journal.LimitError](err)
@@ -159,9 +156,8 @@ func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
 
-// Safely runs a function of the operator's or of a handler's author. Its panic is an error,
-// because it must not end the process: the SDK and the task engine call from goroutines of
-// their own.
+// Safely runs a function of the operator's or of a handler's author. Its panic is an error, because it must not end
+// the process: the SDK and the task engine call from goroutines of their own.
 func Safely(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -15,10 +15,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Gate is what every request for a handler or a task passes, whatever front brought it. It
-// names the caller, asks the operator whether the caller may, takes the request's share of
-// the limits, and tells the operator how it ended. It is safe for concurrent use; its fields
-// must not be changed while it is used.
+// Gate is what every request for a handler or a task passes, whatever front brought it. It names the caller, asks the
+// operator whether the caller may, takes the request's share of the limits, and tells the operator how it ended. It
+// is safe for concurrent use; its fields must not be changed while it is used.
 type Gate struct {
 	// Name returns the principal of a request. Nil means the UserID of the token info.
 	Name func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
@@ -137,8 +136,7 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 	return &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request")}
 }
 
-// RefusedError is a request that the gate did not let through because of who sent it. Over
-// HTTP its status is 403.
+// RefusedError is a request that the gate did not let through because of who sent it. Over HTTP its status is 403.
 type RefusedError struct{ Fault *jsonrpc.Error }
 
 func (e *RefusedError) Error() string { return e.Fault.Error() }

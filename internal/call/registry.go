@@ -8,8 +8,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Registry finds the handler for a request. The zero value is empty. It is safe for
-// concurrent use.
+// Registry finds the handler for a request. The zero value is empty. It is safe for concurrent use.
 type Registry struct {
 	mu        sync.RWMutex
 	named     map[name]*Handler
@@ -68,8 +67,7 @@ func (g *Registry) Lookup(method, target string) *Handler {
 	return nil
 }
 
-// Serves reports whether a request is for a handler of the registry; params is a checked
-// object, or nil.
+// Serves reports whether a request is for a handler of the registry; params is a checked object, or nil.
 func (g *Registry) Serves(method string, params []byte) bool {
 	target, _ := strictjson.String(strictjson.Get(params, wire.TargetMember(method)))
 	return g.Lookup(method, target) != nil

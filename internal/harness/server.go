@@ -1,7 +1,6 @@
-// Package harness is what the tests of package askback have in common: servers over HTTP,
-// standard input and output, and memory, requests to them and what to expect of the
-// responses, and tools that ask. Each function that takes a [testing.TB] fails the test where
-// it cannot do its work, and what it starts ends with the test.
+// Package harness is what the tests of package askback have in common: servers over HTTP, standard input and output,
+// and memory, requests to them and what to expect of the responses, and tools that ask. Each function that takes a
+// [testing.TB] fails the test where it cannot do its work, and what it starts ends with the test.
 package harness
 
 import (

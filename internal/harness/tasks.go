@@ -22,8 +22,7 @@ type TaskServer struct {
 	Stop    func() // running tasks, and waits
 }
 
-// Send sends a request with these members of params and headers, each "name: value", and
-// returns its response.
+// Send sends a request with these members of params and headers, each "name: value", and returns its response.
 func (s *TaskServer) Send(capabilities, method, name, members string, header ...string) (status int, response map[string]any) {
 	s.t.Helper()
 	r := Request{Method: method, Target: name, Body: Message(1, method, members, capabilities), Header: http.Header{}}

@@ -59,9 +59,8 @@ func (c *Carried) Open(ctx context.Context) (*journal.Journal, *call.Outcome, er
 	return j, out, err
 }
 
-// open returns the journal of the request's state, or a new call's. If it returns another
-// journal than the state's, it removes from the request the answers to questions that this
-// journal has not asked.
+// open returns the journal of the request's state, or a new call's. If it returns another journal than the state's,
+// it removes from the request the answers to questions that this journal has not asked.
 func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *call.Outcome, error) {
 	params := c.request.Params
 	if !params.HasState {
@@ -117,8 +116,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 	return j, nil, nil
 }
 
-// recallOrRefuse returns the stored journal of a call whose state does not open, or refuses the
-// state.
+// recallOrRefuse returns the stored journal of a call whose state does not open, or refuses the state.
 func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err error) (*journal.Journal, *call.Outcome, error) {
 	refusal := c.refuse(ctx, reason, err)
 	if j, err := c.recall(ctx, state.Invalid); j != nil || err != nil {

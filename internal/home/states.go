@@ -131,8 +131,7 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 	}
 }
 
-// keep stores the encoding of j, also when the client has gone away: steps that ran must not
-// run again.
+// keep stores the encoding of j, also when the client has gone away: steps that ran must not run again.
 func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
@@ -225,14 +224,12 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	return j, nil
 }
 
-// manualStyle reports whether j is of a handler that keeps its own state, whose questions
-// have no digests.
+// manualStyle reports whether j is of a handler that keeps its own state, whose questions have no digests.
 func manualStyle(j *journal.Journal) bool {
 	return j.Manual != "" || slices.ContainsFunc(j.Pending, func(q journal.Question) bool { return q.Digest == journal.Digest{} })
 }
 
-// roundID returns the ID of a round for a [state.Guard], whether its journal was carried or
-// stored.
+// roundID returns the ID of a round for a [state.Guard], whether its journal was carried or stored.
 func roundID(j *journal.Journal) string {
 	return journal.Derived("round "+strconv.Itoa(j.Round), j.ID)
 }

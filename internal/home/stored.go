@@ -16,8 +16,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Stored is the home of a journal in the store of tasks, for one run of its task. It
-// implements [call.Home].
+// Stored is the home of a journal in the store of tasks, for one run of its task. It implements [call.Home].
 type Stored struct {
 	Work *task.Work
 

@@ -43,8 +43,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if r.ContentLength > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	// No more than this comes. What is large is given memory only as it comes: announcing
-	// it costs a client nothing.
+	// No more than this comes. What is large is given memory only as it comes: announcing it costs a client nothing.
 	if r.ContentLength >= 0 && r.ContentLength <= 64<<10 {
 		body := make([]byte, r.ContentLength)
 		_, err := io.ReadFull(r.Body, body)

@@ -1,6 +1,5 @@
-// Package httpfront serves the MCP endpoint over HTTP: requests of the 2026-07-28 revision
-// for handlers and tasks itself, and everything else through the SDK's handlers. Drafts of
-// the protocol are translated at its edge.
+// Package httpfront serves the MCP endpoint over HTTP: requests of the 2026-07-28 revision for handlers and tasks
+// itself, and everything else through the SDK's handlers. Drafts of the protocol are translated at its edge.
 package httpfront
 
 import (
@@ -116,9 +115,8 @@ func setBody(r *http.Request, body []byte) {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 }
 
-// legacy reports whether a request belongs to a revision with sessions: by its version
-// header or, where it has none (initialize, and all before 2025-06-18), because its
-// body does not claim to be modern.
+// legacy reports whether a request belongs to a revision with sessions: by its version header or, where it has none
+// (initialize, and all before 2025-06-18), because its body does not claim to be modern.
 func (h *handler) legacy(r *http.Request, body []byte) bool {
 	version := r.Header.Get(wire.HeaderVersion)
 	if version == wire.Version || version != "" && !slices.Contains(h.supported, version) {
@@ -230,8 +228,7 @@ func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byt
 	}
 }
 
-// checkMetadata verifies what every modern request must say of itself, in headers and
-// body alike.
+// checkMetadata verifies what every modern request must say of itself, in headers and body alike.
 func (h *handler) checkMetadata(r *http.Request, req wire.Request) *jsonrpc.Error {
 	version, fault := wire.Header(r.Header, wire.HeaderVersion)
 	if fault != nil {

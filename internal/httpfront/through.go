@@ -17,9 +17,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// throughSDK serves a request by the SDK's server: one for our handlers or tasks that its
-// middleware has to see, or a subscription. The session of the request is its own, and ends
-// with it.
+// throughSDK serves a request by the SDK's server: one for our handlers or tasks that its middleware has to see, or a
+// subscription. The session of the request is its own, and ends with it.
 func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.Request, extra *mcp.RequestExtra) (*call.Outcome, error) {
 	var rawID any
 	_ = json.Unmarshal(req.ID, &rawID) // checked JSON
@@ -56,8 +55,7 @@ func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.
 	}
 }
 
-// withIsError adds to a tool's result what the SDK leaves out and the specification's
-// examples have.
+// withIsError adds to a tool's result what the SDK leaves out and the specification's examples have.
 func withIsError(method string, result []byte) []byte {
 	kind, _ := strictjson.String(strictjson.Get(result, "resultType"))
 	if method != wire.CallTool || kind != "complete" || strictjson.Get(result, "isError") != nil {
@@ -66,8 +64,7 @@ func withIsError(method string, result []byte) []byte {
 	return slices.Concat([]byte(`{"isError":false,`), result[1:])
 }
 
-// connection is the client's end of a session with one request. It implements
-// [mcp.Transport], too.
+// connection is the client's end of a session with one request. It implements [mcp.Transport], too.
 type connection struct {
 	id       []byte // of the request
 	request  chan *jsonrpc.Request

@@ -1,6 +1,5 @@
-// Package inline runs handlers that ask through the session of the SDK, in rounds: a
-// stand-in takes the place of the session, and an ask whose answer is not there yet ends the
-// handler's goroutine.
+// Package inline runs handlers that ask through the session of the SDK, in rounds: a stand-in takes the place of the
+// session, and an ask whose answer is not there yet ends the handler's goroutine.
 package inline
 
 import (
@@ -26,10 +25,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Server makes the sessions that handlers ask through when their client has none. The
-// sessions belong to an SDK's server of their own, so that the author's server neither counts
-// nor notifies them; what they send is answered by middleware, in the asking goroutine. It
-// is safe for concurrent use.
+// Server makes the sessions that handlers ask through when their client has none. The sessions belong to an SDK's
+// server of their own, so that the author's server neither counts nor notifies them; what they send is answered by
+// middleware, in the asking goroutine. It is safe for concurrent use.
 type Server struct {
 	engine    *call.Engine
 	translate func(error) error
@@ -107,9 +105,8 @@ func (s *Server) Run(ctx context.Context, c *call.Call, h func(context.Context, 
 	return withoutCapability(c, likeSDK(err))
 }
 
-// likeSDK hides an error of the protocol that is wrapped in another, which makes it a
-// tool's error: mcp.AddTool sends only those as such that are not wrapped, and wraps in
-// particular what a client answers to a question.
+// likeSDK hides an error of the protocol that is wrapped in another, which makes it a tool's error: mcp.AddTool sends
+// only those as such that are not wrapped, and wraps in particular what a client answers to a question.
 func likeSDK(err error) error {
 	if _, direct := err.(*jsonrpc.Error); direct {
 		return err
@@ -120,9 +117,8 @@ func likeSDK(err error) error {
 	return err
 }
 
-// withoutCapability makes of the SDK's error for a question that the client cannot be
-// asked what the protocol has for it. The SDK has no type for that error.
-// (basic, "Per-request protocol fields")
+// withoutCapability makes of the SDK's error for a question that the client cannot be asked what the protocol has for
+// it. The SDK has no type for that error. (basic, "Per-request protocol fields")
 func withoutCapability(c *call.Call, err error) error {
 	if err == nil {
 		return nil
@@ -189,13 +185,11 @@ func (r *run) askOrJoin(ctx context.Context, kind string, q *question.Question) 
 	if r.ended {
 		return nil, errEnded
 	}
-	// In a group of goroutines the first open question cancels the others; theirs join
-	// the round all the same.
+	// In a group of goroutines the first open question cancels the others; theirs join the round all the same.
 	if err := ctx.Err(); err != nil && !r.call.Suspended() {
 		return nil, err
 	}
-	// Equal questions are numbered as they are answered, so that one that is asked again
-	// while it is open stays one.
+	// Equal questions are numbered as they are answered, so that one that is asked again while it is open stays one.
 	content := kind + "-" + hex.EncodeToString(q.Digest[:4])
 	key := content
 	if r.answered[content] > 0 {
@@ -211,8 +205,7 @@ func (r *run) askOrJoin(ctx context.Context, kind string, q *question.Question) 
 
 var errEnded = errors.New("the round has ended: a handler must wait for what it asks before it returns")
 
-// frame is the bottom frame of a handler's own goroutine, which tells it from those
-// that the handler starts.
+// frame is the bottom frame of a handler's own goroutine, which tells it from those that the handler starts.
 //
 //go:noinline
 func frame(f func()) { f() }

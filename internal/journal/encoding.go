@@ -12,9 +12,8 @@ import (
 // a version it does not know refuses the state: a newer one wrote it.
 const encodingVersion = 1
 
-// Append appends the binary form of j to dst: the version byte, then the fields in
-// order, strings and bytes behind their length as an unsigned varint. The wire key
-// of a question is written only where it differs from the author's.
+// Append appends the binary form of j to dst: the version byte, then the fields in order, strings and bytes behind
+// their length as an unsigned varint. The wire key of a question is written only where it differs from the author's.
 func (j *Journal) Append(dst []byte) []byte {
 	dst = append(dst, encodingVersion)
 	dst = appendBytes(dst, j.ID)

@@ -1,23 +1,19 @@
-// Package journal is the interaction engine: it remembers what a call has
-// learned so far, and lets a handler that runs again from the top find its
-// answers and finished steps instead of asking and doing them twice.
+// Package journal is the interaction engine: it remembers what a call has learned so far, and lets a handler that
+// runs again from the top find its answers and finished steps instead of asking and doing them twice.
 //
-// A [Journal] is what a call carries from one round to the next. A [Run] is one
-// execution of the handler against it:
+// A [Journal] is what a call carries from one round to the next. A [Run] is one execution of the handler against it:
 //
 //	run := journal.Begin(j, responses, limits)
 //	value, err := run.Ask(question)        // a recorded answer, or ErrInputRequired
 //	value, err  = run.Step("pay", charge)  // a recorded result, or run and record
 //	out, err := run.Finish(handlerErr)     // done, or what to ask the client
 //
-// The package is pure: no network, no clock, no randomness and no JSON. Where a
-// journal lives between rounds (sealed in a requestState, in memory, in a
-// database) is the caller's business.
+// The package is pure: no network, no clock, no randomness and no JSON. Where a journal lives between rounds (sealed
+// in a requestState, in memory, in a database) is the caller's business.
 //
-// The law that everything rests on: however a call is cut into rounds, and
-// whatever is lost or repeated in between, its result equals that of running the
-// handler once with all answers at hand, and no step that a journal recorded runs
-// again under that journal.
+// The law that everything rests on: however a call is cut into rounds, and whatever is lost or repeated in between,
+// its result equals that of running the handler once with all answers at hand, and no step that a journal recorded
+// runs again under that journal.
 package journal
 
 import (
@@ -111,8 +107,7 @@ func (j *Journal) receive(key string, d Digest, raw []byte) {
 
 func (e *Entry) isAnswer() bool { return e.Kind == Answer || e.Kind == Unread }
 
-// WireKey returns the key under which to send a question: the author's key, or a fresh one
-// if that was used before.
+// WireKey returns the key under which to send a question: the author's key, or a fresh one if that was used before.
 func (j *Journal) WireKey(key string) string {
 	wire := key
 	used := func(q Question) bool { return q.Wire == wire }

@@ -21,8 +21,7 @@ type Ask struct {
 	Digest Digest
 	// Accept checks a client's raw answer and returns what to record. It is pure.
 	Accept func(raw []byte) ([]byte, error)
-	// Unable, if set, is the reason why the question cannot be sent. [Run.Ask] returns
-	// it instead of asking.
+	// Unable, if set, is the reason why the question cannot be sent. [Run.Ask] returns it instead of asking.
 	Unable error
 	// Request is handed back by [Run.Finish]; the engine does not look at it.
 	Request any
@@ -37,9 +36,8 @@ type Run struct {
 	// Halt, if set before the run is used, is the error for everything that is not recorded
 	// yet: the run goes as far as an earlier one came, and no further.
 	Halt error
-	// Distinct, if set before the run is used, gives each question after the first under a
-	// key a wire key of its own. An answer then names its question, whatever round it comes
-	// with.
+	// Distinct, if set before the run is used, gives each question after the first under a key a wire key of its own.
+	// An answer then names its question, whatever round it comes with.
 	Distinct bool
 
 	limits Limits
@@ -59,9 +57,8 @@ type Run struct {
 	running sync.WaitGroup // of the steps
 }
 
-// Begin starts a run on j, which the run extends. Responses are the client's answers
-// by wire key. Those to questions that are pending in j are recorded, and all others
-// ignored.
+// Begin starts a run on j, which the run extends. Responses are the client's answers by wire key. Those to questions
+// that are pending in j are recorded, and all others ignored.
 func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	for _, q := range j.Pending {
 		if raw, ok := responses[q.Wire]; ok {
@@ -73,9 +70,8 @@ func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	return &Run{journal: j, before: before, limits: limits, steps: make(map[string]bool)}
 }
 
-// BeginBare starts the run of a retry that carries answers but no state, the form
-// in which a first round needs none: any question of this run takes the answer
-// under its key.
+// BeginBare starts the run of a retry that carries answers but no state, the form in which a first round needs none:
+// any question of this run takes the answer under its key.
 func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
 	r := Begin(j, nil, limits)
 	r.bare = maps.Clone(responses)
@@ -275,8 +271,7 @@ func (r *Run) Suspended() bool {
 // suspended is Suspended with the lock held. Once it is true it stays so.
 func (r *Run) suspended() bool { return len(r.asked) > 0 || r.parked }
 
-// Answered reports whether the journal holds a client's answer, so that the call's
-// outcome depends on who answered.
+// Answered reports whether the journal holds a client's answer, so that the call's outcome depends on who answered.
 func (r *Run) Answered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,10 +293,9 @@ func (r *Run) Answers() int {
 
 // Finish ends the run with the error that the handler returned. It must be called once.
 //
-// If suspended is true, the call goes on in a further round: the journal is ready to be
-// kept, and asks are the questions for the client. Without questions the client only has
-// to come back. Finish then waits for steps that still run in other goroutines, because
-// their side effects happen and have to be recorded.
+// If suspended is true, the call goes on in a further round: the journal is ready to be kept, and asks are the
+// questions for the client. Without questions the client only has to come back. Finish then waits for steps that
+// still run in other goroutines, because their side effects happen and have to be recorded.
 //
 // Otherwise err is the handler's own outcome.
 func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {

@@ -13,8 +13,7 @@ func FrameOf(function any) Frame {
 	return Frame{runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name()}
 }
 
-// OnStack reports whether this goroutine has called the function and has not returned from
-// it yet.
+// OnStack reports whether this goroutine has called the function and has not returned from it yet.
 func (f Frame) OnStack() bool {
 	stack := make([]uintptr, 64)
 	n := runtime.Callers(1, stack)

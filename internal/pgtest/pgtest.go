@@ -39,9 +39,8 @@ const (
 	required = "required"
 )
 
-// DSN returns the URL of a new and empty database, which is dropped at the end of the
-// test. For a benchmark the server makes writes durable, as in production; for a test it
-// does not, to be quick. It is safe for concurrent use.
+// DSN returns the URL of a new and empty database, which is dropped at the end of the test. For a benchmark the
+// server makes writes durable, as in production; for a test it does not, to be quick. It is safe for concurrent use.
 func DSN(t testing.TB) string {
 	t.Helper()
 	if dsn := foreign(t); dsn != "" {

@@ -218,8 +218,7 @@ func version(bin string) int {
 	return n
 }
 
-// unprivileged returns the user that the server runs as: nil is this process's. PostgreSQL
-// refuses to run as root.
+// unprivileged returns the user that the server runs as: nil is this process's. PostgreSQL refuses to run as root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

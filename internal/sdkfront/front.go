@@ -1,7 +1,6 @@
-// Package sdkfront serves what comes through the SDK's server: connections of whole
-// messages, sessions before 2026-07-28, and requests that receiving middleware has to see.
-// Its middleware stands around the SDK's handlers and brings each request for a handler or
-// a task to the gate.
+// Package sdkfront serves what comes through the SDK's server: connections of whole messages, sessions before
+// 2026-07-28, and requests that receiving middleware has to see. Its middleware stands around the SDK's handlers and
+// brings each request for a handler or a task to the gate.
 package sdkfront
 
 import (
@@ -95,8 +94,7 @@ func receivingHandler(m *mcp.Server) reflect.Value {
 	return field
 }
 
-// Direct reports whether a request may be served without the SDK: nothing but our own
-// middleware would see it there.
+// Direct reports whether a request may be served without the SDK: nothing but our own middleware would see it there.
 func (f *Front) Direct() bool {
 	if !f.before && f.receiving.Pointer() == f.own {
 		return true
@@ -144,9 +142,8 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 	return result, err
 }
 
-// Receive serves a request for one of our handlers or about tasks past the SDK, through the
-// middleware of AddReceivingMiddleware. The request has no session. Progress tells the client
-// how far the call is, or is nil.
+// Receive serves a request for one of our handlers or about tasks past the SDK, through the middleware of
+// AddReceivingMiddleware. The request has no session. Progress tells the client how far the call is, or is nil.
 func (f *Front) Receive(ctx context.Context, method string, params []byte, extra *mcp.RequestExtra, progress call.ProgressFunc) (*call.Outcome, error) {
 	var req mcp.Request
 	if wire.IsTask(method) {
@@ -195,8 +192,7 @@ func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp
 // passageKey is the key of a request's [call.Passage] in its context.
 type passageKey struct{ *Front }
 
-// pass brings a request through the gate. What serve returns is encoded where the SDK's types
-// cannot express it.
+// pass brings a request through the gate. What serve returns is encoded where the SDK's types cannot express it.
 func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p call.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
 	from, _ := ctx.Value(originKey{}).(*origin)
 	if from != nil {
@@ -258,9 +254,8 @@ func (f *Front) encode(out *call.Outcome, inSession bool) (mcp.Result, error) {
 	return &rawResult{encoded: encoded}, err
 }
 
-// serveForeign serves a request for a handler that is registered on the SDK's server. If it
-// is in the manual style, the state is sealed for it and, in a session, its further rounds
-// are asked there, too.
+// serveForeign serves a request for a handler that is registered on the SDK's server. If it is in the manual style,
+// the state is sealed for it and, in a session, its further rounds are asked there, too.
 func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string, req mcp.Request) (mcp.Result, error) {
 	m := newManualRequest(req)
 	r, err := f.foreignRequest(p, method, req, m)
@@ -285,9 +280,8 @@ func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string,
 	return f.encode(out, r.InSession)
 }
 
-// ServeHandler serves a request for one of our handlers at the end of the SDK's path. A
-// result that the SDK's types do not express is one that they do, and carries the outcome
-// past the middleware that stands between.
+// ServeHandler serves a request for one of our handlers at the end of the SDK's path. A result that the SDK's types
+// do not express is one that they do, and carries the outcome past the middleware that stands between.
 func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Request) (mcp.Result, error) {
 	p, passed := ctx.Value(passageKey{f}).(call.Passage)
 	if !passed { // another middleware made a context of its own

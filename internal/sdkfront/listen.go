@@ -46,8 +46,7 @@ func (f *Front) listen(ctx context.Context, id, params []byte, extra *mcp.Reques
 // watched reports whether there is middleware besides our own.
 func (f *Front) watched() bool { return f.Chained() || !f.Direct() }
 
-// listen takes over a subscription that names tasks. It reports whether the SDK is to see
-// the request, too.
+// listen takes over a subscription that names tasks. It reports whether the SDK is to see the request, too.
 func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass bool) {
 	if c.front.Tasks == nil || !tasks.NamesTasks(req.Params) {
 		return true
@@ -179,8 +178,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return c.Connection.Write(ctx, msg)
 }
 
-// keep holds back the SDK's answer to a subscription whose tasks have not ended, as when it
-// agreed to nothing else.
+// keep holds back the SDK's answer to a subscription whose tasks have not ended, as when it agreed to nothing else.
 func (c *connection) keep(res *jsonrpc.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

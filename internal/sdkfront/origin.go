@@ -7,8 +7,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 )
 
-// origin is the HTTP request behind a request that goes through the SDK, which does not tell
-// its handlers of it.
+// origin is the HTTP request behind a request that goes through the SDK, which does not tell its handlers of it.
 type origin struct {
 	ctx     context.Context
 	refusal error // of the gate
@@ -30,16 +29,14 @@ func (o *origin) refuse(err error) {
 	}
 }
 
-// follow returns ctx, which the SDK and middleware derived, for as long as the HTTP request
-// lasts.
+// follow returns ctx, which the SDK and middleware derived, for as long as the HTTP request lasts.
 func (o *origin) follow(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(o.ctx, func() { cancel(context.Cause(o.ctx)) })
 	return followed{ctx, o.ctx}, func() { stop(); cancel(nil) }
 }
 
-// followed is done as soon as the request is: a step that ends in the same moment must know
-// that nobody hears of it.
+// followed is done as soon as the request is: a step that ends in the same moment must know that nobody hears of it.
 type followed struct {
 	context.Context
 	origin context.Context

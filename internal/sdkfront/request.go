@@ -42,10 +42,9 @@ func target(req mcp.Request) string {
 	return ""
 }
 
-// metaExact is where what the SDK's types do not keep of a request's parameters travels
-// through the SDK, as the text of a JSON object: inputResponses, in which they read numbers
-// as float64 and refuse forms that the protocol says to ignore, whether there is a
-// requestState, the member task, and the request's id where Echo needs it. A client gains
+// metaExact is where what the SDK's types do not keep of a request's parameters travels through the SDK, as the text
+// of a JSON object: inputResponses, in which they read numbers as float64 and refuse forms that the protocol says to
+// ignore, whether there is a requestState, the member task, and the request's id where Echo needs it. A client gains
 // nothing by sending it: it is the client's own to choose.
 const metaExact = "io.github.askback-mcp/exact"
 

@@ -12,8 +12,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// sending stands around what the SDK's server sends: a question in a session, whoever asks
-// it, has a time to live.
+// sending stands around what the SDK's server sends: a question in a session, whoever asks it, has a time to live.
 func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		asks := method == question.MethodElicit || method == question.MethodCreateMessage || method == question.MethodListRoots

@@ -18,10 +18,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// lineTransport is a transport of one message a line (basic/transports/stdio) that
-// outlives bad input: the SDK's ends the connection at the first line that is no
-// message. It also ends only when the requests before the end of its input are
-// answered, where the SDK drops the answers.
+// lineTransport is a transport of one message a line (basic/transports/stdio) that outlives bad input: the SDK's ends
+// the connection at the first line that is no message. It also ends only when the requests before the end of its
+// input are answered, where the SDK drops the answers.
 type lineTransport struct {
 	in    io.ReadCloser
 	out   io.WriteCloser
@@ -29,8 +28,7 @@ type lineTransport struct {
 	depth int   // of a message's JSON
 }
 
-// lines returns a lineTransport in place of the SDK's transports for lines, and any
-// other transport as it is.
+// lines returns a lineTransport in place of the SDK's transports for lines, and any other transport as it is.
 func lines(t mcp.Transport, limit int64, depth int) mcp.Transport {
 	switch t := t.(type) {
 	case *mcp.StdioTransport:
@@ -76,8 +74,7 @@ func (w *lockedWriter) Write(line []byte) (int, error) {
 	return w.WriteCloser.Write(line)
 }
 
-// filter passes on the lines that are messages and answers all others with an error,
-// until the input ends.
+// filter passes on the lines that are messages and answers all others with an error, until the input ends.
 func filter(in io.Reader, pass, answer io.Writer, limit int64, depth int) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {

@@ -91,8 +91,7 @@ type initializeResult struct {
 	} `json:"capabilities"`
 }
 
-// listToolsResult is the SDK's with each tool's support for tasks (2025-11-25, "Tool-Level
-// Negotiation").
+// listToolsResult is the SDK's with each tool's support for tasks (2025-11-25, "Tool-Level Negotiation").
 type listToolsResult struct {
 	*mcp.ListToolsResult
 	Tools []listedTool `json:"tools"`

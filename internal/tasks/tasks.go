@@ -1,6 +1,5 @@
-// Package tasks serves calls that are durable tasks: it creates them, runs their handlers, and
-// answers the requests about them in both dialects. The engine and the stores are those of
-// package task.
+// Package tasks serves calls that are durable tasks: it creates them, runs their handlers, and answers the requests
+// about them in both dialects. The engine and the stores are those of package task.
 package tasks
 
 import (
@@ -119,8 +118,7 @@ func EncodeFailure(message string) []byte {
 	return home.EncodeFault(wire.Errorf(jsonrpc.CodeInternalError, "%s", message))
 }
 
-// storeFailed tells the operator what is wrong with the store, and the client only that
-// something is.
+// storeFailed tells the operator what is wrong with the store, and the client only that something is.
 func (s *Service) storeFailed(ctx context.Context, doing string, err error) error {
 	s.Log.ErrorContext(ctx, "askback: "+doing+" failed", "error", err)
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error: %s failed", doing)

@@ -134,8 +134,7 @@ func newStatements(schema string) statements {
 			INSERT INTO {schema}.state (id, call, expires, data) VALUES ($1, $2, $3, coalesce($4::bytea, ''))
 			ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data`),
 
-		// Rows that somebody else deletes or writes are passed over: nobody waits, and
-		// so nobody waits in a circle.
+		// Rows that somebody else deletes or writes are passed over: nobody waits, and so nobody waits in a circle.
 		purgeStates: in(`
 			DELETE FROM {schema}.state WHERE id = ANY (ARRAY (
 				SELECT id FROM {schema}.state WHERE expires <= statement_timestamp()

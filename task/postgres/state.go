@@ -8,8 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// purgeStatesEvery is after how many states that this process writes it deletes expired ones,
-// at most twice as many.
+// purgeStatesEvery is after how many states that this process writes it deletes expired ones, at most twice as many.
 const purgeStatesEvery = 16
 
 // PutState keeps data under id until it expires, and now and then deletes what has expired.

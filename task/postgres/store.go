@@ -1,5 +1,4 @@
-// Package postgres keeps tasks in PostgreSQL, for any number of instances that share
-// them.
+// Package postgres keeps tasks in PostgreSQL, for any number of instances that share them.
 //
 //	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
 //	if err != nil {
@@ -10,19 +9,16 @@
 //
 // # The database
 //
-// PostgreSQL 13 or newer, in the isolation level read committed, which is the default.
-// [Open] makes the tables in a schema of their own, named askback, and brings those of
-// an older version up to date; several instances may do so at once. The search_path of
-// the URL names another schema, so that services, or tests, can share a database without
-// seeing each other's tasks. A role that may not create a schema needs one that it may
-// create tables in.
+// PostgreSQL 13 or newer, in the isolation level read committed, which is the default. [Open] makes the tables in a
+// schema of their own, named askback, and brings those of an older version up to date; several instances may do so at
+// once. The search_path of the URL names another schema, so that services, or tests, can share a database without
+// seeing each other's tasks. A role that may not create a schema needs one that it may create tables in.
 //
 // Versions only add to the tables. Instances of the old version go on beside those of
 // the new one; but an old one does not open what a newer one has changed.
 //
-// Tasks change often, so PostgreSQL must be able to clear old rows away: leave autovacuum on,
-// and keep transactions in the same database short. While one stays open, each Claim is slower
-// than the one before.
+// Tasks change often, so PostgreSQL must be able to clear old rows away: leave autovacuum on, and keep transactions
+// in the same database short. While one stays open, each Claim is slower than the one before.
 //
 // # The URL
 //
@@ -30,9 +26,8 @@
 // the parameters of pgxpool, such as pool_max_conns (by default the number of CPUs, at least 4).
 // [Store.Watch] uses one connection more.
 //
-// Through PgBouncer in transaction mode, set default_query_exec_mode=exec, because prepared
-// statements and session settings need a connection of their own. Watch needs one as well, and
-// returns an error there.
+// Through PgBouncer in transaction mode, set default_query_exec_mode=exec, because prepared statements and session
+// settings need a connection of their own. Watch needs one as well, and returns an error there.
 //
 // # States
 //
@@ -67,13 +62,11 @@ import (
 
 // Store is a [task.Store] and a [task.Watcher]. It is safe for concurrent use.
 //
-// When the connection or the server is lost, methods return an error until the server is back.
-// The error is a *pgconn.ConnectError if no connection could be made, and a *pgconn.PgError if
-// the server sent it, with the code 57P01 if it shut down. A write whose connection broke may
-// or may not have been made.
+// When the connection or the server is lost, methods return an error until the server is back. The error is a
+// *pgconn.ConnectError if no connection could be made, and a *pgconn.PgError if the server sent it, with the code
+// 57P01 if it shut down. A write whose connection broke may or may not have been made.
 //
-// The server's synchronous_commit decides when a write is durable; by default it survives a
-// crash of the server.
+// The server's synchronous_commit decides when a write is durable; by default it survives a crash of the server.
 type Store struct {
 	pool   *pgxpool.Pool
 	schema string
@@ -114,8 +107,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// Close ends each Watch, waits for the calls that are under way, and closes the
-// connections. The error is nil.
+// Close ends each Watch, waits for the calls that are under way, and closes the connections. The error is nil.
 func (s *Store) Close() error {
 	s.stop()
 	s.watchers.Wait()
@@ -270,8 +262,7 @@ func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Purge implements [task.Store]. It leaves tasks that will be due later, such as those
-// under a lease.
+// Purge implements [task.Store]. It leaves tasks that will be due later, such as those under a lease.
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "purge tasks", &err)
 	var ids []string
@@ -290,9 +281,8 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 	return len(ids), nil
 }
 
-// refused returns the reason why a write under a condition found no task. A fence of nil is
-// no condition. A fence, once passed, does not come back, so the reason still holds although
-// it is read later than the write.
+// refused returns the reason why a write under a condition found no task. A fence of nil is no condition. A fence,
+// once passed, does not come back, so the reason still holds although it is read later than the write.
 func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
 	var stored int64
 	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored)
@@ -353,8 +343,7 @@ func check(name, text string) error {
 	return fmt.Errorf("the %s %.100q %s, which PostgreSQL does not store: choose another", name, text, flaw)
 }
 
-// lookup returns text to compare with what is stored. Text that cannot be stored is NULL, which
-// equals nothing.
+// lookup returns text to compare with what is stored. Text that cannot be stored is NULL, which equals nothing.
 func lookup(text string) *string {
 	if check("", text) != nil {
 		return nil

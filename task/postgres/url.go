@@ -14,8 +14,7 @@ import (
 // defaultSchema is where the tables are unless the URL's search_path names another.
 const defaultSchema = "askback"
 
-// parse reads the URL. Its errors show nothing of it: where a URL is broken, any part
-// may be one of the password.
+// parse reads the URL. Its errors show nothing of it: where a URL is broken, any part may be one of the password.
 func parse(url string) (config *pgxpool.Config, schema string, err error) {
 	if misplacedAt(url) {
 		return nil, "", errors.New("task/postgres: the URL has an @ where none should be: write %40 for @, %2F for /, %3F for ? and %3A for : in the user, the password and the name of the database")

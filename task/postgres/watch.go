@@ -89,10 +89,9 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
-// tell notifies the other instances of a write that was made. The notification does not belong
-// to the write's transaction: PostgreSQL commits transactions that notify one after the other,
-// and all instances together could write only a fraction of what they do. If this process
-// dies in between, the others find the change when they look.
+// tell notifies the other instances of a write that was made. The notification does not belong to the write's
+// transaction: PostgreSQL commits transactions that notify one after the other, and all instances together could
+// write only a fraction of what they do. If this process dies in between, the others find the change when they look.
 func (s *Store) tell(id string) {
 	select {
 	case s.news <- id:
@@ -100,8 +99,7 @@ func (s *Store) tell(id string) {
 	}
 }
 
-// notify sends the notifications until the store is closed, several at once where several IDs
-// are waiting.
+// notify sends the notifications until the store is closed, several at once where several IDs are waiting.
 func (s *Store) notify() {
 	for {
 		var ids []string

@@ -1,6 +1,5 @@
-// Package sqlite keeps tasks in one SQLite file: a [task.Store] that needs no server, no
-// cgo and no setting up. It is the store for one machine; several processes on it may
-// open the same file.
+// Package sqlite keeps tasks in one SQLite file: a [task.Store] that needs no server, no cgo and no setting up. It is
+// the store for one machine; several processes on it may open the same file.
 //
 //	store, err := sqlite.Open(ctx, "/var/lib/deployer/tasks.db")
 //	if err != nil {
@@ -12,10 +11,9 @@
 // What a method has done when it returns survives the end of the process and the loss of
 // power: each write is synced to the disk. That sync is most of what a write costs.
 //
-// Beside the file lie two more while it is open, with -wal and -shm added to its name.
-// They belong to it: a copy of the file alone may lack what was written last. Back it up
-// with VACUUM INTO or the backup command of the sqlite3 shell. The file must be on a disk
-// of this machine, as processes share memory through it; a fleet of machines uses
+// Beside the file lie two more while it is open, with -wal and -shm added to its name. They belong to it: a copy of
+// the file alone may lack what was written last. Back it up with VACUUM INTO or the backup command of the sqlite3
+// shell. The file must be on a disk of this machine, as processes share memory through it; a fleet of machines uses
 // task/postgres.
 //
 // The Store also keeps states, as a state.Store, in a table of their own: see
@@ -76,10 +74,9 @@ const (
 	walLimit = 64 << 20
 )
 
-// Open opens the store in the file at path, and creates the file, for this user only, if
-// there is none; its directory must exist. A file that another release has written is
-// brought up to date, or refused if that release was newer. A file that is not a store
-// is refused and left as it is. The context is for opening only.
+// Open opens the store in the file at path, and creates the file, for this user only, if there is none; its directory
+// must exist. A file that another release has written is brought up to date, or refused if that release was newer. A
+// file that is not a store is refused and left as it is. The context is for opening only.
 func Open(ctx context.Context, path string) (*Store, error) {
 	path, err := locate(path)
 	if err != nil {
@@ -160,8 +157,7 @@ func (s *Store) Close() error {
 // it: that would drop the locks which SQLite holds on it for the process.
 var creating sync.Mutex
 
-// locate makes path absolute, and creates the file if there is none. SQLite would create
-// it readable for all.
+// locate makes path absolute, and creates the file if there is none. SQLite would create it readable for all.
 func locate(path string) (string, error) {
 	if path == "" || path == ":memory:" || strings.HasPrefix(path, "file:") {
 		return "", fmt.Errorf("%q is not the path of a file: give one, such as tasks.db", path)

@@ -58,9 +58,8 @@ var writes = []string{
 	updateKeepSQL, updateDueSQL, stateSQL, purgeSQL, purgeJournalSQL, putStateSQL, deleteStateSQL, purgeStatesSQL,
 }
 
-// write calls do in a transaction, while nobody else writes. What do gives to statements is
-// a context that does not end: they wait for nothing, and a transaction whose COMMIT is
-// interrupted may or may not have happened.
+// write calls do in a transaction, while nobody else writes. What do gives to statements is a context that does not
+// end: they wait for nothing, and a transaction whose COMMIT is interrupted may or may not have happened.
 func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -110,9 +110,8 @@ var journalTests = []test{
 	}},
 }
 
-// raceForJournal lets workers claim the same tasks under leases that end at once, and
-// write to them until they lose them. The engine relies on a claim as a clean cut: before
-// it come the old worker's entries, after it none of them.
+// raceForJournal lets workers claim the same tasks under leases that end at once, and write to them until they lose
+// them. The engine relies on a claim as a clean cut: before it come the old worker's entries, after it none of them.
 func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 	handles := f.instances(s, 3)
 	for range tasks {

@@ -19,10 +19,9 @@ type StateStore interface {
 	DeleteState(ctx context.Context, id string) error
 }
 
-// RunStates runs the suite for stores of states. It calls database for each test, for one
-// without states that nobody else uses; what that returns opens a handle on it, which the
-// test uses beside others and the caller closes. A store that is for one handle only
-// returns the same one each time.
+// RunStates runs the suite for stores of states. It calls database for each test, for one without states that nobody
+// else uses; what that returns opens a handle on it, which the test uses beside others and the caller closes. A store
+// that is for one handle only returns the same one each time.
 func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T) StateStore)) {
 	for _, test := range []struct {
 		says string

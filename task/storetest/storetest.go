@@ -14,12 +14,10 @@
 //		})
 //	}
 //
-// [RunStates] is the suite of another interface, state.Store, which a store of tasks
-// may implement as well.
+// [RunStates] is the suite of another interface, state.Store, which a store of tasks may implement as well.
 //
-// It takes no notice of how a store does what it does, and asks nothing of the speed of
-// the machine: where a time has to pass, it passes in the store, and the suite waits for
-// what comes of it.
+// It takes no notice of how a store does what it does, and asks nothing of the speed of the machine: where a time has
+// to pass, it passes in the store, and the suite waits for what comes of it.
 package storetest
 
 import (
@@ -37,11 +35,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Run runs the suite. It calls database for each test, for a database without tasks that
-// nobody else uses. What database returns opens a handle on it; the suite opens several
-// to play several instances, uses them at the same time, and closes them. A store that
-// is for one handle only returns nil for all but the first: then the tests of several
-// instances are skipped, and those of concurrency use the one handle.
+// Run runs the suite. It calls database for each test, for a database without tasks that nobody else uses. What
+// database returns opens a handle on it; the suite opens several to play several instances, uses them at the same
+// time, and closes them. A store that is for one handle only returns nil for all but the first: then the tests of
+// several instances are skipped, and those of concurrency use the one handle.
 func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task.Store)) {
 	for _, chapter := range []struct {
 		name  string
@@ -89,8 +86,7 @@ type suite struct {
 	ctx context.Context
 }
 
-// A fixture is one database, and what the tests do with it. Its methods end the test if
-// the store gives an error.
+// A fixture is one database, and what the tests do with it. Its methods end the test if the store gives an error.
 type fixture struct {
 	suite
 	database   func(*testing.T) task.Store
@@ -316,8 +312,7 @@ func (f *fixture) wantSame(got, want *task.Task) {
 	}
 }
 
-// wantJournal requires that the journal holds these entries after the call that create
-// gives it.
+// wantJournal requires that the journal holds these entries after the call that create gives it.
 func (f *fixture) wantJournal(s task.Store, id string, entries ...string) {
 	f.Helper()
 	call, got := f.journal(s, id)

@@ -106,9 +106,8 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return &shown, nil
 }
 
-// notified passes a notification about tasks to the request that subscribed to it, and
-// reports whether the message was one. The notification carries that request's id, because
-// all subscriptions share the connection.
+// notified passes a notification about tasks to the request that subscribed to it, and reports whether the message
+// was one. The notification carries that request's id, because all subscriptions share the connection.
 func (c *connection) notified(msg jsonrpc.Message) bool {
 	req, ok := msg.(*jsonrpc.Request)
 	if !ok || req.IsCall() || req.Method != MethodTask && req.Method != MethodAcknowledged {
@@ -130,8 +129,7 @@ func (c *connection) notified(msg jsonrpc.Message) bool {
 	return req.Method == MethodTask
 }
 
-// fail closes the open requests. It tells them why nothing more can be read, unless the
-// server has just ended.
+// fail closes the open requests. It tells them why nothing more can be read, unless the server has just ended.
 func (c *connection) fail(err error) {
 	why := c.config.Broken(fmt.Sprintf("its message cannot be read: %v", err))
 	if strings.Contains(err.Error(), "maximum line length") { // the SDK has no type for it

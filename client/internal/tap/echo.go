@@ -9,9 +9,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// echoes holds the states of a session's questions that are not answered yet. Each state
-// returns beside the answer, exactly as it came (the state proposal, "Client Behavior"). A
-// nil *echoes holds none.
+// echoes holds the states of a session's questions that are not answered yet. Each state returns beside the answer,
+// exactly as it came (the state proposal, "Client Behavior"). A nil *echoes holds none.
 type echoes struct {
 	config *Config
 
@@ -68,8 +67,7 @@ func (e *echoes) attach(message []byte) (_ []byte, key string) {
 	return slices.Concat(members, []byte(`,"state":`), state, []byte("}")), key
 }
 
-// answered forgets a state that the server has taken. Until then its message may be sent
-// again.
+// answered forgets a state that the server has taken. Until then its message may be sent again.
 //
 // A response that holds a message comes from a server that does not hold the session and
 // continued from the state. It becomes 404, as such a server says without drafts: the SDK

@@ -41,8 +41,7 @@ type Exchange struct {
 	// 2026-07-28, and shows it to the SDK as it came.
 	Quiet bool
 
-	// Cancelled is closed when the server was told that the request is cancelled. It may be
-	// nil.
+	// Cancelled is closed when the server was told that the request is cancelled. It may be nil.
 	Cancelled chan struct{}
 	once      sync.Once
 
@@ -167,8 +166,7 @@ func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
 	return result, nil
 }
 
-// message keeps the result in a JSON-RPC response and returns the response that the SDK is
-// to see.
+// message keeps the result in a JSON-RPC response and returns the response that the SDK is to see.
 func (x *Exchange) message(data []byte, c *Config) []byte {
 	err := strictjson.Check(data, c.Depth+envelope)
 	if err != nil {
@@ -189,9 +187,8 @@ func (x *Exchange) message(data []byte, c *Config) []byte {
 	return wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
 }
 
-// notified passes a notification on the stream of a subscription over HTTP to Notify. It
-// reports whether the message is the response that ends the stream, the only one that the
-// SDK is to see.
+// notified passes a notification on the stream of a subscription over HTTP to Notify. It reports whether the message
+// is the response that ends the stream, the only one that the SDK is to see.
 func (x *Exchange) notified(message []byte, c *Config) (ends bool) {
 	if strictjson.Check(message, c.Depth+envelope) != nil || strictjson.TypeOf(message) != strictjson.TypeObject {
 		return false

@@ -26,9 +26,8 @@ type roundTripper struct {
 	authorizes bool              // the SDK has an answer to 401 and 403
 }
 
-// RoundTrip rewrites the request of an exchange. Two other requests come with its context and
-// keep their bodies: the GET that resumes the stream of the response, and the notification
-// that cancels the request.
+// RoundTrip rewrites the request of an exchange. Two other requests come with its context and keep their bodies: the
+// GET that resumes the stream of the response, and the notification that cancels the request.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	var question string // the key of the question that this message answers with a state

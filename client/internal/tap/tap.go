@@ -10,8 +10,7 @@
 //   - It keeps each result as it came, and shows the SDK only complete results.
 //   - It bounds what is read.
 //
-// A request's [Exchange] says what to add, and receives the result. It travels in the
-// request's context.
+// A request's [Exchange] says what to add, and receives the result. It travels in the request's context.
 package tap
 
 import "github.com/modelcontextprotocol/go-sdk/mcp"
