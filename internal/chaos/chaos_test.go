@@ -20,7 +20,7 @@ func TestTasksSurviveKills(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o.seed = rand.Uint64()
+			o.seed, o.faults = rand.Uint64(), []string{faultKill}
 			o.pace, o.every, o.drain = 200*time.Millisecond, 300*time.Millisecond, 2*time.Minute
 			if o.store == "postgres" {
 				o.postgres = pgtest.Start(t)

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -74,9 +75,10 @@ func newOrder(seed uint64, number int) *order {
 
 // customers place orders and see to it that they are executed.
 type customers struct {
-	http   http.Client
-	url    func() string // of a server that listens, or ""
-	ledger *ledger
+	http     http.Client
+	url      func() string // of a server that listens, or ""
+	ledger   *ledger
+	rotation *rotation
 }
 
 // tool is the tool that every customer calls.
@@ -84,6 +86,9 @@ const tool = "provision_vm"
 
 // pause is how long a customer waits between two looks, and after a failure.
 const pause = 200 * time.Millisecond
+
+// timeout is how long a customer waits for a response, before the request is sent again to any server.
+const timeout = 10 * time.Second
 
 // serve places one order and follows it until its task has ended or ctx is done.
 func (c *customers) serve(ctx context.Context, o *order) {
@@ -166,14 +171,14 @@ type toolResult struct {
 // take notes the result of an order.
 func (c *customers) take(o *order, res toolResult) {
 	if res.IsError {
-		c.ledger.violate("%s: the tool failed: %v", o, res.Content)
+		c.ledger.violate(wrong, "%s: the tool failed: %v", o, res.Content)
 	}
 	o.result = res.StructuredContent
 }
 
 // await waits in the proposals' way, with one request for as long as it takes.
 func (c *customers) await(ctx context.Context, o *order) (status string, err error) {
-	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var now struct {
 		ResultType    string
@@ -206,7 +211,7 @@ func (c *customers) await(ctx context.Context, o *order) (status string, err err
 // lost notes a task that a server does not know, although it gave its id.
 func (c *customers) lost(o *order, err error) error {
 	if r, ok := errors.AsType[*refused](err); ok && strings.Contains(r.Message, "not found") {
-		c.ledger.violate("%s: a server does not know it: %v", o, err)
+		c.ledger.violate(lost, "%s: a server does not know it: %v", o, err)
 	}
 	return err
 }
@@ -220,7 +225,7 @@ func (c *customers) answer(ctx context.Context, o *order, keys []string) error {
 		case name != "network" && strings.HasPrefix(name, "hostname-"):
 			content = map[string]any{"hostname": o.hostname}
 		case name != "network":
-			c.ledger.violate("%s: it asks %q, which nobody expects", o, key)
+			c.ledger.violate(wrong, "%s: it asks %q, which nobody expects", o, key)
 			return nil
 		case o.misfit && key == "network":
 			content = map[string]any{"network": "a network that there is not"}
@@ -242,7 +247,7 @@ func (c *customers) answer(ctx context.Context, o *order, keys []string) error {
 	}
 	for _, key := range keys {
 		if o.answered[key] {
-			c.ledger.violate("%s: it asked %q again, although the answer was acknowledged", o, key)
+			c.ledger.violate(lost, "%s: it asked %q again, although the answer was acknowledged", o, key)
 		}
 		o.answered[key] = true
 	}
@@ -271,17 +276,24 @@ type refused struct {
 
 func (e *refused) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
 
-// call sends a request about an order to some server, in MCP of 2026-07-28 over HTTP. Any
-// error except a *[refused] means that the request may have had its effect.
+// call sends a request about an order to some server. Any error except a *[refused] means that the request may have had
+// its effect.
 func (c *customers) call(ctx context.Context, o *order, method string, params map[string]any, result any) error {
+	return c.send(ctx, cmp.Or(o.id, tool), o.extension, method, params, result)
+}
+
+// send sends a request to some server, in MCP of 2026-07-28 over HTTP. The name is that of the tool or the task.
+func (c *customers) send(ctx context.Context, name string, extension bool, method string, params map[string]any, result any) error {
 	url := c.url()
 	for ; url == ""; url = c.url() {
 		if !sleep(ctx, 20*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	capabilities := map[string]any{"elicitation": map[string]any{}}
-	if o.extension {
+	if extension {
 		capabilities["extensions"] = map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}
 	}
 	meta := map[string]any{
@@ -305,7 +317,7 @@ func (c *customers) call(ctx context.Context, o *order, method string, params ma
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 	req.Header.Set("Mcp-Method", method)
-	req.Header.Set("Mcp-Name", cmp.Or(o.id, tool))
+	req.Header.Set("Mcp-Name", name)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return err
@@ -326,6 +338,33 @@ func (c *customers) call(ctx context.Context, o *order, method string, params ma
 		return response.Error
 	}
 	return json.Unmarshal(response.Result, result)
+}
+
+// revisit looks at tasks that have ended until ctx is done: they must not change any more.
+func (c *customers) revisit(ctx context.Context) {
+	for sleep(ctx, pause/2) {
+		if all := c.ledger.endedOrders(); len(all) > 0 {
+			c.recall(ctx, all[rand.IntN(len(all))])
+		}
+	}
+}
+
+// recall looks at a task that has ended. It returns false if it got no answer.
+func (c *customers) recall(ctx context.Context, o *order) bool {
+	var now struct {
+		Status string
+		Result toolResult
+	}
+	if err := c.call(ctx, o, "tasks/get", map[string]any{"taskId": o.id}, &now); err != nil {
+		c.ledger.stumbled(c.lost(o, err))
+		return false
+	}
+	if now.Status != o.ended {
+		c.ledger.violate(changed, "%s: it was %s, and is %s", o, o.ended, now.Status)
+	} else if o.extension && !reflect.DeepEqual(now.Result.StructuredContent, o.result) {
+		c.ledger.violate(changed, "%s: its result was %+v, and is %+v", o, o.result, now.Result.StructuredContent)
+	}
+	return true
 }
 
 func (o *order) String() string {

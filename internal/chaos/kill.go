@@ -7,17 +7,20 @@ import (
 )
 
 // keepKilling kills until it is enough.
-func (c *chaos) keepKilling(ctx context.Context) error {
+func (c *tormentor) keepKilling(ctx context.Context) error {
 	crashes := 0
 	if c.restart {
 		crashes = max(1, c.kills/50)
 	}
-	for c.sum.kills < c.kills {
-		if c.sum.crashes < crashes && c.sum.kills >= (2*c.sum.crashes+1)*c.kills/(2*crashes) {
+	for c.killed < c.kills {
+		if c.crashed < crashes && c.killed >= (2*c.crashed+1)*c.kills/(2*crashes) {
 			if err := c.crash(ctx); err != nil {
 				return err
 			}
 			continue
+		}
+		if len(c.faults) > 1 && !sleep(ctx, time.Second+c.upTo(4*time.Second)) { // leave something for the others
+			return ctx.Err()
 		}
 		victims, err := c.choose(ctx)
 		if err != nil {
@@ -30,13 +33,8 @@ func (c *chaos) keepKilling(ctx context.Context) error {
 	return nil
 }
 
-// upTo is a random time, shorter than the limit.
-func (c *chaos) upTo(limit time.Duration) time.Duration {
-	return time.Duration(c.random.Int64N(int64(limit)))
-}
-
 // choose waits for the moment of the next kill, and returns the slots of the servers to kill.
-func (c *chaos) choose(ctx context.Context) (slots []int, err error) {
+func (c *tormentor) choose(ctx context.Context) (slots []int, err error) {
 	slots = []int{c.random.IntN(c.instances)}
 	if c.instances > 1 && c.random.IntN(10) == 0 {
 		slots = c.random.Perm(c.instances)
@@ -62,14 +60,14 @@ func (c *chaos) choose(ctx context.Context) (slots []int, err error) {
 	slot, err := c.stepDone(ctx)
 	if slot >= 0 {
 		slots = []int{slot}
-		c.sum.killsAimed++
+		c.count(func(s *summary) { s.killsAimed++ })
 	}
 	return slots, err
 }
 
 // stepDone waits for the moment when a server has done a step and has yet to record it, and
 // returns its slot; -1 if no such moment comes soon.
-func (c *chaos) stepDone(ctx context.Context) (slot int, err error) {
+func (c *tormentor) stepDone(ctx context.Context) (slot int, err error) {
 	size := func() int64 {
 		info, err := os.Stat(c.effectsLog())
 		if err != nil {
@@ -96,56 +94,68 @@ func (c *chaos) stepDone(ctx context.Context) (slot int, err error) {
 	return -1, nil
 }
 
-// kill kills the servers of these slots, looks at what they left, and starts them again.
-func (c *chaos) kill(ctx context.Context, slots []int) error {
-	killed := 0
+// kill kills the servers of these slots that are in no other trouble, looks at what they left, and starts them again.
+func (c *tormentor) kill(ctx context.Context, slots []int) error {
+	before := c.killed
+	var victims []int
 	for _, slot := range slots {
+		if !c.places[slot].busy.TryLock() {
+			continue
+		}
+		defer c.places[slot].busy.Unlock()
 		s := c.server(slot)
 		listened := s.Listened()
 		if !s.kill() {
 			continue
 		}
 		c.ledger.killed(s.PID(), time.Now())
-		killed++
-		if listened {
-			c.sum.startup = append(c.sum.startup, s.Up.Sub(s.Started))
-		} else {
-			c.sum.killsStarting++
-		}
+		victims = append(victims, slot)
+		c.killed++
+		c.count(func(sum *summary) {
+			sum.kills++
+			if listened {
+				sum.startup = append(sum.startup, s.Up.Sub(s.Started))
+			} else {
+				sum.killsStarting++
+			}
+		})
 	}
-	if len(slots) == c.instances && c.instances > 1 && killed > 1 {
-		c.sum.killsAll += killed
+	if n := len(victims); n == c.instances && n > 1 {
+		c.count(func(s *summary) { s.killsAll += n })
 	}
 	if err := c.look(ctx); err != nil {
 		return err
 	}
-	for _, slot := range slots {
-		if s := c.server(slot); s.wasKilled() {
-			c.revive(ctx, slot)
-		}
+	for _, slot := range victims {
+		c.revive(slot)
 	}
-	if before := c.sum.kills; before/20 != (before+killed)/20 {
-		c.say("%d kills, %d tasks", before+killed, len(c.ledger.acknowledged()))
+	if before/20 != c.killed/20 {
+		c.say("%d kills, %d tasks", c.killed, len(c.ledger.acknowledged()))
 	}
-	c.sum.kills += killed
 	return nil
 }
 
 // crash ends PostgreSQL as a crash does, kills a server that is without it, and starts both again.
-func (c *chaos) crash(ctx context.Context) error {
+func (c *tormentor) crash(ctx context.Context) error {
 	c.mu.Lock()
 	c.outage = time.Now().Add(time.Hour)
 	c.mu.Unlock()
-	c.sum.crashes++
+	c.crashed++
+	c.count(func(s *summary) { s.crashes++ })
+	defer c.ledger.trouble(cutOff, 0)()
 	if err := c.postgres.Stop(); err != nil {
 		return err
 	}
 	sleep(ctx, c.upTo(500*time.Millisecond))
 	slot := c.random.IntN(c.instances)
-	if s := c.server(slot); s.kill() {
-		c.ledger.killed(s.PID(), time.Now())
-		c.sum.kills++
-		c.revive(ctx, slot) // and finds no database
+	if c.places[slot].busy.TryLock() {
+		if s := c.server(slot); s.kill() {
+			c.ledger.killed(s.PID(), time.Now())
+			c.killed++
+			c.count(func(s *summary) { s.kills++ })
+			c.revive(slot) // and finds no database
+		}
+		c.places[slot].busy.Unlock()
 	}
 	sleep(ctx, c.upTo(2*time.Second))
 	if err := c.postgres.Restart(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,21 +10,50 @@ import (
 	"time"
 )
 
-// ledger is what is known of tasks, kills and steps, and what of it must not be. It is safe for concurrent use.
+// ledger is what is known of tasks, faults and steps, and what of it must not be. It is safe for concurrent use.
 type ledger struct {
 	mu           sync.Mutex
 	orders       map[string]*order // by task: those acknowledged
-	kills        []kill
+	troubles     []*trouble
+	processes    map[string]int // IDs by the names that the database knows them by
 	observations int
 	recorded     map[step]sighting
 	calls        map[string]string // of tasks
 	last         []record          // the last observation
 	refusals     map[string]int    // errors that servers answered with
 	broken       int               // requests whose answer never came
+	lateEffects  int               // of workers that were woken after another had their task
 
 	violating  sync.Mutex // guards violations
-	violations []string
+	violations []violation
+	first      chan struct{} // closed at the first violation
 }
+
+// violation is something that must not be.
+type violation struct {
+	kind kind
+	text string
+	at   time.Time // when it was found
+}
+
+// kind says which promise was broken.
+type kind string
+
+const (
+	lost     kind = "lost"     // a task, an answer or a record is gone
+	wrong    kind = "wrong"    // an outcome is not what the customer ordered
+	again    kind = "again"    // a step ran again without need
+	changed  kind = "changed"  // a task changed that had ended
+	early    kind = "early"    // a lease was taken before it had ended
+	fenced   kind = "fence"    // somebody wrote, or worked, under the lease of another
+	repeated kind = "repeated" // a journal has an entry twice
+	ended    kind = "ended"    // a server ended by itself, or did not when it was told to
+)
+
+// kinds are all of them, in the order of tables.
+var kinds = []kind{lost, wrong, again, changed, early, fenced, repeated, ended}
+
+func (v violation) String() string { return string(v.kind) + ": " + v.text }
 
 // step is a step of one call.
 type step struct{ call, name string }
@@ -31,38 +61,61 @@ type step struct{ call, name string }
 // sighting is when a recorded step was first seen.
 type sighting struct {
 	observation int // its number
-	effects     int // how often the step was done by then
+	at          time.Time
 }
 
-// kill is the end of a process.
-type kill struct {
-	pid int
-	at  time.Time
+// trouble is a time in which a process could not do, or not record, what it should.
+type trouble struct {
+	what     string
+	pid      int // 0 is every process
+	from, to time.Time
 }
+
+// Kinds of trouble.
+const (
+	killed  = "killed" // from and to are the same
+	stopped = "stopped"
+	cutOff  = "cut off from the database"
+)
 
 func newLedger() *ledger {
 	return &ledger{
-		orders:   make(map[string]*order),
-		recorded: make(map[step]sighting),
-		calls:    make(map[string]string),
-		refusals: make(map[string]int),
+		orders:    make(map[string]*order),
+		processes: make(map[string]int),
+		recorded:  make(map[step]sighting),
+		calls:     make(map[string]string),
+		refusals:  make(map[string]int),
+		first:     make(chan struct{}),
 	}
 }
 
 // mostViolations bounds what is printed: after so many nothing new is to be learnt.
 const mostViolations = 50
 
-func (l *ledger) violate(format string, args ...any) {
-	v := fmt.Sprintf(format, args...)
+func (l *ledger) violate(k kind, format string, args ...any) {
+	v := violation{k, fmt.Sprintf(format, args...), time.Now()}
 	l.violating.Lock()
 	defer l.violating.Unlock()
-	switch n := len(l.violations); {
-	case slices.Contains(l.violations, v):
-	case n < mostViolations:
-		l.violations = append(l.violations, v)
-	case n == mostViolations:
-		l.violations = append(l.violations, "and more")
+	n := len(l.violations)
+	if n > mostViolations || slices.ContainsFunc(l.violations, func(o violation) bool { return o.text == v.text }) {
+		return
 	}
+	if n == mostViolations {
+		v.text = "and more"
+	}
+	if n == 0 {
+		close(l.first)
+	}
+	l.violations = append(l.violations, v)
+}
+
+// found returns the violations so far, sorted.
+func (l *ledger) found() []violation {
+	l.violating.Lock()
+	defer l.violating.Unlock()
+	return slices.SortedFunc(slices.Values(l.violations), func(a, b violation) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.text, b.text))
+	})
 }
 
 // acknowledge notes that a customer was given the id of a task.
@@ -71,7 +124,7 @@ func (l *ledger) acknowledge(o *order, id string) {
 	defer l.mu.Unlock()
 	o.id = id
 	if l.orders[id] != nil {
-		l.violate("%s: its id was given twice", o)
+		l.violate(wrong, "%s: its id was given twice", o)
 	}
 	l.orders[id] = o
 }
@@ -86,8 +139,20 @@ func (l *ledger) end(o *order, status string) {
 		want = "cancelled"
 	}
 	if status != want {
-		l.violate("%s: it is %s, want %s", o, status, want)
+		l.violate(wrong, "%s: it is %s, want %s", o, status, want)
 	}
+}
+
+// endedOrders returns the orders whose tasks have ended.
+func (l *ledger) endedOrders() (orders []*order) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.orders {
+		if o.ended != "" {
+			orders = append(orders, o)
+		}
+	}
+	return orders
 }
 
 // stumbled notes a request that failed. While servers die that is no violation.
@@ -101,11 +166,31 @@ func (l *ledger) stumbled(err error) {
 	}
 }
 
+// named notes by which name the database knows a process.
+func (l *ledger) named(name string, pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.processes[name] = pid
+}
+
 // killed notes that a process is dead.
 func (l *ledger) killed(pid int, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kills = append(l.kills, kill{pid, at})
+	l.troubles = append(l.troubles, &trouble{killed, pid, at, at})
+}
+
+// trouble notes that a process is in trouble from now until end is called.
+func (l *ledger) trouble(what string, pid int) (end func()) {
+	t := &trouble{what, pid, time.Now(), time.Now().Add(time.Hour)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.troubles = append(l.troubles, t)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		t.to = time.Now()
+	}
 }
 
 // acknowledged returns the ids of the tasks that a database must have from now on.
@@ -115,12 +200,12 @@ func (l *ledger) acknowledged() []string {
 	return slices.Collect(maps.Keys(l.orders))
 }
 
-// observe compares what the database has with what it had. The ids were acknowledged
-// before it was read, and the log of effects was read after it.
-func (l *ledger) observe(ids []string, records []record, effects []effect) {
-	done := make(map[step]int)
+// observe compares what the database has with what it had. The ids were acknowledged before it was read; by this time
+// it had been read; the log of effects was read after that.
+func (l *ledger) observe(at time.Time, ids []string, records []record, effects []effect) {
+	done := make(map[step]bool)
 	for _, e := range effects {
-		done[step{e.call, e.step}]++
+		done[step{e.call, e.step}] = true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,68 +217,64 @@ func (l *ledger) observe(ids []string, records []record, effects []effect) {
 		l.calls[r.task] = r.call
 		for _, name := range r.steps {
 			s := step{r.call, name}
+			if still[s] {
+				l.violate(repeated, "call %s: its journal has the step %s twice", r.call, name)
+			}
 			still[s] = true
 			if _, ok := l.recorded[s]; ok {
 				continue
 			}
-			l.recorded[s] = sighting{l.observations, done[s]}
-			if done[s] == 0 {
-				l.violate("call %s: the step %s is recorded, and was never done", r.call, name)
+			l.recorded[s] = sighting{l.observations, at}
+			if !done[s] {
+				l.violate(again, "call %s: the step %s is recorded, and was never done", r.call, name)
 			}
+		}
+		if r.repeats > 0 {
+			l.violate(repeated, "call %s: its journal has %d entries that it had before", r.call, r.repeats)
 		}
 	}
 	for s, seen := range l.recorded {
 		if !still[s] {
-			l.violate("call %s: the step %s was recorded at observation %d, and no longer is at observation %d",
+			l.violate(lost, "call %s: the step %s was recorded at observation %d, and no longer is at observation %d",
 				s.call, s.name, seen.observation, l.observations)
 			delete(l.recorded, s)
 		}
 	}
 	for _, id := range ids {
 		if !found[id] {
-			l.violate("%s: it was acknowledged, and is not in the database", l.orders[id])
+			l.violate(lost, "%s: it was acknowledged, and is not in the database", l.orders[id])
 		}
 	}
 	l.last = records
 }
 
 // repeats checks every step that was done more than once, and returns how often one was
-// because its process died before it was recorded.
+// because its process could not record it any more.
 func (l *ledger) repeats(effects []effect) (legitimate int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	type worker struct {
-		call string
-		pid  int
-	}
-	last := make(map[worker]string) // the last step that it did
-	for _, e := range effects {
-		if steps[e.step] > 0 {
-			last[worker{e.call, e.pid}] = e.step
-		}
-	}
-	times := make(map[step]int)
 	before := make(map[step]effect)
-	for _, e := range effects {
+	for i, e := range effects {
 		s := step{e.call, e.step}
-		first := before[s]
-		times[s]++
+		first, repeat := before[s]
 		before[s] = e
-		if times[s] == 1 || steps[e.step] == 0 {
+		if !repeat || steps[e.step] == 0 {
 			continue
 		}
 		seen, recorded := l.recorded[s]
-		next := last[worker{first.call, first.pid}]
+		next := slices.IndexFunc(effects[:i], func(n effect) bool {
+			return n.call == e.call && n.pid == first.pid && n.at.After(first.at) && n.step != e.step && steps[n.step] > 0
+		})
 		switch {
-		case recorded && times[s] > seen.effects:
-			l.violate("call %s: the step %s was recorded at observation %d, and process %d did it again after that",
+		case recorded && e.at.After(seen.at):
+			l.violate(again, "call %s: the step %s was recorded at observation %d, and process %d did it again after that",
 				s.call, s.name, seen.observation, e.pid)
-		case l.deathOf(first.pid, first.at) == nil:
-			l.violate("call %s: the step %s was done by process %d, which was not killed, and again by process %d",
+		case l.excuse(first.pid, first.at, e.at) == nil:
+			l.violate(again, "call %s: the step %s was done by process %d, which nothing kept from recording it, and again by process %d",
 				s.call, s.name, first.pid, e.pid)
-		case next != e.step: // it must have taken the step for recorded, or it would not have gone on
-			l.violate("call %s: the step %s was done by process %d, which went on to %s, and again by process %d",
-				s.call, s.name, first.pid, next, e.pid)
+		case next >= 0: // it must have taken the step for recorded, or it would not have gone on
+			l.violate(again, "call %s: the step %s was done by process %d, which went on to %s, and again by process %d",
+				s.call, s.name, first.pid, effects[next].step, e.pid)
 		default:
 			legitimate++
 		}
@@ -201,13 +282,16 @@ func (l *ledger) repeats(effects []effect) (legitimate int) {
 	return legitimate
 }
 
-// deathOf returns the kill that ended a process which did something at that time, or nil.
-func (l *ledger) deathOf(pid int, at time.Time) *kill {
-	i := slices.IndexFunc(l.kills, func(k kill) bool { return k.pid == pid && !k.at.Before(at) })
+// excuse returns the trouble because of which a process that did a step at one time could not record it before
+// another did it again; nil if there was none.
+func (l *ledger) excuse(pid int, did, again time.Time) *trouble {
+	i := slices.IndexFunc(l.troubles, func(t *trouble) bool {
+		return (t.pid == pid || t.pid == 0) && !t.to.Before(did) && t.from.Before(again)
+	})
 	if i < 0 {
 		return nil
 	}
-	return &l.kills[i]
+	return l.troubles[i]
 }
 
 // stalls returns, for each time that a kill interrupted a part of a task's work after one
@@ -227,9 +311,9 @@ func (l *ledger) stalls(effects []effect) (stalls []time.Duration, kills int) {
 		if !ok || last.pid == e.pid || steps[last.step] != steps[e.step] {
 			continue
 		}
-		if k := l.deathOf(last.pid, last.at); k != nil {
-			stalls = append(stalls, e.at.Sub(k.at))
-			hit[k.pid] = true
+		if t := l.excuse(last.pid, last.at, e.at); t != nil && t.what == killed {
+			stalls = append(stalls, e.at.Sub(t.from))
+			hit[t.pid] = true
 		}
 	}
 	slices.Sort(stalls)

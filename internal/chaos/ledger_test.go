@@ -32,7 +32,9 @@ func TestLedger(t *testing.T) {
 		records []record
 		log     string
 	}
-	working := func(steps ...string) []record { return []record{{"t", "c", "working", steps}} }
+	working := func(steps ...string) []record {
+		return []record{{task: "t", call: "c", status: "working", steps: steps}}
+	}
 	for _, tt := range []struct {
 		name    string
 		killed  int // process, after all that it did
@@ -51,7 +53,7 @@ func TestLedger(t *testing.T) {
 		{"done again without a kill", 0, []look{
 			{working(), "c." + one + "@1"},
 			{working(one), "c." + one + "@1 c." + one + "@2"},
-		}, "which was not killed", 0},
+		}, "which nothing kept from recording it", 0},
 		{"done again after it was recorded", 1, []look{
 			{working(one), "c." + one + "@1"},
 			{working(one), "c." + one + "@1 c." + one + "@2"},
@@ -73,7 +75,8 @@ func TestLedger(t *testing.T) {
 			var effects []effect
 			for _, look := range tt.looks {
 				effects = done(t, look.log)
-				l.observe(l.acknowledged(), look.records, effects)
+				at := noon.Add(time.Duration(len(effects))*time.Second + time.Millisecond)
+				l.observe(at, l.acknowledged(), look.records, effects)
 			}
 			if tt.killed > 0 {
 				at := noon
@@ -87,7 +90,7 @@ func TestLedger(t *testing.T) {
 			if repeats := l.repeats(effects); repeats != tt.repeats {
 				t.Errorf("%d legitimate repeats, want %d", repeats, tt.repeats)
 			}
-			if got := strings.Join(l.violations, "\n"); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+			if got := texts(l); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
 				t.Errorf("violations %q, want %q", got, tt.want)
 			}
 		})
@@ -113,4 +116,13 @@ func TestStallsAreThoseOfKills(t *testing.T) {
 	if len(stalls) != 1 || stalls[0] != 750*time.Millisecond || kills != 1 {
 		t.Errorf("stalls %v by %d kills", stalls, kills)
 	}
+}
+
+// texts are the violations that a ledger has found.
+func texts(l *ledger) string {
+	var all []string
+	for _, v := range l.found() {
+		all = append(all, v.String())
+	}
+	return strings.Join(all, "\n")
 }

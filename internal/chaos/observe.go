@@ -21,27 +21,53 @@ import (
 
 // record is a task as the database has it.
 type record struct {
-	task   string // its id
-	call   string // the id of its call, by which effects.log knows it
-	status string
-	steps  []string // that its journal holds, in their order
+	task    string // its id
+	call    string // the id of its call, by which effects.log knows it
+	status  string
+	steps   []string // that its journal holds, in their order
+	repeats int      // entries of its journal that equal an earlier one
+
+	entries map[string]bool
 }
 
 // observer reads what a store holds.
-type observer struct{ driver, dsn, query string }
+type observer struct {
+	driver, dsn                              string
+	recordsQuery, changesQuery, entriesQuery string
+
+	writable, audit string // the DSN and the statements of watch
+}
 
 // observeSQLite reads a store's file. Opened like this it changes nothing of what is durable: a server that starts
 // afterwards recovers by itself from how the dead one left the file.
 func observeSQLite(path string) observer {
-	dsn := &url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"}
-	return observer{"sqlite", dsn.String(),
-		`SELECT t.id, t.status, j.entry FROM task t JOIN journal j ON j.task = t.seq ORDER BY t.id, j.n`}
+	dsn := func(query string) string {
+		return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "_pragma=busy_timeout(10000)" + query}).String()
+	}
+	return observer{
+		driver:       "sqlite",
+		dsn:          dsn("&mode=ro&_pragma=query_only(1)"),
+		recordsQuery: `SELECT t.id, t.status, j.entry FROM task t JOIN journal j ON j.task = t.seq ORDER BY t.id, j.n`,
+		changesQuery: `SELECT ` + changeColumns + ` FROM chaos_change ORDER BY n`,
+		entriesQuery: `SELECT e.at, e.who, t.id, j.entry FROM chaos_entry e JOIN task t ON t.seq = e.task
+			JOIN journal j ON j.task = e.task AND j.n = e.seq WHERE e.seq > 0 ORDER BY e.n`,
+		writable: dsn(""),
+		audit:    auditSQLite,
+	}
 }
 
 // observePostgres reads the store of a database.
 func observePostgres(dsn string) observer {
-	return observer{"pgx", dsn,
-		`SELECT t.id, t.status, j.body FROM askback.task t JOIN askback.journal j USING (id) ORDER BY t.id, j.seq`}
+	return observer{
+		driver:       "pgx",
+		dsn:          dsn,
+		recordsQuery: `SELECT t.id, t.status, j.body FROM askback.task t JOIN askback.journal j USING (id) ORDER BY t.id, j.seq`,
+		changesQuery: `SELECT ` + changeColumns + ` FROM chaos.change ORDER BY n`,
+		entriesQuery: `SELECT e.at, e.who, e.task, j.body FROM chaos.entry e JOIN askback.journal j ON j.id = e.task AND j.seq = e.seq
+			WHERE e.seq > 0 ORDER BY e.n`,
+		writable: dsn,
+		audit:    auditPostgres,
+	}
 }
 
 // records reads all tasks. It opens a connection and closes it again, so that the observer keeps nothing alive.
@@ -51,26 +77,22 @@ func (o observer) records(ctx context.Context) ([]record, error) {
 		return nil, err
 	}
 	defer db.Close()
-	rows, err := db.QueryContext(ctx, o.query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var all []record
-	for rows.Next() {
+	err = query(ctx, db, o.recordsQuery, func(scan func(...any) error) error {
 		var id, status string
 		var entry []byte
-		if err := rows.Scan(&id, &status, &entry); err != nil {
-			return nil, err
+		if err := scan(&id, &status, &entry); err != nil {
+			return err
 		}
 		if n := len(all); n == 0 || all[n-1].task != id {
-			all = append(all, record{task: id, status: status})
+			all = append(all, record{task: id, status: status, entries: make(map[string]bool)})
 		}
 		if err := all[len(all)-1].add(entry); err != nil {
-			return nil, fmt.Errorf("task %s: %w", id, err)
+			return fmt.Errorf("task %s: %w", id, err)
 		}
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 // add adds an entry of the journal. The first one is the call.
@@ -85,6 +107,10 @@ func (r *record) add(entry []byte) error {
 		r.call = journal.Derived("call", call.Call)
 		return nil
 	}
+	if r.entries[string(entry)] {
+		r.repeats++
+	}
+	r.entries[string(entry)] = true
 	e, err := journal.DecodeEntry(entry)
 	if err == nil && e.Kind == journal.Step {
 		r.steps = append(r.steps, e.Key)
@@ -121,8 +147,11 @@ func (c *chaos) effects() ([]effect, error) {
 	for line := range strings.Lines(string(data)) {
 		var e effect
 		var at string
-		if _, err := fmt.Sscan(line, &at, &e.step, &e.call, &e.pid); err != nil || strings.Count(line, " ") != 3 {
-			return nil, fmt.Errorf("effects.log: the line %q is not \"time step call process\"", line)
+		if !strings.HasSuffix(line, "\n") {
+			break // it is being written
+		}
+		if _, err := fmt.Sscan(line, &at, &e.step, &e.call, &e.pid); err != nil {
+			return nil, fmt.Errorf("effects.log: the line %q does not begin with \"time step call process\"", line)
 		}
 		if e.at, err = time.Parse(time.RFC3339Nano, at); err != nil {
 			return nil, fmt.Errorf("effects.log: %w", err)
@@ -139,10 +168,28 @@ func (c *chaos) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the journals: %w", err)
 	}
+	at := time.Now()
 	effects, err := c.effects()
 	if err != nil {
 		return err
 	}
-	c.ledger.observe(ids, records, effects)
+	c.ledger.observe(at, ids, records, effects)
 	return nil
+}
+
+// judge looks, and then checks the leases and all that was done under them. It returns the effects that were done in time.
+func (c *chaos) judge(ctx context.Context) ([]effect, error) {
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	// In this order: each effect that is read has had its lease noted.
+	effects, err := c.effects()
+	if err != nil {
+		return nil, err
+	}
+	changes, entries, err := c.observer.changes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the database noted: %w", err)
+	}
+	return c.ledger.inTime(effects, c.ledger.inspect(changes, entries)), nil
 }

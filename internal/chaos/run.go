@@ -11,25 +11,30 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
 )
 
-// chaos is a run: its servers and customers, and the one who kills.
+// chaos is a run: its servers and customers, and those who bring about faults.
 type chaos struct {
 	options
+	running  context.Context // of the servers
 	log      io.Writer
 	dir      string
-	program  string   // the file of askback
-	args     []string // of each server
-	machines string   // directory
+	program  string // the file of askback
+	keys     string // the file of keys
+	storeURL string
+	machines string // directory
 	observer observer
 	ledger   *ledger
-	random   *rand.Rand // of the one who kills
-	sum      *summary
+	rotation rotation
+	places   []*place
+	hostile  atomic.Bool // whether responses may be lost now
 
 	mu      sync.Mutex
+	sum     *summary
 	servers []*server
 	outage  time.Time // until when a server may end by itself before it listens
 }
@@ -40,7 +45,7 @@ func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) 
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &chaos{options: o, log: log, ledger: newLedger(), random: rand.New(rand.NewPCG(o.seed, 0)), sum: &summary{options: o}}
+	c := &chaos{options: o, running: ctx, log: log, ledger: newLedger(), sum: &summary{options: o}}
 	if c.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
 		return nil, err
 	}
@@ -67,12 +72,24 @@ func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) 
 	}
 	defer c.stop()
 	for _, part := range []func(context.Context) error{c.build, c.begin, c.work, c.account} {
-		if err := part(ctx); err != nil {
+		err := part(ctx)
+		c.sum.violations = c.ledger.found()
+		if c.impatient && len(c.sum.violations) > 0 {
+			break
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	c.sum.took = time.Since(begun)
 	return c.sum, nil
+}
+
+// count changes the summary.
+func (c *chaos) count(change func(*summary)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c.sum)
 }
 
 func (c *chaos) say(format string, args ...any) {
@@ -96,29 +113,29 @@ func (c *chaos) begin(ctx context.Context) error {
 		return err
 	}
 	c.machines = filepath.Join(data, "machines")
-	store := c.dsn
+	dsn := ""
 	if c.store == "sqlite" {
 		path := filepath.Join(c.dir, "tasks.db")
-		store, c.observer = "sqlite:"+path, observeSQLite(path)
+		c.storeURL, c.observer = "sqlite:"+path, observeSQLite(path)
 	} else {
-		if store == "" {
-			store = c.postgres.DSN()
+		if dsn = c.dsn; dsn == "" {
+			dsn = c.postgres.DSN()
 		}
-		c.observer = observePostgres(store)
+		c.storeURL, c.observer = dsn, observePostgres(dsn)
 	}
 	keys, err := exec.CommandContext(ctx, c.program, "keys", "new").Output()
 	if err != nil {
 		return fmt.Errorf("askback keys new: %w", err)
 	}
-	keyFile := filepath.Join(c.dir, "askback.keys")
-	if err := os.WriteFile(keyFile, keys, 0o600); err != nil {
+	c.keys = filepath.Join(c.dir, "askback.keys")
+	if err := os.WriteFile(c.keys, keys, 0o600); err != nil {
 		return err
 	}
-	c.args = append([]string{"serve", "--addr", "127.0.0.1:0", "--until-eof", "--keys", keyFile, "--data", data, "--store", store,
-		"--pace", c.pace.String()}, c.serve...)
-	c.servers = make([]*server, c.instances)
+	if err := c.prepare(dsn); err != nil {
+		return err
+	}
 	for slot := range c.instances {
-		s, err := c.startServer(ctx, slot)
+		s, err := c.startServer(slot)
 		if err != nil {
 			return err
 		}
@@ -126,30 +143,55 @@ func (c *chaos) begin(ctx context.Context) error {
 			return fmt.Errorf("server %d does not start: %w: %s", slot+1, err, c.lastWords(slot))
 		}
 	}
-	return nil
+	return c.observer.watch(ctx)
 }
 
-// work lets customers come until the last kill, and waits until all of them are served.
+// work lets customers come until the last fault, and waits until all of them are served. If it is impatient it ends at
+// the first violation.
 func (c *chaos) work(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	customers := &customers{
-		http:   http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
-		url:    c.url,
-		ledger: c.ledger,
+		http:     http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+		url:      c.url,
+		ledger:   c.ledger,
+		rotation: &c.rotation,
 	}
-	var all sync.WaitGroup
+	var all, others sync.WaitGroup
+	defer others.Wait()
 	defer all.Wait()
+	defer end()
+	if c.impatient {
+		others.Go(func() { c.keepJudging(ctx, end) })
+	}
+	others.Go(func() { customers.revisit(ctx) })
 	served, hurry := context.WithCancel(ctx)
 	defer hurry()
-	killed := make(chan error, 1)
-	all.Go(func() { killed <- c.keepKilling(ctx) })
+	for _, p := range c.places {
+		for _, network := range []*proxy{p.database, p.web} {
+			if network != nil {
+				network.faulty.Store(c.has(faultLoss))
+			}
+		}
+	}
+	c.hostile.Store(true)
+	tormented := make(chan error, 1)
+	all.Go(func() { tormented <- c.torment(ctx) })
 	var orders []*order
 	var err error
 	for enough := false; !enough; {
 		o := newOrder(c.seed, len(orders)+1)
 		orders = append(orders, o)
 		all.Go(func() { customers.serve(served, o) })
+		if c.has(faultRoll) {
+			all.Go(func() {
+				if customers.link(served, o.number) {
+					c.count(func(s *summary) { s.calls++ })
+				}
+			})
+		}
 		select {
-		case err = <-killed:
+		case err = <-tormented:
 			enough = true
 		case <-time.After(time.Duration(2 * rand.Float64() * float64(c.every))):
 		}
@@ -158,7 +200,9 @@ func (c *chaos) work(ctx context.Context) error {
 		return err
 	}
 
-	c.say("%d kills done; waiting until the tasks have ended", c.sum.kills)
+	c.say("%d kills done, and all other faults; waiting until %d tasks have ended", c.sum.kills, len(orders))
+	c.hostile.Store(false)
+	c.calm()
 	time.AfterFunc(c.drain, hurry)
 	all.Wait()
 	if err := ctx.Err(); err != nil {
@@ -167,10 +211,36 @@ func (c *chaos) work(ctx context.Context) error {
 	for _, o := range orders {
 		switch {
 		case o.id == "":
-			c.ledger.violate("%v after the last kill no server has taken order %d", c.drain, o.number)
+			c.ledger.violate(lost, "%v after the last fault no server has taken order %d", c.drain, o.number)
 		case o.ended == "":
-			c.ledger.violate("%s: it has not ended %v after the last kill", o, c.drain)
+			c.ledger.violate(lost, "%s: it has not ended %v after the last fault", o, c.drain)
+		}
+	}
+	for _, o := range c.ledger.endedOrders() {
+		for !customers.recall(ctx, o) {
+			if !sleep(ctx, pause) {
+				return ctx.Err()
+			}
 		}
 	}
 	return nil
+}
+
+// keepJudging judges until there is a violation, and then calls end.
+func (c *chaos) keepJudging(ctx context.Context, end func()) {
+	judging := time.NewTicker(2 * time.Second)
+	defer judging.Stop()
+	for {
+		select {
+		case <-c.ledger.first:
+			end()
+			return
+		case <-ctx.Done():
+			return
+		case <-judging.C:
+			if effects, err := c.judge(ctx); err == nil {
+				c.ledger.repeats(effects)
+			}
+		}
+	}
 }

@@ -23,19 +23,23 @@ type summary struct {
 	killsAll      int // with those of all servers at once
 	crashes       int // of PostgreSQL
 
+	stops, partitions, restarts, rotations int
+	lostByDatabase, lostByServers, delayed int64
+	calls                                  int // of link_accounts, which a client carries from round to round
+
 	completed, cancelled, proposals int // tasks
 	unacknowledged                  int
 	broken                          int // requests
 	refusals                        map[string]int
 
 	recorded, effects, repeated int // steps
-	recordedTwice               int // entries of a journal for the same step
+	late                        int // steps of workers that were woken after another had their task
 	leftovers                   int // directories of completed tasks
 
 	stalls  []time.Duration // sorted
 	startup []time.Duration // sorted: from the start of a process until it listens
 
-	violations []string
+	violations []violation
 }
 
 // String is a table for people.
@@ -53,16 +57,26 @@ func (s *summary) String() string {
 	if s.crashes > 0 {
 		row("crashes of PostgreSQL", "%d", s.crashes)
 	}
+	if s.stops+s.partitions+s.restarts > 0 {
+		row("servers stopped for a while", "%d; cut off from the database %d", s.stops, s.partitions)
+		row("servers ended by SIGTERM", "%d; steps of key rotations %d", s.restarts, s.rotations)
+	}
+	if s.lostByDatabase+s.lostByServers+s.delayed > 0 {
+		row("responses lost", "%d of the database, %d of servers; %d delayed", s.lostByDatabase, s.lostByServers, s.delayed)
+	}
 	row("tasks", "%d completed, %d cancelled; %d of them in the proposals' dialect", s.completed, s.cancelled, s.proposals)
+	if s.calls > 0 {
+		row("calls in rounds", "%d completed", s.calls)
+	}
 	row("never acknowledged", "%d tasks that were created, but the answer was lost", s.unacknowledged)
 	row("requests cut off", "%d", s.broken)
 	for _, text := range slices.Sorted(maps.Keys(s.refusals)) {
 		row("requests refused", "%d: %s", s.refusals[text], text)
 	}
 	row("steps recorded", "%d, by %d runs of them", s.recorded, s.effects)
-	row("steps run again", "%d, as their process died before it recorded them", s.repeated)
-	if s.recordedTwice > 0 {
-		row("steps recorded twice", "%d", s.recordedTwice)
+	row("steps run again", "%d, as their process could not record them", s.repeated)
+	if s.late > 0 {
+		row("steps run late", "%d, by processes that were stopped or cut off when another took the task", s.late)
 	}
 	if s.leftovers > 0 {
 		row("left of completed tasks", "%d directories that an interrupted step had begun", s.leftovers)
@@ -84,19 +98,52 @@ func (s *summary) String() string {
 	return b.String()
 }
 
+// table compares runs of several seeds.
+func table(all []*summary) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "seed\ttook\ttasks\tcalls\tkills\tstops\tpartitions\trestarts\tlost responses\trun again\t")
+	for _, k := range kinds {
+		fmt.Fprintf(w, "%s\t", k)
+	}
+	fmt.Fprintln(w)
+	for _, s := range all {
+		fmt.Fprintf(w, "%d\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t", s.options.seed, s.took.Round(time.Second), s.completed+s.cancelled,
+			s.calls, s.kills, s.stops, s.partitions, s.restarts, s.lostByDatabase+s.lostByServers, s.repeated)
+		found := make(map[kind]int)
+		for _, v := range s.violations {
+			found[v.kind]++
+		}
+		for _, k := range kinds {
+			fmt.Fprintf(w, "%d\t", found[k])
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+	return b.String()
+}
+
 // account verifies what is left after the last task, and completes the summary.
 func (c *chaos) account(ctx context.Context) error {
 	if err := c.cleanedUp(ctx); err != nil {
 		return err
 	}
-	if err := c.look(ctx); err != nil {
-		return err
-	}
-	effects, err := c.effects()
+	effects, err := c.judge(ctx)
 	if err != nil {
 		return err
 	}
 	l, s := c.ledger, c.sum
+	s.late = l.lateEffects
+	for _, p := range c.places {
+		if p.database != nil {
+			s.lostByDatabase += p.database.lost.Load()
+			s.delayed += p.database.delayed.Load()
+		}
+		if p.web != nil {
+			s.lostByServers += p.web.lost.Load()
+			s.delayed += p.web.delayed.Load()
+		}
+	}
 	s.repeated = l.repeats(effects)
 	s.stalls, s.killsInStep = l.stalls(effects)
 	slices.Sort(s.startup)
@@ -114,15 +161,14 @@ func (c *chaos) account(ctx context.Context) error {
 		}
 		o := l.orders[r.task]
 		for name := range steps {
-			s.recordedTwice += max(0, times[name]-1)
 			if times[name] == 0 && o != nil && o.ended == "completed" {
-				l.violate("%s: it is completed, and its step %s is not recorded", o, name)
+				l.violate(lost, "%s: it is completed, and its step %s is not recorded", o, name)
 			}
 		}
 		if o == nil {
 			s.unacknowledged++
 			if r.status == "failed" || r.status == "cancelled" {
-				l.violate("task %s, which nobody knows of, is %s", r.task, r.status)
+				l.violate(wrong, "task %s, which nobody knows of, is %s", r.task, r.status)
 			}
 		}
 	}
@@ -134,7 +180,7 @@ func (c *chaos) account(ctx context.Context) error {
 		case "completed":
 			s.completed++
 			if err := checkMachine(c.machines, o, l.calls[id]); err != nil {
-				l.violate("%s: its machine is not whole: %v", o, err)
+				l.violate(wrong, "%s: its machine is not whole: %v", o, err)
 			}
 			left, err := remains(c.machines, o.name, l.calls[id])
 			if err != nil {
@@ -145,8 +191,6 @@ func (c *chaos) account(ctx context.Context) error {
 			s.cancelled++
 		}
 	}
-	s.violations = slices.Clone(l.violations)
-	slices.Sort(s.violations)
 	return nil
 }
 
@@ -175,7 +219,7 @@ func (c *chaos) cleanedUp(ctx context.Context) error {
 		}
 		if time.Now().After(deadline) {
 			for _, text := range left {
-				c.ledger.violate("%s", text)
+				c.ledger.violate(wrong, "%s", text)
 			}
 			return nil
 		}

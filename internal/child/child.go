@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -76,6 +77,9 @@ func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may be gone this very moment
 	<-p.Dead
 }
+
+// Signal sends a signal to the process. The error says that it is gone, or that this system has no such signal.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
 func closed(c chan struct{}) bool {
 	select {

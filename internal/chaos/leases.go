@@ -1,0 +1,141 @@
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+// The lease of a worker, which is that of askback serve, and what clocks may differ by: SQLite takes the time of a
+// write when it begins, and the trigger a moment later.
+const (
+	lease     = 10 * time.Second
+	tolerance = 50 * time.Millisecond
+)
+
+// slack is how long a step may go on after its worker has lost the lease, or was woken: the time of one write to a disk.
+const slack = time.Second
+
+// claim is a lease as it began.
+type claim struct {
+	at  time.Time
+	who string
+}
+
+// inspect checks what the database has noted: that each lease was respected, that only its holder wrote under it, and
+// that what had ended did not change. It returns the claims of each task. The changes of a task are in their order.
+func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][]claim) {
+	claims = make(map[string][]claim)
+	type holder struct {
+		who   string
+		until time.Time // the end of the lease; zero if it was given back
+	}
+	holders := make(map[string]holder)
+	for _, c := range changes {
+		h := holders[c.task]
+		terminal := isTerminal(c.oldStatus)
+		foreign := c.who != "" && c.who != h.who
+		switch {
+		case c.fence != c.oldFence:
+			if left := h.until.Sub(c.at); left > tolerance {
+				l.violate(early, "task %s: %s took the lease %v before that of %s had ended", c.task, name(c.who), left, name(h.who))
+			}
+			if terminal && !c.stopped {
+				l.violate(changed, "task %s: it is %s, and %s took a lease on it", c.task, c.oldStatus, name(c.who))
+			}
+			claims[c.task] = append(claims[c.task], claim{c.at, c.who})
+			holders[c.task] = holder{c.who, c.at.Add(lease)}
+			continue
+		case c.version == c.oldVersion:
+			if foreign {
+				l.violate(fenced, "task %s: %s renewed the lease of %s", c.task, name(c.who), name(h.who))
+				continue
+			}
+			if end := c.at.Add(lease); c.due && end.After(h.until) {
+				h.until = end
+			}
+		case foreign && !c.byCustomer():
+			l.violate(fenced, "task %s: %s, without the lease of %s, changed it from %s to %s", c.task, name(c.who), name(h.who), c.oldStatus, c.status)
+		case c.moved:
+			h.until = time.Time{}
+		}
+		if terminal && (c.status != c.oldStatus || c.outcome) {
+			l.violate(changed, "task %s: it was %s, and %s made it %s, or gave it another outcome", c.task, c.oldStatus, name(c.who), c.status)
+		}
+		if isTerminal(c.status) && !c.stopped && c.due {
+			l.violate(changed, "task %s: it is %s, and due again", c.task, c.status)
+		}
+		holders[c.task] = h
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range entries {
+		s := step{l.calls[e.task], e.step}
+		if seen, ok := l.recorded[s]; ok && e.step != "" && e.at.Before(seen.at) {
+			l.recorded[s] = sighting{seen.observation, e.at}
+		}
+		all := claims[e.task]
+		before, _ := slices.BinarySearchFunc(all, e.at, func(c claim, at time.Time) int { return c.at.Compare(at) })
+		if e.step != "" && before > 0 && all[before-1].who != e.who {
+			l.violate(fenced, "task %s: %s recorded the step %s without a lease", e.task, name(e.who), e.step)
+		}
+	}
+	return claims
+}
+
+// byCustomer reports whether a change is one that customers cause on any server: an answer, a cancellation.
+func (c *change) byCustomer() bool {
+	return c.oldStatus == "input_required" && (c.status == "input_required" || c.status == "working") || c.stopped && !c.oldStopped
+}
+
+func isTerminal(status string) bool {
+	return status == "completed" || status == "failed" || status == "cancelled"
+}
+
+// name is that of a process.
+func name(who string) string {
+	if who == "" {
+		return "a server"
+	}
+	return "server " + who
+}
+
+// inTime checks that no step was done under a lease that another worker had taken, and returns the effects without
+// those of workers that were stopped meanwhile: when they wake up, nothing can keep them from the end of what they
+// were doing, so what they write must be refused where it is written. That shows in the machines.
+func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []effect) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tasks := make(map[string]string)
+	for task, call := range l.calls {
+		tasks[call] = task
+	}
+	l.lateEffects = 0
+	for _, e := range effects {
+		all := claims[tasks[e.call]]
+		after := slices.IndexFunc(all, func(c claim) bool { return c.at.After(e.at) })
+		if after < 0 {
+			after = len(all)
+		}
+		own := after - 1 // its last claim
+		for own >= 0 && l.processes[all[own].who] != e.pid {
+			own--
+		}
+		switch {
+		case steps[e.step] == 0 || after == 0 || all[0].who == "" || own == after-1: // the lease was its own, or nobody knows whose
+			inTime = append(inTime, e)
+		case own < 0:
+			l.violate(fenced, "call %s: process %d did the step %s without a lease", e.call, e.pid, e.step)
+		default:
+			late := e.at.Sub(all[own+1].at)
+			woken := slices.ContainsFunc(l.troubles, func(t *trouble) bool {
+				return t.pid == e.pid && t.what == stopped && !t.from.After(e.at) && e.at.Before(t.to.Add(slack))
+			})
+			if late > slack && !woken {
+				l.violate(fenced, "call %s: process %d did the step %s %v after %s had taken its lease",
+					e.call, e.pid, e.step, late.Round(time.Millisecond), name(all[own+1].who))
+			}
+			l.lateEffects++
+		}
+	}
+	return inTime
+}

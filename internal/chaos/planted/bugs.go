@@ -1,0 +1,64 @@
+package main
+
+// bug is a fault of the code that chaos must find.
+type bug struct {
+	name     string
+	violates []string // kinds of chaos, of which it must find one
+	patches  []patch
+}
+
+// patch replaces a text that is as often in a file as it says.
+type patch struct {
+	file     string
+	times    int
+	old, new string
+}
+
+const (
+	sqlFile  = "task/postgres/sql.go"
+	workFile = "task/work.go"
+)
+
+var bugs = []bug{
+	{
+		// Whoever had the lease once can record steps.
+		name:     "append-without-fence",
+		violates: []string{"fence", "repeated"},
+		patches: []patch{{sqlFile, 1,
+			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1\n\t\t\t\tWHERE id = $1 AND fence = $2\n",
+			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1\n\t\t\t\tWHERE id = $1 AND $2::bigint IS NOT NULL\n"}},
+	},
+	{
+		// Whoever had the lease once can change the task, if nobody has since.
+		name:     "update-without-fence",
+		violates: []string{"fence"},
+		patches: []patch{{sqlFile, 1,
+			"WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3)",
+			"WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR true)"}},
+	},
+	{
+		name:     "lease-taken-early",
+		violates: []string{"early"},
+		patches:  []patch{{sqlFile, 2, "WHERE due <= statement_timestamp() AND", "WHERE due <= statement_timestamp() + interval '8 s' AND"}},
+	},
+	{
+		// A worker goes on although it cannot renew its lease, or learns that another has it.
+		name:     "lost-lease-interrupts-nothing",
+		violates: []string{"fence"},
+		patches: []patch{
+			{workFile, 2, "interrupt(ErrLeaseLost)", "_ = ErrLeaseLost"},
+		},
+	},
+	{
+		name:     "step-not-recorded",
+		violates: []string{"lost", "again"},
+		patches: []patch{{"internal/home/stored.go", 1,
+			"err := s.Work.Record(ctx, e.Append(nil))",
+			"var err error\n\tif e.Kind != journal.Step {\n\t\terr = s.Work.Record(ctx, e.Append(nil))\n\t}"}},
+	},
+	{
+		name:     "completed-task-is-due",
+		violates: []string{"changed"},
+		patches:  []patch{{workFile, 1, "if t.Status == Working {\n\t\t\t\tu.Due = 0", "if t.Status == Working || t.Status == Completed {\n\t\t\t\tu.Due = 0"}},
+	},
+}

@@ -1,0 +1,209 @@
+// Command planted shows that chaos finds what it looks for. For each of its bugs it copies the repository, plants the bug
+// in the copy, and lets chaos bring all faults upon three servers that have it, until chaos finds a violation:
+//
+//	go run ./internal/chaos/planted                 # all bugs, about ten minutes
+//	go run ./internal/chaos/planted -bug early      # one
+//
+// It exits with 1 if chaos finds nothing, or not what the bug violates, and if a bug cannot be planted because the code
+// is no longer as it was.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	name := flag.String("bug", "", "`NAME` of the only bug to plant: "+strings.Join(names(), ", "))
+	limit := flag.Duration("limit", 3*time.Minute, "`TIME` that chaos has for each bug")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	found, err := run(ctx, *name, *limit)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "planted:", err)
+	}
+	if err != nil || !found {
+		stop()
+		os.Exit(1)
+	}
+}
+
+func names() (names []string) {
+	for _, b := range bugs {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+// run plants the bugs, and reports whether chaos found all of them.
+func run(ctx context.Context, name string, limit time.Duration) (all bool, err error) {
+	root, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/askback-mcp/askback")
+	if err != nil {
+		return false, err
+	}
+	dir, err := os.MkdirTemp("", "planted-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "chaos")
+	if _, err := output(ctx, root, "go", "build", "-o", program, "./internal/chaos"); err != nil {
+		return false, err
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	fmt.Fprintln(w, "bug\tfound after\tviolations\tthe first")
+	all = true
+	for _, b := range bugs {
+		if name != "" && b.name != name {
+			continue
+		}
+		fmt.Fprintln(os.Stderr, "planted:", b.name)
+		copied := filepath.Join(dir, b.name)
+		if err := plant(b, root, copied); err != nil {
+			return false, err
+		}
+		if _, err := output(ctx, copied, "go", "build", "-o", program+"-unused", "./cmd/askback"); err != nil { // so that chaos need not wait for it
+			return false, fmt.Errorf("%s: %w", b.name, err)
+		}
+		v, took, err := hunt(ctx, program, copied, limit)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", b.name, err)
+		}
+		if err := os.RemoveAll(copied); err != nil {
+			return false, err
+		}
+		kinds, first := "none", ""
+		if len(v) > 0 {
+			kinds, first = strings.Join(count(v), ", "), v[0].text
+		}
+		if !slices.ContainsFunc(v, func(v violation) bool { return slices.Contains(b.violates, v.kind) }) {
+			all = false
+			kinds += " (NOT FOUND)"
+		}
+		fmt.Fprintf(w, "%s\t%v\t%s\t%.120s\n", b.name, took.Round(time.Second), kinds, first)
+	}
+	return all, nil
+}
+
+// violation is one that chaos printed.
+type violation struct{ kind, text string }
+
+var line = regexp.MustCompile(`(?m)^  - ([a-z]+): (.*)$`)
+
+// hunt lets chaos run in a directory until it finds a violation, and returns what it found and how long the run took.
+func hunt(ctx context.Context, program, dir string, limit time.Duration) (found []violation, took time.Duration, err error) {
+	begun := time.Now()
+	// Each seed takes about a minute and a half; chaos begins another one until the time is up.
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for seed := 1; ctx.Err() == nil; seed++ {
+		cmd := exec.CommandContext(ctx, program, "-fleet", "-impatient", "-seed", fmt.Sprint(seed))
+		cmd.Dir = dir
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.WaitDelay = 20 * time.Second
+		var out, log bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &log
+		err := cmd.Run()
+		for _, m := range line.FindAllStringSubmatch(out.String(), -1) {
+			found = append(found, violation{m[1], m[2]})
+		}
+		for _, left := range regexp.MustCompile(`left in (\S+)`).FindAllStringSubmatch(log.String(), -1) {
+			os.RemoveAll(left[1])
+		}
+		if len(found) > 0 {
+			break
+		}
+		if err != nil && ctx.Err() == nil {
+			return nil, 0, fmt.Errorf("%w\n%s", err, &log)
+		}
+	}
+	return found, time.Since(begun), nil
+}
+
+// count counts violations by their kinds.
+func count(found []violation) (counts []string) {
+	times := make(map[string]int)
+	for _, v := range found {
+		times[v.kind]++
+	}
+	for kind, n := range times {
+		counts = append(counts, fmt.Sprintf("%d %s", n, kind))
+	}
+	slices.Sort(counts)
+	return counts
+}
+
+// plant copies the files of the repository that a build needs, with the bug.
+func plant(b bug, root, to string) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		name, relErr := filepath.Rel(root, path)
+		if err = cmp.Or(err, relErr); err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, name), 0o700)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), text, 0o600)
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range b.patches {
+		file := filepath.Join(to, filepath.FromSlash(p.file))
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		changed, err := p.apply(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply makes the change of a patch.
+func (p patch) apply(text string) (string, error) {
+	if n := strings.Count(text, p.old); n != p.times {
+		return "", fmt.Errorf("%s has %d times what this bug replaces, want %d: the code has changed, so change the bug\n%s", p.file, n, p.times, p.old)
+	}
+	return strings.ReplaceAll(text, p.old, p.new), nil
+}
+
+// output runs a command and returns what it printed.
+func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

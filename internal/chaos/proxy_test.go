@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// echo answers each line with the same line, and counts them.
+func echo(t *testing.T) (addr string, heard *atomic.Int64) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	heard = new(atomic.Int64)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for lines := bufio.NewReader(conn); ; {
+					line, err := lines.ReadString('\n')
+					if err != nil {
+						return
+					}
+					heard.Add(1)
+					conn.Write([]byte(line))
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String(), heard
+}
+
+// through connects to an echo through a proxy.
+func through(t *testing.T, loss float64) (p *proxy, conn net.Conn, heard *atomic.Int64) {
+	t.Helper()
+	addr, heard := echo(t)
+	p, err := newProxy(func() string { return addr }, loss, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	if conn, err = net.Dial("tcp", p.addr()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return p, conn, heard
+}
+
+func say(conn net.Conn) (answer string, err error) {
+	if _, err := conn.Write([]byte("hello\n")); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(conn).ReadString('\n')
+}
+
+func TestALostResponseIsOneToARequestThatWasHeard(t *testing.T) {
+	p, conn, heard := through(t, 1)
+	if answer, err := say(conn); answer != "hello\n" || err != nil {
+		t.Fatalf("before there are faults: %q, %v", answer, err)
+	}
+	p.faulty.Store(true)
+	if answer, err := say(conn); answer != "" || err == nil {
+		t.Errorf("got %q, %v, want an end", answer, err)
+	}
+	if heard.Load() != 2 || p.lost.Load() != 1 {
+		t.Errorf("the server heard %d requests, and %d responses were lost", heard.Load(), p.lost.Load())
+	}
+}
+
+// What is sent during an interruption arrives after it, also if the sender has given up.
+func TestAnInterruptionHoldsBackWhatIsSent(t *testing.T) {
+	p, conn, heard := through(t, 0)
+	if _, err := say(conn); err != nil {
+		t.Fatal(err)
+	}
+	heal := p.interrupt()
+	if _, err := conn.Write([]byte("held back\n")); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	other, err := net.Dial("tcp", p.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	answers := make(chan error, 1)
+	go func() { _, err := say(other); answers <- err }()
+	select {
+	case <-answers:
+		t.Fatal("an answer came through")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if heard.Load() != 1 {
+		t.Fatal("a request came through")
+	}
+	heal()
+	if err := <-answers; err != nil {
+		t.Errorf("after the interruption: %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); heard.Load() < 3; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the server heard %d requests, want all 3", heard.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
