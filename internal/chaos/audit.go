@@ -32,7 +32,7 @@ type entry struct {
 	step string // "" if it is no step
 }
 
-// auditPostgres notes every change in a schema of its own.
+// auditPostgres notes every change in a schema of its own, with its time in microseconds.
 const auditPostgres = `
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.change (
@@ -41,14 +41,14 @@ CREATE TABLE chaos.change (
 CREATE TABLE chaos.entry (n bigserial PRIMARY KEY, at bigint, who text, task text, seq bigint);
 CREATE FUNCTION chaos.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
-	VALUES (extract(epoch FROM statement_timestamp()) * 1000, current_setting('application_name'), NEW.id, NEW.fence, OLD.fence,
+	VALUES (extract(epoch FROM statement_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.fence, OLD.fence,
 		NEW.version, OLD.version, NEW.status, OLD.status, NEW.stopped, OLD.stopped,
 		OLD.outcome IS DISTINCT FROM NEW.outcome, OLD.due IS DISTINCT FROM NEW.due, NEW.due IS NOT NULL);
 	RETURN NULL;
 END $$;
 CREATE FUNCTION chaos.entry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO chaos.entry (at, who, task, seq)
-	VALUES (extract(epoch FROM clock_timestamp()) * 1000, current_setting('application_name'), NEW.id, NEW.seq);
+	VALUES (extract(epoch FROM clock_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.seq);
 	RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_change AFTER UPDATE ON askback.task FOR EACH ROW
@@ -56,7 +56,8 @@ CREATE TRIGGER chaos_change AFTER UPDATE ON askback.task FOR EACH ROW
 CREATE TRIGGER chaos_entry AFTER INSERT ON askback.journal FOR EACH ROW EXECUTE FUNCTION chaos.entry();
 `
 
-// auditSQLite does the same in the store's file, which does not know one process from another.
+// auditSQLite does the same in the store's file, which does not know one process from another. Its clock counts
+// milliseconds: an entry is noted at the end of its own.
 const auditSQLite = `
 CREATE TABLE chaos_change (
 	n INTEGER PRIMARY KEY, at INTEGER, who TEXT, task TEXT, fence INTEGER, old_fence INTEGER, version INTEGER, old_version INTEGER,
@@ -66,12 +67,12 @@ CREATE TRIGGER chaos_change AFTER UPDATE ON task
 	WHEN OLD.fence <> NEW.fence OR OLD.version <> NEW.version OR coalesce(OLD.due, OLD.wake) IS NOT coalesce(NEW.due, NEW.wake)
 BEGIN
 	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
-	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER), '', NEW.id, NEW.fence, OLD.fence, NEW.version, OLD.version, NEW.status, OLD.status,
+	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, OLD.fence, NEW.version, OLD.version, NEW.status, OLD.status,
 		NEW.stopped, OLD.stopped, OLD.outcome IS NOT NEW.outcome,
 		coalesce(OLD.due, OLD.wake) IS NOT coalesce(NEW.due, NEW.wake), coalesce(NEW.due, NEW.wake) IS NOT NULL);
 END;
 CREATE TRIGGER chaos_entry AFTER INSERT ON journal BEGIN
-	INSERT INTO chaos_entry (at, who, task, seq) VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER), '', NEW.task, NEW.n);
+	INSERT INTO chaos_entry (at, who, task, seq) VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000 + 999, '', NEW.task, NEW.n);
 END;
 `
 
@@ -89,7 +90,7 @@ func (o observer) changes(ctx context.Context) (changes []change, entries []entr
 		var at int64
 		err := scan(&at, &c.who, &c.task, &c.fence, &c.oldFence, &c.version, &c.oldVersion, &c.status, &c.oldStatus,
 			&c.stopped, &c.oldStopped, &c.outcome, &c.moved, &c.due)
-		c.at = time.UnixMilli(at)
+		c.at = time.UnixMicro(at)
 		changes = append(changes, c)
 		return err
 	})
@@ -103,7 +104,7 @@ func (o observer) changes(ctx context.Context) (changes []change, entries []entr
 		if err := scan(&at, &e.who, &e.task, &body); err != nil {
 			return err
 		}
-		e.at = time.UnixMilli(at)
+		e.at = time.UnixMicro(at)
 		decoded, err := journal.DecodeEntry(body)
 		if err == nil && decoded.Kind == journal.Step {
 			e.step = decoded.Key

@@ -113,25 +113,55 @@ func (c *chaos) up(ctx context.Context, slot int) error {
 	}
 }
 
-// stopServer stops the process of a slot where it is.
+// stopServer stops the process of a slot where it is. Sometimes it is told to end meanwhile, and learns of that when it
+// goes on.
 func (c *tormentor) stopServer(ctx context.Context, slot int, d time.Duration) error {
 	s := c.server(slot)
-	defer c.ledger.trouble(stopped, s.PID())()
+	end := c.ledger.trouble(stopped, s.PID())
 	if err := s.Signal(stopSignal); err != nil {
 		return fmt.Errorf("stopping server %d: %w", slot+1, err)
 	}
 	c.count(func(s *summary) { s.stops++ })
 	sleep(ctx, d)
-	return s.Signal(continueSignal)
+	ending := c.random.IntN(2) == 0
+	if ending {
+		if err := c.tellToEnd(slot); err != nil {
+			return err
+		}
+	}
+	err := s.Signal(continueSignal)
+	end()
+	if err == nil && ending {
+		err = c.replace(ctx, slot)
+	}
+	return err
 }
 
-// partition cuts a server off from the database.
+// partition cuts a server off from the database. Sometimes it is told to end meanwhile.
 func (c *tormentor) partition(ctx context.Context, slot int, d time.Duration) error {
+	ending := c.random.IntN(2) == 0
+	err := c.cut(ctx, slot, func() error {
+		sleep(ctx, d/10)
+		if ending {
+			if err := c.tellToEnd(slot); err != nil {
+				return err
+			}
+		}
+		sleep(ctx, d-d/10)
+		return nil
+	})
+	if err == nil && ending {
+		err = c.replace(ctx, slot)
+	}
+	return err
+}
+
+// cut cuts a server off from the database until the function returns.
+func (c *tormentor) cut(ctx context.Context, slot int, until func() error) error {
 	defer c.ledger.trouble(cutOff, c.server(slot).PID())()
 	defer c.places[slot].database.interrupt()()
 	c.count(func(s *summary) { s.partitions++ })
-	sleep(ctx, d)
-	return nil
+	return until()
 }
 
 // slowPace makes a step longer than a lease.
@@ -140,14 +170,18 @@ const slowPace = 15 * time.Second
 // partitionSlow cuts a server off whose steps take longer than a lease, so that it loses the lease within a step.
 func (c *tormentor) partitionSlow(ctx context.Context, slot int, _ time.Duration) error {
 	place := c.places[slot]
+	pace := place.pace
 	place.pace = slowPace
 	err := c.restartServer(ctx, slot)
 	if err == nil {
 		sleep(ctx, 3*time.Second) // it has taken tasks
-		err = c.partition(ctx, slot, slowPace)
+		err = c.cut(ctx, slot, func() error {
+			sleep(ctx, slowPace)
+			return nil
+		})
 		sleep(ctx, time.Second)
 	}
-	place.pace = c.pace
+	place.pace = pace
 	if err != nil {
 		return err
 	}
@@ -156,14 +190,29 @@ func (c *tormentor) partitionSlow(ctx context.Context, slot int, _ time.Duration
 
 // restartServer ends the server of a slot by SIGTERM and starts another.
 func (c *tormentor) restartServer(ctx context.Context, slot int) error {
-	if err := c.up(ctx, slot); err != nil {
-		return err
+	err := c.up(ctx, slot)
+	if err == nil {
+		err = c.tellToEnd(slot)
 	}
+	if err == nil {
+		err = c.replace(ctx, slot)
+	}
+	return err
+}
+
+// tellToEnd tells a server to finish what it does, and to end.
+func (c *tormentor) tellToEnd(slot int) error {
 	s := c.server(slot)
 	s.expectEnd()
 	if err := s.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("ending server %d: %w", slot+1, err)
 	}
+	return nil
+}
+
+// replace starts another server when that of the slot has ended.
+func (c *tormentor) replace(ctx context.Context, slot int) error {
+	s := c.server(slot)
 	select {
 	case <-s.Dead:
 	case <-time.After(patience):
@@ -195,6 +244,7 @@ func (c *tormentor) roll(ctx context.Context) error {
 			place := c.places[slot]
 			place.busy.Lock()
 			place.release = 1 + c.random.IntN(2)
+			place.pace = c.pace << (2 * c.random.IntN(2)) // longer steps are met by more faults
 			err := c.restartServer(ctx, slot)
 			place.busy.Unlock()
 			if err != nil {

@@ -68,6 +68,10 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.leases, l.entries = 0, len(entries)
+	for _, all := range claims {
+		l.leases += len(all)
+	}
 	for _, e := range entries {
 		s := step{l.calls[e.task], e.step}
 		if seen, ok := l.recorded[s]; ok && e.step != "" && e.at.Before(seen.at) {

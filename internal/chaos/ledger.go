@@ -23,6 +23,8 @@ type ledger struct {
 	refusals     map[string]int    // errors that servers answered with
 	broken       int               // requests whose answer never came
 	lateEffects  int               // of workers that were woken after another had their task
+	leases       int               // that the database noted
+	entries      int
 
 	violating  sync.Mutex // guards violations
 	violations []violation

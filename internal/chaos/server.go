@@ -69,7 +69,7 @@ func (c *chaos) prepare(dsn string) (err error) {
 		p := &place{release: 2, pace: c.pace}
 		c.places[slot] = p
 		if c.has(faultRoll) {
-			p.release = 1 + slot%2
+			p.release, p.pace = 1+slot%2, c.pace<<(2*(slot%2))
 		}
 		if !c.has(faultLoss) && !c.has(faultPartition) {
 			continue

@@ -34,6 +34,7 @@ type summary struct {
 
 	recorded, effects, repeated int // steps
 	late                        int // steps of workers that were woken after another had their task
+	leases, entries             int // that the database noted
 	leftovers                   int // directories of completed tasks
 
 	stalls  []time.Duration // sorted
@@ -74,6 +75,7 @@ func (s *summary) String() string {
 		row("requests refused", "%d: %s", s.refusals[text], text)
 	}
 	row("steps recorded", "%d, by %d runs of them", s.recorded, s.effects)
+	row("leases taken", "%d, under which %d entries were recorded", s.leases, s.entries)
 	row("steps run again", "%d, as their process could not record them", s.repeated)
 	if s.late > 0 {
 		row("steps run late", "%d, by processes that were stopped or cut off when another took the task", s.late)
@@ -133,7 +135,7 @@ func (c *chaos) account(ctx context.Context) error {
 		return err
 	}
 	l, s := c.ledger, c.sum
-	s.late = l.lateEffects
+	s.late, s.leases, s.entries = l.lateEffects, l.leases, l.entries
 	for _, p := range c.places {
 		if p.database != nil {
 			s.lostByDatabase += p.database.lost.Load()

@@ -72,7 +72,6 @@ func run(ctx context.Context, name string, limit time.Duration) (all bool, err e
 		if name != "" && b.name != name {
 			continue
 		}
-		fmt.Fprintln(os.Stderr, "planted:", b.name)
 		copied := filepath.Join(dir, b.name)
 		if err := plant(b, root, copied); err != nil {
 			return false, err
@@ -95,6 +94,7 @@ func run(ctx context.Context, name string, limit time.Duration) (all bool, err e
 			all = false
 			kinds += " (NOT FOUND)"
 		}
+		fmt.Fprintf(os.Stderr, "planted: %s: after %v %s: %.300s\n", b.name, took.Round(time.Second), kinds, first)
 		fmt.Fprintf(w, "%s\t%v\t%s\t%.120s\n", b.name, took.Round(time.Second), kinds, first)
 	}
 	return all, nil
