@@ -66,6 +66,7 @@ func TestLedger(t *testing.T) {
 			{working(one), "c." + one + "@1"},
 			{working(), "c." + one + "@1"},
 		}, "no longer is at observation 2", 0},
+		{"recorded twice", 0, []look{{working(one, one), "c." + one + "@1"}}, "has the step create-directories twice", 0},
 		{"recorded and never done", 0, []look{{working(one), ""}}, "was never done", 0},
 		{"a task is lost", 0, []look{{nil, ""}}, "is not in the database", 0},
 	} {
