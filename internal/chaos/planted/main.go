@@ -1,5 +1,6 @@
-// Command planted shows that chaos finds what it looks for. For each of its bugs it copies the repository, plants the bug
-// in the copy, and lets chaos bring all faults upon three servers that have it, until chaos finds a violation:
+// Command planted shows that chaos finds what it looks for. For each of its bugs it builds the servers from the repository
+// with the bug in it, and lets chaos bring all faults upon three of them, until chaos finds a violation. The repository
+// stays as it is: the compiler is given other files in the place of those that the bug changes.
 //
 //	go run ./internal/chaos/planted                 # all bugs, about ten minutes
 //	go run ./internal/chaos/planted -bug early      # one
@@ -12,9 +13,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -51,7 +52,7 @@ func names() (names []string) {
 
 // run plants the bugs, and reports whether chaos found all of them.
 func run(ctx context.Context, name string, limit time.Duration) (all bool, err error) {
-	root, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/askback-mcp/askback")
+	root, err := output(ctx, "", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/askback-mcp/askback")
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +62,7 @@ func run(ctx context.Context, name string, limit time.Duration) (all bool, err e
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "chaos")
-	if _, err := output(ctx, root, "go", "build", "-o", program, "./internal/chaos"); err != nil {
+	if _, err := output(ctx, root, nil, "go", "build", "-o", program, "./internal/chaos"); err != nil {
 		return false, err
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
@@ -72,19 +73,18 @@ func run(ctx context.Context, name string, limit time.Duration) (all bool, err e
 		if name != "" && b.name != name {
 			continue
 		}
-		copied := filepath.Join(dir, b.name)
-		if err := plant(b, root, copied); err != nil {
+		overlay, err := plant(b, root, filepath.Join(dir, b.name))
+		if err != nil {
 			return false, err
 		}
-		if _, err := output(ctx, copied, "go", "build", "-o", program+"-unused", "./cmd/askback"); err != nil { // so that chaos need not wait for it
+		environment := append(os.Environ(), "GOFLAGS=-overlay="+overlay)
+		// So that chaos need not wait for it.
+		if _, err := output(ctx, root, environment, "go", "build", "-o", program+"-unused", "./cmd/askback"); err != nil {
 			return false, fmt.Errorf("%s: %w", b.name, err)
 		}
-		v, took, err := hunt(ctx, program, copied, limit)
+		v, took, err := hunt(ctx, program, root, environment, limit)
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", b.name, err)
-		}
-		if err := os.RemoveAll(copied); err != nil {
-			return false, err
 		}
 		kinds, first := "none", ""
 		if len(v) > 0 {
@@ -106,14 +106,14 @@ type violation struct{ kind, text string }
 var line = regexp.MustCompile(`(?m)^  - ([a-z]+): (.*)$`)
 
 // hunt lets chaos run in a directory until it finds a violation, and returns what it found and how long the run took.
-func hunt(ctx context.Context, program, dir string, limit time.Duration) (found []violation, took time.Duration, err error) {
+func hunt(ctx context.Context, program, dir string, environment []string, limit time.Duration) (found []violation, took time.Duration, err error) {
 	begun := time.Now()
 	// Each seed takes about a minute and a half; chaos begins another one until the time is up.
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for seed := 1; ctx.Err() == nil; seed++ {
 		cmd := exec.CommandContext(ctx, program, "-fleet", "-impatient", "-seed", fmt.Sprint(seed))
-		cmd.Dir = dir
+		cmd.Dir, cmd.Env = dir, environment
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = 20 * time.Second
 		var out, log bytes.Buffer
@@ -148,45 +148,34 @@ func count(found []violation) (counts []string) {
 	return counts
 }
 
-// plant copies the files of the repository that a build needs, with the bug.
-func plant(b bug, root, to string) error {
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		name, relErr := filepath.Rel(root, path)
-		if err = cmp.Or(err, relErr); err != nil {
-			return err
-		}
-		switch {
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
-			return filepath.SkipDir
-		case d.IsDir():
-			return os.MkdirAll(filepath.Join(to, name), 0o700)
-		case !d.Type().IsRegular():
-			return nil
-		}
-		text, err := os.ReadFile(path)
+// plant writes the files that a bug changes to a directory, and returns the file that tells the compiler of them.
+func plant(b bug, root, dir string) (overlay string, err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	replace := make(map[string]string)
+	for i, p := range b.patches {
+		original := filepath.Join(root, filepath.FromSlash(p.file))
+		changed := filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		text, err := os.ReadFile(cmp.Or(replace[original], original))
 		if err != nil {
-			return err
+			return "", err
 		}
-		return os.WriteFile(filepath.Join(to, name), text, 0o600)
-	})
+		bad, err := p.apply(string(text))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", b.name, err)
+		}
+		if err := os.WriteFile(changed, []byte(bad), 0o600); err != nil {
+			return "", err
+		}
+		replace[original] = changed
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, p := range b.patches {
-		file := filepath.Join(to, filepath.FromSlash(p.file))
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		changed, err := p.apply(string(text))
-		if err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
-		}
-		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o600)
 }
 
 // apply makes the change of a patch.
@@ -198,9 +187,9 @@ func (p patch) apply(text string) (string, error) {
 }
 
 // output runs a command and returns what it printed.
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+func output(ctx context.Context, dir string, environment []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, environment
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
