@@ -44,7 +44,7 @@ var bugs = []bug{
 	{
 		// A worker goes on although it cannot renew its lease, or learns that another has it.
 		name:     "lost-lease-interrupts-nothing",
-		violates: []string{"fence"},
+		violates: []string{"fence", "wrong"},
 		patches: []patch{
 			{workFile, 2, "interrupt(ErrLeaseLost)", "_ = ErrLeaseLost"},
 		},
