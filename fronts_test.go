@@ -139,7 +139,14 @@ func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(i
 	if _, err := srv.Connect(t.Context(), bearer{there, token}, nil); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := here.Connect(t.Context())
+	return conversation(t, here)
+}
+
+// conversation returns a function that sends a message over a transport, and returns the response with this id. With the
+// id 0 it waits for none.
+func conversation(t *testing.T, transport mcp.Transport) (send func(id int, message string) map[string]any) {
+	t.Helper()
+	conn, err := transport.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
