@@ -212,6 +212,14 @@ func TestForeignPagesAreRefusedWhateverTheMethod(t *testing.T) {
 		if w.Code != http.StatusForbidden {
 			t.Errorf("%s: status %d", method, w.Code)
 		}
+		// A page whose name was rebound to this machine needs no other origin.
+		r = httptest.NewRequest(method, "http://evil.example/mcp", nil)
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})))
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusForbidden {
+			t.Errorf("%s under a foreign name: status %d", method, w.Code)
+		}
 	}
 }
 
