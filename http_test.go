@@ -47,6 +47,7 @@ func TestWrongInput(t *testing.T) {
 		{"method that is no string", harness.Request{Body: `{"jsonrpc":"2.0","id":1,"method":7}`}, 400, -32600, "method"},
 		{"wrong jsonrpc", harness.Request{Body: `{"jsonrpc":"1.0","id":1,"method":"tools/call"}`}, 400, -32600, "jsonrpc"},
 		{"null id", harness.Request{Body: `{"jsonrpc":"2.0","id":null,"method":"tools/call"}`}, 400, -32600, "id"},
+		{"id with an exponent", harness.Request{Body: `{"jsonrpc":"2.0","id":1e3,"method":"tools/call"}`}, 400, -32600, "id"},
 		{"fractional id", harness.Request{Body: `{"jsonrpc":"2.0","id":1.5,"method":"tools/call"}`}, 400, -32600, "id"},
 		{"params that are no object", harness.Request{Body: modernBody(`"params":[]`)}, 400, -32600, "params"},
 		{"no _meta", harness.Request{Target: "greet", Body: modernBody(`"params":{"name":"greet"}`)}, 400, -32602, "protocolVersion"},

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,26 +57,34 @@ func run(pattern string, duration time.Duration, concurrent, keep int, list bool
 		}
 		return nil
 	}
+	work, err := os.MkdirTemp("", "fuzz")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("looking for the build cache: %w", err)
+	}
+	f := &fuzzer{filepath.Join(strings.TrimSpace(string(cache)), "fuzz"), work, duration, keep}
+	begun := time.Now()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed []string
 	slots := make(chan struct{}, max(1, concurrent))
-	begun := time.Now()
-	for _, t := range targets {
+	for _, p := range packages(targets) {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			summary, err := t.fuzz(duration)
-			if err == nil && keep > 0 {
-				err = t.keep(keep)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = append(failed, t.String())
-				summary = err.Error()
-			}
-			fmt.Printf("%-70s %s\n", t, summary)
+			f.fuzzPackage(p, func(t target, summary string, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					failed = append(failed, t.String())
+					summary = err.Error()
+				}
+				fmt.Printf("%-70s %s\n", t, summary)
+			})
 		})
 	}
 	all.Wait()
@@ -84,6 +93,24 @@ func run(pattern string, duration time.Duration, concurrent, keep int, list bool
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+// packages groups targets by their packages, those with most of them first, which take longest.
+func packages(targets []target) [][]target {
+	groups := slices.Collect(func(yield func([]target) bool) {
+		for rest := targets; len(rest) > 0; {
+			n := slices.IndexFunc(rest, func(t target) bool { return t.pkg != rest[0].pkg })
+			if n < 0 {
+				n = len(rest)
+			}
+			if !yield(rest[:n]) {
+				return
+			}
+			rest = rest[n:]
+		}
+	})
+	slices.SortStableFunc(groups, func(a, b []target) int { return cmp.Compare(len(b), len(a)) })
+	return groups
 }
 
 // target is one fuzz test.
@@ -124,10 +151,39 @@ func find() ([]target, error) {
 	}
 }
 
+// fuzzer fuzzes packages.
+type fuzzer struct {
+	cache    string // where fuzzing keeps what it finds, as go test does
+	work     string // a directory for the tests' programs
+	duration time.Duration
+	keep     int
+}
+
+// fuzzPackage builds the tests of a package once, and fuzzes its targets one after the other.
+func (f *fuzzer) fuzzPackage(targets []target, report func(t target, summary string, err error)) {
+	program := filepath.Join(f.work, strings.ReplaceAll(targets[0].pkg, "/", "_"))
+	build := exec.Command("go", "test", "-c", "-fuzz=.", "-o", program, ".")
+	build.Dir = targets[0].dir
+	out, err := build.CombinedOutput()
+	for _, t := range targets {
+		summary := ""
+		if err != nil {
+			report(t, "", fmt.Errorf("building the tests: %w\n%s", err, out))
+			continue
+		}
+		summary, fault := f.fuzz(program, t)
+		if fault == nil && f.keep > 0 {
+			fault = f.extend(t)
+		}
+		report(t, summary, fault)
+	}
+}
+
 // fuzz returns the last line of progress.
-func (t target) fuzz(duration time.Duration) (summary string, err error) {
+func (f *fuzzer) fuzz(program string, t target) (summary string, err error) {
 	for range 2 {
-		test := exec.Command("go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+duration.String(), "-fuzzminimizetime=1s", "-parallel=1", ".")
+		test := exec.Command(program, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.fuzztime="+f.duration.String(),
+			"-test.fuzzminimizetime=1s", "-test.parallel=1", "-test.fuzzcachedir="+filepath.Join(f.cache, t.pkg))
 		test.Dir = t.dir
 		out, err := test.CombinedOutput()
 		text := string(out)
@@ -153,52 +209,52 @@ func lastProgress(output string) string {
 	return last
 }
 
-// keep copies the smallest inputs that fuzzing has found from the build cache into the corpus of the repository, up to a
-// number of inputs in all. Large ones would slow down every run of the tests.
-func (t target) keep(most int) error {
+// extend copies the smallest inputs that fuzzing has found into the corpus of the repository, up to a number of inputs in
+// all. Large ones would slow down every run of the tests.
+func (f *fuzzer) extend(t target) error {
 	const largest = 2 << 10
-	out, err := exec.Command("go", "env", "GOCACHE").Output()
+	cached, corpus := filepath.Join(f.cache, t.pkg, t.name), filepath.Join(t.dir, "testdata", "fuzz", t.name)
+	found, err := readDir(cached)
 	if err != nil {
 		return err
 	}
-	found, err := os.ReadDir(filepath.Join(strings.TrimSpace(string(out)), "fuzz", t.pkg, t.name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	known, err := readDir(corpus)
+	if err != nil {
 		return err
 	}
-	corpus := filepath.Join(t.dir, "testdata", "fuzz", t.name)
-	known, err := os.ReadDir(corpus)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	type input struct {
-		name string
-		data []byte
-	}
-	var inputs []input
-	for _, entry := range found {
-		data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "fuzz", t.pkg, t.name, entry.Name()))
+	inputs := make(map[string][]byte)
+	for name := range found {
+		data, err := os.ReadFile(filepath.Join(cached, name))
 		if err != nil {
 			return err
 		}
-		isKnown := slices.ContainsFunc(known, func(k os.DirEntry) bool { return k.Name() == entry.Name() })
-		if len(data) <= largest && !isKnown {
-			inputs = append(inputs, input{entry.Name(), data})
+		if len(data) <= largest && !known[name] {
+			inputs[name] = data
 		}
 	}
-	slices.SortFunc(inputs, func(a, b input) int { return cmp.Compare(len(a.data), len(b.data)) })
-	inputs = inputs[:min(len(inputs), max(0, most-len(known)))]
-	if len(inputs) == 0 {
-		return nil
-	}
-	if err := os.MkdirAll(corpus, 0o755); err != nil {
-		return err
-	}
-	for _, in := range inputs {
-		if err := os.WriteFile(filepath.Join(corpus, in.name), in.data, 0o644); err != nil {
+	names := slices.SortedFunc(maps.Keys(inputs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(inputs[a]), len(inputs[b])), cmp.Compare(a, b))
+	})
+	for _, name := range names[:min(len(names), max(0, f.keep-len(known)))] {
+		if err := os.MkdirAll(corpus, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(corpus, name), inputs[name], 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readDir returns the names in a directory, which may not exist.
+func readDir(dir string) (map[string]bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	names := make(map[string]bool)
+	for _, entry := range entries {
+		names[entry.Name()] = true
+	}
+	return names, nil
 }
