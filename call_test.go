@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,5 +279,33 @@ func TestAbandonedRoundsHoldNothing(t *testing.T) {
 	}
 	if after > before && (after-before)/rounds > 50 {
 		t.Errorf("each round left %d bytes", (after-before)/rounds)
+	}
+}
+
+// A key is that of one step of one call, in each of its rounds.
+func TestIdempotencyKeys(t *testing.T) {
+	var keys []string
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "pay"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			keys = append(keys, call.IdempotencyKey("charge"), call.IdempotencyKey("refund"), call.ID())
+			_, err := askback.Elicit[harness.Login](call, "login", "Who pays?")
+			return "", err
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "pay"}
+	state := r.Send(t, h).Asked(t, "login")
+	again := harness.Request{Target: "pay", State: state, Responses: harness.Octocat}
+	again.Send(t, h).Text(t)
+	again.Send(t, h).Text(t)
+	r.Send(t, h).Asked(t, "login") // another call with equal arguments
+	if len(keys) != 12 || !slices.Equal(keys[0:3], keys[3:6]) || !slices.Equal(keys[0:3], keys[6:9]) {
+		t.Fatalf("the rounds of a call have the keys %q", keys)
+	}
+	different := map[string]bool{}
+	for _, key := range slices.Concat(keys[0:3], keys[9:12]) {
+		different[key] = true
+	}
+	if len(different) != 6 {
+		t.Errorf("two steps of two calls have the keys %q", keys)
 	}
 }

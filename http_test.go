@@ -64,6 +64,7 @@ func TestWrongInput(t *testing.T) {
 		{"name header missing", harness.Request{Target: "greet", Header: header("Mcp-Name")}, 400, -32020, "missing"},
 		{"name header differs", harness.Request{Target: "greet", Header: header("Mcp-Name", "other")}, 400, -32020, "match"},
 		{"name header with foreign bytes", harness.Request{Target: "greet", Header: header("Mcp-Name", "gr\xc3\xa9et")}, 400, -32020, "ASCII"},
+		{"name header with bits behind its Base64", harness.Request{Target: "greet", Header: header("Mcp-Name", "=?base64?Z3JlZXR=?=")}, 400, -32020, "Base64"},
 		{"name header not Base64", harness.Request{Target: "greet", Header: header("Mcp-Name", "=?base64?!!!?=")}, 400, -32020, "Base64"},
 		{"unsupported version", harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`), "2026-07-28", "1900-01-01"), Target: "greet",
 			Header: header("MCP-Protocol-Version", "1900-01-01")}, 400, -32022, "Unsupported"},
@@ -89,6 +90,28 @@ func TestWrongInput(t *testing.T) {
 			// The server still works.
 			harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, h).Asked(t, "login")
 		})
+	}
+}
+
+func TestContentTypes(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	for contentType, ok := range map[string]bool{
+		"application/json":                true,
+		"application/json; charset=utf-8": true,
+		"Application/JSON ;Charset=x":     true,
+		"":                                false,
+		"text/plain":                      false, // which pages send to other origins without asking
+		"text/plain; application/json":    false,
+		"application/jsonp":               false,
+		"application/json; charset":       false,
+		"multipart/form-data; boundary=x": false,
+	} {
+		res := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Header: http.Header{"Content-Type": {contentType}}}.Send(t, h)
+		if ok {
+			res.Asked(t, "login")
+		} else if message := res.Refused(t, http.StatusUnsupportedMediaType, -32600); !strings.Contains(message, "application/json") {
+			t.Errorf("%q: %s", contentType, message)
+		}
 	}
 }
 

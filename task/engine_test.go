@@ -406,7 +406,10 @@ func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		var runs atomic.Int32
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped { // there is nothing to clean up
+				return task.Verdict{}, nil
+			}
 			runs.Add(1)
 			return task.Verdict{}, errors.New("the infrastructure is down")
 		}})
