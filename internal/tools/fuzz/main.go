@@ -114,7 +114,13 @@ func packages(targets []target) [][]target {
 }
 
 // target is one fuzz test.
-type target struct{ dir, pkg, name string }
+type target struct {
+	dir, pkg, name string
+	large          bool // the package imports a database
+}
+
+// large is the part of the import paths of a database in Go, which takes many minutes to build for fuzzing.
+const large = "modernc.org/"
 
 func (t target) String() string { return t.pkg + "." + t.name }
 
@@ -122,7 +128,7 @@ var declaration = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 
 // find reads the names from the sources, because go test -list would build every test of the workspace.
 func find() ([]target, error) {
-	list := exec.Command("go", "list", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles", "work")
+	list := exec.Command("go", "list", "-json=Dir,ImportPath,Deps,TestGoFiles,XTestGoFiles", "work")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	if err != nil {
@@ -131,21 +137,22 @@ func find() ([]target, error) {
 	var targets []target
 	for packages := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
-			Dir, ImportPath           string
-			TestGoFiles, XTestGoFiles []string
+			Dir, ImportPath                 string
+			Deps, TestGoFiles, XTestGoFiles []string
 		}
 		if err := packages.Decode(&p); errors.Is(err, io.EOF) {
 			return targets, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("listing the packages of the workspace: %w", err)
 		}
+		isLarge := slices.ContainsFunc(p.Deps, func(path string) bool { return strings.HasPrefix(path, large) })
 		for _, file := range append(p.TestGoFiles, p.XTestGoFiles...) {
 			source, err := os.ReadFile(filepath.Join(p.Dir, file))
 			if err != nil {
 				return nil, err
 			}
 			for _, found := range declaration.FindAllSubmatch(source, -1) {
-				targets = append(targets, target{p.Dir, p.ImportPath, string(found[1])})
+				targets = append(targets, target{p.Dir, p.ImportPath, string(found[1]), isLarge})
 			}
 		}
 	}
@@ -159,10 +166,14 @@ type fuzzer struct {
 	keep     int
 }
 
-// fuzzPackage builds the tests of a package once, and fuzzes its targets one after the other.
+// fuzzPackage builds the tests of a package once, and fuzzes its targets one after the other. Those of a large package
+// are built as they are for go test: their inputs are random, and are not led to new code.
 func (f *fuzzer) fuzzPackage(targets []target, report func(t target, summary string, err error)) {
 	program := filepath.Join(f.work, strings.ReplaceAll(targets[0].pkg, "/", "_"))
-	build := exec.Command("go", "test", "-c", "-fuzz=.", "-o", program, ".")
+	build := exec.Command("go", "test", "-c", "-o", program)
+	if !targets[0].large {
+		build.Args = append(build.Args, "-fuzz=.")
+	}
 	build.Dir = targets[0].dir
 	out, err := build.CombinedOutput()
 	for _, t := range targets {
