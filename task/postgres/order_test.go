@@ -1,0 +1,36 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+)
+
+// The order of a journal does not depend on where its rows lie, or on how the database finds them.
+func TestAJournalIsReadInItsOrder(t *testing.T) {
+	dsn := with(pgtest.DSN(t), "search_path=ordered", "enable_indexscan=off", "enable_bitmapscan=off")
+	s := open(t, dsn)
+	defer s.Close()
+	n := newTask()
+	want := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
+	if err := s.Create(t.Context(), n, time.Hour, []byte("call"), want, 1); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// Rows that are written again lie behind the others.
+	if _, err := conn.Exec(t.Context(), `UPDATE ordered.journal SET body = body WHERE seq < 2`); err != nil {
+		t.Fatal(err)
+	}
+	call, entries, err := s.Journal(t.Context(), n.ID)
+	if err != nil || string(call) != "call" || !cmp.Equal(entries, want) {
+		t.Errorf("the journal of %q is %q, %v", call, entries, err)
+	}
+}
