@@ -262,6 +262,11 @@ func TestProgressMakesAStream(t *testing.T) {
 	if res := (harness.Request{Target: "slow"}).Send(t, h); res.Header.Get("Content-Type") != "application/json" || res.Text(t) != "done" {
 		t.Errorf("without a token: %s", res.Raw)
 	}
+	// A client that does not accept events gets none.
+	noEvents := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`, Header: http.Header{"Accept": {"application/json"}}}
+	if res := noEvents.Send(t, h); res.Header.Get("Content-Type") != "application/json" || res.Text(t) != "done" {
+		t.Errorf("without events: %s", res.Raw)
+	}
 	res := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`}.Send(t, h)
 	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("content type %q", got)
