@@ -71,6 +71,7 @@ func TestWrongInput(t *testing.T) {
 		{"unsupported version to come", harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`), "2026-07-28", "2099-01-01"), Target: "greet",
 			Header: header("MCP-Protocol-Version", "2099-01-01")}, 400, -32022, "Unsupported"},
 		{"undeclared capability", harness.Request{Target: "greet", Capabilities: `{}`, Arguments: `{"place":"x"}`}, 400, -32021, "elicitation.form"},
+		{"progress token that is no string", harness.Request{Target: "greet", Meta: `,"progressToken":{}`}, 400, -32602, "progressToken"},
 		{"inputResponses that are no object", harness.Request{Target: "greet", Responses: `[]`}, 400, -32602, "object of objects"},
 		{"inputResponses with a value that is no object", harness.Request{Target: "greet", Responses: `{"login":"octocat"}`}, 400, -32602, "object of objects"},
 		{"requestState that is no string", harness.Request{Body: modernBody(`"params":{"name":"greet","requestState":{},` + meta + `}`), Target: "greet"}, 400, -32602, harness.StateRefused},
