@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,12 @@ func (f *connectFlags) check(t target) (http.Header, error) {
 	return parseHeaders(f.headers)
 }
 
+// What a header may consist of (RFC 9110, section 5.6.2 and 5.5).
+var (
+	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
+)
+
 func parseHeaders(flags []string) (http.Header, error) {
 	header := make(http.Header)
 	for _, flag := range flags {
@@ -71,8 +78,12 @@ func parseHeaders(flags []string) (http.Header, error) {
 		for _, line := range lines {
 			name, value, ok := strings.Cut(line, ":")
 			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-			if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsAny(value, "\r\n\x00") {
+			if !ok || !headerName.MatchString(name) || !headerValue.MatchString(value) {
 				return nil, usagef("--header: want 'NAME: VALUE', such as 'Authorization: Bearer …'") // the value is not shown: it may be secret
+			}
+			switch canonical := http.CanonicalHeaderKey(name); canonical {
+			case "Host", "Content-Length", "Transfer-Encoding", "Connection":
+				return nil, usagef("--header: %s is the connection's own", canonical)
 			}
 			header.Add(name, value)
 		}

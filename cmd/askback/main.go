@@ -134,6 +134,11 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 	case given > len(names) && !strings.Contains(cmd.Use, "…"):
 		return usagef("unexpected argument %q", args[len(names)])
 	}
+	for i, name := range names[:min(len(names), len(args))] {
+		if args[i] == "" {
+			return usagef("the argument %s is empty", strings.Trim(name, "[]"))
+		}
+	}
 	return nil
 }
 

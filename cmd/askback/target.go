@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ func parseTarget(text string) (target, error) {
 	scheme, _, _ := strings.Cut(strings.ToLower(text), "://")
 	if scheme == "http" || scheme == "https" {
 		address, err := url.Parse(text)
+		if err == nil && address.Port() != "" {
+			_, err = strconv.ParseUint(address.Port(), 10, 16)
+		}
 		if err != nil || address.Host == "" {
 			return t, usagef("the target %q is not a URL, such as http://127.0.0.1:8080/mcp", text)
 		}
