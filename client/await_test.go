@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -353,14 +354,17 @@ func TestResumedTaskAsksSomethingElse(t *testing.T) {
 }
 
 // When the waiting ends the task continues, and the error names it.
-func TestTaskOutlivesTheWaiting(t *testing.T) {
+func TestTaskOutlivesTheWaiting(t *testing.T) { synctest.Test(t, testTaskOutlivesTheWaiting) }
+
+func testTaskOutlivesTheWaiting(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "")),
 		"tasks/get":  always(flat("working", "")),
 	})
 	opts := patient()
 	opts.Limits.CallTTL = 200 * time.Millisecond
-	session := connect(t, opts, srv.transport(), "")
+	web := inBubble(func(w http.ResponseWriter, m message) { srv.answer(w, new(http.Request), m) })
+	session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: web}}, "")
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 	waited, ok := waitEnded(err)
 	if !ok || !isLimit("seconds per call")(err) || waited.Pending.TaskID != oddID {
