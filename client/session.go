@@ -42,6 +42,7 @@ func (s *Session) SDK() *mcp.ClientSession { return s.sdk }
 
 // Close ends the connection, the calls, and the questions that handlers still have. A call
 // that waits for a task ends with a [*PendingError]. A session that is closed makes no calls.
+// A server that does not take the answers to its requests delays Close by a second at most.
 func (s *Session) Close() error {
 	s.end(fmt.Errorf("the session was closed: %w", mcp.ErrConnectionClosed))
 	defer s.forget()
