@@ -55,6 +55,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
+	"github.com/askback-mcp/askback/task"
 )
 
 // Options configure a [Server]. The zero value is ready to use by one process.
@@ -276,6 +277,23 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 // Connect serves a connection in the background: see mcp.Server.Connect.
 func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions) (*mcp.ServerSession, error) {
 	return s.mcp.Connect(ctx, s.sdk.Transport(t), opts)
+}
+
+// Ready returns an error if a store that requests need does not answer: that of [Options.Tasks] or of [Options.States].
+// It makes one small read of each, and is for the readiness probe of a load balancer: see package drain.
+func (s *Server) Ready(ctx context.Context) error {
+	const missing = "ready?" // no task or state has such an ID
+	if t := s.opts.Tasks; t != nil {
+		if _, err := t.Store.Get(ctx, missing); err != nil && !errors.Is(err, task.ErrNotFound) {
+			return fmt.Errorf("askback: reading from the store of the tasks: %w", err)
+		}
+	}
+	if states := s.opts.States; states != nil {
+		if _, err := states.Store.GetState(ctx, missing); err != nil {
+			return fmt.Errorf("askback: reading from the store of the states: %w", err)
+		}
+	}
+	return nil
 }
 
 // discover asks the SDK's server for its protocol versions, its name, and the _meta that

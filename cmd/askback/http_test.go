@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -12,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/askback-mcp/askback/drain"
 )
 
 // pipes is a listener whose connections are in memory, for tests with a clock of their own.
@@ -43,79 +44,9 @@ func (p *pipes) send(t *testing.T, request string) net.Conn {
 	return client
 }
 
-const (
-	callRequest   = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
-	streamRequest = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n"
-	listenRequest = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Method: subscriptions/listen\r\nContent-Length: 2\r\n\r\n{}"
-)
+const callRequest = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 
-// stopping serves one request, which works for the given time unless it is cancelled, and tells how long the server
-// took to stop after that began.
-func stopping(t *testing.T, request string, work time.Duration) (took time.Duration, response, log string) {
-	ctx, stop := context.WithCancel(t.Context())
-	var logged bytes.Buffer
-	listener := newPipes()
-	served := make(chan error, 1)
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		select {
-		case <-time.After(work):
-			io.WriteString(w, "done")
-		case <-r.Context().Done():
-		}
-	})
-	go func() {
-		served <- serveHTTP(ctx, listener, handler, io.Discard, slog.New(slog.NewTextHandler(&logged, nil)))
-	}()
-	client := listener.send(t, request)
-	answer := make(chan string, 1)
-	go func() {
-		text := ""
-		if res, err := http.ReadResponse(bufio.NewReader(client), nil); err == nil {
-			body, _ := io.ReadAll(res.Body)
-			text = string(body)
-		}
-		client.Close()
-		answer <- text
-	}()
-	synctest.Wait()
-	start := time.Now()
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-	return time.Since(start), <-answer, logged.String()
-}
-
-func TestStopFinishesRunningRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		took, response, log := stopping(t, callRequest, 5*time.Second)
-		if response != "done" || took < 5*time.Second || took >= grace || strings.Contains(log, "cut off") {
-			t.Errorf("response %q after %v\n%s", response, took, log)
-		}
-	})
-}
-
-func TestStopWaitsNoLongerThanItsLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		took, response, log := stopping(t, callRequest, time.Hour)
-		if response != "" || took != grace || !strings.Contains(log, "cut off") {
-			t.Errorf("response %q after %v\n%s", response, took, log)
-		}
-	})
-}
-
-// A stream of notifications has no end to wait for.
-func TestStopEndsStreams(t *testing.T) {
-	for _, request := range []string{streamRequest, listenRequest} {
-		synctest.Test(t, func(t *testing.T) {
-			took, _, log := stopping(t, request, time.Hour)
-			if took >= grace || strings.Contains(log, "cut off") {
-				t.Errorf("%q: stopped after %v\n%s", request, took, log)
-			}
-		})
-	}
-}
+var atOnce = &drain.Options{Delay: -1, Grace: time.Minute, Logger: slog.New(slog.DiscardHandler)}
 
 // A request that works for longer than any timeout is neither cut off nor cancelled.
 func TestNoTimeoutForWork(t *testing.T) {
@@ -131,7 +62,7 @@ func TestNoTimeoutForWork(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		})
-		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, slog.New(slog.DiscardHandler)) }()
+		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, atOnce) }()
 		client := listener.send(t, callRequest)
 		res, err := http.ReadResponse(bufio.NewReader(client), nil)
 		if err != nil {
@@ -160,7 +91,7 @@ func TestTimeoutForBodies(t *testing.T) {
 			_, err := io.Copy(io.Discard, r.Body)
 			read <- err
 		})
-		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, slog.New(slog.DiscardHandler)) }()
+		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, atOnce) }()
 		client := listener.send(t, strings.TrimSuffix(callRequest, "}"))
 		go io.Copy(io.Discard, client)
 		start := time.Now()

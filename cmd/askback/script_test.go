@@ -106,7 +106,8 @@ func pick(ts *testscript.TestScript, from []string, number string) string {
 	return from[n-1]
 }
 
-// start NAME askback serve ARGS... starts a server and puts the URL that it prints into the variable NAME.
+// start NAME askback serve ARGS... starts a server and puts the URL that it prints into the variable NAME. The server
+// stops without the delay for load balancers, unless ARGS say otherwise.
 func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	path := ""
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
@@ -116,7 +117,11 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	}
-	s := &server{cmd: exec.Command(path, args[2:]...), drained: make(chan struct{})}
+	arguments := args[2:]
+	if arguments[0] == "serve" {
+		arguments = append([]string{"serve", "--drain-delay", "0s"}, arguments[1:]...)
+	}
+	s := &server{cmd: exec.Command(path, arguments...), drained: make(chan struct{})}
 	s.cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK", "GOCOVERDIR"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
@@ -151,7 +156,7 @@ func scriptTerminate(ts *testscript.TestScript, neg bool, args []string) {
 		signal = syscall.SIGINT
 	}
 	ts.Check(s.cmd.Process.Signal(signal))
-	dead := time.AfterFunc(2*grace, func() { s.cmd.Process.Kill() })
+	dead := time.AfterFunc(time.Minute, func() { s.cmd.Process.Kill() })
 	defer dead.Stop()
 	<-s.drained
 	err := s.cmd.Wait()

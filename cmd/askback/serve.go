@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/trivia"
 	"github.com/askback-mcp/askback/cmd/askback/examples/weather"
 	"github.com/askback-mcp/askback/cmd/askback/examples/workitem"
+	"github.com/askback-mcp/askback/drain"
 )
 
 const (
@@ -45,6 +46,8 @@ type serveOptions struct {
 	logFormat string
 	untilEOF  bool
 	drafts    bool
+	delay     time.Duration
+	grace     time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -54,8 +57,12 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the example tools",
 		Long: `Serve the example tools, which 'askback tools' lists, over HTTP at /mcp, or over
 standard input and output. When it is ready it prints its URL on standard output
-(port 0 takes a free one); it logs to standard error. SIGINT or SIGTERM stops it
-once the requests that are running are finished; a second one stops it at once.
+(port 0 takes a free one); it logs to standard error.
+
+SIGINT or SIGTERM stops it without failing a request. /readyz turns from 200 to
+503, and after --drain-delay, when load balancers have noticed, new requests get
+503. Those that are running have the time of --grace to finish. A second signal
+stops it at once. /healthz is 200 as long as the process lives.
 
 Keys are taken from --keys or, without it, from the environment variable
 ` + keysVariable + `. Without either, a random key is made: then no other server can
@@ -94,6 +101,8 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 	flags.IntVar(&o.release, "release", 2, "release `N` of link_accounts: 1, 2 or 3")
 	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
 	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
+	flags.DurationVar(&o.delay, "drain-delay", 5*time.Second, "serve for this `TIME` after /readyz turns 503")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish requests and tasks that run")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
@@ -110,6 +119,10 @@ func (o *serveOptions) check() error {
 		return usagef("--workers %d: want at least 1, or 0 for the default", o.workers)
 	case o.pace < 0:
 		return usagef("--pace %v: want a time that is not negative", o.pace)
+	case o.delay < 0:
+		return usagef("--drain-delay %v: want a time that is not negative", o.delay)
+	case o.grace <= 0:
+		return usagef("--grace %v: want a time above zero", o.grace)
 	case o.release < 1 || o.release > 3:
 		return usagef("--release %d: want 1, 2 or 3", o.release)
 	}
@@ -191,21 +204,25 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		registerNoMachines(srv, storage.machinesErr)
 		log.Warn("making no machines: provision_vm fails", "reason", storage.machinesErr)
 	}
+	draining := &drain.Options{Delay: o.delay, Grace: o.grace, Ready: srv.Ready, Logger: log}
+	if o.delay == 0 {
+		draining.Delay = -1 // zero is the default there
+	}
 	serve := func(ctx context.Context) error {
 		if o.stdio {
-			return serveStdio(ctx, srv, log)
+			return serveStdio(ctx, srv, draining)
 		}
-		return serveHTTP(ctx, listener, srv.HTTPHandler(&askback.HTTPOptions{Drafts: o.drafts}), stdout, log)
+		return serveHTTP(ctx, listener, srv.HTTPHandler(&askback.HTTPOptions{Drafts: o.drafts}), stdout, draining)
 	}
 	if storage.tasks == nil {
 		return serve(ctx)
 	}
 	log.Info("keeping tasks", "store", storage.name)
-	return serveWithTasks(ctx, srv, log, serve)
+	return serveWithTasks(ctx, srv, draining, serve)
 }
 
 // serveStdio serves until ctx is done, or until standard input ends and its requests are answered.
-func serveStdio(ctx context.Context, srv *askback.Server, log *slog.Logger) error {
+func serveStdio(ctx context.Context, srv *askback.Server, o *drain.Options) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Run(ctx, &mcp.StdioTransport{}) }()
 	select {
@@ -214,10 +231,10 @@ func serveStdio(ctx context.Context, srv *askback.Server, log *slog.Logger) erro
 			return fmt.Errorf("serving standard input: %w", err)
 		}
 	case <-ctx.Done():
-		log.Info("stopping")
+		o.Logger.Info("stopping")
 		select {
 		case <-served:
-		case <-time.After(grace): // nothing interrupts a read of standard input
+		case <-time.After(o.Grace): // nothing interrupts a read of standard input
 		}
 	}
 	return nil
