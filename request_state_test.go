@@ -54,6 +54,8 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 	other.Audience = "another service"
 	strangers := options
 	strangers.Keys = harness.NewRing(t)
+	revoking := options
+	revoking.Keys = ring.RevokeBefore(time.Now().Add(time.Hour))
 
 	for _, test := range []struct {
 		name   string
@@ -69,6 +71,7 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		{"no arguments", seal.ReasonArguments, h, func(r *harness.Request) { r.Arguments = `` }},
 		{"other server, same keys", seal.ReasonAudience, harness.NewServer(t, &other, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
 		{"other keys", seal.ReasonUnknownKey, harness.NewServer(t, &strangers, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
+		{"revoked", seal.ReasonRevoked, harness.NewServer(t, &revoking, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
 		{"altered", seal.ReasonAuthentication, h, func(r *harness.Request) { r.State = r.State[:60] + flip(r.State[60]) + r.State[61:] }},
 		{"cut", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = r.State[:20] }},
 		{"longer", seal.ReasonMalformed, h, func(r *harness.Request) { r.State += "\n" }},
@@ -102,6 +105,31 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 	empty := harness.Request{Target: "greet", Header: alice, Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","requestState":"","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`}
 	if message := empty.Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
 		t.Errorf("empty state: %q", message)
+	}
+}
+
+// A server whose ring gets other keys goes on with the calls that wait, until their key is forgotten.
+func TestKeysAreReplacedWithoutARestart(t *testing.T) {
+	ring := harness.NewRing(t)
+	h := harness.NewServer(t, &askback.Options{Keys: ring}, harness.AddGreet).HTTPHandler(nil)
+	waiting := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+	waiting.State = waiting.Send(t, h).Asked(t, "login")
+	waiting.Responses = harness.Octocat
+	for _, want := range []seal.Step{seal.StepLearn, seal.StepSwitch, seal.StepForget} {
+		next, step, err := ring.Rotate(time.Now(), 0)
+		if err == nil {
+			err = ring.Replace(next)
+		}
+		if err != nil || step != want {
+			t.Fatalf("%s: %v", step, err)
+		}
+		if step == seal.StepForget {
+			waiting.Send(t, h).Refused(t, 400, -32602)
+			return
+		}
+		if got := waiting.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
+			t.Errorf("after %s: %q", step, got)
+		}
 	}
 }
 
