@@ -66,7 +66,8 @@ stops it at once. /healthz is 200 as long as the process lives.
 
 Keys are taken from --keys or, without it, from the environment variable
 ` + keysVariable + `. Without either, a random key is made: then no other server can
-finish what this one began. Without --data the work items are fresh at each
+finish what this one began. When the file of --keys changes, its keys are used
+within 5 seconds, or at once after SIGHUP. Without --data the work items are fresh at each
 start. There is no authentication: all callers are one user.
 
 For clients that can take a task, calls of echo, echo_later and provision_vm are
@@ -196,6 +197,9 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	trivia.Register(srv)
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
+		if o.keys != "" {
+			defer followKeys(ctx, o.keys, ring, !o.stdio, log)()
+		}
 	}
 	if storage.machinesErr == nil {
 		provision.Register(srv, &provision.Host{Root: storage.machines, Delay: o.pace})
