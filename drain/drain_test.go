@@ -2,7 +2,6 @@ package drain_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/internal/harness"
 )
 
 // pipes is a listener whose connections are in memory, for tests with a clock of their own.
@@ -43,31 +43,14 @@ type instance struct {
 	stop     context.CancelFunc
 	stopped  chan struct{} // closed when Serve has returned
 	err      error         // what it returned
-	log      lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
+	log      *harness.Log
 }
 
 func start(t *testing.T, handler http.HandlerFunc, o drain.Options) *instance {
 	i := &instance{listener: &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}, stopped: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	i.stop = cancel
-	o.Logger = slog.New(slog.NewTextHandler(&i.log, nil))
+	o.Logger, i.log = harness.Logs()
 	go func() {
 		defer close(i.stopped)
 		i.err = drain.Serve(ctx, i.listener, &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)}, &o)

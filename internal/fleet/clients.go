@@ -150,3 +150,42 @@ func (c *call) send(client *http.Client, url, members string) ([]byte, error) {
 	}
 	return text, err
 }
+
+// checkSessions opens sessions of 2025-11-25, and makes some requests in each: they must reach the instance that has it.
+func checkSessions(url string) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	send := func(session, body string) (*http.Response, error) {
+		req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			req.Header.Set("Mcp-Session-Id", session)
+			req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer res.Body.Close()
+		if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode/100 != 2 {
+			return nil, fmt.Errorf("status %s: %.200s (%v)", res.Status, text, err)
+		}
+		return res, nil
+	}
+	for n := range 10 {
+		res, err := send("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"fleet","version":"1"}}}`)
+		if err != nil {
+			return fmt.Errorf("opening session %d: %w", n, err)
+		}
+		session := res.Header.Get("Mcp-Session-Id")
+		for _, body := range []string{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`} {
+			if _, err := send(session, body); err != nil {
+				return fmt.Errorf("session %d: %s: %w", n, body, err)
+			}
+		}
+	}
+	return nil
+}

@@ -4,11 +4,12 @@
 //
 //	go run ./internal/fleet                         # 100 restarts behind each proxy, about 20 minutes
 //	go run ./internal/fleet -proxy nginx -restarts 5
-//	go run ./internal/fleet -- --drain-delay 0s     # what follows -- goes to askback serve: this one fails calls
+//	go run ./internal/fleet -- --grace 1m           # what follows -- goes to askback serve
 //
 // It needs the programs nginx and haproxy. There are three kinds of clients: on connections that they keep, with a
 // connection for each request, and with calls that take two seconds. A call has two rounds: the tool asks, and is answered.
-// Everything but the expected result is a failed call. Nothing is repeated. It exits with 1 if a call has failed.
+// Everything but the expected result is a failed call. Nothing is repeated. Behind HAProxy, sessions of 2025-11-25 must stay
+// with their instance as well. It exits with 1 if a call has failed.
 package main
 
 import (
@@ -109,6 +110,11 @@ func try(ctx context.Context, o *options, name, program, dir string) (*result, e
 		return nil, err
 	}
 	defer f.stop()
+	if name == "haproxy" { // nginx has no means to keep them with their instance
+		if err := checkSessions(f.url); err != nil {
+			return nil, err
+		}
+	}
 	r := newResult()
 	calling, stop := context.WithCancel(ctx)
 	defer stop()
