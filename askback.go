@@ -61,7 +61,8 @@ import (
 // Options configure a [Server]. The zero value is ready to use by one process.
 type Options struct {
 	// Keys seal requestState. All instances behind one endpoint need the same.
-	// Nil means one random key, which no other process and no later one has.
+	// Nil means one random key, which no other process and no later one has. [seal.Ring.Replace]
+	// changes them while the server runs.
 	Keys *seal.Ring
 
 	// Audience names the service that a requestState is for: instances of one service share it, and another service's

@@ -3,11 +3,14 @@ package drain_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -403,4 +406,54 @@ func TestGraceMustNotBeNegative(t *testing.T) {
 	if err := drain.Serve(t.Context(), nil, new(http.Server), &drain.Options{Grace: -1}); err == nil {
 		t.Error("accepted")
 	}
+}
+
+// HTTP/2 has no header to close a connection: the client is told to open another one.
+func TestTLS(t *testing.T) {
+	authority := httptest.NewTLSServer(nil)
+	defer authority.Close()
+	client := authority.Client()
+	client.Transport.(*http.Transport).ForceAttemptHTTP2 = true
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger, _ := harness.Logs()
+	server := &http.Server{Handler: working(0, false), TLSConfig: &tls.Config{Certificates: authority.TLS.Certificates}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- drain.Serve(ctx, listener, server, &drain.Options{Delay: time.Hour, Logger: logger}) }()
+
+	connections := make(map[string]bool)
+	get := func(path string) int {
+		t.Helper()
+		trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { connections[c.Conn.LocalAddr().String()] = true }}
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, "https://"+listener.Addr().String()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.ProtoMajor != 2 {
+			t.Errorf("%s: %s, %v", path, res.Proto, err)
+		}
+		return res.StatusCode
+	}
+	for range 3 {
+		if status := get("/file"); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	if len(connections) != 1 {
+		t.Errorf("three requests took %d connections", len(connections))
+	}
+	stop()
+	harness.Eventually(t, "a server that is not ready", func() bool { return get("/readyz") == 503 })
+	harness.Eventually(t, "another connection", func() bool { return get("/file") == 200 && len(connections) > 1 })
+	server.Close()
+	<-served
 }

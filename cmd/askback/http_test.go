@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/task"
 )
 
 // pipes is a listener whose connections are in memory, for tests with a clock of their own.
@@ -100,6 +102,41 @@ func TestTimeoutForBodies(t *testing.T) {
 		}
 		client.Close()
 		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A client that waits for the result of a task when the server stops is told to ask again. The task goes on elsewhere.
+func TestStopEndsWaitsForTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store task.MemoryStore
+		h := newServer(t, (&storage{tasks: &store}).options(1)).HTTPHandler(nil)
+		created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 600000},`)
+		_, rest, _ := strings.Cut(created, `"taskId":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+
+		ctx, stop := context.WithCancel(t.Context())
+		listener := newPipes()
+		served := make(chan error, 1)
+		go func() { served <- serveHTTP(ctx, listener, h, io.Discard, atOnce) }()
+		body := `{"jsonrpc": "2.0", "id": 1, "method": "tasks/result", "params": {"taskId": "` + id + `", "_meta": {
+			"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}}}`
+		client := listener.send(t, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tasks/result\r\n"+
+			"Content-Length: %d\r\n\r\n%s", len(body), body))
+		defer client.Close()
+		synctest.Wait()
+		go stop()
+		res, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || !res.Close {
+			t.Errorf("%s, %v", res.Status, res.Header)
+		}
+		client.Close()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
