@@ -79,10 +79,10 @@ func keysRotateCommand() *cobra.Command {
   switch  let the new key seal; the old one still opens
   forget  remove the old key
 
-Give the file to every server after each step. Servers notice that, except those
-that have the keys in ` + keysVariable + `: restart them. A step is refused until the one
-before has settled for --wait, which has to cover both the time that a rollout
-takes and the time to answer (--ttl of serve).
+Give the file to every server after each step. Servers notice that, except
+those that have the keys in ` + keysVariable + `: restart them. A step is refused until
+the one before has settled for --wait, which has to cover both the time that a
+rollout takes and the time to answer (--ttl of serve).
 
 FILE is replaced in one go and keeps its mode and owner, but not its comments.
 For - the keys are read from standard input, and the new ones are printed.`,
@@ -159,8 +159,8 @@ func keysRevokeCommand() *cobra.Command {
 --before, if states may have been stolen. The calls that wait for an answer have
 to be made again. Tasks are not affected. Give the file to every server.
 
-This does not help if a key has leaked, because its holder can seal states of any
-time: make a new key file instead.
+This does not help if a key has leaked, because its holder can seal states of
+any time: make a new key file instead.
 
 FILE is replaced in one go and keeps its mode and owner, but not its comments.
 For - the keys are read from standard input, and the new ones are printed.`,

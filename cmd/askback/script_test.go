@@ -119,7 +119,7 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	arguments := args[2:]
-	if arguments[0] == "serve" {
+	if len(arguments) > 0 && arguments[0] == "serve" {
 		arguments = append([]string{"serve", "--drain-delay", "0s"}, arguments[1:]...)
 	}
 	s := &server{cmd: exec.Command(path, arguments...), drained: make(chan struct{})}

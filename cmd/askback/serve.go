@@ -57,25 +57,18 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the example tools",
 		Long: `Serve the example tools, which 'askback tools' lists, over HTTP at /mcp, or over
 standard input and output. When it is ready it prints its URL on standard output
-(port 0 takes a free one); it logs to standard error.
+(port 0 takes a free one); it logs to standard error. SIGINT or SIGTERM makes
+/readyz fail, stops new requests after --drain-delay, and leaves those that run
+--grace to finish. A second signal stops it at once.
 
-SIGINT or SIGTERM stops it without failing a request. /readyz turns from 200 to
-503, and after --drain-delay, when load balancers have noticed, new requests get
-503. Those that are running have the time of --grace to finish. A second signal
-stops it at once. /healthz is 200 as long as the process lives.
-
-Keys are taken from --keys or, without it, from the environment variable
-` + keysVariable + `. Without either, a random key is made: then no other server can
-finish what this one began. When the file of --keys changes, its keys are used
-within 5 seconds, or at once after SIGHUP. Without --data the work items are fresh at each
-start. There is no authentication: all callers are one user.
-
+Keys are taken from --keys, also when the file changes, or from the environment
+variable ` + keysVariable + `; else a random key is made, and no other server can finish
+what this one began. There is no authentication: all callers are one user.
 For clients that can take a task, calls of echo, echo_later and provision_vm are
 tasks. They go on when a server starts again: their store is the file tasks.db
-(SQLite), beside the directory machines of provision_vm, both in the directory
-of --data, or else $XDG_STATE_HOME/askback, by default ~/.local/state/askback.
-Servers that share a store go on with each other's tasks: share machines, too.
-Servers of another --release, or --loaded, show what a call meets in a fleet.`,
+(SQLite), beside the directory machines of provision_vm, both in --data, or else
+in $XDG_STATE_HOME/askback. Servers that share a store share machines, too.
+Without --data the work items are fresh at each start.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -102,8 +95,8 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 	flags.IntVar(&o.release, "release", 2, "release `N` of link_accounts: 1, 2 or 3")
 	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
 	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
-	flags.DurationVar(&o.delay, "drain-delay", 5*time.Second, "serve for this `TIME` after /readyz turns 503")
-	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish requests and tasks that run")
+	flags.DurationVar(&o.delay, "drain-delay", 5*time.Second, "serve this `TIME` after /readyz is 503")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
