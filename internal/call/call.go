@@ -26,6 +26,7 @@ type Limits struct {
 	MessageBytes                               int64
 	Depth                                      int
 	RoundTTL, CallTTL                          time.Duration
+	SessionCalls, Batch                        int
 }
 
 // TaskSupport says how the calls of a tool become tasks: see askback.TaskSupport.

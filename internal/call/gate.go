@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -26,10 +27,16 @@ type Gate struct {
 	// Authorize decides whether a caller may make a request. Nil lets everybody.
 	Authorize func(ctx context.Context, a Access) error
 	Limits    Limits
+	Shares    Shares
 	Log       *slog.Logger
 
-	owners sync.Map // the principals of those who opened sessions, by the session's ID
+	owners   sync.Map // the principals of those who opened sessions, by the session's ID
+	sessions sessions
+	refusals refusals
 }
+
+// Shares are the limits that have owners.
+type Shares struct{ Requests, BodyBytes, Sessions, Streams *bound.Pool }
 
 // Access is a request at the gate.
 type Access struct {
@@ -48,11 +55,26 @@ type Passage struct {
 // Pass lets a request through to serve, or refuses it. The session is that of a client
 // before 2026-07-28, or nil. The error is one for the client.
 func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
-	if !g.Log.Enabled(ctx, slog.LevelDebug) {
+	return g.observe(ctx, a, func() (err error) {
+		if a.Principal, err = g.Principal(ctx, a.Extra); err != nil {
+			return err
+		}
 		return g.pass(ctx, a, session, serve)
+	})
+}
+
+// PassNamed is [Gate.Pass] for a request outside of sessions whose caller [Gate.Principal] has named already.
+func (g *Gate) PassNamed(ctx context.Context, a Access, serve func(ctx context.Context, p Passage) error) error {
+	return g.observe(ctx, a, func() error { return g.pass(ctx, a, nil, serve) })
+}
+
+// observe logs how a request passes.
+func (g *Gate) observe(ctx context.Context, a Access, pass func() error) error {
+	if !g.Log.Enabled(ctx, slog.LevelDebug) {
+		return pass()
 	}
 	begun := time.Now()
-	err := g.pass(ctx, a, session, serve)
+	err := pass()
 	attrs := []slog.Attr{slog.String("method", a.Method), slog.Duration("duration", time.Since(begun))}
 	if wire.MayAsk(a.Method) { // the id of a task is a secret
 		attrs = append(attrs, slog.String("target", a.Target))
@@ -65,10 +87,6 @@ func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 }
 
 func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
-	var err error
-	if a.Principal, err = g.Principal(ctx, a.Extra); err != nil {
-		return err
-	}
 	if session != nil {
 		if err := g.checkOwner(session.ID(), a.Principal); err != nil {
 			return err
@@ -83,7 +101,7 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = withLimit(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
-	err = serve(ctx, Passage{a.Principal, session != nil})
+	err := serve(ctx, Passage{a.Principal, session != nil})
 	if err != nil && expired(ctx) {
 		err = context.Cause(ctx)
 	}
@@ -142,6 +160,78 @@ type RefusedError struct{ Fault *jsonrpc.Error }
 func (e *RefusedError) Error() string { return e.Fault.Error() }
 func (e *RefusedError) Unwrap() error { return e.Fault }
 
+// UnavailableError is a request that cannot be served now, and may be later. Over HTTP its status is 503.
+type UnavailableError struct {
+	Fault      *jsonrpc.Error
+	RetryAfter time.Duration
+}
+
+func (e *UnavailableError) Error() string { return e.Fault.Error() }
+func (e *UnavailableError) Unwrap() error { return e.Fault }
+
+// CrowdedError is an UnavailableError for a caller who holds all of its own share. Over HTTP its status is 429: the
+// server is available to others.
+type CrowdedError struct{ *UnavailableError }
+
+func (e *CrowdedError) Unwrap() error { return e.UnavailableError }
+
+// Take takes n of one of the gate's Shares for a principal. The error is one for the client.
+func (g *Gate) Take(ctx context.Context, from *bound.Pool, principal string, n int) (bound.Hold, error) {
+	hold, err := from.Take(principal, n)
+	return hold, g.full(ctx, err)
+}
+
+// Grow takes n more of what a Hold is of. The error is one for the client.
+func (g *Gate) Grow(ctx context.Context, hold *bound.Hold, n int) error {
+	return g.full(ctx, hold.Grow(n))
+}
+
+// retryAfter is how soon a client may try again that was refused because of a limit that others share.
+const retryAfter = time.Second
+
+// full makes the error of a [bound.Pool] one for the client. The operator is told at times.
+func (g *Gate) full(ctx context.Context, err error) error {
+	full, ok := errors.AsType[*bound.FullError](err)
+	if !ok {
+		return err
+	}
+	if n := g.refusals.add(*full, time.Now()); n > 0 {
+		g.Log.WarnContext(ctx, "askback: requests were refused because of a limit", "limit", full.What, "max", full.Max, "reason", string(full.Whose)+" limit", "requests", n)
+	}
+	unavailable := &UnavailableError{wire.Errorf(jsonrpc.CodeInternalError, "%v", full), retryAfter}
+	if full.Whose == bound.Everybody {
+		return unavailable
+	}
+	return &CrowdedError{unavailable}
+}
+
+// refusals counts the requests that were refused because of each limit.
+type refusals struct {
+	mu      sync.Mutex
+	byLimit map[bound.FullError]refused
+}
+
+type refused struct {
+	n    int       // since it was logged
+	from time.Time // when a refusal is logged again
+}
+
+// add counts a refusal. It returns how many to log, or 0 if some were a short time ago.
+func (r *refusals) add(limit bound.FullError, now time.Time) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byLimit == nil {
+		r.byLimit = make(map[bound.FullError]refused)
+	}
+	is := r.byLimit[limit]
+	if is.n++; now.Before(is.from) {
+		r.byLimit[limit] = is
+		return 0
+	}
+	r.byLimit[limit] = refused{from: now.Add(10 * time.Second)}
+	return is.n
+}
+
 // Opened records that the caller opened the session.
 func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mcp.RequestExtra) error {
 	id := session.ID()
@@ -150,6 +240,9 @@ func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mc
 	}
 	principal, err := g.Principal(ctx, extra)
 	if err != nil {
+		return err
+	}
+	if err := g.open(ctx, session, principal); err != nil {
 		return err
 	}
 	g.owners.Store(id, principal)

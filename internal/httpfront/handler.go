@@ -4,9 +4,8 @@ package httpfront
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -29,6 +28,9 @@ import (
 // Options configure a handler.
 type Options struct {
 	TrustedOrigins []string
+	AllowedHosts   []string
+	ReadTimeout    time.Duration // of a body
+	WriteTimeout   time.Duration // of each part of a response
 	Drafts         bool
 	Streamable     mcp.StreamableHTTPOptions
 	Supported      []string // protocol versions, newest first
@@ -36,13 +38,16 @@ type Options struct {
 
 // New returns a handler of the MCP endpoint. What it does not serve itself goes through sdk.
 func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
-	h := &handler{SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, checkHost: !opts.Streamable.DisableLocalhostProtection}
-	for _, origin := range opts.TrustedOrigins {
-		if err := h.origins.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("trusted origin: %w", err)
-		}
+	hosts, err := newHosts(opts)
+	if err != nil {
+		return nil, err
+	}
+	h := &handler{
+		SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, hosts: hosts,
+		readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
 	}
 	streamable := opts.Streamable
+	streamable.DisableLocalhostProtection = true // it is ours, which knows of allowed hosts
 	streamable.MaxRequestBodyBytes = h.limits.MessageBytes
 	if streamable.SessionTimeout == 0 {
 		streamable.SessionTimeout = 30 * time.Minute
@@ -65,24 +70,33 @@ type handler struct {
 	supported []string
 	limits    call.Limits
 	log       *slog.Logger
-	checkHost bool
-	origins   http.CrossOriginProtection
+	hosts     *hosts
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision
 	sessions  http.Handler // the SDK's, for those before
 	drafts    *drafts.Edge // nil unless they are served
+
+	readTimeout, writeTimeout time.Duration // none if they are not positive
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.checkHost && rebound(r) {
-		failAs(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this local server"))
+	out := paced(w, h.writeTimeout)
+	defer out.begin()
+	h.serveHTTP(out, r)
+}
+
+func (h *handler) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	h.limitReading(w, r)
+	if fault := h.hosts.check(r); fault != nil {
+		failAs(w, http.StatusForbidden, nil, fault)
 		return
 	}
-	probe := *r
-	probe.Method = http.MethodPost // Check lets GET pass unseen
-	if err := h.origins.Check(&probe); err != nil {
-		failAs(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from another origin, which is not trusted"))
+	v, err := h.admit(r)
+	defer v.release()
+	if err != nil {
+		fail(w, nil, err)
 		return
 	}
+	r = v.in(r)
 	if r.Method != http.MethodPost {
 		h.serveSession(w, r)
 		return
@@ -91,14 +105,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		failAs(w, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
 		return
 	}
-	body, err := readBody(w, r, h.limits.MessageBytes)
-	if err != nil {
-		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			failAs(w, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
-			return
-		}
-		// The client went away or broke the transfer: nobody reads an answer.
-		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
+	body, ok := h.readBody(w, r, v)
+	if !ok {
 		return
 	}
 	setBody(r, body)
@@ -147,6 +155,12 @@ func (h *handler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byt
 		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
 		kind = strictjson.TypeObject
 	}
+	if kind == strictjson.TypeArray {
+		if fault := sdkfront.CheckBatch(body, h.limits.Batch); fault != nil {
+			failAs(w, http.StatusBadRequest, nil, fault)
+			return
+		}
+	}
 	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
 		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
@@ -180,6 +194,18 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 			fail(w, nil, err)
 			return
 		}
+		switch r.Method {
+		case http.MethodGet:
+			if err := h.stayOpen(r); err != nil {
+				fail(w, nil, err)
+				return
+			}
+			defer h.SDK.Gate.Listen(id)()
+		case http.MethodPost:
+			// Each of its calls holds its own share, even once this request is gone: see [call.Gate.Hold]. The answers
+			// that they wait for must not be kept out by them.
+			visitOf(r).release()
+		}
 	}
 	if h.drafts != nil {
 		h.drafts.InSession(w, r, h.sessions)
@@ -212,9 +238,17 @@ func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byt
 	if fault == nil && req.ID != nil {
 		fault = h.checkMetadata(r, req)
 	}
-	switch {
-	case fault != nil:
+	if fault != nil {
 		fail(w, req.ID, fault)
+		return
+	}
+	if req.Method == tasks.MethodListen {
+		if err := h.stayOpen(r); err != nil {
+			fail(w, req.ID, err)
+			return
+		}
+	}
+	switch {
 	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):
 		h.serveTask(w, r, req)
 	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
@@ -224,8 +258,13 @@ func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byt
 	case req.ID != nil && wire.MayAsk(req.Method):
 		h.serveCall(w, r, req, mirrored)
 	default:
-		h.stateless.ServeHTTP(w, r)
+		h.serveStateless(w, r)
 	}
+}
+
+// serveStateless has the SDK serve a request of the 2026-07-28 revision.
+func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request) {
+	h.stateless.ServeHTTP(w, r.WithContext(sdkfront.Admitted(r.Context())))
 }
 
 // checkMetadata verifies what every modern request must say of itself, in headers and body alike.
@@ -282,7 +321,7 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 		// The SDK compares the header as it stands.
 		r.Header = maps.Clone(r.Header)
 		r.Header[wire.HeaderName] = []string{params.Target}
-		h.stateless.ServeHTTP(w, r)
+		h.serveStateless(w, r)
 		return
 	}
 	for _, header := range handler.Headers {
@@ -309,15 +348,15 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 	case h.SDK.Chained():
 		out, err = h.SDK.Receive(ctx, req.Method, req.Params, extra, progress)
 	default:
-		out, err = h.serve(ctx, handler, req, params, extra, progress)
+		out, err = h.serve(ctx, visitOf(r).principal, handler, req, params, extra, progress)
 	}
 	h.respond(ctx, stream, req, out, err)
 }
 
 // serve serves a request for one of our handlers.
-func (h *handler) serve(ctx context.Context, handler *call.Handler, req wire.Request, params *wire.Params, extra *mcp.RequestExtra, progress call.ProgressFunc) (out *call.Outcome, err error) {
-	a := call.Access{Method: req.Method, Target: params.Target, Extra: extra}
-	err = h.SDK.Gate.Pass(ctx, a, nil, func(ctx context.Context, p call.Passage) (err error) {
+func (h *handler) serve(ctx context.Context, principal string, handler *call.Handler, req wire.Request, params *wire.Params, extra *mcp.RequestExtra, progress call.ProgressFunc) (out *call.Outcome, err error) {
+	a := call.Access{Principal: principal, Method: req.Method, Target: params.Target, Extra: extra}
+	err = h.SDK.Gate.PassNamed(ctx, a, func(ctx context.Context, p call.Passage) (err error) {
 		q := &call.Request{
 			Handler:   handler,
 			Params:    params,
@@ -339,6 +378,7 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 		return // the client went away, which cancels the request: nothing more is sent for it
 	}
 	if err != nil {
+		setRetryAfter(stream.w, err)
 		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
 		return
 	}
@@ -380,6 +420,7 @@ func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Req
 }
 
 func failTask(w http.ResponseWriter, id []byte, err error) {
+	setRetryAfter(w, err)
 	code := status(err)
 	if call.Fault(err).Code == jsonrpc.CodeMethodNotFound {
 		code = http.StatusNotFound

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -98,6 +99,12 @@ func status(err error) int {
 	if _, refused := errors.AsType[*call.RefusedError](err); refused {
 		return http.StatusForbidden
 	}
+	if _, crowded := errors.AsType[*call.CrowdedError](err); crowded {
+		return http.StatusTooManyRequests
+	}
+	if _, unavailable := errors.AsType[*call.UnavailableError](err); unavailable {
+		return http.StatusServiceUnavailable
+	}
 	switch call.Fault(err).Code {
 	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, mcp.CodeHeaderMismatch,
 		mcp.CodeMissingRequiredClientCapabilities, mcp.CodeUnsupportedProtocolVersion:
@@ -106,8 +113,18 @@ func status(err error) int {
 	return http.StatusOK
 }
 
+// setRetryAfter says when a request that cannot be served now may be sent again.
+func setRetryAfter(w http.ResponseWriter, err error) {
+	if unavailable, ok := errors.AsType[*call.UnavailableError](err); ok {
+		w.Header().Set("Retry-After", strconv.FormatInt(max(1, call.Seconds(unavailable.RetryAfter)), 10))
+	}
+}
+
 // fail answers a request with an error.
-func fail(w http.ResponseWriter, id []byte, err error) { failAs(w, status(err), id, err) }
+func fail(w http.ResponseWriter, id []byte, err error) {
+	setRetryAfter(w, err)
+	failAs(w, status(err), id, err)
+}
 
 func failAs(w http.ResponseWriter, status int, id []byte, err error) {
 	writeJSON(w, status, wire.AppendError(nil, id, call.Fault(err)))

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/call"
 )
 
 // Around params a line may be ambiguous, too. An answer has the id that can be told, or else none.
@@ -24,7 +26,7 @@ func TestAmbiguousLinesAreRefused(t *testing.T) {
 	} {
 		const next = `{"jsonrpc":"2.0","id":10,"method":"ping"}` + "\n"
 		var passed, answered bytes.Buffer
-		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, 1<<20, 64); !errors.Is(err, io.EOF) {
+		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, call.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", line, err)
 		}
 		var got struct {
