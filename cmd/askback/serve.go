@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -45,6 +47,7 @@ type serveOptions struct {
 	logFormat string
 	untilEOF  bool
 	drafts    bool
+	hosts     []string
 }
 
 func serveCommand() *cobra.Command {
@@ -75,6 +78,8 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 				return usagef("--stdio and --addr exclude each other")
 			case o.stdio && o.drafts:
 				return usagef("--stdio and --drafts exclude each other: drafts are served over HTTP only")
+			case o.stdio && o.hosts != nil:
+				return usagef("--stdio and --allowed-host exclude each other: only HTTP has hosts")
 			case o.stdio && o.keys == "-":
 				return usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s", keysVariable)
 			}
@@ -91,6 +96,7 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 16)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
+	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`, and its web pages; repeat for more")
 	flags.IntVar(&o.release, "release", 2, "release `N` of link_accounts: 1, 2 or 3")
 	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
 	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
@@ -191,11 +197,15 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		registerNoMachines(srv, storage.machinesErr)
 		log.Warn("making no machines: provision_vm fails", "reason", storage.machinesErr)
 	}
+	mcpHandler, err := endpoint(srv, &askback.HTTPOptions{Drafts: o.drafts, AllowedHosts: o.hosts})
+	if err != nil {
+		return err
+	}
 	serve := func(ctx context.Context) error {
 		if o.stdio {
 			return serveStdio(ctx, srv, log)
 		}
-		return serveHTTP(ctx, listener, srv.HTTPHandler(&askback.HTTPOptions{Drafts: o.drafts}), stdout, log)
+		return serveHTTP(ctx, listener, mcpHandler, stdout, log)
 	}
 	if storage.tasks == nil {
 		return serve(ctx)
@@ -254,4 +264,14 @@ func openWorkItems(ctx context.Context, dir string) (*workitem.Store, error) {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
 	return workitem.Open(ctx, filepath.Join(dir, "workitems.db"))
+}
+
+// endpoint returns the server's handler. A host that is none is the user's mistake here.
+func endpoint(srv *askback.Server, opts *askback.HTTPOptions) (h http.Handler, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = usagef("--allowed-host: %s", strings.TrimPrefix(fmt.Sprint(v), "askback: "))
+		}
+	}()
+	return srv.HTTPHandler(opts), nil
 }
