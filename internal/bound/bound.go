@@ -46,11 +46,13 @@ func (p *Pool) Take(principal string, n int) (Hold, error) {
 		return Hold{}, nil
 	}
 	h := Hold{pool: p, principal: principal}
-	return h, h.Grow(n)
+	err := h.Resize(n)
+	return h, err
 }
 
-// Grow takes n more. The error is a [*FullError], after which the Hold is what it was.
-func (h *Hold) Grow(n int) error {
+// Resize makes the Hold one of n. The error is a [*FullError], after which the Hold is what it was; to give back
+// succeeds.
+func (h *Hold) Resize(n int) error {
 	p := h.pool
 	if p == nil {
 		return nil
@@ -59,34 +61,25 @@ func (h *Hold) Grow(n int) error {
 	if h.principal == "" {
 		own, whose = p.share.Anonymous, Anonymous
 	}
+	more := n - h.n
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.held[h.principal]+n > own:
+	case more > 0 && p.held[h.principal]+more > own:
 		return &FullError{p.what, own, whose}
-	case p.used+n > p.share.Total:
+	case more > 0 && p.used+more > p.share.Total:
 		return &FullError{p.what, p.share.Total, Everybody}
 	}
-	p.used += n
-	p.held[h.principal] += n
-	h.n += n
+	h.n = n
+	p.used += more
+	if p.held[h.principal] += more; p.held[h.principal] == 0 {
+		delete(p.held, h.principal)
+	}
 	return nil
 }
 
 // Release gives back all that the Hold has taken. It may be called again.
-func (h *Hold) Release() {
-	p := h.pool
-	if p == nil || h.n == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.used -= h.n
-	if p.held[h.principal] -= h.n; p.held[h.principal] == 0 {
-		delete(p.held, h.principal)
-	}
-	h.n = 0
-}
+func (h *Hold) Release() { _ = h.Resize(0) }
 
 // Whose says whose limit was reached.
 type Whose string

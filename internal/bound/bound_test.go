@@ -46,8 +46,11 @@ func TestPool(t *testing.T) {
 func TestAHoldGrows(t *testing.T) {
 	p := NewPool("bytes", Share{Total: 8, PerPrincipal: 4, Anonymous: 2})
 	hold, err := p.Take("alice", 3)
-	if err != nil || hold.Grow(2) == nil || hold.Grow(1) != nil {
+	if err != nil || hold.Resize(5) == nil || hold.Resize(4) != nil {
 		t.Errorf("3 of 4 (%v) were to grow by 1, and not by 2", err)
+	}
+	if hold.Resize(2) != nil || hold.Resize(4) != nil {
+		t.Error("what was given back cannot be taken again")
 	}
 	hold.Release()
 	if _, err := p.Take("alice", 4); err != nil {
@@ -58,7 +61,7 @@ func TestAHoldGrows(t *testing.T) {
 func TestNoLimit(t *testing.T) {
 	var p *Pool
 	hold, err := p.Take("alice", 1<<40)
-	if err != nil || hold.Grow(1<<40) != nil {
+	if err != nil || hold.Resize(1<<40) != nil {
 		t.Error("a nil pool has a limit")
 	}
 	hold.Release()

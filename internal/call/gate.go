@@ -181,9 +181,9 @@ func (g *Gate) Take(ctx context.Context, from *bound.Pool, principal string, n i
 	return hold, g.full(ctx, err)
 }
 
-// Grow takes n more of what a Hold is of. The error is one for the client.
-func (g *Gate) Grow(ctx context.Context, hold *bound.Hold, n int) error {
-	return g.full(ctx, hold.Grow(n))
+// Resize makes a Hold one of n. The error is one for the client.
+func (g *Gate) Resize(ctx context.Context, hold *bound.Hold, n int) error {
+	return g.full(ctx, hold.Resize(n))
 }
 
 // retryAfter is how soon a client may try again that was refused because of a limit that others share.

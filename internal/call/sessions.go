@@ -26,12 +26,15 @@ type openSession struct {
 	principal string
 	hold      bound.Hold // of Shares.Sessions, for one that was opened
 	counted   bool       // hold is taken, and given back when the session ends
-	calls     int        // open requests
+	slots     bound.Hold // of Shares.Streams, as many as need; of nothing on connections, which the operator opens
+	announced int        // requests that HTTP requests which are being served have brought, or are about to
+	calls     int        // open requests; those of an HTTP request that has ended stay open
 	listening int        // open streams that its client reads
-	used      time.Time  // when it last had either
+	used      time.Time  // when it last had any of these
 }
 
-func (s *openSession) idle() bool { return s.calls == 0 && s.listening == 0 }
+func (s *openSession) need() int  { return max(s.announced, s.calls) }
+func (s *openSession) idle() bool { return s.need() == 0 && s.listening == 0 }
 
 // at returns the record of an SDK's session, which forget may remove.
 func (s *sessions) at(ss *mcp.ServerSession) *openSession {
@@ -96,6 +99,7 @@ func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string
 			return g.full(ctx, err)
 		}
 	}
+	own.slots, _ = g.Shares.Streams.Take(principal, 0)
 	own.principal, own.hold, own.counted, own.used = principal, hold, true, time.Now()
 	s.byID[ss.ID()] = own
 	go func() { // for as long as the session
@@ -107,6 +111,49 @@ func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string
 	return nil
 }
 
+// take adds n to a count of a session.
+func (g *Gate) take(ctx context.Context, own *openSession, count *int, n int) error {
+	*count += n
+	var err error
+	if own.need() > g.Limits.SessionCalls {
+		limit := wire.Errorf(jsonrpc.CodeInternalError, "the limit of %d open requests of one session is reached: wait for the response to one", g.Limits.SessionCalls)
+		err = &CrowdedError{&UnavailableError{limit, retryAfter}}
+	} else {
+		err = g.full(ctx, own.slots.Resize(own.need()))
+	}
+	if err != nil {
+		*count -= n
+		g.sessions.forget(own)
+	}
+	return err
+}
+
+// give takes n off a count of a session.
+func (g *Gate) give(own *openSession, count *int, n int) {
+	g.sessions.mu.Lock()
+	defer g.sessions.mu.Unlock()
+	*count -= n
+	_ = own.slots.Resize(own.need()) // to give back succeeds
+	own.used = time.Now()
+	g.sessions.forget(own)
+}
+
+// Announce takes what n requests of a session will hold, before the HTTP request that brings them starts a goroutine
+// for each.
+func (g *Gate) Announce(ctx context.Context, sessionID string, n int) (release func(), err error) {
+	s := &g.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.byID[sessionID]
+	if own == nil {
+		return func() {}, nil // the SDK knows of no such session, either
+	}
+	if err := g.take(ctx, own, &own.announced, n); err != nil {
+		return nil, err
+	}
+	return func() { g.give(own, &own.announced, n) }, nil
+}
+
 // Hold takes what a request of a session, or of a connection of whole messages, holds while it is open, with
 // parameters of that many bytes.
 func (g *Gate) Hold(ctx context.Context, ss *mcp.ServerSession, size int) (release func(), err error) {
@@ -114,30 +161,19 @@ func (g *Gate) Hold(ctx context.Context, ss *mcp.ServerSession, size int) (relea
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.at(ss)
-	if own.calls >= g.Limits.SessionCalls {
-		return nil, wire.Errorf(jsonrpc.CodeInternalError, "the limit of %d open requests of one session is reached: wait for the response to one", g.Limits.SessionCalls)
+	if err := g.take(ctx, own, &own.calls, 1); err != nil {
+		return nil, err
 	}
-	var hold, body bound.Hold
-	if ss.ID() != "" { // others are connections, which the operator opens
-		if hold, err = g.Shares.Streams.Take(own.principal, 1); err == nil {
-			if body, err = g.Shares.BodyBytes.Take(own.principal, size); err != nil {
-				hold.Release()
-			}
-		}
-		if err != nil {
-			s.forget(own)
-			return nil, g.full(ctx, err)
-		}
-	}
-	own.calls++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		hold.Release()
-		body.Release()
+	body, err := g.Shares.BodyBytes.Take(own.principal, size)
+	if err != nil {
 		own.calls--
-		own.used = time.Now()
+		_ = own.slots.Resize(own.need()) // to give back succeeds
 		s.forget(own)
+		return nil, g.full(ctx, err)
+	}
+	return func() {
+		body.Release()
+		g.give(own, &own.calls, 1)
 	}, nil
 }
 

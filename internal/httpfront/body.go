@@ -93,7 +93,7 @@ func (h *handler) readChunks(ctx context.Context, r io.Reader, v *visit) ([]byte
 	body := make([]byte, 0, first)
 	for {
 		if len(body) == cap(body) {
-			if err := h.SDK.Gate.Grow(ctx, &v.body, cap(body)); err != nil {
+			if err := h.SDK.Gate.Resize(ctx, &v.body, 2*cap(body)); err != nil {
 				return nil, err
 			}
 			body = append(make([]byte, 0, 2*cap(body)), body...)

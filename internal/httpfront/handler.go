@@ -98,7 +98,7 @@ func (h *handler) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = v.in(r)
 	if r.Method != http.MethodPost {
-		h.serveSession(w, r)
+		h.serveSession(w, r, 0)
 		return
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
@@ -165,8 +165,9 @@ func (h *handler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byt
 		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
+	calls := countCalls(body)
 	setBody(r, h.carry(r, body))
-	h.serveSession(w, r)
+	h.serveSession(w, r, calls)
 }
 
 // carry lets what the SDK's types do not keep of a call in a session reach its handler: the
@@ -187,23 +188,45 @@ func (h *handler) carry(r *http.Request, body []byte) []byte {
 	return wire.AppendRequest(nil, req)
 }
 
-// serveSession serves what belongs to a session, if it comes from the caller who opened it.
-func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
+// countCalls returns how many requests a checked message or batch has that wait for a response.
+func countCalls(body []byte) (n int) {
+	isCall := func(message []byte) bool {
+		return strictjson.Get(message, "method") != nil && strictjson.Get(message, "id") != nil
+	}
+	if isCall(body) {
+		return 1
+	}
+	for message := range strictjson.Elements(body) {
+		if isCall(message) {
+			n++
+		}
+	}
+	return n
+}
+
+// serveSession serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
+func (h *handler) serveSession(w http.ResponseWriter, r *http.Request, calls int) {
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 		if err := h.SDK.Gate.CheckOwner(r.Context(), id, requestExtra(r)); err != nil {
 			fail(w, nil, err)
 			return
 		}
-		switch r.Method {
-		case http.MethodGet:
+		switch {
+		case r.Method == http.MethodGet:
 			if err := h.stayOpen(r); err != nil {
 				fail(w, nil, err)
 				return
 			}
 			defer h.SDK.Gate.Listen(id)()
-		case http.MethodPost:
-			// Each of its calls holds its own share, even once this request is gone: see [call.Gate.Hold]. The answers
-			// that they wait for must not be kept out by them.
+		case calls > 0:
+			// They hold shares of their own, even once this request is gone. The answers that they wait for must not be
+			// kept out by them.
+			release, err := h.SDK.Gate.Announce(r.Context(), id, calls)
+			if err != nil {
+				fail(w, nil, err)
+				return
+			}
+			defer release()
 			visitOf(r).release()
 		}
 	}
