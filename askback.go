@@ -82,13 +82,14 @@ type Options struct {
 	// as it is; of any other the client is told nothing, and the log everything.
 	Authorize func(ctx context.Context, access Access) error
 
-	// ReplayGuard makes every requestState single use. Nil lets a client whose
-	// response was lost send a round again until the state expires.
+	// ReplayGuard makes every requestState single use. Nil lets a client send a round again until the state expires,
+	// because its response may have been lost, and also answer the round differently.
 	ReplayGuard state.Guard
 
 	// BareFirstRound leaves requestState out of a first round that has nothing to remember, and takes the answers of
 	// a retry that comes without one by their keys alone. Nothing then binds such answers to the question they were
-	// asked for, and the call's id changes in between.
+	// asked for, and every such retry is a call of its own, with an ID and idempotency keys of its own, unless the
+	// handler read one of these before it asked: then it has something to remember. It excludes ReplayGuard.
 	BareFirstRound bool
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
@@ -182,6 +183,10 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	}
 	if s.log = s.opts.Logger; s.log == nil {
 		s.log = slog.Default()
+	}
+	if s.opts.BareFirstRound && s.opts.ReplayGuard != nil {
+		return nil, errors.New("askback: BareFirstRound and ReplayGuard exclude each other: a round without a requestState " +
+			"has nothing that could be used once only, so its answers could be sent again without end; leave out one of them")
 	}
 	name, info, err := s.discover()
 	if err != nil {

@@ -50,7 +50,8 @@ func (c *Call) Checkpoint(ctx context.Context, key string) error { return c.c.Ch
 // IdempotencyKey returns a key that is the same in every attempt at the named step of this call, and of no other, for
 // outside systems that accept one: a response that is lost after a step makes the client repeat the round, and with
 // it the step. In a first round that is repeated the key differs, because the client has no state yet that could
-// carry the call's id.
+// carry the call's id: ask before the first step. Under [Options.BareFirstRound] the same is true of the second round,
+// unless the handler read the key before it asked.
 func (c *Call) IdempotencyKey(step string) string { return c.c.IdempotencyKey(step) }
 
 // Do runs step and records its result; in later rounds the recorded result is returned and step does not run. The

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -77,6 +78,7 @@ type Call struct {
 	manual Manual
 	view   mcp.Request // in place of the request's own
 	id     string      // the journal's: a secret
+	named  atomic.Bool // the handler has read what is derived from id
 	run    *journal.Run
 
 	mu   sync.Mutex
@@ -89,11 +91,18 @@ func newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.R
 	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run}
 }
 
-// ID returns the call's public id, from which neither a requestState nor a task's id can be had.
-func (c *Call) ID() string { return journal.Derived("call", c.id) }
+// ID returns the call's public id to its handler, which may rely on it in the next round.
+func (c *Call) ID() string {
+	c.named.Store(true)
+	return c.PublicID()
+}
+
+// PublicID returns the call's public id, from which neither a requestState nor a task's id can be had.
+func (c *Call) PublicID() string { return journal.Derived("call", c.id) }
 
 // IdempotencyKey returns a key for every attempt at the named step of this call, and no other.
 func (c *Call) IdempotencyKey(step string) string {
+	c.named.Store(true)
 	sum := sha256.Sum256([]byte("askback step\x00" + c.id + "\x00" + step))
 	return hex.EncodeToString(sum[:16])
 }

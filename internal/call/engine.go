@@ -90,7 +90,8 @@ func (e *Engine) journalLimits() journal.Limits {
 func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
 	manual := takeManual(j, r)
 	run := home.Begin(j, e.journalLimits())
-	result, err := e.invoke(ctx, newCall(ctx, r, j, run, manual))
+	c := newCall(ctx, r, j, run, manual)
+	result, err := e.invoke(ctx, c)
 	asks, suspended, err := run.Finish(err)
 	if err != nil {
 		return e.failed(r.Handler, err)
@@ -102,13 +103,17 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	case suspended && isManual:
 		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
 	case suspended:
-		out := &Outcome{Questions: make([]Question, len(asks)), detached: run.Detached()}
+		out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: run.Detached()}
 		for i, a := range asks {
 			out.Questions[i] = Question{j.Pending[i].Wire, a.Request.(*question.Question)}
 		}
 		return out, nil
 	case isManual:
-		return e.suspendManual(r.Can, j, requests, state, result.GetMeta())
+		out, err := e.suspendManual(r.Can, j, requests, state, result.GetMeta())
+		if err == nil {
+			out.Named = c.named.Load()
+		}
+		return out, err
 	case result == nil:
 		return nil, errors.New("the handler returned no result")
 	}
@@ -152,7 +157,7 @@ func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err er
 // returns what the client is told.
 func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
 	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", c.Handler.Method,
-		"call", c.ID(), "panic", v, "stack", string(debug.Stack()))
+		"call", c.PublicID(), "panic", v, "stack", string(debug.Stack()))
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
 

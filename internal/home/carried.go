@@ -157,7 +157,7 @@ func (c *Carried) Begin(j *journal.Journal, limits journal.Limits) *journal.Run 
 
 // Suspend implements [call.Home]: it seals the journal.
 func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
-	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 {
+	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 && !out.Named {
 		return false, nil
 	}
 	out.State, out.Expires, err = c.Seal(ctx, j)
@@ -232,14 +232,15 @@ func (c *Carried) useState(ctx context.Context, opened *seal.State, j *journal.J
 	return c.use(ctx, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
 }
 
-// use reports whether the replay guard lets all of ids be used; without a guard, any.
+// use reports whether the replay guard lets all of ids be used; without a guard, any. The guard remembers them until
+// the clock of every instance is past expires.
 func (c *Carried) use(ctx context.Context, expires time.Time, ids ...string) (fresh bool, err error) {
 	if c.Guard == nil {
 		return true, nil
 	}
 	for _, id := range ids {
 		err = call.Safely(func() (err error) {
-			fresh, err = c.Guard.Use(ctx, id, expires)
+			fresh, err = c.Guard.Use(ctx, id, expires.Add(seal.MaxClockSkew))
 			return err
 		})
 		if err != nil {
