@@ -90,6 +90,9 @@ func (panicking) Use(context.Context, string, time.Time) (bool, error) { panic("
 func (panicking) PutState(context.Context, string, string, []byte, time.Time) error {
 	panic("no store")
 }
+func (panicking) SwapState(context.Context, string, string, []byte, []byte, time.Time) (bool, error) {
+	panic("no store")
+}
 func (panicking) GetState(context.Context, string) ([]byte, error) { panic("no store") }
 func (panicking) FindStates(context.Context, string, int) ([][]byte, error) {
 	panic("no store")

@@ -47,6 +47,13 @@ func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, e
 	return s.MemoryStore.PutState(ctx, id, call, data, expires)
 }
 
+func (s *spyStore) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (bool, error) {
+	if err := s.call(ctx); err != nil {
+		return false, err
+	}
+	return s.MemoryStore.SwapState(ctx, id, call, old, data, expires)
+}
+
 func (s *spyStore) GetState(ctx context.Context, id string) ([]byte, error) {
 	if err := s.call(ctx); err != nil {
 		return nil, err

@@ -30,13 +30,16 @@ type Options struct {
 }
 
 // Store keeps states. It is called concurrently, and the request waits for it: where a database may hang, give up
-// after a time. The context is that of the request, except for PutState in a phase: it has 10 seconds, even if the
-// client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and
+// after a time. The context is that of the request, except where a phase stores a state: that has 10 seconds, even
+// if the client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and
 // the Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type Store interface {
 	// PutState keeps data until expires, in place of what was there under this id. Under call, which is not unique,
 	// FindStates finds it, unless call is empty. An id has up to 64 bytes, a call too. It does not keep the slice.
 	PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error
+	// SwapState is PutState if what GetState would read under this id is old, where nil is nothing. It reports
+	// whether it was. Of several calls at once with the same old, one succeeds.
+	SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error)
 	// GetState reads what is there under this id and has not expired, and nil if there is
 	// nothing. The caller may modify it.
 	GetState(ctx context.Context, id string) (data []byte, err error)

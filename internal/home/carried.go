@@ -48,6 +48,7 @@ type Carried struct {
 	resumed bool // in a round after the first
 	manual  bool // with a handler in the SDK's manual style
 	entries int
+	stored  []byte // what the store holds of the call, if no other request has changed it
 }
 
 // Open implements [call.Home].
@@ -110,7 +111,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 		}
 		return nil, nil, c.refuse(ctx, "replayed", errors.New("it was used before, and the replay guard allows one use"))
 	}
-	if c.States != nil && c.States.Mode == state.Dual {
+	if c.stored = payload; c.States != nil && c.States.Mode == state.Dual {
 		j = c.reconcile(ctx, j, payload)
 	}
 	return j, nil, nil

@@ -2,6 +2,7 @@ package home
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -52,6 +53,11 @@ type safeStore struct{ store state.Store }
 
 func (s safeStore) PutState(ctx context.Context, id, equal string, data []byte, expires time.Time) error {
 	return call.Safely(func() error { return s.store.PutState(ctx, id, equal, data, expires) })
+}
+
+func (s safeStore) SwapState(ctx context.Context, id, equal string, old, data []byte, expires time.Time) (swapped bool, err error) {
+	err = call.Safely(func() error { swapped, err = s.store.SwapState(ctx, id, equal, old, data, expires); return err })
+	return swapped, err
 }
 
 func (s safeStore) GetState(ctx context.Context, id string) (data []byte, err error) {
@@ -131,13 +137,40 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 	}
 }
 
-// keep stores the encoding of j, also when the client has gone away: steps that ran must not run again.
+// keep stores the encoding of j, also when the client has gone away: steps that ran must not run again. For the same
+// reason it leaves what is stored if another request of the call has come further in the meantime.
 func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
+	delivered := ctx.Err() == nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	if err := c.States.Store.PutState(ctx, stateID(j), stateCall(b), payload, expires); err != nil {
-		c.failed(ctx, "storing a state", err)
+	for {
+		swapped, err := c.States.Store.SwapState(ctx, stateID(j), stateCall(b), c.stored, payload, expires)
+		if swapped && err == nil {
+			c.stored = payload
+			return
+		}
+		if err == nil {
+			c.stored, err = c.States.Store.GetState(ctx, stateID(j))
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			c.failed(ctx, "storing a state", err)
+			return
+		}
+		if c.stored != nil && !replaces(j, delivered, c.stored) {
+			return
+		}
 	}
+}
+
+// replaces reports whether a journal is to be stored in place of what is there: it has come further, or as far and is
+// what the client goes on from.
+func replaces(j *journal.Journal, delivered bool, stored []byte) bool {
+	there, err := journal.Decode(stored)
+	if err != nil {
+		return true // nobody can go on from it
+	}
+	further := cmp.Or(cmp.Compare(j.Round, there.Round), cmp.Compare(len(j.Entries), len(there.Entries)))
+	return further > 0 || further == 0 && delivered
 }
 
 // keepTimeout bounds the time for storing a state.
@@ -148,7 +181,7 @@ const keepTimeout = 10 * time.Second
 func (c *Carried) reconcile(ctx context.Context, j *journal.Journal, payload []byte) *journal.Journal {
 	data, err := c.States.Store.GetState(ctx, stateID(j))
 	var stored *journal.Journal
-	if err == nil && data != nil {
+	if c.stored = data; err == nil && data != nil {
 		stored, err = journal.Decode(data)
 	}
 	switch {
@@ -198,6 +231,7 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	}
 	var j *journal.Journal
 	if err == nil && len(found) == 1 {
+		c.stored = found[0]
 		j, err = journal.Decode(found[0])
 	}
 	// The answers may be to questions of any round. Their keys name the question (see

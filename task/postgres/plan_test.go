@@ -48,6 +48,8 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"purgeable", s.sql.purgeable, "'1h',10", "task_purgeable"},
 			{"purge", s.sql.purge, "'{}'", "journal_pkey"},
 			{"put a state", s.sql.putState, "'','','infinity',''", "state_pkey"},
+			{"add a state", s.sql.addState, "'','','infinity',''", "state_pkey"},
+			{"swap a state", s.sql.swapState, "'','','infinity','',''", "state_pkey"},
 			{"get a state", s.sql.getState, "''", "state_pkey"},
 			{"find states", s.sql.findStates, "'a',2", "state_call"},
 			{"delete a state", s.sql.deleteState, "''", "state_pkey"},

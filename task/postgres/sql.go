@@ -19,7 +19,7 @@ import (
 type statements struct {
 	lockPrincipal, create, get, list, claim, journal, append, renew, update, notify, fence, expired, purgeable, purge string
 
-	putState, purgeStates, getState, findStates, deleteState string
+	putState, addState, swapState, purgeStates, getState, findStates, deleteState string
 }
 
 // newStatements names the schema in each: nothing depends on the session's search_path.
@@ -133,6 +133,15 @@ func newStatements(schema string) statements {
 		putState: in(`
 			INSERT INTO {schema}.state (id, call, expires, data) VALUES ($1, $2, $3, coalesce($4::bytea, ''))
 			ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data`),
+
+		addState: in(`
+			INSERT INTO {schema}.state AS s (id, call, expires, data) VALUES ($1, $2, $3, coalesce($4::bytea, ''))
+			ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data
+			WHERE s.expires <= statement_timestamp()`),
+
+		swapState: in(`
+			UPDATE {schema}.state SET call = $2, expires = $3, data = coalesce($4::bytea, '')
+			WHERE id = $1 AND expires > statement_timestamp() AND data = $5`),
 
 		// Rows that somebody else deletes or writes are passed over: nobody waits, and so nobody waits in a circle.
 		purgeStates: in(`

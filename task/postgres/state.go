@@ -15,16 +15,34 @@ const purgeStatesEvery = 16
 // It makes the Store a state.Store. An id or call is text as PostgreSQL keeps it.
 func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) (err error) {
 	defer s.wrap(ctx, "store a state", &err)
+	_, err = s.writeState(ctx, s.sql.putState, id, call, expires, data)
+	return err
+}
+
+// SwapState is PutState if what is under id and has not expired is old, where nil is nothing.
+func (s *Store) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error) {
+	defer s.wrap(ctx, "store a state", &err)
+	var rows int64
+	if old == nil {
+		rows, err = s.writeState(ctx, s.sql.addState, id, call, expires, data)
+	} else {
+		rows, err = s.writeState(ctx, s.sql.swapState, id, call, expires, data, old)
+	}
+	return rows > 0, err
+}
+
+// writeState runs a statement that writes a state, and returns how many rows it wrote.
+func (s *Store) writeState(ctx context.Context, statement, id, call string, expires time.Time, data []byte, more ...any) (int64, error) {
 	if err := errors.Join(check("id", id), check("call", call)); err != nil {
-		return err
+		return 0, err
 	}
 	if s.puts.Add(1)%purgeStatesEvery == 1 {
 		if _, err := s.pool.Exec(ctx, s.sql.purgeStates, 2*purgeStatesEvery); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	_, err = s.pool.Exec(ctx, s.sql.putState, id, call, expires, data)
-	return err
+	tag, err := s.pool.Exec(ctx, statement, append([]any{id, call, expires, data}, more...)...)
+	return tag.RowsAffected(), err
 }
 
 // GetState reads what is under id and has not expired, or nil.

@@ -37,6 +37,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"purge", purgeSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH task USING INDEX task_purge (expires<?)"}},
 		{"purge the journal", purgeJournalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"get a state", getStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
+		{"swap a state", swapStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
 		{"find states", findStatesSQL, []string{"SEARCH state USING INDEX state_call (call=? AND expires>?)"}},
 		{"delete a state", deleteStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
 		{"purge states", purgeStatesSQL, []string{"SEARCH state USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH state USING COVERING INDEX state_expires (expires<?)"}},

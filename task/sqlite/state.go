@@ -11,6 +11,8 @@ import (
 const (
 	putStateSQL = `INSERT INTO state (id, call, expires, data) VALUES (?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data`
+	addStateSQL    = putStateSQL + ` WHERE state.expires <= ?`
+	swapStateSQL   = `UPDATE state SET call = ?, expires = ?, data = ? WHERE id = ? AND expires > ? AND data = ?`
 	deleteStateSQL = `DELETE FROM state WHERE id = ?`
 	purgeStatesSQL = `DELETE FROM state WHERE rowid IN (SELECT rowid FROM state WHERE expires <= ? ORDER BY expires LIMIT ?)`
 
@@ -32,6 +34,30 @@ func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expi
 		_, err := s.w[putStateSQL].ExecContext(ctx, id, call, expires.UnixMilli(), blob(data))
 		return err
 	})
+}
+
+// SwapState is PutState if what is under id and has not expired is old, where nil is nothing.
+func (s *Store) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error) {
+	defer s.wrap(ctx, "store a state", &err)
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
+		var changed sql.Result
+		var err error
+		if old == nil {
+			if _, err := s.w[purgeStatesSQL].ExecContext(ctx, now, purgedStates); err != nil {
+				return err
+			}
+			changed, err = s.w[addStateSQL].ExecContext(ctx, id, call, expires.UnixMilli(), blob(data), now)
+		} else {
+			changed, err = s.w[swapStateSQL].ExecContext(ctx, call, expires.UnixMilli(), blob(data), id, now, old)
+		}
+		if err != nil {
+			return err
+		}
+		rows, err := changed.RowsAffected()
+		swapped = rows > 0
+		return err
+	})
+	return swapped && err == nil, err
 }
 
 // GetState reads what is under id and has not expired, or nil.

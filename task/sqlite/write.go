@@ -55,7 +55,7 @@ const (
 // writes are the statements of the writer.
 var writes = []string{
 	beginSQL, commitSQL, rollbackSQL, quotaSQL, createSQL, callSQL, entrySQL, wakeSQL, claimSQL, leasedSQL, recordedSQL, renewSQL,
-	updateKeepSQL, updateDueSQL, stateSQL, purgeSQL, purgeJournalSQL, putStateSQL, deleteStateSQL, purgeStatesSQL,
+	updateKeepSQL, updateDueSQL, stateSQL, purgeSQL, purgeJournalSQL, putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL,
 }
 
 // write calls do in a transaction, while nobody else writes. What do gives to statements is a context that does not
