@@ -105,10 +105,10 @@ type Options struct {
 	// Logger receives warnings, refused states with their reason, and panics. Nil means slog.Default().
 	Logger *slog.Logger
 
-	// ObserveState, if set, is told what became of each requestState that is worth a metric:
-	// every one that was refused, with the reason, and with States all that happens to them.
-	// It must not block, and is called concurrently. An event is not for the client.
-	ObserveState func(ctx context.Context, e state.Event)
+	// Audit, if set, is told who asked, answered, did and was refused what, in every kind of session, call and task.
+	// The request waits for it, and it is called concurrently. A panic in it is logged and costs nothing else. The
+	// context is the request's, and may be done. An event is not for the client.
+	Audit func(ctx context.Context, e AuditEvent)
 }
 
 // Access is a request, as [Options.Authorize] sees it.
@@ -202,17 +202,21 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 			"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
 	}
 	limits := call.Limits(s.opts.Limits)
-	engine := &call.Engine{Limits: limits, Log: s.log}
+	var audit *call.Audit
+	if hook := s.opts.Audit; hook != nil {
+		audit = &call.Audit{Hook: func(ctx context.Context, e call.AuditEvent) { hook(ctx, AuditEvent(e)) }, Log: s.log}
+	}
+	engine := &call.Engine{Limits: limits, Audit: audit, Log: s.log}
 	carrier := &home.Carrier{
 		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
-		Guard: s.opts.ReplayGuard, Observe: s.opts.ObserveState, Log: s.log,
+		Guard: s.opts.ReplayGuard, Audit: audit, Log: s.log,
 	}
 	if s.opts.States != nil {
 		if err := carrier.UseStates(*s.opts.States, s.opts.Principal != nil); err != nil {
 			return nil, err
 		}
 	}
-	gate := &call.Gate{Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Log: s.log}
+	gate := &call.Gate{Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Audit: audit, Log: s.log}
 	if authorize := s.opts.Authorize; authorize != nil {
 		gate.Authorize = func(ctx context.Context, a call.Access) error { return authorize(ctx, Access(a)) }
 	}

@@ -114,20 +114,20 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 		log     string
 	}{
 		{"guard", func(o *askback.Options) { o.ReplayGuard = bad }, answers + `,"requestState":"` + sealed + `"`, "internal error", "no guard"},
-		{"ObserveState", func(o *askback.Options) {
-			o.ObserveState = func(context.Context, state.Event) { panic("no metric") }
+		{"Audit", func(o *askback.Options) {
+			o.Audit = func(context.Context, askback.AuditEvent) { panic("no metric") }
 		},
-			answers + `,"requestState":"x"`, "Invalid or expired requestState", "Options.ObserveState"},
+			answers + `,"requestState":"x"`, "Invalid or expired requestState", "Options.Audit"},
 		{"store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.Dual} },
 			answers + `,"requestState":"` + sealed + `"`, "octocat", "no store"},
 		{"store, without a state", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.StatelessFirst} },
 			answers, "input_required", "no store"},
 		{"overflowing store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Overflow: 10} },
 			`"name":"greet","arguments":{"place":"x"}`, "internal error", "no store"},
-		{"ObserveState, with a store", func(o *askback.Options) {
+		{"Audit, with a store", func(o *askback.Options) {
 			o.States = &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}
-			o.ObserveState = func(context.Context, state.Event) { panic("no metric") }
-		}, answers + `,"requestState":"` + sealed + `"`, "octocat", "Options.ObserveState"},
+			o.Audit = func(context.Context, askback.AuditEvent) { panic("no metric") }
+		}, answers + `,"requestState":"` + sealed + `"`, "octocat", "Options.Audit"},
 	} {
 		for _, f := range fronts {
 			if f.session {

@@ -32,7 +32,11 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("X-User"), nil
 		},
-		ObserveState: func(_ context.Context, e state.Event) { reasons = append(reasons, e.Reason) },
+		Audit: func(_ context.Context, e askback.AuditEvent) {
+			if e.Kind == askback.AuditRefused {
+				reasons = append(reasons, seal.Reason(e.Reason))
+			}
+		},
 	}
 	second := func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "greet2"}, func(ctx context.Context, call *askback.Call, in harness.Greeting) (string, error) {

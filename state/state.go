@@ -6,8 +6,6 @@ package state
 import (
 	"context"
 	"time"
-
-	"github.com/askback-mcp/askback/seal"
 )
 
 // Options put a store beside requestState, for one of two ends, or both. A server that keeps its state in a store
@@ -64,21 +62,9 @@ const (
 	StatelessOnly Mode = "stateless-only"
 )
 
-// Event tells what became of one requestState, or of a request that should have had one. It is not for the client.
-type Event struct {
-	Method  string // of the request, such as "tools/call"
-	Outcome Outcome
-	Reason  seal.Reason // why a state was Refused; empty otherwise
-}
-
-// Outcome is what became of a state. Outcomes are few, fixed and short, so they serve as a metric's label.
+// Outcome is what became of a state, or of a request that should have had one: the Reason of an askback.AuditEvent of
+// the kind AuditState. Outcomes are few, fixed and short, so they serve as a metric's label.
 type Outcome string
-
-// With or without a store.
-const (
-	// Refused: the state did not open. [Event].Reason says why. The client gets the same answer for every reason.
-	Refused Outcome = "refused"
-)
 
 // In Dual, the outcome of comparing a state that opened with the stored one.
 const (
@@ -100,7 +86,7 @@ const (
 )
 
 // In Dual and StatelessFirst, the outcome for a request that has answers but no
-// state, or a state that does not open, which is [Refused] as well.
+// state, or a state that does not open, which is refused as well (AuditRefused).
 const (
 	// Missing: there was no state, and the call went on from the stored one.
 	Missing Outcome = "missing"

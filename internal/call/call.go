@@ -80,6 +80,8 @@ type Call struct {
 	id     string      // the journal's: a secret
 	named  atomic.Bool // the handler has read what is derived from id
 	run    *journal.Run
+	audit  *Audit
+	asks   atomic.Bool // the handler asks through its Call
 
 	mu   sync.Mutex
 	undo []func(context.Context) error
@@ -87,8 +89,8 @@ type Call struct {
 	sent bool
 }
 
-func newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
-	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run}
+func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
+	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run, audit: e.Audit}
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.
@@ -162,12 +164,41 @@ func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) 
 	} else if c.Can&q.Need != q.Need {
 		ask.Unable = &UnableError{key, q.Need}
 	}
-	return c.run.Ask(ask)
+	if c.audit == nil || c.Task.Running { // a task's answers are told as they arrive
+		return c.run.Ask(ask)
+	}
+	c.asks.Store(true)
+	taken := false // in this round
+	ask.Accept = func(raw []byte) ([]byte, error) {
+		answer, err := q.Accept(raw)
+		taken = err == nil
+		return answer, err
+	}
+	answer, err := c.run.Ask(ask)
+	if taken { // now, because the hook must not run while the journal is locked
+		c.tell(ctx, Answered(key, q.Digest, answer))
+	}
+	return answer, err
 }
 
 // Step returns the recorded result of a step, or runs it and records what it returns.
 func (c *Call) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
-	return c.run.Step(ctx, name, step)
+	if c.audit == nil {
+		return c.run.Step(ctx, name, step)
+	}
+	ran := false
+	value, err := c.run.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
+		ran = true
+		return step(ctx)
+	})
+	if ran {
+		reason := "completed"
+		if err != nil {
+			reason = "failed"
+		}
+		c.tell(ctx, AuditEvent{Kind: AuditStep, Key: name, Reason: reason})
+	}
+	return value, err
 }
 
 // Checkpoint suspends the call when it is reached for the first time.

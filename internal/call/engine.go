@@ -43,6 +43,7 @@ type Engine struct {
 	Limits Limits
 	Log    *slog.Logger
 	Tasks  Tasks // nil: no call becomes one
+	Audit  *Audit
 }
 
 // Serve runs the call of a request as far as it comes: to its end, or to a question whose
@@ -58,6 +59,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		return out, err
 	}
 	for again := true; again; {
+		round := j.Round + 1
 		if r.Task.AtOnce {
 			home.Begin(j, e.journalLimits()) // takes the answers
 			out, err = &Outcome{detached: true}, nil
@@ -69,10 +71,12 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		}
 		if err != nil || !out.InputRequired() {
 			home.End(ctx, j, err)
+			e.Audit.ended(ctx, r, j.ID, round, out, err)
 			return out, err
 		}
 		if again, err = home.Suspend(ctx, j, out); err != nil {
 			home.End(ctx, j, err)
+			e.Audit.ended(ctx, r, j.ID, round, nil, err)
 			if out, err = e.failed(r.Handler, err); err != nil {
 				err = Fault(err) // the home's, and not the handler's
 			}
@@ -90,8 +94,11 @@ func (e *Engine) journalLimits() journal.Limits {
 func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
 	manual := takeManual(j, r)
 	run := home.Begin(j, e.journalLimits())
-	c := newCall(ctx, r, j, run, manual)
+	c := e.newCall(ctx, r, j, run, manual)
 	result, err := e.invoke(ctx, c)
+	if !r.Bare || !c.asks.Load() { // a bare retry does not tell whose its answers are
+		c.tellManual()
+	}
 	asks, suspended, err := run.Finish(err)
 	if err != nil {
 		return e.failed(r.Handler, err)
@@ -106,14 +113,21 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: run.Detached()}
 		for i, a := range asks {
 			out.Questions[i] = Question{j.Pending[i].Wire, a.Request.(*question.Question)}
+			if e.Audit != nil {
+				c.tell(ctx, AuditEvent{Kind: AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
+			}
 		}
 		return out, nil
 	case isManual:
 		out, err := e.suspendManual(r.Can, j, requests, state, result.GetMeta())
-		if err == nil {
-			out.Named = c.named.Load()
+		if err != nil {
+			return nil, err
 		}
-		return out, err
+		out.Named = c.named.Load()
+		for _, q := range out.Questions {
+			c.tell(ctx, AuditEvent{Kind: AuditAsked, Key: q.Key})
+		}
+		return out, nil
 	case result == nil:
 		return nil, errors.New("the handler returned no result")
 	}
@@ -125,9 +139,14 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
 	run := journal.Begin(j, nil, e.journalLimits())
 	run.Halt = errTaskEnded
-	c := newCall(ctx, r, j, run, Manual{})
+	c := e.newCall(ctx, r, j, run, Manual{})
 	_, err := e.invoke(ctx, c)
 	return c.cleanUp(ctx, err)
+}
+
+// TellStopped tells the operator that a task was ended from outside, and has cleaned up.
+func (e *Engine) TellStopped(ctx context.Context, r *Request, j *journal.Journal, reason string) {
+	e.Audit.tell(ctx, r, j.ID, j.Round+1, AuditEvent{Kind: AuditEnded, Reason: reason})
 }
 
 // errTaskEnded is what a handler gets that runs again to clean up, for all that it had not done before.

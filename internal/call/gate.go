@@ -26,6 +26,7 @@ type Gate struct {
 	// Authorize decides whether a caller may make a request. Nil lets everybody.
 	Authorize func(ctx context.Context, a Access) error
 	Limits    Limits
+	Audit     *Audit
 	Log       *slog.Logger
 
 	owners sync.Map // the principals of those who opened sessions, by the session's ID
@@ -41,8 +42,8 @@ type Access struct {
 
 // Passage is one request's way through the gate.
 type Passage struct {
-	Principal string
-	InSession bool
+	Principal, Method, Target string
+	InSession                 bool
 }
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
@@ -66,11 +67,11 @@ func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 
 func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
 	var err error
-	if a.Principal, err = g.Principal(ctx, a.Extra); err != nil {
+	if a.Principal, err = g.principal(ctx, a); err != nil {
 		return err
 	}
 	if session != nil {
-		if err := g.checkOwner(session.ID(), a.Principal); err != nil {
+		if err := g.checkOwner(ctx, session.ID(), a); err != nil {
 			return err
 		}
 	}
@@ -83,15 +84,16 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = withLimit(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
-	err = serve(ctx, Passage{a.Principal, session != nil})
+	err = serve(ctx, Passage{a.Principal, a.Method, a.Target, session != nil})
 	if err != nil && expired(ctx) {
 		err = context.Cause(ctx)
 	}
 	return err
 }
 
-// Principal names the caller of a request. The error is one for the client.
-func (g *Gate) Principal(ctx context.Context, extra *mcp.RequestExtra) (string, error) {
+// principal names the caller of a request. The error is one for the client.
+func (g *Gate) principal(ctx context.Context, a Access) (string, error) {
+	extra := a.Extra
 	if extra == nil {
 		extra = new(mcp.RequestExtra) // of a transport that says nothing of the caller
 	}
@@ -112,7 +114,7 @@ func (g *Gate) Principal(ctx context.Context, extra *mcp.RequestExtra) (string, 
 	}
 	if err != nil {
 		g.Log.WarnContext(ctx, "askback: a caller was refused", "error", err)
-		return "", &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller could not be identified")}
+		return "", g.refuse(ctx, a, "caller", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller could not be identified"))
 	}
 	return principal, nil
 }
@@ -131,9 +133,15 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 	}
 	g.Log.WarnContext(ctx, "askback: a request was not authorized", "method", a.Method, "target", target, "error", err)
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault != nil {
-		return &RefusedError{fault}
+		return g.refuse(ctx, a, "authorize", fault)
 	}
-	return &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request")}
+	return g.refuse(ctx, a, "authorize", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request"))
+}
+
+// refuse tells the operator that a request does not pass, and returns the error for the client.
+func (g *Gate) refuse(ctx context.Context, a Access, reason string, fault *jsonrpc.Error) error {
+	g.Audit.Tell(ctx, AuditEvent{Kind: AuditRefused, Principal: a.Principal, Method: a.Method, Target: a.Target, Reason: reason})
+	return &RefusedError{fault}
 }
 
 // RefusedError is a request that the gate did not let through because of who sent it. Over HTTP its status is 403.
@@ -148,7 +156,7 @@ func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mc
 	if id == "" { // of a transport that is one session
 		return nil
 	}
-	principal, err := g.Principal(ctx, extra)
+	principal, err := g.principal(ctx, Access{Method: "initialize", Extra: extra})
 	if err != nil {
 		return err
 	}
@@ -162,16 +170,17 @@ func (g *Gate) CheckOwner(ctx context.Context, sessionID string, extra *mcp.Requ
 	if _, known := g.owners.Load(sessionID); !known {
 		return nil // the SDK knows of no such session, either
 	}
-	principal, err := g.Principal(ctx, extra)
-	if err != nil {
+	a := Access{Extra: extra}
+	var err error
+	if a.Principal, err = g.principal(ctx, a); err != nil {
 		return err
 	}
-	return g.checkOwner(sessionID, principal)
+	return g.checkOwner(ctx, sessionID, a)
 }
 
-func (g *Gate) checkOwner(sessionID, principal string) error {
-	if known, ok := g.owners.Load(sessionID); ok && known != principal {
-		return &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller")}
+func (g *Gate) checkOwner(ctx context.Context, sessionID string, a Access) error {
+	if known, ok := g.owners.Load(sessionID); ok && known != a.Principal {
+		return g.refuse(ctx, a, "session", wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller"))
 	}
 	return nil
 }

@@ -29,8 +29,7 @@ type Carrier struct {
 	Bare   bool
 	Guard  state.Guard    // nil: a state may be used again
 	States *state.Options // nil: there is no store beside requestState
-	// Observe receives the outcome of each state. It may be nil.
-	Observe func(ctx context.Context, e state.Event)
+	Audit  *call.Audit
 	// FindTask returns the outcome of a request whose call became a task before, or nil.
 	FindTask func(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error)
 	Log      *slog.Logger
@@ -129,20 +128,18 @@ func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err er
 // refuse logs the reason why a state is refused, which the client does not learn.
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
 	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method, "reason", string(reason), "error", err)
-	c.observe(ctx, state.Event{Outcome: state.Refused, Reason: reason})
+	c.tell(ctx, call.AuditRefused, string(reason))
 	return wire.InvalidState()
 }
 
-// observe tells the operator the outcome of a state. A panic there does not affect the request.
-func (c *Carried) observe(ctx context.Context, e state.Event) {
-	if c.Observe == nil {
-		return
-	}
-	e.Method = c.request.Handler.Method
-	err := call.Safely(func() error { c.Observe(ctx, e); return nil })
-	if err != nil {
-		c.Log.ErrorContext(ctx, "askback: an observer panicked", "observer", "Options.ObserveState", "error", err)
-	}
+// observe tells the operator the outcome of a state.
+func (c *Carried) observe(ctx context.Context, outcome state.Outcome) {
+	c.tell(ctx, call.AuditState, string(outcome))
+}
+
+func (c *Carried) tell(ctx context.Context, kind, reason string) {
+	r := c.request
+	c.Audit.Tell(ctx, call.AuditEvent{Kind: kind, Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Reason: reason})
 }
 
 // Begin implements [call.Home].

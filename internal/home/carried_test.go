@@ -400,15 +400,15 @@ func TestSpend(t *testing.T) {
 func TestAnObserverThatPanics(t *testing.T) {
 	f := newFleet(t)
 	i := f.instance(state.Dual, 0, f.trip)
-	i.carrier.Observe = func(context.Context, state.Event) { panic("no metric") }
+	i.carrier.Audit.Hook = func(context.Context, call.AuditEvent) { panic("no metric") }
 	r := began
 	r.state = i.want("asks from", r)
 	r.answers = answer("from", "Oslo")
 	i.want("asks to", r)
-	if !strings.Contains(f.logged.String(), "an observer panicked") || !strings.Contains(f.logged.String(), "Options.ObserveState") {
+	if !strings.Contains(f.logged.String(), "an observer panicked") || !strings.Contains(f.logged.String(), "Options.Audit") {
 		t.Errorf("the log says %s", f.logged)
 	}
-	i.carrier.Observe = nil
+	i.carrier.Audit = nil
 	i.want("asks to", r)
 	r.state = "x"
 	r.user = "nobody"

@@ -157,16 +157,16 @@ type handler func(context.Context, *call.Call) (mcp.Result, error)
 func (f *fleet) plain(h handler) *instance {
 	carrier := f.carrier
 	carrier.Limits = f.limits
-	carrier.Observe = func(_ context.Context, e state.Event) {
+	carrier.Audit = &call.Audit{Log: carrier.Log, Hook: func(_ context.Context, e call.AuditEvent) {
 		if e.Method != "tools/call" {
 			f.t.Errorf("the method is %q", e.Method)
 		}
-		if e.Outcome == state.Refused {
-			f.reasons = append(f.reasons, string(e.Reason))
+		if e.Kind == call.AuditRefused {
+			f.reasons = append(f.reasons, e.Reason)
 		} else {
-			f.outcomes = append(f.outcomes, string(e.Outcome))
+			f.outcomes = append(f.outcomes, e.Reason)
 		}
-	}
+	}}
 	return &instance{f.t, &call.Engine{Limits: f.limits, Log: carrier.Log}, &carrier, h}
 }
 

@@ -83,7 +83,7 @@ func (c *Carried) failed(ctx context.Context, doing string, err error) {
 		return // the client went away, which ended the store's context
 	}
 	c.Log.ErrorContext(ctx, "askback: "+doing+" failed", "method", c.request.Handler.Method, "error", err)
-	c.observe(ctx, state.Event{Outcome: state.Failed})
+	c.observe(ctx, state.Failed)
 }
 
 // stateID is the key of a call's state in the store.
@@ -189,18 +189,18 @@ func (c *Carried) reconcile(ctx context.Context, j *journal.Journal, payload []b
 		c.failed(ctx, "reading a stored state", err)
 		return j
 	case stored == nil:
-		c.observe(ctx, state.Event{Outcome: state.Absent})
+		c.observe(ctx, state.Absent)
 		return j
 	case bytes.Equal(data, payload):
-		c.observe(ctx, state.Event{Outcome: state.Same})
+		c.observe(ctx, state.Same)
 		return j
 	case stored.Round < j.Round:
-		c.observe(ctx, state.Event{Outcome: state.Behind})
+		c.observe(ctx, state.Behind)
 		return j
 	case stored.Round > j.Round:
-		c.observe(ctx, state.Event{Outcome: state.Older})
+		c.observe(ctx, state.Older)
 	default:
-		c.observe(ctx, state.Event{Outcome: state.Different})
+		c.observe(ctx, state.Different)
 		c.Log.WarnContext(ctx, "askback: a requestState is not what is stored; the call goes on from what is stored",
 			"method", c.request.Handler.Method, "call", journal.Derived("call", j.ID), "round", j.Round)
 	}
@@ -248,13 +248,13 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 		c.failed(ctx, "looking up a stored state", err)
 		return nil, nil
 	case len(found) > 1:
-		c.observe(ctx, state.Event{Outcome: state.Ambiguous})
+		c.observe(ctx, state.Ambiguous)
 		return nil, nil
 	case !fits:
-		c.observe(ctx, state.Event{Outcome: state.Unknown})
+		c.observe(ctx, state.Unknown)
 		return nil, nil
 	}
-	c.observe(ctx, state.Event{Outcome: outcome})
+	c.observe(ctx, outcome)
 	return j, nil
 }
 
@@ -287,7 +287,7 @@ func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []by
 		c.failed(ctx, "storing a state that is too large to travel", err)
 		return "", wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 	}
-	c.observe(ctx, state.Event{Outcome: state.Overflowed})
+	c.observe(ctx, state.Overflowed)
 	return c.Keys.Seal(*b, journal.AppendReference(nil, sum), now, expires)
 }
 

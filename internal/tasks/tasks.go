@@ -157,7 +157,10 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 		if err != nil {
 			return task.Verdict{}, err
 		}
-		return task.Verdict{}, s.Calls.CleanUp(ctx, r, j)
+		if err = s.Calls.CleanUp(ctx, r, j); err == nil {
+			s.Calls.TellStopped(ctx, r, j, string(w.Task.Status))
+		}
+		return task.Verdict{}, err
 	}
 	return stored.Verdict(s.Calls.Serve(ctx, r, stored))
 }
