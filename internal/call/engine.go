@@ -129,7 +129,7 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		}
 		return out, nil
 	case result == nil:
-		return nil, errors.New("the handler returned no result")
+		return nil, Fault(errors.New("the handler returned no result"))
 	}
 	return &Outcome{Result: result}, nil
 }
@@ -264,7 +264,7 @@ func (e *Engine) suspendManual(can wire.Capability, j *journal.Journal, requests
 	for _, key := range slices.Sorted(maps.Keys(requests)) {
 		q, err := question.Manual(requests[key])
 		if err != nil {
-			return nil, fmt.Errorf("input request %q: %w", key, err)
+			return nil, Fault(fmt.Errorf("input request %q: %w", key, err)) // ours, and not the handler's
 		}
 		if can&q.Need != q.Need {
 			return nil, &UnableError{key, q.Need}
