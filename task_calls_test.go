@@ -48,13 +48,13 @@ func TestTaskSupportOfATool(t *testing.T) {
 			t.Errorf("task %s: %d", member, code)
 		}
 	}
-	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); harness.At(got, "task", "ttl") != 7*24*3600*1000.0 {
+	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); harness.At(got, "task", "ttl") != 3600*1000.0 {
 		t.Errorf("a huge time to live: %v", got)
 	}
 }
 
 func TestQuotaOfAPrincipal(t *testing.T) {
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{PerPrincipal: 2}}}, harness.AddEcho)
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Unfinished: 2}}}}, harness.AddEcho)
 	for range 2 {
 		s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	}
@@ -614,7 +614,7 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	}
 	// While a question is open the handler does not run, because it could not continue.
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"a":{"action":"accept","content":{"color":"1"}}`))
-	if claimed, err := store.Claim(t.Context(), "", time.Minute); err != nil || claimed != nil {
+	if claimed, err := store.Claim(t.Context(), "", nil, time.Minute); err != nil || claimed != nil {
 		t.Errorf("a task that still asks is due: %v, %v", claimed, err)
 	}
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"b":{"action":"accept","content":{"color":"2"}}`))

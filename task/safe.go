@@ -17,7 +17,7 @@ func recoverInto(err *error) {
 	}
 }
 
-func (s safeStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
+func (s safeStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota Quota) (err error) {
 	defer recoverInto(&err)
 	return s.store.Create(ctx, t, ttl, call, entries, quota)
 }
@@ -27,14 +27,19 @@ func (s safeStore) Get(ctx context.Context, id string) (t *Task, err error) {
 	return s.store.Get(ctx, id)
 }
 
+func (s safeStore) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
+	defer recoverInto(&err)
+	return s.store.Versions(ctx, ids)
+}
+
 func (s safeStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*Task, err error) {
 	defer recoverInto(&err)
 	return s.store.List(ctx, principal, dialect, created, id, limit)
 }
 
-func (s safeStore) Claim(ctx context.Context, after string, lease time.Duration) (t *Task, err error) {
+func (s safeStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *Task, err error) {
 	defer recoverInto(&err)
-	return s.store.Claim(ctx, after, lease)
+	return s.store.Claim(ctx, after, skip, lease)
 }
 
 func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
@@ -67,9 +72,14 @@ func (s safeStore) Purge(ctx context.Context, grace time.Duration, limit int) (n
 	return s.store.Purge(ctx, grace, limit)
 }
 
+func (s safeStore) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
+	defer recoverInto(&err)
+	return s.store.Evict(ctx, principal, age, limit)
+}
+
 // watch waits for changes that other instances make. If the store is not a [Watcher] it returns
 // at once, with watches false.
-func (s safeStore) watch(ctx context.Context, ready func(), changed func(id string)) (watches bool, err error) {
+func (s safeStore) watch(ctx context.Context, ready func(), changed func(fingerprint string)) (watches bool, err error) {
 	w, watches := s.store.(Watcher)
 	if !watches {
 		return false, nil

@@ -48,13 +48,33 @@ type Work struct {
 	mu       sync.Mutex
 	message  string // the last one that was reported
 	recorded bool   // this attempt recorded something, and so does not count as failed
+	bytes    int64  // of the call and the journal
+	tooLarge bool   // something would have made it more than the task may hold
+}
+
+// grow adds to the bytes of the task. The error is [ErrTooLarge] if there would be more than the task may hold. Nothing
+// keeps a task from cleaning up.
+func (w *Work) grow(n int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bytes+int64(n) > w.engine.opts.TaskBytes && !w.Stopped {
+		w.tooLarge = true
+	}
+	if w.tooLarge {
+		return ErrTooLarge
+	}
+	w.bytes += int64(n)
+	return nil
 }
 
 // Record adds an entry to the task's journal. A nil error means that the entry is durable, and that every later run
 // will find it. While the store is out of reach Record tries again until the lease ends. The entries of a task must
 // differ: when Record tries again, an entry that is in the journal already is taken for the one whose answer was
-// lost. The error is [ErrLeaseLost] when another worker has the task.
+// lost. The error is [ErrLeaseLost] when another worker has the task, and [ErrTooLarge] when the task holds too much.
 func (w *Work) Record(ctx context.Context, entry []byte) error {
+	if err := w.grow(len(entry)); err != nil {
+		return err
+	}
 	// What was done must be recorded, even if the task is interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
 	defer cancel()
@@ -126,7 +146,8 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 		return
 	}
 	if t.Attempts > e.opts.Attempts {
-		e.giveUp(write, t)
+		e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+		e.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
 		return
 	}
 	for {
@@ -140,6 +161,10 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 			return
 		case errors.Is(err, ErrStopped) && !w.Stopped:
 			// Once more, in this lease, to clean up.
+		case errors.Is(err, ErrTooLarge):
+			log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", e.opts.TaskBytes)
+			e.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", e.opts.TaskBytes))
+			return
 		case err == nil && w.Stopped:
 			e.settle(write, t, Update{Leased: true, Due: -1})
 			return
@@ -241,14 +266,13 @@ func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 	return ErrConflict
 }
 
-// giveUp ends a task that had too many attempts without recording anything.
-func (e *Engine) giveUp(ctx context.Context, t *Task) {
-	e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+// giveUp fails a task that has reached a bound, or ends its cleaning up.
+func (e *Engine) giveUp(ctx context.Context, t *Task, reason string) {
 	if t.Stopped {
 		_ = e.settle(ctx, t, Update{Leased: true, Due: -1})
 		return
 	}
-	message := fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
+	message := "The task failed: " + reason + "."
 	_ = stop(t, Failed, message, e.opts.Failure(message))
 	_ = e.settle(ctx, t, Update{Leased: true, Due: 0}) // to clean up
 }
@@ -283,6 +307,9 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, erro
 	}
 	if cause := context.Cause(run); cause != nil {
 		return Verdict{}, cause
+	}
+	if w.grow(len(verdict.Pending)+len(verdict.Outcome)) != nil {
+		return Verdict{}, ErrTooLarge
 	}
 	return verdict, err
 }
@@ -322,6 +349,9 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	defer cancel()
 	if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
 		return v, fmt.Errorf("reading the journal: %w", err)
+	}
+	if err := w.grow(len(w.Call) + int(sizeOf(w.Entries))); err != nil {
+		return v, err
 	}
 	return e.opts.Handler(ctx, w)
 }

@@ -5,7 +5,6 @@ package tasks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -74,11 +73,8 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 		n.Entries = append(n.Entries, j.Entries[i].Append(nil))
 	}
 	t, err := s.Engine.Create(ctx, n)
-	switch {
-	case errors.Is(err, task.ErrQuota):
-		return nil, wire.Errorf(jsonrpc.CodeInternalError, "too many unfinished tasks: at most %d may be under way for one caller; wait for some to end, or cancel them", s.Engine.Settings().PerPrincipal)
-	case err != nil:
-		return nil, s.storeFailed(ctx, "creating a task", err)
+	if err != nil {
+		return nil, s.failed(ctx, "creating a task", err)
 	}
 	return outcome(r, t)
 }

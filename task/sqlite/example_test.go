@@ -27,7 +27,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	t := &task.Task{ID: "5d41402abc4b2a76b9719d911017c592", Principal: "alice", Target: "deploy", Status: task.Working}
-	if err := store.Create(ctx, t, 24*time.Hour, []byte(`{"name":"deploy"}`), nil, 10); err != nil {
+	if err := store.Create(ctx, t, 24*time.Hour, []byte(`{"name":"deploy"}`), nil, task.Quota{Unfinished: 10}); err != nil {
 		log.Fatal(err)
 	}
 	if err := store.Close(); err != nil {
@@ -39,7 +39,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	claimed, err := store.Claim(ctx, "", time.Minute)
+	claimed, err := store.Claim(ctx, "", nil, time.Minute)
 	if err != nil {
 		log.Fatal(err)
 	}
