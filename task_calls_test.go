@@ -63,6 +63,46 @@ func TestQuotaOfAPrincipal(t *testing.T) {
 	}
 }
 
+// One anonymous caller must not fill the store for everybody, neither with tasks that have ended nor with large ones.
+func TestQuotaOfAnonymousCallers(t *testing.T) {
+	for name, quota := range map[string]task.Quota{
+		"at most 3 are kept": {Kept: 3},
+		"at most 2000 bytes": {Bytes: 2000},
+	} {
+		s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: quota}}}, harness.AddEcho)
+		call := `"name":"echo","arguments":{"input":"` + strings.Repeat("x", 300) + `"}`
+		created := 0
+		for {
+			_, response := s.Send(harness.WithExtension, "tools/call", "echo", call)
+			if response["error"] != nil {
+				break
+			}
+			id := harness.At(response, "result", "taskId").(string)
+			s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
+			if created++; created > 10 {
+				t.Fatalf("%s: no task is refused", name)
+			}
+		}
+		if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", call); code != -32603 || !strings.Contains(message, name) || created < 2 {
+			t.Errorf("after %d tasks: %d %s, want %q", created, code, message, name)
+		}
+	}
+}
+
+// An answer for which there is no room is refused, and the task still waits.
+func TestQuotaOfAnswers(t *testing.T) {
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Bytes: 2000}}}}, harness.AddEcho)
+	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	s.Get(harness.WithExtension, id, "input_required")
+	long := harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"`+strings.Repeat("x", 2000)+`"}}`)
+	if code, message := s.Fault(harness.WithExtension, "tasks/update", id, long); code != -32603 || !strings.Contains(message, "2000 bytes") {
+		t.Errorf("%d %s", code, message)
+	}
+	s.Get(harness.WithExtension, id, "input_required")
+	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"short"}}`))
+	s.Get(harness.WithExtension, id, "completed")
+}
+
 func TestMaxTTLAlone(t *testing.T) {
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{MaxTTL: time.Hour}}}, harness.AddEcho)
 	if got := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`); got["ttlMs"] != 3600000.0 {

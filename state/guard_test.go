@@ -7,7 +7,15 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/state"
+	"github.com/askback-mcp/askback/task/storetest"
 )
+
+func TestMemoryGuard(t *testing.T) {
+	storetest.RunGuard(t, func(*testing.T) func(*testing.T) storetest.Guard {
+		guard := new(state.MemoryGuard)
+		return func(*testing.T) storetest.Guard { return guard }
+	})
+}
 
 func TestMemoryGuardForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,9 +8,50 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
+
+// The tasks of an older version count in the quota.
+func TestMigrationCountsBytes(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	ctx := t.Context()
+	config, schema, err := parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := migrate(ctx, pool, schema, migrations[:2]); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		`INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
+			poll_interval, stopped, attempts, version, fence, entries, outcome)
+		VALUES ('old', 'alice', '', '', '', 'working', '', 0, now(), now(), now(), 0, false, 0, 0, 0, 1, null),
+			('ended', 'alice', '', '', '', 'failed', '', 0, now(), now(), now(), 0, false, 0, 0, 0, 0, 'why')`,
+		`INSERT INTO {schema}.journal (id, seq, body) VALUES ('old', 0, 'call'), ('old', 1, 'entry'), ('ended', 0, 'call')`,
+	} {
+		if _, err := pool.Exec(ctx, inSchema(sql, schema)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var used task.Quota
+	err = s.pool.QueryRow(ctx, s.sql.usage, "alice").Scan(&used.Unfinished, &used.Kept, &used.Bytes)
+	if want := (task.Quota{Unfinished: 1, Kept: 2, Bytes: 4 + 5 + 4 + 3}); used != want || err != nil {
+		t.Errorf("alice has %+v, %v; want %+v", used, err, want)
+	}
+}
 
 func TestMigrations(t *testing.T) {
 	dsn := pgtest.DSN(t)

@@ -14,7 +14,8 @@
 //		})
 //	}
 //
-// [RunStates] is the suite of another interface, state.Store, which a store of tasks may implement as well.
+// [RunStates] and [RunGuard] are the suites of other interfaces, state.Store and state.Guard, which may share a database
+// with tasks.
 //
 // It takes no notice of how a store does what it does, and asks nothing of the speed of the machine: where a time has
 // to pass, it passes in the store, and the suite waits for what comes of it.
