@@ -32,7 +32,7 @@
 // # States
 //
 // The Store also keeps states, as a state.Store, in a table of their own: see
-// [Store.PutState]. Writes delete those that have expired.
+// [Store.PutState]. Writes delete those that have expired. [Store.Guard] makes states single use.
 //
 // # Text
 //
@@ -214,7 +214,7 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 // first and ends before beyond; nil is the end of all. No text that PostgreSQL stores is between one and its successor.
 func ranges(after string, skip []string) (first []string, beyond []*string) {
 	const successor = "\x01"
-	skip = slices.Sorted(slices.Values(skip))
+	skip = slices.DeleteFunc(slices.Sorted(slices.Values(skip)), func(p string) bool { return check("", p) != nil }) // nobody has it
 	for _, from := range []string{after + successor, ""} {
 		for i, principal := range skip {
 			if principal < from {
