@@ -70,7 +70,7 @@ func TestEchoInTheExtensionsDialect(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	created := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	id := created["taskId"].(string)
-	if created["resultType"] != "task" || created["status"] != "working" || created["ttlMs"] != 86400000.0 || created["pollIntervalMs"] != 100.0 || created["task"] != nil {
+	if created["resultType"] != "task" || created["status"] != "working" || created["ttlMs"] != 3600000.0 || created["pollIntervalMs"] != 100.0 || created["task"] != nil {
 		t.Errorf("created %v", created)
 	}
 	parked := s.Get(harness.WithExtension, id, "input_required")

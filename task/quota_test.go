@@ -244,6 +244,13 @@ func TestNobodyGetsTheLastWorkerTwice(t *testing.T) {
 // When a worker becomes free, those that had their share are served at once, and not at the next look.
 func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
 	f := newFixture(t)
+	// The first task's worker has lost its lease, so that no change wakes anybody when it ends.
+	f.store = &meddled{Store: f.store, update: func(now *task.Task, u task.Update) error {
+		if now.Target == "first" && u.Leased {
+			return task.ErrLeaseLost
+		}
+		return nil
+	}}
 	first, second := make(chan struct{}), make(chan struct{}, 1)
 	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2, Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 		if w.Task.Target == "first" {
@@ -255,6 +262,7 @@ func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
 	}})
 	f.create(e, &task.New{Target: "first"})
 	f.create(e, &task.New{Target: "second"})
+	time.Sleep(50 * time.Millisecond) // most likely the second has been looked for by now, and passed over
 	close(first)
 	select {
 	case <-second:
