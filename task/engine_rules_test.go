@@ -67,7 +67,7 @@ func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease 
 			return nil, err
 		}
 	}
-	return m.Store.Claim(ctx, after, nil, lease)
+	return m.Store.Claim(ctx, after, skip, lease)
 }
 
 func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {

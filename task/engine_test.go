@@ -541,7 +541,7 @@ type slowClaims struct{ *task.MemoryStore }
 
 func (s slowClaims) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
 	time.Sleep(time.Millisecond)
-	return s.MemoryStore.Claim(ctx, after, nil, lease)
+	return s.MemoryStore.Claim(ctx, after, skip, lease)
 }
 
 // Each change wakes two instances at once. The faster one cannot run the task. It must not win every

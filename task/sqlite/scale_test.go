@@ -43,7 +43,7 @@ type watchedStore struct {
 }
 
 func (s *watchedStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	t, err := s.Store.Claim(ctx, after, nil, lease)
+	t, err := s.Store.Claim(ctx, after, skip, lease)
 	if t == nil && err == nil {
 		select {
 		case s.idle <- struct{}{}:

@@ -163,7 +163,7 @@ func (s *losingStore) Append(ctx context.Context, id string, fence int64, entry 
 }
 
 func (s *losingStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	t, err := s.Store.Claim(ctx, after, nil, lease)
+	t, err := s.Store.Claim(ctx, after, skip, lease)
 	if t == nil || err != nil {
 		return t, err
 	}
