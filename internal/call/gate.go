@@ -142,6 +142,15 @@ type RefusedError struct{ Fault *jsonrpc.Error }
 func (e *RefusedError) Error() string { return e.Fault.Error() }
 func (e *RefusedError) Unwrap() error { return e.Fault }
 
+// UnavailableError says that the server cannot serve a request now, and that the client should send it again. Over
+// HTTP its status is 503.
+type UnavailableError struct {
+	Reason     string        // for the client
+	RetryAfter time.Duration // the pause that the client is asked for; zero leaves it to the client
+}
+
+func (e *UnavailableError) Error() string { return e.Reason + ": send the request again" }
+
 // Opened records that the caller opened the session.
 func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mcp.RequestExtra) error {
 	id := session.ID()
