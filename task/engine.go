@@ -24,9 +24,6 @@ var (
 // another may. This engine leaves the task alone for a moment, and the attempt does not count.
 var ErrElsewhere = errors.New("this process cannot run the task")
 
-// ErrEnded says that a task is in a terminal status, so that it cannot be cancelled.
-var ErrEnded = errors.New("the task has ended")
-
 // Engine keeps tasks in a [Store] and runs them. It is safe for concurrent use.
 type Engine struct {
 	store safeStore

@@ -6,3 +6,10 @@ func (e *Engine) Waiting() int {
 	defer e.mu.Unlock()
 	return len(e.waiting)
 }
+
+// Scheduled returns the number of tasks that are due now or later, for tests.
+func (s *MemoryStore) Scheduled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.due)
+}
