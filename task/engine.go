@@ -312,6 +312,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if ctx.Err() != nil { // also where a slot was free
 			return nil
 		}
+		sent := time.Now()
 		t, err := e.claim(ctx, last)
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
@@ -324,7 +325,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		last = t.Principal
 		all.Go(func() {
 			defer func() { <-slots }()
-			e.work(ctx, t)
+			e.work(ctx, t, newLease(e.opts.Lease, sent))
 		})
 	}
 }

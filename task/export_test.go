@@ -1,5 +1,16 @@
 package task
 
+import (
+	"context"
+	"time"
+)
+
+// Leased returns a context under a lease that was taken at the given time, for tests.
+func Leased(ctx context.Context, length time.Duration, sent time.Time) (leased context.Context, done func()) {
+	ctx, interrupt := context.WithCancelCause(ctx)
+	return newLease(length, sent).bound(ctx, interrupt)
+}
+
 // Waiting returns the number of tasks that callers wait for, for tests.
 func (e *Engine) Waiting() int {
 	e.mu.Lock()

@@ -101,7 +101,7 @@ func newStatements(schema string) statements {
 					updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
 					due = CASE WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
 					entries = entries + cardinality($14::bytea[])
-				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND (status = $4 OR ` + unfinished + `)
+				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
 				RETURNING id, updated, version, entries
 			), j AS (
 				INSERT INTO {schema}.journal (id, seq, body)
