@@ -39,13 +39,14 @@ type Engine struct {
 
 // NewEngine returns an engine on a store.
 func NewEngine(store Store, opts *Options) (*Engine, error) {
-	e := &Engine{store: safeStore{store}, wake: make(chan struct{}, 1), waiting: make(map[string]map[chan struct{}]struct{})}
+	e := &Engine{wake: make(chan struct{}, 1), waiting: make(map[string]map[chan struct{}]struct{})}
 	if opts != nil {
 		e.opts = *opts
 	}
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
+	e.store = safeStore{store, e.opts.StoreTimeout}
 	e.log = e.opts.Logger
 	return e, nil
 }
@@ -333,7 +334,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // claim is not interrupted by a shutdown: a claim whose answer is lost would keep its task from
 // other processes until the lease ends.
 func (e *Engine) claim(ctx context.Context, after string) (*Task, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(e.opts.Lease, 5*time.Second))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.Lease)
 	defer cancel()
 	return e.store.Claim(ctx, after, e.opts.Lease)
 }

@@ -31,6 +31,10 @@ type Settings struct {
 	// seconds. A worker that lives renews its lease.
 	Lease time.Duration
 
+	// StoreTimeout is how long a call of the store may take; default 5 seconds. Then it has failed: a client may
+	// repeat its request, and the engine tries again.
+	StoreTimeout time.Duration
+
 	// Attempts bounds how often in a row a task is begun without recording anything, as
 	// when its process dies each time; default 25. Then the task fails.
 	Attempts int
@@ -69,6 +73,7 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.PerPrincipal, 1000)
 	setDefault(&o.Workers, 16)
 	setDefault(&o.Lease, 10*time.Second)
+	setDefault(&o.StoreTimeout, 5*time.Second)
 	setDefault(&o.Attempts, 25)
 	setDefault(&o.Look, time.Second)
 	if o.Logger == nil {
@@ -78,7 +83,7 @@ func (o *Options) setDefaults() error {
 		o.Failure = func(string) []byte { return nil }
 	}
 	if min(int64(o.TTL), int64(o.MaxTTL), int64(o.Grace), int64(o.PollInterval), int64(o.PerPrincipal),
-		int64(o.Workers), int64(o.Lease), int64(o.Attempts), int64(o.Look)) < 0 {
+		int64(o.Workers), int64(o.Lease), int64(o.StoreTimeout), int64(o.Attempts), int64(o.Look)) < 0 {
 		return errors.New("task: a negative option; zero means the default")
 	}
 	if o.TTL > o.MaxTTL {
