@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/throttle"
 )
 
 // Causes of the context that a [Handler] gets, when it is done.
@@ -28,7 +30,7 @@ var ErrElsewhere = errors.New("this process cannot run the task")
 type Engine struct {
 	store safeStore
 	opts  Options
-	log   *slog.Logger
+	log   *slog.Logger  // throttled: while the store fails there is much to say
 	wake  chan struct{} // something may be due
 
 	unknown sync.Map // targets left to other processes, each logged once
@@ -47,7 +49,7 @@ func NewEngine(store Store, opts *Options) (*Engine, error) {
 		return nil, err
 	}
 	e.store = safeStore{store, e.opts.StoreTimeout}
-	e.log = e.opts.Logger
+	e.log = throttle.New(e.opts.Logger)
 	return e, nil
 }
 

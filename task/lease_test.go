@@ -208,3 +208,32 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 		})
 	}
 }
+
+// A database that is down must not fill the disk with lines that say so.
+func TestAStoreThatFailsFillsNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := &meddled{Store: new(task.MemoryStore)}
+		f := &fixture{t, silent{store}}
+		e, stop := f.engine(&task.Options{
+			Look: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				time.Sleep(time.Second)
+				w.Report("working")
+				time.Sleep(time.Second)
+				return completed(""), w.Record(ctx, []byte("step"))
+			},
+		})
+		for range 16 {
+			f.create(e, new(task.New))
+		}
+		time.Sleep(time.Second)
+		store.down.Store(true)
+		time.Sleep(time.Minute)
+		stop()
+		lines := strings.Count(log.String(), "\n")
+		if lines > 60 || lines < 10 || !strings.Contains(log.String(), "suppressed=") {
+			t.Errorf("%d lines in a minute, want one of each kind in five seconds:\n%.2000s", lines, &log)
+		}
+	})
+}

@@ -58,7 +58,8 @@ type Options struct {
 	// expired without having been told; default 1 second.
 	Look time.Duration
 
-	// Logger receives what went wrong. Nil means slog.Default().
+	// Logger receives what went wrong, of what happens again and again one line in five seconds. Nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 

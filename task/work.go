@@ -143,8 +143,8 @@ func (e *Engine) work(ctx context.Context, t *Task, l *lease) {
 		t = &now
 		switch {
 		case errors.Is(err, errAbandoned):
-			log.ErrorContext(ctx, "task: a handler does not return although its context is done; leaving it, and its task to another worker",
-				"after", e.opts.Lease)
+			e.opts.Logger.ErrorContext(ctx, "task: a handler does not return although its context is done; leaving it, and its task to another worker",
+				"task", short(t.ID), "target", t.Target, "after", e.opts.Lease)
 			return // the lease ends by itself
 		case errors.Is(err, ErrLeaseLost):
 			log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
@@ -254,7 +254,7 @@ func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 
 // giveUp ends a task that had too many attempts without recording anything.
 func (e *Engine) giveUp(ctx context.Context, t *Task) {
-	e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+	e.opts.Logger.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
 	if t.Stopped {
 		_ = e.settle(ctx, t, Update{Leased: true, Due: -1})
 		return
