@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/throttle"
 )
 
 // Causes of the context that a [Handler] gets, when it is done.
@@ -25,14 +27,11 @@ var (
 // another may. This engine leaves the task alone for a moment, and the attempt does not count.
 var ErrElsewhere = errors.New("this process cannot run the task")
 
-// ErrEnded says that a task is in a terminal status, so that it cannot be cancelled.
-var ErrEnded = errors.New("the task has ended")
-
 // Engine keeps tasks in a [Store] and runs them. It is safe for concurrent use.
 type Engine struct {
 	store safeStore
 	opts  Options
-	log   *slog.Logger
+	log   *slog.Logger  // throttled: while the store fails there is much to say
 	wake  chan struct{} // something may be due
 
 	unknown sync.Map // targets left to other processes, each logged once
@@ -42,7 +41,7 @@ type Engine struct {
 
 // NewEngine returns an engine on a store.
 func NewEngine(store Store, opts *Options) (*Engine, error) {
-	e := &Engine{store: safeStore{store}, wake: make(chan struct{}, 1)}
+	e := &Engine{wake: make(chan struct{}, 1)}
 	e.waiting = make(map[string]*watchedTask)
 	if opts != nil {
 		e.opts = *opts
@@ -50,7 +49,8 @@ func NewEngine(store Store, opts *Options) (*Engine, error) {
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	e.log = e.opts.Logger
+	e.store = safeStore{store, e.opts.StoreTimeout}
+	e.log = throttle.New(e.opts.Logger)
 	return e, nil
 }
 
@@ -244,7 +244,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if ctx.Err() != nil { // also where a slot was free
 			return nil
 		}
-		skip := workers.atTheirShare()
+		sent, skip := time.Now(), workers.atTheirShare()
 		t, err := e.claim(ctx, last, skip)
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
@@ -262,7 +262,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		workers.add(last, 1)
 		all.Go(func() {
 			defer workers.release(t.Principal)
-			e.work(ctx, t)
+			e.work(ctx, t, newLease(e.opts.Lease, sent))
 		})
 	}
 }
@@ -308,7 +308,7 @@ func (w *workers) release(principal string) {
 // claim is not interrupted by a shutdown: a claim whose answer is lost would keep its task from
 // other processes until the lease ends.
 func (e *Engine) claim(ctx context.Context, after string, skip []string) (*Task, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(e.opts.Lease, 5*time.Second))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.Lease)
 	defer cancel()
 	return e.store.Claim(ctx, after, skip, e.opts.Lease)
 }

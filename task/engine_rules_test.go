@@ -25,6 +25,7 @@ type meddled struct {
 	renew   func() error                                      // before a Renew
 	expired func(ids []string, err error) ([]string, error)   // after an Expired
 	watch   func(context.Context, func(), func(string)) error // in place of Watch
+	down    atomic.Bool                                       // writes fail
 }
 
 func (m *meddled) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
@@ -44,6 +45,9 @@ func (m *meddled) Get(ctx context.Context, id string) (*task.Task, error) {
 }
 
 func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	if m.down.Load() {
+		return errLost
+	}
 	if m.update != nil {
 		if err := m.update(t, u); err != nil {
 			return err
@@ -53,6 +57,9 @@ func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error
 }
 
 func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	if m.down.Load() {
+		return errLost
+	}
 	if m.append != nil {
 		if err := m.append(); err != nil {
 			return err
@@ -62,6 +69,9 @@ func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []by
 }
 
 func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	if m.down.Load() {
+		return nil, errLost
+	}
 	if m.claim != nil {
 		if err := m.claim(ctx); err != nil {
 			return nil, err
@@ -71,6 +81,9 @@ func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease 
 }
 
 func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+	if m.down.Load() {
+		return 0, errLost
+	}
 	if m.renew != nil {
 		if err := m.renew(); err != nil {
 			return 0, err

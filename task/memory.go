@@ -219,8 +219,11 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 		fence = &t.Fence
 	}
 	return s.doTask(ctx, t.ID, fence, func(m *memoryTask, now int64) error {
-		if m.Version != t.Version {
+		switch {
+		case m.Version != t.Version:
 			return ErrConflict
+		case m.Status.Terminal() && m.Status != t.Status:
+			return ErrEnded
 		}
 		if err := u.Quota.Check(s.used[m.Principal], Quota{Bytes: sizeOf(u.Entries)}); err != nil {
 			return err

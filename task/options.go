@@ -46,6 +46,10 @@ type Settings struct {
 	// seconds. A worker that lives renews its lease.
 	Lease time.Duration
 
+	// StoreTimeout is how long a call of the store may take; default 5 seconds. Then it has failed: a client may
+	// repeat its request, and the engine tries again.
+	StoreTimeout time.Duration
+
 	// Attempts bounds how often in a row a task is begun without recording anything, as
 	// when its process dies each time; default 25. Then the task fails.
 	Attempts int
@@ -69,7 +73,8 @@ type Options struct {
 	// expired without having been told; default 1 second.
 	Look time.Duration
 
-	// Logger receives what went wrong. Nil means slog.Default().
+	// Logger receives what went wrong, of what happens again and again one line in five seconds. Nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -88,6 +93,7 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.TaskBytes, 16<<20)
 	setDefault(&o.Workers, 16)
 	setDefault(&o.Lease, 10*time.Second)
+	setDefault(&o.StoreTimeout, 5*time.Second)
 	setDefault(&o.Attempts, 25)
 	setDefault(&o.Look, time.Second)
 	if o.Logger == nil {
@@ -97,7 +103,7 @@ func (o *Options) setDefaults() error {
 		o.Failure = func(string) []byte { return nil }
 	}
 	if min(int64(o.TTL), int64(o.MaxTTL), int64(o.MaxAnonymousTTL), int64(o.Grace), int64(o.PollInterval), o.TaskBytes,
-		o.PerPrincipal.least(), o.Anonymous.least(), int64(o.Workers), int64(o.Lease), int64(o.Attempts), int64(o.Look)) < 0 {
+		o.PerPrincipal.least(), o.Anonymous.least(), int64(o.Workers), int64(o.Lease), int64(o.StoreTimeout), int64(o.Attempts), int64(o.Look)) < 0 {
 		return errors.New("task: a negative option; zero means the default")
 	}
 	if o.TTL > o.MaxTTL {

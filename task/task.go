@@ -84,6 +84,8 @@ var (
 	ErrNotFound = errors.New("task not found")
 	// ErrConflict says that the task was changed meanwhile: read it again.
 	ErrConflict = errors.New("the task was changed meanwhile")
+	// ErrEnded says that the task is in a terminal status, which never changes.
+	ErrEnded = errors.New("the task has ended")
 	// ErrLeaseLost says that another worker has claimed the task.
 	ErrLeaseLost = errors.New("the lease on the task is lost")
 	// ErrExists says that there is a task with this ID already.
@@ -164,8 +166,9 @@ type Store interface {
 	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
 	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
 	// is set and the Fence is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
-	// the stored one, and else that of [Quota.Check] if the principal would have more bytes than u.Quota allows. With
-	// an error nothing is written and t is unchanged.
+	// the stored one; else it is ErrEnded if the stored status is terminal and t has another, and else that of
+	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t
+	// is unchanged.
 	Update(ctx context.Context, t *Task, u Update) error
 
 	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to live has ended.

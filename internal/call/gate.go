@@ -83,6 +83,11 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = withLimit(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
+	if a.Method == wire.TaskResult {
+		var cancel context.CancelFunc
+		ctx, cancel = WhileTokenLasts(ctx, a.Extra)
+		defer cancel()
+	}
 	err = serve(ctx, Passage{a.Principal, session != nil})
 	if err != nil && expired(ctx) {
 		err = context.Cause(ctx)
@@ -142,6 +147,15 @@ type RefusedError struct{ Fault *jsonrpc.Error }
 func (e *RefusedError) Error() string { return e.Fault.Error() }
 func (e *RefusedError) Unwrap() error { return e.Fault }
 
+// UnavailableError says that the server cannot serve a request now, and that the client should send it again. Over
+// HTTP its status is 503.
+type UnavailableError struct {
+	Reason     string        // for the client
+	RetryAfter time.Duration // the pause that the client is asked for; zero leaves it to the client
+}
+
+func (e *UnavailableError) Error() string { return e.Reason + ": send the request again" }
+
 // Opened records that the caller opened the session.
 func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mcp.RequestExtra) error {
 	id := session.ID()
@@ -174,6 +188,14 @@ func (g *Gate) checkOwner(sessionID, principal string) error {
 		return &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller")}
 	}
 	return nil
+}
+
+// WhileTokenLasts bounds what waits for others, such as a subscription, by the life of its caller's token.
+func WhileTokenLasts(ctx context.Context, extra *mcp.RequestExtra) (context.Context, context.CancelFunc) {
+	if extra == nil || extra.TokenInfo == nil || extra.TokenInfo.Expiration.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, extra.TokenInfo.Expiration, &UnavailableError{Reason: "the caller's token has expired"})
 }
 
 // Asking bounds how long a client may take to answer inside its session.

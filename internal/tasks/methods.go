@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -160,9 +161,18 @@ func (s *Service) failed(ctx context.Context, doing string, err error) error {
 	case errors.Is(err, task.ErrNotFound):
 		return wire.Errorf(jsonrpc.CodeInvalidParams, "Failed to retrieve task: Task not found")
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return cmp.Or(interrupted(ctx), ctx.Err())
 	}
-	return s.storeFailed(ctx, doing, err)
+	_ = s.storeFailed(ctx, doing, err)
+	return &call.UnavailableError{Reason: "internal error: " + doing + " failed", RetryAfter: time.Second}
+}
+
+// interrupted returns why the server ended a request that may be sent again, or nil.
+func interrupted(ctx context.Context) error {
+	if unavailable, ok := errors.AsType[*call.UnavailableError](context.Cause(ctx)); ok {
+		return unavailable
+	}
+	return nil
 }
 
 // describe returns the state of a task. For the extension it includes the questions, the result

@@ -118,7 +118,7 @@ func newStatements(schema string) statements {
 					updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
 					due = CASE WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
 					entries = entries + cardinality($14::bytea[]), bytes = bytes + $15::bigint
-				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3)
+				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
 				RETURNING id, updated, version, entries
 			), j AS (
 				INSERT INTO {schema}.journal (id, seq, body)
@@ -133,7 +133,7 @@ func newStatements(schema string) statements {
 
 		owner: in(`SELECT principal FROM {schema}.task WHERE id = $1`),
 
-		fence: in(`SELECT fence FROM {schema}.task WHERE id = $1`),
+		fence: in(`SELECT fence, version FROM {schema}.task WHERE id = $1`),
 
 		expired: in(`
 			SELECT id FROM {schema}.task

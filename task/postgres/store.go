@@ -249,7 +249,7 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte
 	defer s.wrap(ctx, "append to a journal", &err)
 	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry)
 	if err == nil && tag.RowsAffected() == 0 {
-		return s.refused(ctx, id, &fence)
+		return s.refused(ctx, id, &fence, nil)
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 	defer s.wrap(ctx, "renew a lease", &err)
 	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), fence, lease).Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s.refused(ctx, id, &fence)
+		return 0, s.refused(ctx, id, &fence, nil)
 	}
 	return version, err
 }
@@ -294,7 +294,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return s.refused(ctx, t.ID, fence)
+		return s.refused(ctx, t.ID, fence, &t.Version)
 	case err != nil:
 		return err
 	}
@@ -364,11 +364,12 @@ func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, e
 	return len(ids), nil
 }
 
-// refused returns the reason why a write under a condition found no task. A fence of nil is no condition. A fence,
-// once passed, does not come back, so the reason still holds although it is read later than the write.
-func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
-	var stored int64
-	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored)
+// refused returns the reason why a write under conditions found no task. A fence or version of nil is no condition.
+// Fences and versions, once passed, do not come back, so the reason still holds although it is read later than the
+// write.
+func (s *Store) refused(ctx context.Context, id string, fence, version *int64) error {
+	var stored, storedVersion int64
+	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored, &storedVersion)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound
@@ -376,6 +377,8 @@ func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
 		return err
 	case fence != nil && *fence != stored:
 		return task.ErrLeaseLost
+	case version != nil && *version == storedVersion:
+		return task.ErrEnded // nothing else forbids the write
 	}
 	return task.ErrConflict
 }

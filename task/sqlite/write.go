@@ -39,8 +39,8 @@ const (
 
 	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
 		stopped = ?, attempts = ?, updated = ?, version = version + 1`
-	// The last parameter is the fence, or NULL if it does not matter.
-	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) RETURNING seq`
+	// The parameter after the version is the fence, or NULL if it does not matter. The last one is the status again.
+	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) AND (ended = 0 OR status = ?) RETURNING seq`
 	updateKeepSQL  = updateSQL + updateWhereSQL
 	updateDueSQL   = updateSQL + `, due = ?, wake = ?` + updateWhereSQL
 
@@ -282,7 +282,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			fence = &t.Fence
 		}
 		stmt := s.w[updateKeepSQL]
-		args := append(make([]any, 0, 15), string(t.Status), t.Status.Terminal(), t.Message,
+		args := append(make([]any, 0, 16), string(t.Status), t.Status.Terminal(), t.Message,
 			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts, now)
 		if !u.Keep {
 			stmt = s.w[updateDueSQL]
@@ -290,9 +290,15 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			args = append(args, due, wake)
 		}
 		var seq int64
-		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence)...).Scan(&seq)
+		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence, string(t.Status))...).Scan(&seq)
 		if errors.Is(err, sql.ErrNoRows) {
-			if _, err = s.state(ctx, t.ID, fence); err == nil {
+			var version int64
+			version, err = s.state(ctx, t.ID, fence)
+			switch {
+			case err != nil:
+			case version == t.Version:
+				err = task.ErrEnded // nothing else forbids the write
+			default:
 				err = task.ErrConflict
 			}
 		}

@@ -79,6 +79,33 @@ var updateTests = []test{
 		f.wantJournal(s, lost.ID)
 		f.noneDue(s)
 	}},
+	{"a terminal status never changes: ErrEnded, and nothing is written", func(f *fixture, s task.Store) {
+		for _, was := range terminal {
+			t := f.addLeased(s)
+			t.Status, t.Outcome = was, []byte("outcome")
+			f.update(s, t, task.Update{Leased: true, Keep: true})
+			for _, status := range statuses {
+				for _, u := range []task.Update{{Leased: true, Due: 0}, {Due: -1}, {Keep: true, Entries: list("late")}} {
+					given := clone(t)
+					given.Status, given.Outcome = status, []byte("another")
+					if status == was {
+						continue
+					}
+					before := clone(given)
+					f.wantError(fmt.Sprintf("Update from %s to %s", was, status), s.Update(f.ctx, given, u), task.ErrEnded)
+					f.wantSame(given, before)
+					given.Version-- // whose writer has to read again to learn why
+					f.wantError("with another version", s.Update(f.ctx, given, u), task.ErrConflict)
+				}
+			}
+			f.wantRow(s, t)
+			f.wantJournal(s, t.ID)
+			f.noneDue(s)
+			t.Stopped, t.Message = true, "cleaned up"
+			f.update(s, t, task.Update{Leased: true, Due: -1})
+			f.wantRow(s, t)
+		}
+	}},
 	// A worker may read again after a conflict, but not after it lost its lease.
 	{"who has lost its lease is told so, even if the task was changed as well", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, s)
