@@ -82,8 +82,9 @@ type Options struct {
 	// as it is; of any other the client is told nothing, and the log everything.
 	Authorize func(ctx context.Context, access Access) error
 
-	// ReplayGuard makes every requestState single use. Nil lets a client send a round again until the state expires,
-	// because its response may have been lost, and also answer the round differently.
+	// ReplayGuard makes every requestState single use: a [state.MemoryGuard] in one process, the Guard of a Store of
+	// task/sqlite or task/postgres in several. Nil lets a client send a round again until the state expires, because its
+	// response may have been lost, and also answer the round differently.
 	ReplayGuard state.Guard
 
 	// BareFirstRound leaves requestState out of a first round that has nothing to remember, and takes the answers of

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Guard remembers which requestStates were used. All instances behind one
-// endpoint need to share what it remembers. (basic/patterns/mrtr, server requirement 5)
+// Guard remembers which requestStates were used. All instances behind one endpoint need to share what it remembers:
+// [MemoryGuard] is for one process, and the Stores of task/sqlite and task/postgres have one for several;
+// task/storetest has a suite for others. (basic/patterns/mrtr, server requirement 5)
 type Guard interface {
 	// Use marks the state id as used and reports whether it had not been used before. It may forget the id after
 	// expires, which is seal.MaxClockSkew after the state's own expiry, when no instance accepts the state any more.

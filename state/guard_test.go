@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/state"
+	"github.com/askback-mcp/askback/task/storetest"
 )
 
 // Among many that are soon forgotten, an id that has time left is remembered until the very end of it.
@@ -29,6 +30,13 @@ func TestMemoryGuardRemembers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMemoryGuard(t *testing.T) {
+	storetest.RunGuard(t, func(*testing.T) func(*testing.T) storetest.Guard {
+		guard := new(state.MemoryGuard)
+		return func(*testing.T) storetest.Guard { return guard }
+	})
 }
 
 func TestMemoryGuardForgets(t *testing.T) {

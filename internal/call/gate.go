@@ -84,6 +84,11 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = withLimit(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
+	if a.Method == wire.TaskResult {
+		var cancel context.CancelFunc
+		ctx, cancel = WhileTokenLasts(ctx, a.Extra)
+		defer cancel()
+	}
 	err = serve(ctx, Passage{a.Principal, a.Method, a.Target, session != nil})
 	if err != nil && expired(ctx) {
 		err = context.Cause(ctx)
@@ -150,6 +155,15 @@ type RefusedError struct{ Fault *jsonrpc.Error }
 func (e *RefusedError) Error() string { return e.Fault.Error() }
 func (e *RefusedError) Unwrap() error { return e.Fault }
 
+// UnavailableError says that the server cannot serve a request now, and that the client should send it again. Over
+// HTTP its status is 503.
+type UnavailableError struct {
+	Reason     string        // for the client
+	RetryAfter time.Duration // the pause that the client is asked for; zero leaves it to the client
+}
+
+func (e *UnavailableError) Error() string { return e.Reason + ": send the request again" }
+
 // Opened records that the caller opened the session.
 func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mcp.RequestExtra) error {
 	id := session.ID()
@@ -183,6 +197,14 @@ func (g *Gate) checkOwner(ctx context.Context, sessionID string, a Access) error
 		return g.refuse(ctx, a, "session", wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller"))
 	}
 	return nil
+}
+
+// WhileTokenLasts bounds what waits for others, such as a subscription, by the life of its caller's token.
+func WhileTokenLasts(ctx context.Context, extra *mcp.RequestExtra) (context.Context, context.CancelFunc) {
+	if extra == nil || extra.TokenInfo == nil || extra.TokenInfo.Expiration.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, extra.TokenInfo.Expiration, &UnavailableError{Reason: "the caller's token has expired"})
 }
 
 // Asking bounds how long a client may take to answer inside its session.

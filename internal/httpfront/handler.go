@@ -335,10 +335,11 @@ func (h *handler) serve(ctx context.Context, handler *call.Handler, req wire.Req
 
 // respond sends the outcome of a request.
 func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Request, out *call.Outcome, err error) {
-	if ctx.Err() != nil {
-		return // the client went away, which cancels the request: nothing more is sent for it
+	if stream.gone(ctx) {
+		return
 	}
 	if err != nil {
+		setRetryAfter(stream.w.Header(), err)
 		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
 		return
 	}
@@ -372,7 +373,7 @@ func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Req
 	} else {
 		out, err = h.throughSDK(r.Context(), stream, req, requestExtra(r))
 	}
-	if err != nil && r.Context().Err() == nil {
+	if err != nil && !stream.gone(r.Context()) {
 		failTask(w, req.ID, err)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/askback-mcp/askback/state"
 )
 
 // purgeStatesEvery is after how many states that this process writes it deletes expired ones, at most twice as many.
@@ -67,4 +69,25 @@ func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 	defer s.wrap(ctx, "delete a state", &err)
 	_, err = s.pool.Exec(ctx, s.sql.deleteState, lookup(id))
 	return err
+}
+
+// Guard returns a guard that lets every state be used once only, by whatever instance shares the database. What it
+// remembers is in a table of its own until it expires by the clock of the server.
+func (s *Store) Guard() state.Guard { return guard{s} }
+
+type guard struct{ s *Store }
+
+// Use implements [state.Guard].
+func (g guard) Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error) {
+	defer g.s.wrap(ctx, "use a state", &err)
+	if err := check("id", id); err != nil {
+		return false, err
+	}
+	if g.s.uses.Add(1)%purgeStatesEvery == 1 {
+		if _, err := g.s.pool.Exec(ctx, g.s.sql.purgeUsed, 2*purgeStatesEvery); err != nil {
+			return false, err
+		}
+	}
+	tag, err := g.s.pool.Exec(ctx, g.s.sql.useState, id, expires)
+	return err == nil && tag.RowsAffected() == 1, err
 }
