@@ -82,13 +82,15 @@ type Options struct {
 	// as it is; of any other the client is told nothing, and the log everything.
 	Authorize func(ctx context.Context, access Access) error
 
-	// ReplayGuard makes every requestState single use. Nil lets a client whose
-	// response was lost send a round again until the state expires.
+	// ReplayGuard makes every requestState single use: a [state.MemoryGuard] in one process, the Guard of a Store of
+	// task/sqlite or task/postgres in several. Nil lets a client send a round again until the state expires, because its
+	// response may have been lost, and also answer the round differently.
 	ReplayGuard state.Guard
 
 	// BareFirstRound leaves requestState out of a first round that has nothing to remember, and takes the answers of
 	// a retry that comes without one by their keys alone. Nothing then binds such answers to the question they were
-	// asked for, and the call's id changes in between.
+	// asked for, and every such retry is a call of its own, with an ID and idempotency keys of its own, unless the
+	// handler read one of these before it asked: then it has something to remember. It excludes ReplayGuard.
 	BareFirstRound bool
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
@@ -104,10 +106,10 @@ type Options struct {
 	// Logger receives warnings, refused states with their reason, and panics. Nil means slog.Default().
 	Logger *slog.Logger
 
-	// ObserveState, if set, is told what became of each requestState that is worth a metric:
-	// every one that was refused, with the reason, and with States all that happens to them.
-	// It must not block, and is called concurrently. An event is not for the client.
-	ObserveState func(ctx context.Context, e state.Event)
+	// Audit, if set, is told who asked, answered, did and was refused what, in every kind of session, call and task.
+	// The request waits for it, and it is called concurrently. A panic in it is logged and costs nothing else. The
+	// context is the request's, and may be done. An event is not for the client.
+	Audit func(ctx context.Context, e AuditEvent)
 }
 
 // Access is a request, as [Options.Authorize] sees it.
@@ -156,6 +158,10 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	if s.log = s.opts.Logger; s.log == nil {
 		s.log = slog.Default()
 	}
+	if s.opts.BareFirstRound && s.opts.ReplayGuard != nil {
+		return nil, errors.New("askback: BareFirstRound and ReplayGuard exclude each other: a round without a requestState " +
+			"has nothing that could be used once only, so its answers could be sent again without end; leave out one of them")
+	}
 	name, info, err := s.discover()
 	if err != nil {
 		return nil, fmt.Errorf("askback: asking the server who it is: %w", err)
@@ -174,17 +180,23 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		return nil, err
 	}
 	limits := s.opts.Limits.ofCalls()
-	engine := &call.Engine{Limits: limits, Log: s.log}
+	var audit *call.Audit
+	if hook := s.opts.Audit; hook != nil {
+		audit = &call.Audit{Hook: func(ctx context.Context, e call.AuditEvent) { hook(ctx, AuditEvent(e)) }, Log: s.log}
+	}
+	engine := &call.Engine{Limits: limits, Audit: audit, Log: s.log}
 	carrier := &home.Carrier{
 		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
-		Guard: s.opts.ReplayGuard, Observe: s.opts.ObserveState, Log: s.log,
+		Guard: s.opts.ReplayGuard, Audit: audit, Log: s.log,
 	}
 	if s.opts.States != nil {
 		if err := carrier.UseStates(*s.opts.States, s.opts.Principal != nil); err != nil {
 			return nil, err
 		}
 	}
-	gate := &call.Gate{Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Log: s.log}
+	gate := &call.Gate{
+		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit, Log: s.log,
+	}
 	if authorize := s.opts.Authorize; authorize != nil {
 		gate.Authorize = func(ctx context.Context, a call.Access) error { return authorize(ctx, Access(a)) }
 	}

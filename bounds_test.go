@@ -25,15 +25,15 @@ import (
 
 // These tests check the limits that have owners.
 
-// waiting is a server with a tool that waits for open, and counts those who do.
-type waiting struct {
+// waitingTool is a server with a tool that waits for open, and counts those who do.
+type waitingTool struct {
 	*askback.Server
 	open chan struct{}
 	now  atomic.Int64
 }
 
-func newWaiting(t *testing.T, limits askback.Limits) *waiting {
-	w := &waiting{open: make(chan struct{})}
+func newWaitingTool(t *testing.T, limits askback.Limits) *waitingTool {
+	w := &waitingTool{open: make(chan struct{})}
 	w.Server = harness.NewServer(t, &askback.Options{Principal: userHeader, Limits: limits}, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 			w.now.Add(1)
@@ -50,7 +50,7 @@ func newWaiting(t *testing.T, limits askback.Limits) *waiting {
 }
 
 // wait sends a call that waits, and returns its response once there is one.
-func (w *waiting) wait(t *testing.T, h http.Handler, user, arguments string) <-chan *harness.Response {
+func (w *waitingTool) wait(t *testing.T, h http.Handler, user, arguments string) <-chan *harness.Response {
 	before, response := w.now.Load(), make(chan *harness.Response, 1)
 	go func() { response <- as(user, arguments).Send(t, h) }()
 	harness.Eventually(t, "call of "+user, func() bool { return w.now.Load() > before || len(response) > 0 })
@@ -67,7 +67,7 @@ type unread struct{ t *testing.T }
 func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); return 0, io.EOF }
 
 func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
-	w := newWaiting(t, askback.Limits{Requests: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
+	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
 	h := w.HTTPHandler(nil)
 	var admitted []<-chan *harness.Response
 	for _, step := range []struct {
@@ -103,7 +103,7 @@ func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
 func TestBodiesShareMemory(t *testing.T) {
 	const message = 1 << 16
 	big := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
-	w := newWaiting(t, askback.Limits{MessageBytes: message, BodyBytes: askback.Share{Total: 2*message + 1<<14, PerPrincipal: message, Anonymous: message}})
+	w := newWaitingTool(t, askback.Limits{MessageBytes: message, BodyBytes: askback.Share{Total: 2*message + 1<<14, PerPrincipal: message, Anonymous: message}})
 	h := w.HTTPHandler(nil)
 	first := w.wait(t, h, "alice", big)
 	for name, context := range map[string]func(*http.Request) *http.Request{
@@ -366,7 +366,7 @@ func (l *legacy) alive() bool {
 
 // A caller's new session takes the place of the one that was idle for longest. It takes no one else's.
 func TestSessionsAreShared(t *testing.T) {
-	w := newWaiting(t, askback.Limits{Sessions: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
+	w := newWaitingTool(t, askback.Limits{Sessions: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
 	h := w.HTTPHandler(nil)
 	must := func(user string) *legacy {
 		t.Helper()
@@ -445,7 +445,7 @@ func TestBatchesAreBounded(t *testing.T) {
 // Calls of one session are bounded, and so are those of all of a caller's sessions. The answers that
 // calls wait for get through, and so do other callers.
 func TestCallsOfSessionsAreBounded(t *testing.T) {
-	w := newWaiting(t, askback.Limits{SessionCalls: 2, Streams: askback.Share{Total: 8, PerPrincipal: 3, Anonymous: 1}, Requests: askback.Share{Total: 2, PerPrincipal: 1}})
+	w := newWaitingTool(t, askback.Limits{SessionCalls: 2, Streams: askback.Share{Total: 8, PerPrincipal: 3, Anonymous: 1}, Requests: askback.Share{Total: 2, PerPrincipal: 1}})
 	h := w.HTTPHandler(nil)
 	ended := make(chan string, 10)
 	wait := func(l *legacy, id int) {
@@ -482,7 +482,7 @@ func TestCallsOfSessionsAreBounded(t *testing.T) {
 }
 
 func TestCallsOfAConnectionAreBounded(t *testing.T) {
-	w := newWaiting(t, askback.Limits{SessionCalls: 2})
+	w := newWaitingTool(t, askback.Limits{SessionCalls: 2})
 	c := harness.Pipe(t, w.Server)
 	for id := range 3 {
 		c.Request(id+1, "tools/call", `"name":"wait"`, harness.WithExtension)
@@ -498,7 +498,7 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 
 // What stays open over HTTP counts as a stream, and not as a request in progress.
 func TestStreamsAreShared(t *testing.T) {
-	w := newWaiting(t, askback.Limits{Requests: askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}, Streams: askback.Share{Total: 2, PerPrincipal: 1, Anonymous: 1}})
+	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}, Streams: askback.Share{Total: 2, PerPrincipal: 1, Anonymous: 1}})
 	h := w.HTTPHandler(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

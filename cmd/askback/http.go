@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/call"
 )
 
 // grace is the time that running requests and tasks have to finish when the server stops.
@@ -79,9 +81,11 @@ func routes(stopping context.Context, mcp http.Handler) http.Handler {
 	})
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		if isOpenEnded(r) {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			defer context.AfterFunc(stopping, cancel)()
+			ctx, cancel := context.WithCancelCause(r.Context())
+			defer cancel(nil)
+			defer context.AfterFunc(stopping, func() {
+				cancel(&call.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: time.Second})
+			})()
 			r = r.WithContext(ctx)
 		}
 		mcp.ServeHTTP(w, r)

@@ -4,14 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/call"
 )
 
 // pipes is a listener whose connections are in memory, for tests with a clock of their own.
@@ -173,4 +177,21 @@ func TestTimeoutForBodies(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A request that waits ends with an error that clients repeat, and not like a request whose client went away.
+func TestStopTellsThoseWhoWaitToComeBack(t *testing.T) {
+	stopping, stop := context.WithCancel(t.Context())
+	var cause error
+	h := routes(stopping, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		stop()
+		<-r.Context().Done()
+		cause = context.Cause(r.Context())
+	}))
+	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	r.Header.Set("Mcp-Method", "tasks/result")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if unavailable, ok := errors.AsType[*call.UnavailableError](cause); !ok || unavailable.RetryAfter <= 0 {
+		t.Errorf("the cause is %v", cause)
+	}
 }

@@ -2,14 +2,13 @@ package call
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
-	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // sessions are the SDK's sessions that hold something: those that clients before 2026-07-28 opened, until they end,
@@ -116,8 +115,8 @@ func (g *Gate) take(ctx context.Context, own *openSession, count *int, n int) er
 	*count += n
 	var err error
 	if own.need() > g.Limits.SessionCalls {
-		limit := wire.Errorf(jsonrpc.CodeInternalError, "the limit of %d open requests of one session is reached: wait for the response to one", g.Limits.SessionCalls)
-		err = &CrowdedError{&UnavailableError{limit, retryAfter}}
+		reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one", g.Limits.SessionCalls)
+		err = &CrowdedError{&UnavailableError{reason, retryAfter}}
 	} else {
 		err = g.full(ctx, own.slots.Resize(own.need()))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -61,7 +62,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, v *visit) (bo
 		h.bodyRead(w, r)
 		return body, true
 	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault != nil { // a limit that others share
+	if _, ok := errors.AsType[*call.UnavailableError](err); ok {
 		fail(w, nil, err)
 		return nil, false
 	}

@@ -397,11 +397,11 @@ func (h *handler) serve(ctx context.Context, principal string, handler *call.Han
 
 // respond sends the outcome of a request.
 func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Request, out *call.Outcome, err error) {
-	if ctx.Err() != nil {
-		return // the client went away, which cancels the request: nothing more is sent for it
+	if stream.gone(ctx) {
+		return
 	}
 	if err != nil {
-		setRetryAfter(stream.w, err)
+		setRetryAfter(stream.w.Header(), err)
 		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
 		return
 	}
@@ -435,7 +435,7 @@ func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Req
 	} else {
 		out, err = h.throughSDK(r.Context(), stream, req, requestExtra(r))
 	}
-	if err != nil && r.Context().Err() == nil {
+	if err != nil && !stream.gone(r.Context()) {
 		failTask(w, req.ID, err)
 		return
 	}
@@ -443,7 +443,6 @@ func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Req
 }
 
 func failTask(w http.ResponseWriter, id []byte, err error) {
-	setRetryAfter(w, err)
 	code := status(err)
 	if call.Fault(err).Code == jsonrpc.CodeMethodNotFound {
 		code = http.StatusNotFound

@@ -82,6 +82,18 @@ func (e *eventStream) finish(status int, response []byte) {
 	writeJSON(e.w, status, response)
 }
 
+// gone reports whether nobody waits for the end of the response: the client went away, which cancels its request, or
+// the server ends a stream of events, which the client opens again.
+func (e *eventStream) gone(ctx context.Context) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, unavailable := errors.AsType[*call.UnavailableError](context.Cause(ctx))
+	return e.started || !unavailable
+}
+
 func acceptsEvents(r *http.Request) bool {
 	for _, value := range r.Header["Accept"] {
 		for part := range strings.SplitSeq(value, ",") {
@@ -113,20 +125,18 @@ func status(err error) int {
 	return http.StatusOK
 }
 
-// setRetryAfter says when a request that cannot be served now may be sent again.
-func setRetryAfter(w http.ResponseWriter, err error) {
-	if unavailable, ok := errors.AsType[*call.UnavailableError](err); ok {
-		w.Header().Set("Retry-After", strconv.FormatInt(max(1, call.Seconds(unavailable.RetryAfter)), 10))
+// setRetryAfter tells the client when to send a request again, if it should.
+func setRetryAfter(header http.Header, err error) {
+	if unavailable, ok := errors.AsType[*call.UnavailableError](err); ok && unavailable.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt(call.Seconds(unavailable.RetryAfter), 10))
 	}
 }
 
 // fail answers a request with an error.
-func fail(w http.ResponseWriter, id []byte, err error) {
-	setRetryAfter(w, err)
-	failAs(w, status(err), id, err)
-}
+func fail(w http.ResponseWriter, id []byte, err error) { failAs(w, status(err), id, err) }
 
 func failAs(w http.ResponseWriter, status int, id []byte, err error) {
+	setRetryAfter(w.Header(), err)
 	writeJSON(w, status, wire.AppendError(nil, id, call.Fault(err)))
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/call"
 )
 
 // visit is an HTTP request with what it holds of the limits until it is served.
@@ -23,7 +24,7 @@ func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*vi
 // admit names the caller of a request and takes its share of those in progress, before its body is read.
 func (h *handler) admit(r *http.Request) (v *visit, err error) {
 	v = new(visit)
-	if v.principal, err = h.SDK.Gate.Principal(r.Context(), requestExtra(r)); err != nil {
+	if v.principal, err = h.SDK.Gate.Principal(r.Context(), call.Access{Extra: requestExtra(r)}); err != nil {
 		return v, err
 	}
 	v.request, err = h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Requests, v.principal, 1)

@@ -231,9 +231,9 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 		from.refuse(err)
 	}
 	_, refused := errors.AsType[*call.RefusedError](err)
-	_, limit := errors.AsType[*journal.LimitError](err)
 	_, unavailable := errors.AsType[*call.UnavailableError](err)
-	if sessionOf(req) != nil && (refused || limit || unavailable) {
+	_, limit := errors.AsType[*journal.LimitError](err)
+	if sessionOf(req) != nil && (refused || unavailable || limit) {
 		return nil, call.Fault(err)
 	}
 	return result, err

@@ -10,7 +10,7 @@ import (
 // origin is the HTTP request behind a request that goes through the SDK, which does not tell its handlers of it.
 type origin struct {
 	ctx     context.Context
-	refusal error // of the gate
+	refusal error // with a status of its own
 }
 
 type originKey struct{}
@@ -23,14 +23,14 @@ func Admitted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, admittedKey{}, true)
 }
 
-// WithOrigin returns the context of an HTTP request that goes through the SDK. If the gate
-// refuses the request, refusal returns why: its status is another one than that of an error.
+// WithOrigin returns the context of an HTTP request that goes through the SDK. If the gate refuses the request, or the
+// server is unavailable for it, refusal returns why: its status is another one than that of an error.
 func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
 	o := &origin{ctx: ctx}
 	return context.WithValue(Admitted(ctx), originKey{}, o), func() error { return o.refusal }
 }
 
-// refuse keeps an error of the gate if it is a refusal.
+// refuse keeps an error that has a status of its own.
 func (o *origin) refuse(err error) {
 	_, refused := errors.AsType[*call.RefusedError](err)
 	_, unavailable := errors.AsType[*call.UnavailableError](err)
