@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -48,6 +50,7 @@ type serveOptions struct {
 	drafts    bool
 	delay     time.Duration
 	grace     time.Duration
+	hosts     []string
 }
 
 func serveCommand() *cobra.Command {
@@ -56,10 +59,9 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the example tools",
 		Long: `Serve the example tools, which 'askback tools' lists, over HTTP at /mcp, or over
-standard input and output. When it is ready it prints its URL on standard output
-(port 0 takes a free one); it logs to standard error. SIGINT or SIGTERM makes
-/readyz fail, stops new requests after --drain-delay, and leaves those that run
---grace to finish. A second signal stops it at once.
+standard input and output. It prints its URL when it is ready (port 0 takes a
+free one). SIGINT or SIGTERM makes /readyz fail, stops new requests after
+--drain-delay, and leaves --grace to those that run. A second one stops at once.
 
 Keys are taken from --keys, also when the file changes, or from the environment
 variable ` + keysVariable + `; else a random key is made, and no other server can finish
@@ -76,6 +78,8 @@ Without --data the work items are fresh at each start.`,
 				return usagef("--stdio and --addr exclude each other")
 			case o.stdio && o.drafts:
 				return usagef("--stdio and --drafts exclude each other: drafts are served over HTTP only")
+			case o.stdio && o.hosts != nil:
+				return usagef("--stdio and --allowed-host exclude each other: only HTTP has hosts")
 			case o.stdio && o.keys == "-":
 				return usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s", keysVariable)
 			}
@@ -92,6 +96,7 @@ Without --data the work items are fresh at each start.`,
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 16)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
+	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
 	flags.IntVar(&o.release, "release", 2, "release `N` of link_accounts: 1, 2 or 3")
 	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
 	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
@@ -201,6 +206,10 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		registerNoMachines(srv, storage.machinesErr)
 		log.Warn("making no machines: provision_vm fails", "reason", storage.machinesErr)
 	}
+	mcpHandler, err := endpoint(srv, &askback.HTTPOptions{Drafts: o.drafts, AllowedHosts: o.hosts})
+	if err != nil {
+		return err
+	}
 	draining := &drain.Options{Delay: o.delay, Grace: o.grace, Ready: srv.Ready, Logger: log}
 	if o.delay == 0 {
 		draining.Delay = -1 // zero is the default there
@@ -209,7 +218,7 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		if o.stdio {
 			return serveStdio(ctx, srv, draining)
 		}
-		return serveHTTP(ctx, listener, srv.HTTPHandler(&askback.HTTPOptions{Drafts: o.drafts}), stdout, draining)
+		return serveHTTP(ctx, listener, mcpHandler, stdout, draining)
 	}
 	if storage.tasks == nil {
 		return serve(ctx)
@@ -268,4 +277,14 @@ func openWorkItems(ctx context.Context, dir string) (*workitem.Store, error) {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
 	return workitem.Open(ctx, filepath.Join(dir, "workitems.db"))
+}
+
+// endpoint returns the server's handler. A host that is none is the user's mistake here.
+func endpoint(srv *askback.Server, opts *askback.HTTPOptions) (h http.Handler, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = usagef("--allowed-host: %s", strings.TrimPrefix(fmt.Sprint(v), "askback: "))
+		}
+	}()
+	return srv.HTTPHandler(opts), nil
 }
