@@ -21,7 +21,6 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
-	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // connectFlags are the flags for the connection and the output.
@@ -226,18 +225,6 @@ func readInput(file string, stdin io.Reader) ([]byte, error) {
 		err = fmt.Errorf("%s is larger than %d bytes", file, maxInput)
 	}
 	return text, err
-}
-
-// maxDepth is how deep JSON of the command line may be nested.
-const maxDepth = 64
-
-// checkObject checks that a text is one JSON object.
-func checkObject(text []byte) error {
-	err := strictjson.Check(text, maxDepth)
-	if err == nil && strictjson.TypeOf(text) != strictjson.TypeObject {
-		err = errors.New("it is not an object")
-	}
-	return err
 }
 
 // oneStdin refuses a command line that reads standard input twice. Inputs are the files by flag or argument.
