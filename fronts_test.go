@@ -56,9 +56,8 @@ var fronts = []front{
 		h.ServeHTTP(w, hello)
 		if session = w.Header().Get("Mcp-Session-Id"); session == "" || strings.Contains(w.Body.String(), `"error"`) {
 			// If the session is refused, the refusal stands for the response to every request.
-			_, event, _ := strings.Cut(w.Body.String(), "data: ")
 			refusal := map[string]any{}
-			if err := json.Unmarshal([]byte(event), &refusal); err != nil {
+			if err := json.Unmarshal([]byte(w.Body.String()[strings.Index(w.Body.String(), "{"):]), &refusal); err != nil {
 				t.Fatalf("no session: %d %s", w.Code, w.Body)
 			}
 			return func(string, string) map[string]any { return refusal }

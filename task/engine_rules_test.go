@@ -26,9 +26,10 @@ type meddled struct {
 	renew   func() error                                      // before a Renew
 	expired func(ids []string, err error) ([]string, error)   // after an Expired
 	watch   func(context.Context, func(), func(string)) error // in place of Watch
+	down    atomic.Bool                                       // writes fail
 }
 
-func (m *meddled) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
+func (m *meddled) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
 	if m.create != nil {
 		if err := m.create(); err != nil {
 			return err
@@ -45,6 +46,9 @@ func (m *meddled) Get(ctx context.Context, id string) (*task.Task, error) {
 }
 
 func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	if m.down.Load() {
+		return errLost
+	}
 	if m.update != nil {
 		if err := m.update(t, u); err != nil {
 			return err
@@ -54,6 +58,9 @@ func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error
 }
 
 func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	if m.down.Load() {
+		return errLost
+	}
 	if m.append != nil {
 		if err := m.append(); err != nil {
 			return err
@@ -62,16 +69,22 @@ func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []by
 	return m.Store.Append(ctx, id, fence, entry)
 }
 
-func (m *meddled) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
+func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	if m.down.Load() {
+		return nil, errLost
+	}
 	if m.claim != nil {
 		if err := m.claim(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return m.Store.Claim(ctx, after, lease)
+	return m.Store.Claim(ctx, after, skip, lease)
 }
 
 func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+	if m.down.Load() {
+		return 0, errLost
+	}
 	if m.renew != nil {
 		if err := m.renew(); err != nil {
 			return 0, err
@@ -168,7 +181,7 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 		}
 		return nil
 	}}
-	e, err := task.NewEngine(f.store, &task.Options{Settings: task.Settings{PerPrincipal: 1}})
+	e, err := task.NewEngine(f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,7 +445,7 @@ func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 	}
 	var last *task.Task
 	for range 150 {
-		last = f.create(idle, &task.New{TTL: time.Millisecond})
+		last = f.create(idle, &task.New{Principal: "a", TTL: time.Millisecond})
 		f.change(last, func(now *task.Task) task.Update { now.Status = task.InputRequired; return task.Update{Due: -1} })
 	}
 	wait(t, "expired", func() bool { return time.Now().After(last.Expires.Add(5 * time.Millisecond)) })
@@ -631,7 +644,7 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	meddling.get = func(id string) {
 		if conflict.Load() && claimed.CompareAndSwap(false, true) {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
-			if other, err := plain.store.Claim(context.Background(), "", time.Hour); err != nil || other == nil {
+			if other, err := plain.store.Claim(context.Background(), "", nil, time.Hour); err != nil || other == nil {
 				t.Errorf("the other worker: %v, %v", other, err)
 			}
 		}
@@ -682,7 +695,7 @@ func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
 	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Attempts != 0 {
 		t.Errorf("%+v, %v", now, err)
 	}
-	if now, err := f.store.Claim(t.Context(), "", time.Minute); err != nil || now == nil {
+	if now, err := f.store.Claim(t.Context(), "", nil, time.Minute); err != nil || now == nil {
 		t.Errorf("claimed %v, %v", now, err)
 	}
 }
@@ -800,7 +813,7 @@ func TestLostLeaseInterrupts(t *testing.T) {
 		created := f.create(e, &task.New{})
 		<-started
 		f.change(created, func(*task.Task) task.Update { return task.Update{} })
-		if now, err := f.store.Claim(t.Context(), "", time.Hour); err != nil || now == nil {
+		if now, err := f.store.Claim(t.Context(), "", nil, time.Hour); err != nil || now == nil {
 			t.Fatalf("%v, %v", now, err)
 		}
 		select {
@@ -843,7 +856,7 @@ func TestReportedMessages(t *testing.T) {
 			w.Report("four") // once, and too soon after another
 			wait(t, "four", has("four"))
 			// Meanwhile no other worker has the task.
-			if other, err := f.store.Claim(context.Background(), "", time.Hour); err != nil || other != nil {
+			if other, err := f.store.Claim(context.Background(), "", nil, time.Hour); err != nil || other != nil {
 				t.Errorf("claimed by another: %v, %v", other, err)
 			}
 			// Some of the reports are not written.
@@ -970,8 +983,8 @@ func TestWorkersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []*task.Task
-	for range 10 {
-		all = append(all, f.create(idle, &task.New{}))
+	for i := range 10 {
+		all = append(all, f.create(idle, &task.New{Principal: fmt.Sprint(i % 2)}))
 	}
 	var running, most atomic.Int32
 	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {

@@ -55,7 +55,7 @@ func once(status task.Status) func(t *task.Task, u task.Update) bool {
 // idle requires that no task in the store is due.
 func (f *fixture) idle(s task.Store) {
 	f.t.Helper()
-	if t, err := s.Claim(f.t.Context(), "", time.Hour); t != nil || err != nil {
+	if t, err := s.Claim(f.t.Context(), "", nil, time.Hour); t != nil || err != nil {
 		f.t.Errorf("claimed %+v, %v; want nothing to be due", t, err)
 	}
 }
@@ -398,7 +398,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f.create(e, &task.New{})
 		<-reported
 		stop()
-		if again, err := plain.Claim(t.Context(), "", time.Hour); again == nil || err != nil {
+		if again, err := plain.Claim(t.Context(), "", nil, time.Hour); again == nil || err != nil {
 			t.Errorf("claimed %v, %v: the lease was not given back", again, err)
 		}
 	})
@@ -459,7 +459,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 	f.store = &meddled{Store: plain.store, append: func() (err error) {
 		once.Do(func() {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
-			other, failed := plain.store.Claim(context.Background(), "", time.Hour)
+			other, failed := plain.store.Claim(context.Background(), "", nil, time.Hour)
 			if failed == nil {
 				failed = plain.store.Append(context.Background(), other.ID, other.Fence, []byte("step"))
 			}

@@ -114,7 +114,7 @@ func (c *chaos) begin(ctx context.Context) error {
 	if err := os.WriteFile(keyFile, keys, 0o600); err != nil {
 		return err
 	}
-	c.args = append([]string{"serve", "--addr", "127.0.0.1:0", "--until-eof", "--keys", keyFile, "--data", data, "--store", store,
+	c.args = append([]string{"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0", "--until-eof", "--keys", keyFile, "--data", data, "--store", store,
 		"--pace", c.pace.String()}, c.serve...)
 	c.servers = make([]*server, c.instances)
 	for slot := range c.instances {

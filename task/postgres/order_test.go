@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task"
 )
 
 // The order of a journal does not depend on where its rows lie, or on how the database finds them.
@@ -17,7 +18,7 @@ func TestAJournalIsReadInItsOrder(t *testing.T) {
 	defer s.Close()
 	n := newTask()
 	want := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
-	if err := s.Create(t.Context(), n, time.Hour, []byte("call"), want, 1); err != nil {
+	if err := s.Create(t.Context(), n, time.Hour, []byte("call"), want, task.Quota{Unfinished: 1, Kept: 1, Bytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)
