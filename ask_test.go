@@ -360,7 +360,7 @@ func TestAsksOfARequestThatHasEnded(t *testing.T) {
 }
 
 func TestCapabilitiesGateQuestions(t *testing.T) {
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
 		for name, ask := range map[string]askback.ToolHandler[struct{}, any]{
 			"form": func(_ context.Context, call *askback.Call, _ struct{}) (any, error) {
 				return askback.Elicit[harness.Login](call, "q", "?")
@@ -382,7 +382,20 @@ func TestCapabilitiesGateQuestions(t *testing.T) {
 		} {
 			askback.AddTool(srv, &mcp.Tool{Name: name}, ask)
 		}
-	}).HTTPHandler(nil)
+	})
+	h := srv.HTTPHandler(nil)
+	inSession := func(tool, capabilities string) map[string]any {
+		c := harness.Pipe(t, srv)
+		c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"c","version":"1"}`, "")
+		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.Request(2, "tools/call", `"name":"`+tool+`"`, "")
+		m := c.Until("question or response", func(m map[string]any) bool { return m["id"] != nil })
+		if m["method"] != nil { // the call ends before its connection does, which would wait for it
+			c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"error":{"code":-1,"message":"not now"}}`, m["id"]))
+			c.Response(2)
+		}
+		return m
+	}
 	for _, test := range []struct{ tool, enough, lacking string }{
 		{"form", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},
 		{"form", `{"elicitation":{"form":{}}}`, `{"sampling":{"tools":{}},"roots":{}}`},
@@ -393,6 +406,12 @@ func TestCapabilitiesGateQuestions(t *testing.T) {
 	} {
 		harness.Request{Target: test.tool, Capabilities: test.enough}.Send(t, h).Asked(t, "q")
 		harness.Request{Target: test.tool, Capabilities: test.lacking}.Send(t, h).Refused(t, 400, -32021)
+		if got := inSession(test.tool, test.enough); got["method"] == nil {
+			t.Errorf("a session with %s: %s got %v, want a question", test.enough, test.tool, got)
+		}
+		if got := inSession(test.tool, test.lacking); harness.At(got, "error", "code") != -32021.0 {
+			t.Errorf("a session with %s: %s got %v, want -32021", test.lacking, test.tool, got)
+		}
 	}
 }
 

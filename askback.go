@@ -55,12 +55,14 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
+	"github.com/askback-mcp/askback/task"
 )
 
 // Options configure a [Server]. The zero value is ready to use by one process.
 type Options struct {
 	// Keys seal requestState. All instances behind one endpoint need the same.
-	// Nil means one random key, which no other process and no later one has.
+	// Nil means one random key, which no other process and no later one has. [seal.Ring.Replace]
+	// changes them while the server runs.
 	Keys *seal.Ring
 
 	// Audience names the service that a requestState is for: instances of one service share it, and another service's
@@ -82,13 +84,15 @@ type Options struct {
 	// as it is; of any other the client is told nothing, and the log everything.
 	Authorize func(ctx context.Context, access Access) error
 
-	// ReplayGuard makes every requestState single use. Nil lets a client whose
-	// response was lost send a round again until the state expires.
+	// ReplayGuard makes every requestState single use: a [state.MemoryGuard] in one process, the Guard of a Store of
+	// task/sqlite or task/postgres in several. Nil lets a client send a round again until the state expires, because its
+	// response may have been lost, and also answer the round differently.
 	ReplayGuard state.Guard
 
 	// BareFirstRound leaves requestState out of a first round that has nothing to remember, and takes the answers of
 	// a retry that comes without one by their keys alone. Nothing then binds such answers to the question they were
-	// asked for, and the call's id changes in between.
+	// asked for, and every such retry is a call of its own, with an ID and idempotency keys of its own, unless the
+	// handler read one of these before it asked: then it has something to remember. It excludes ReplayGuard.
 	BareFirstRound bool
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
@@ -104,10 +108,10 @@ type Options struct {
 	// Logger receives warnings, refused states with their reason, and panics. Nil means slog.Default().
 	Logger *slog.Logger
 
-	// ObserveState, if set, is told what became of each requestState that is worth a metric:
-	// every one that was refused, with the reason, and with States all that happens to them.
-	// It must not block, and is called concurrently. An event is not for the client.
-	ObserveState func(ctx context.Context, e state.Event)
+	// Audit, if set, is told who asked, answered, did and was refused what, in every kind of session, call and task.
+	// The request waits for it, and it is called concurrently. A panic in it is logged and costs nothing else. The
+	// context is the request's, and may be done. An event is not for the client.
+	Audit func(ctx context.Context, e AuditEvent)
 }
 
 // Access is a request, as [Options.Authorize] sees it.
@@ -118,33 +122,6 @@ type Access struct {
 	// Extra is what the transport says of the caller: token info, and headers over HTTP. It
 	// is nil where the transport says nothing.
 	Extra *mcp.RequestExtra
-}
-
-// Limits bound calls and requests. A field that is zero has its default.
-type Limits struct {
-	Rounds       int           // rounds per call that end with input required; default 32
-	Questions    int           // questions per round; default 16
-	StateBytes   int           // bytes of a requestState as sent; default 64 KiB
-	StoredBytes  int           // bytes of a state that overflows into States.Store; default 16 MiB
-	MessageBytes int64         // bytes of one message of the client: an HTTP request's body, or a line of standard input; default 4 MiB
-	Depth        int           // nesting of a request's JSON; default 64
-	RoundTTL     time.Duration // how long a client may take to answer; default 1 hour
-	CallTTL      time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
-}
-
-func (l *Limits) setDefaults() error {
-	setDefault(&l.Rounds, 32)
-	setDefault(&l.Questions, 16)
-	setDefault(&l.StateBytes, 64<<10)
-	setDefault(&l.StoredBytes, 16<<20)
-	setDefault(&l.MessageBytes, 4<<20)
-	setDefault(&l.Depth, 64)
-	setDefault(&l.RoundTTL, time.Hour)
-	setDefault(&l.CallTTL, max(24*time.Hour, l.RoundTTL))
-	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), int64(l.StoredBytes), l.MessageBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL)) < 0 {
-		return errors.New("askback: a negative limit; zero means the default")
-	}
-	return nil
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -183,6 +160,10 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	if s.log = s.opts.Logger; s.log == nil {
 		s.log = slog.Default()
 	}
+	if s.opts.BareFirstRound && s.opts.ReplayGuard != nil {
+		return nil, errors.New("askback: BareFirstRound and ReplayGuard exclude each other: a round without a requestState " +
+			"has nothing that could be used once only, so its answers could be sent again without end; leave out one of them")
+	}
 	name, info, err := s.discover()
 	if err != nil {
 		return nil, fmt.Errorf("askback: asking the server who it is: %w", err)
@@ -196,18 +177,28 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
 			"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
 	}
-	limits := call.Limits(s.opts.Limits)
-	engine := &call.Engine{Limits: limits, Log: s.log}
+	shares, err := s.opts.Limits.shares()
+	if err != nil {
+		return nil, err
+	}
+	limits := s.opts.Limits.ofCalls()
+	var audit *call.Audit
+	if hook := s.opts.Audit; hook != nil {
+		audit = &call.Audit{Hook: func(ctx context.Context, e call.AuditEvent) { hook(ctx, AuditEvent(e)) }, Log: s.log}
+	}
+	engine := &call.Engine{Limits: limits, Audit: audit, Log: s.log}
 	carrier := &home.Carrier{
 		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
-		Guard: s.opts.ReplayGuard, Observe: s.opts.ObserveState, Log: s.log,
+		Guard: s.opts.ReplayGuard, Audit: audit, Log: s.log,
 	}
 	if s.opts.States != nil {
 		if err := carrier.UseStates(*s.opts.States, s.opts.Principal != nil); err != nil {
 			return nil, err
 		}
 	}
-	gate := &call.Gate{Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Log: s.log}
+	gate := &call.Gate{
+		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit, Log: s.log,
+	}
 	if authorize := s.opts.Authorize; authorize != nil {
 		gate.Authorize = func(ctx context.Context, a call.Access) error { return authorize(ctx, Access(a)) }
 	}
@@ -235,14 +226,16 @@ func (s *Server) AddReceivingMiddleware(middleware ...mcp.Middleware) {
 
 // HTTPHandler serves the MCP endpoint: handlers of the Server to clients of the 2026-07-28 revision on a path of its
 // own, all else through the SDK's handlers, and legacy sessions beside them. Bearer tokens are checked by a handler
-// around it, such as the SDK's auth.RequireBearerToken. It panics on a trusted origin that is none.
+// around it, such as the SDK's auth.RequireBearerToken. It panics on a trusted origin
+// or an allowed host that is none.
 // (basic/transports/streamable-http)
 func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 	if opts == nil {
 		opts = new(HTTPOptions)
 	}
 	h, err := httpfront.New(s.sdk, &httpfront.Options{
-		TrustedOrigins: opts.TrustedOrigins, Drafts: opts.Drafts, Streamable: opts.Streamable, Supported: s.supported,
+		TrustedOrigins: opts.TrustedOrigins, AllowedHosts: opts.AllowedHosts, ReadTimeout: opts.ReadTimeout, WriteTimeout: opts.WriteTimeout,
+		Drafts: opts.Drafts, Streamable: opts.Streamable, Supported: s.supported,
 	})
 	if err != nil {
 		panic("askback: " + err.Error())
@@ -255,6 +248,22 @@ type HTTPOptions struct {
 	// TrustedOrigins are web origins, such as "https://app.example.com", whose pages
 	// may send requests besides those of the server's own origin.
 	TrustedOrigins []string
+
+	// AllowedHosts are the host names, such as "mcp.example.com", under which the server is reached: with a port, only
+	// under that port. Requests under any other name are refused. If there are none, a server on a loopback address
+	// takes only names of that address, and on other addresses a web page is refused unless it comes from a trusted
+	// origin or the server is reached by its IP address: a page can have its own name lead to the server (DNS
+	// rebinding), and nothing else tells it apart.
+	AllowedHosts []string
+
+	// ReadTimeout is how long a client may take to send the body of a request. Zero means 30 seconds, or the
+	// ReadTimeout of the http.Server if that is shorter; a negative one means no limit.
+	ReadTimeout time.Duration
+
+	// WriteTimeout is how long a client may take to read each 64 KiB of a response, or an event that is shorter. It
+	// takes the place of the WriteTimeout of the http.Server, which would end streams. Zero means 30 seconds; a
+	// negative one leaves the deadlines of the http.Server as they are.
+	WriteTimeout time.Duration
 
 	// Drafts also serves requests in the forms of the proposals that led to the 2026-07-28 revision, to peers that
 	// were built on them: see docs/drafts.md. Leave it off where there are none.
@@ -276,6 +285,23 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 // Connect serves a connection in the background: see mcp.Server.Connect.
 func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions) (*mcp.ServerSession, error) {
 	return s.mcp.Connect(ctx, s.sdk.Transport(t), opts)
+}
+
+// Ready returns an error if a store that requests need does not answer: that of [Options.Tasks] or of [Options.States].
+// It makes one small read of each, and is for the readiness probe of a load balancer: see package drain.
+func (s *Server) Ready(ctx context.Context) error {
+	const missing = "ready?" // no task or state has such an ID
+	if t := s.opts.Tasks; t != nil {
+		if _, err := t.Store.Get(ctx, missing); err != nil && !errors.Is(err, task.ErrNotFound) {
+			return fmt.Errorf("askback: reading from the store of the tasks: %w", err)
+		}
+	}
+	if states := s.opts.States; states != nil {
+		if _, err := states.Store.GetState(ctx, missing); err != nil {
+			return fmt.Errorf("askback: reading from the store of the states: %w", err)
+		}
+	}
+	return nil
 }
 
 // discover asks the SDK's server for its protocol versions, its name, and the _meta that

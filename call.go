@@ -50,15 +50,23 @@ func (c *Call) Checkpoint(ctx context.Context, key string) error { return c.c.Ch
 // IdempotencyKey returns a key that is the same in every attempt at the named step of this call, and of no other, for
 // outside systems that accept one: a response that is lost after a step makes the client repeat the round, and with
 // it the step. In a first round that is repeated the key differs, because the client has no state yet that could
-// carry the call's id.
+// carry the call's id: ask before the first step. Under [Options.BareFirstRound] the same is true of the second round,
+// unless the handler read the key before it asked.
 func (c *Call) IdempotencyKey(step string) string { return c.c.IdempotencyKey(step) }
+
+// Fence returns the fencing token of the claim under which a task runs. It rises with every claim: of two workers that
+// believe they have the task, the one with the higher token has it. Outside systems that remember the highest token
+// they were shown, and refuse lower ones, are safe from a worker that was out of reach for longer than its lease. It is
+// 0 outside of tasks.
+func (c *Call) Fence() int64 { return c.c.Task.Fence }
 
 // Do runs step and records its result; in later rounds the recorded result is returned and step does not run. The
 // result travels as JSON, in the first run too, so that it is the same in all of them. While a question is open no
 // step runs, and the error is [ErrInputRequired]. A step that fails records nothing. Each step of a handler needs its
 // own name. A step cannot ask: ask before it. A round ends when its steps have: one that runs in another goroutine
 // must not wait for what a later round brings. In a task the result is durable when Do returns; a worker that was out
-// of reach for longer than its lease may still be in a step that another one has begun, but cannot record it.
+// of reach for longer than its lease may still be in a step that another one has begun, but cannot record it: see
+// [Call.Fence].
 //
 //	order, err := askback.Do(ctx, call, "order", func(ctx context.Context) (Order, error) {
 //		return shop.Order(ctx, item, call.IdempotencyKey("order"))

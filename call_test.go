@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/state"
 )
 
 func TestStepsRunOnce(t *testing.T) {
@@ -187,6 +189,61 @@ func TestInputRequiredIsNeverEmpty(t *testing.T) {
 	}
 }
 
+// A round without a state has nothing that could be used once only.
+func TestBareFirstRoundExcludesAReplayGuard(t *testing.T) {
+	for _, c := range []struct {
+		bare  bool
+		guard state.Guard
+		fails bool
+	}{
+		{false, nil, false}, {true, nil, false}, {false, new(state.MemoryGuard), false}, {true, new(state.MemoryGuard), true},
+	} {
+		_, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil),
+			&askback.Options{BareFirstRound: c.bare, ReplayGuard: c.guard, Keys: harness.NewRing(t)})
+		if (err != nil) != c.fails || err != nil && !strings.Contains(err.Error(), "leave out one") {
+			t.Errorf("bare %v, guard %v: %v", c.bare, c.guard != nil, err)
+		}
+	}
+}
+
+// A handler that reads the call's ID, or a key derived from it, before it asks finds the same in the next round.
+func TestBareFirstRoundKeepsAnIDThatWasRead(t *testing.T) {
+	for says, read := range map[string]func(*askback.Call) string{
+		"ID":             (*askback.Call).ID,
+		"IdempotencyKey": func(c *askback.Call) string { return c.IdempotencyKey("pay") },
+	} {
+		var seen []string
+		h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "own"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				seen = append(seen, read(call))
+				in, err := askback.Elicit[harness.Login](call, "login", "?")
+				return in.Name, err
+			})
+			askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+				seen = append(seen, read(call))
+				if len(call.Request().(*mcp.CallToolRequest).Params.InputResponses) > 0 {
+					return harness.Text("octocat"), nil
+				}
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil
+			})
+		}).HTTPHandler(nil)
+		for _, tool := range []string{"own", "manual"} {
+			seen = nil
+			r := harness.Request{Target: tool}
+			r.State = r.Send(t, h).Asked(t, "login")
+			r.Responses = harness.Octocat
+			for range 2 { // the second time as if the response had been lost
+				if got := r.Send(t, h).Text(t); got != "octocat" {
+					t.Errorf("%s, %s: got %q", says, tool, got)
+				}
+			}
+			if len(seen) != 3 || seen[0] != seen[1] || seen[1] != seen[2] {
+				t.Errorf("%s, %s: the rounds saw %q", says, tool, seen)
+			}
+		}
+	}
+}
+
 func TestBareFirstRound(t *testing.T) {
 	twice := func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "twice"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
@@ -278,5 +335,33 @@ func TestAbandonedRoundsHoldNothing(t *testing.T) {
 	}
 	if after > before && (after-before)/rounds > 50 {
 		t.Errorf("each round left %d bytes", (after-before)/rounds)
+	}
+}
+
+// A key is that of one step of one call, in each of its rounds.
+func TestIdempotencyKeys(t *testing.T) {
+	var keys []string
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "pay"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			keys = append(keys, call.IdempotencyKey("charge"), call.IdempotencyKey("refund"), call.ID())
+			_, err := askback.Elicit[harness.Login](call, "login", "Who pays?")
+			return "", err
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "pay"}
+	state := r.Send(t, h).Asked(t, "login")
+	again := harness.Request{Target: "pay", State: state, Responses: harness.Octocat}
+	again.Send(t, h).Text(t)
+	again.Send(t, h).Text(t)
+	r.Send(t, h).Asked(t, "login") // another call with equal arguments
+	if len(keys) != 12 || !slices.Equal(keys[0:3], keys[3:6]) || !slices.Equal(keys[0:3], keys[6:9]) {
+		t.Fatalf("the rounds of a call have the keys %q", keys)
+	}
+	different := map[string]bool{}
+	for _, key := range slices.Concat(keys[0:3], keys[9:12]) {
+		different[key] = true
+	}
+	if len(different) != 6 {
+		t.Errorf("two steps of two calls have the keys %q", keys)
 	}
 }

@@ -90,6 +90,16 @@ type askError struct{ err error }
 func (e *askError) Error() string { return e.err.Error() }
 func (e *askError) Unwrap() error { return e.err }
 
+// limitReached is the error of a handler that reached a limit, as the engine knows it.
+type limitReached struct {
+	error // the handler's
+	limit *LimitError
+}
+
+func (e *limitReached) Unwrap() error {
+	return &journal.LimitError{Limit: e.limit.Limit, Max: e.limit.Max}
+}
+
 // engineError translates the error of a handler for the engine, which does not know this package's types. Where a
 // handler joins another error with [ErrInputRequired], except those of users who declined, the call ends with it.
 func engineError(err error) error {
@@ -99,15 +109,15 @@ func engineError(err error) error {
 	failed, isFailed := errors.AsType[*askError](err)
 	switch suspended := errors.Is(err, ErrInputRequired); {
 	case isCapability:
-		return wire.MissingCapability(wire.Capability(capability.Need))
+		return &call.UnableError{Key: capability.Key, Need: wire.Capability(capability.Need)}
 	case isFault && suspended:
 		return fault
 	case isFault:
 		return err
 	case isLimit && suspended:
-		return call.Fault(limit)
+		return &limitReached{limit, limit}
 	case isLimit:
-		return call.Fault(err)
+		return &limitReached{err, limit}
 	case isFailed && suspended:
 		return failed
 	}

@@ -19,19 +19,22 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// outcomes counts the states' outcomes. In a service these are a metric's labels.
+// outcomes counts what became of the states. In a service these are a metric's labels.
 type outcomes struct {
 	mu sync.Mutex
-	n  map[state.Outcome]int
+	n  map[string]int
 }
 
-func (o *outcomes) observe(_ context.Context, e state.Event) {
+func (o *outcomes) count(_ context.Context, e askback.AuditEvent) {
+	if e.Kind != askback.AuditState && e.Kind != askback.AuditRefused {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.n == nil {
-		o.n = make(map[state.Outcome]int)
+		o.n = make(map[string]int)
 	}
-	o.n[e.Outcome]++
+	o.n[e.Kind+" "+e.Reason]++
 }
 
 func (o *outcomes) print() {
@@ -95,28 +98,28 @@ func ExampleOptions_states() {
 	instance := func() http.Handler {
 		return closeBugOf(0, &askback.Options{
 			// Keys are missing.
-			Principal:    func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
-			States:       &state.Options{Store: store, Mode: state.Dual},
-			ObserveState: seen.observe,
+			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+			States:    &state.Options{Store: store, Mode: state.Dual},
+			Audit:     seen.count,
 		})
 	}
 	callInTurn(instance(), instance())
 	seen.print()
 	// Output:
 	// Bug #7 closed as Fixed.
-	// invalid 1
-	// refused 1
+	// refused unknown_key 1
+	// state invalid 1
 }
 
 // A state that is too large to travel stays in the store.
 func ExampleOptions_overflow() {
 	var seen outcomes
 	callInTurn(closeBugOf(1<<20, &askback.Options{
-		States:       &state.Options{Store: new(state.MemoryStore), Overflow: 32 << 10},
-		ObserveState: seen.observe,
+		States: &state.Options{Store: new(state.MemoryStore), Overflow: 32 << 10},
+		Audit:  seen.count,
 	}))
 	seen.print()
 	// Output:
 	// Bug #7 closed as Fixed.
-	// overflowed 1
+	// state overflowed 1
 }

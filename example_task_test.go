@@ -6,6 +6,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http/httptest"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -45,6 +46,38 @@ func ExampleAddTaskTool() {
 	// Output:
 	// asked: When shall v2 go out?
 	// shop v2 is deployed, at night: true.
+}
+
+// A website accepts a page only from the worker with the highest fencing token that it was shown: a worker that was out of
+// reach for longer than its lease cannot overwrite what the one after it published.
+type website struct {
+	mu    sync.Mutex
+	fence int64
+	page  string
+}
+
+func (s *website) publish(page string, fence int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if fence < s.fence {
+		return fmt.Errorf("token %d is of an earlier worker: %d was shown", fence, s.fence)
+	}
+	s.page, s.fence = page, fence
+	return nil
+}
+
+func ExampleCall_Fence() {
+	var web website
+	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
+		err := call.Do(ctx, "publish", func(context.Context) error {
+			return web.publish(in.Service+" is open.", call.Fence())
+		})
+		return web.page, err
+	})
+	fmt.Println(web.publish("shop is closed.", 0))
+	// Output:
+	// shop is open.
+	// token 0 is of an earlier worker: 1 was shown
 }
 
 // The questions that decide whether there is work to do are asked in rounds, without a store.

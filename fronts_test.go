@@ -56,9 +56,8 @@ var fronts = []front{
 		h.ServeHTTP(w, hello)
 		if session = w.Header().Get("Mcp-Session-Id"); session == "" || strings.Contains(w.Body.String(), `"error"`) {
 			// If the session is refused, the refusal stands for the response to every request.
-			_, event, _ := strings.Cut(w.Body.String(), "data: ")
 			refusal := map[string]any{}
-			if err := json.Unmarshal([]byte(event), &refusal); err != nil {
+			if err := json.Unmarshal([]byte(w.Body.String()[strings.Index(w.Body.String(), "{"):]), &refusal); err != nil {
 				t.Fatalf("no session: %d %s", w.Code, w.Body)
 			}
 			return func(string, string) map[string]any { return refusal }
@@ -139,7 +138,14 @@ func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(i
 	if _, err := srv.Connect(t.Context(), bearer{there, token}, nil); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := here.Connect(t.Context())
+	return conversation(t, here)
+}
+
+// conversation returns a function that sends a message over a transport, and returns the response with this id. With the
+// id 0 it waits for none.
+func conversation(t *testing.T, transport mcp.Transport) (send func(id int, message string) map[string]any) {
+	t.Helper()
+	conn, err := transport.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ func TestWrongInput(t *testing.T) {
 		{"method that is no string", harness.Request{Body: `{"jsonrpc":"2.0","id":1,"method":7}`}, 400, -32600, "method"},
 		{"wrong jsonrpc", harness.Request{Body: `{"jsonrpc":"1.0","id":1,"method":"tools/call"}`}, 400, -32600, "jsonrpc"},
 		{"null id", harness.Request{Body: `{"jsonrpc":"2.0","id":null,"method":"tools/call"}`}, 400, -32600, "id"},
+		{"id with an exponent", harness.Request{Body: `{"jsonrpc":"2.0","id":1e3,"method":"tools/call"}`}, 400, -32600, "id"},
 		{"fractional id", harness.Request{Body: `{"jsonrpc":"2.0","id":1.5,"method":"tools/call"}`}, 400, -32600, "id"},
 		{"params that are no object", harness.Request{Body: modernBody(`"params":[]`)}, 400, -32600, "params"},
 		{"no _meta", harness.Request{Target: "greet", Body: modernBody(`"params":{"name":"greet"}`)}, 400, -32602, "protocolVersion"},
@@ -63,12 +64,14 @@ func TestWrongInput(t *testing.T) {
 		{"name header missing", harness.Request{Target: "greet", Header: header("Mcp-Name")}, 400, -32020, "missing"},
 		{"name header differs", harness.Request{Target: "greet", Header: header("Mcp-Name", "other")}, 400, -32020, "match"},
 		{"name header with foreign bytes", harness.Request{Target: "greet", Header: header("Mcp-Name", "gr\xc3\xa9et")}, 400, -32020, "ASCII"},
+		{"name header with bits behind its Base64", harness.Request{Target: "greet", Header: header("Mcp-Name", "=?base64?Z3JlZXR=?=")}, 400, -32020, "Base64"},
 		{"name header not Base64", harness.Request{Target: "greet", Header: header("Mcp-Name", "=?base64?!!!?=")}, 400, -32020, "Base64"},
 		{"unsupported version", harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`), "2026-07-28", "1900-01-01"), Target: "greet",
 			Header: header("MCP-Protocol-Version", "1900-01-01")}, 400, -32022, "Unsupported"},
 		{"unsupported version to come", harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`), "2026-07-28", "2099-01-01"), Target: "greet",
 			Header: header("MCP-Protocol-Version", "2099-01-01")}, 400, -32022, "Unsupported"},
 		{"undeclared capability", harness.Request{Target: "greet", Capabilities: `{}`, Arguments: `{"place":"x"}`}, 400, -32021, "elicitation.form"},
+		{"progress token that is no string", harness.Request{Target: "greet", Meta: `,"progressToken":{}`}, 400, -32602, "progressToken"},
 		{"inputResponses that are no object", harness.Request{Target: "greet", Responses: `[]`}, 400, -32602, "object of objects"},
 		{"inputResponses with a value that is no object", harness.Request{Target: "greet", Responses: `{"login":"octocat"}`}, 400, -32602, "object of objects"},
 		{"requestState that is no string", harness.Request{Body: modernBody(`"params":{"name":"greet","requestState":{},` + meta + `}`), Target: "greet"}, 400, -32602, harness.StateRefused},
@@ -88,6 +91,28 @@ func TestWrongInput(t *testing.T) {
 			// The server still works.
 			harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, h).Asked(t, "login")
 		})
+	}
+}
+
+func TestContentTypes(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	for contentType, ok := range map[string]bool{
+		"application/json":                true,
+		"application/json; charset=utf-8": true,
+		"Application/JSON ;Charset=x":     true,
+		"":                                false,
+		"text/plain":                      false, // which pages send to other origins without asking
+		"text/plain; application/json":    false,
+		"application/jsonp":               false,
+		"application/json; charset":       false,
+		"multipart/form-data; boundary=x": false,
+	} {
+		res := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Header: http.Header{"Content-Type": {contentType}}}.Send(t, h)
+		if ok {
+			res.Asked(t, "login")
+		} else if message := res.Refused(t, http.StatusUnsupportedMediaType, -32600); !strings.Contains(message, "application/json") {
+			t.Errorf("%q: %s", contentType, message)
+		}
 	}
 }
 
@@ -212,6 +237,15 @@ func TestForeignPagesAreRefusedWhateverTheMethod(t *testing.T) {
 		if w.Code != http.StatusForbidden {
 			t.Errorf("%s: status %d", method, w.Code)
 		}
+		// A page whose name was rebound to this machine needs no other origin.
+		r = httptest.NewRequest(method, "http://evil.example/mcp", nil)
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})))
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		// The SDK would refuse some of them, too, but only with its own options.
+		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "the Host header is not one of this local server") {
+			t.Errorf("%s under a foreign name: status %d, %s", method, w.Code, w.Body)
+		}
 	}
 }
 
@@ -228,6 +262,11 @@ func TestProgressMakesAStream(t *testing.T) {
 	}).HTTPHandler(nil)
 	if res := (harness.Request{Target: "slow"}).Send(t, h); res.Header.Get("Content-Type") != "application/json" || res.Text(t) != "done" {
 		t.Errorf("without a token: %s", res.Raw)
+	}
+	// A client that does not accept events gets none.
+	noEvents := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`, Header: http.Header{"Accept": {"application/json"}}}
+	if res := noEvents.Send(t, h); res.Header.Get("Content-Type") != "application/json" || res.Text(t) != "done" {
+		t.Errorf("without events: %s", res.Raw)
 	}
 	res := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`}.Send(t, h)
 	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {

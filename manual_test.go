@@ -196,3 +196,94 @@ func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// Handlers in the manual style, of every method that may ask, keep to the limits and to what the client declared, and go
+// on from a state that is sealed for them.
+func TestManualStyleOfEveryMethodKeepsTheLimits(t *testing.T) {
+	const uri = "file:///manual"
+	form := &mcp.ElicitParams{Message: "?"}
+	for _, c := range []struct {
+		says         string
+		limits       askback.Limits
+		requests     mcp.InputRequestMap
+		capabilities string
+		code         int    // of the second response; 0: it is complete
+		message      string // part of it
+	}{
+		{"within the limits", askback.Limits{Rounds: 1, Questions: 2}, mcp.InputRequestMap{"a": form, "b": form}, "", 0, ""},
+		{"too many questions", askback.Limits{Questions: 1}, mcp.InputRequestMap{"a": form, "b": form}, "", -32603, "limit of 1 questions per round"},
+		{"a form, to a client that takes URLs only", askback.Limits{}, mcp.InputRequestMap{"a": form}, `{"elicitation":{"url":{}}}`, -32021, ""},
+		{"sampling with tools, to a client that has none", askback.Limits{}, mcp.InputRequestMap{"a": &mcp.CreateMessageWithToolsParams{
+			MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}, Tools: []*mcp.Tool{{Name: "t", InputSchema: map[string]any{"type": "object"}}},
+		}}, `{"sampling":{}}`, -32021, ""},
+		{"a question that is none", askback.Limits{}, mcp.InputRequestMap{"a": nil}, "", -32603, ""},
+	} {
+		for _, method := range []string{"tools/call", "prompts/get", "resources/read"} {
+			t.Run(c.says+" "+method, func(t *testing.T) {
+				m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
+				m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					if req.Params.RequestState == "" {
+						return &mcp.CallToolResult{RequestState: "plain", InputRequests: c.requests}, nil
+					}
+					return harness.Text(fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))), nil
+				})
+				m.AddPrompt(&mcp.Prompt{Name: "manual"}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+					if req.Params.RequestState == "" {
+						return &mcp.GetPromptResult{RequestState: "plain", InputRequests: c.requests}, nil
+					}
+					return &mcp.GetPromptResult{Description: fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))}, nil
+				})
+				m.AddResource(&mcp.Resource{Name: "manual", URI: uri}, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+					if req.Params.RequestState == "" {
+						return &mcp.ReadResourceResult{RequestState: "plain", InputRequests: c.requests}, nil
+					}
+					text := fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))
+					return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
+				})
+				srv, err := askback.New(m, &askback.Options{Limits: c.limits, Keys: harness.NewRing(t)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := srv.HTTPHandler(nil)
+				r := harness.Request{Method: method, Target: "manual", Capabilities: c.capabilities}
+				if method == "resources/read" {
+					r.Target = uri
+				}
+				first := r.Send(t, h)
+				if c.code != 0 {
+					if first.Error == nil || first.Error.Code != c.code || !strings.Contains(first.Error.Message, c.message) {
+						t.Errorf("got %s", first.Raw)
+					}
+					return
+				}
+				r.State = first.Asked(t, "a", "b")
+				if strings.Contains(r.State, "plain") {
+					t.Errorf("the state is not sealed: %s", r.State)
+				}
+				r.Responses = `{"a":{"action":"decline"},"b":{"action":"decline"},"c":{"action":"decline"}}`
+				if second := r.Send(t, h); second.Error != nil || !strings.Contains(second.Raw, "plain2") {
+					t.Errorf("got %s", second.Raw)
+				}
+			})
+		}
+	}
+}
+
+func TestManualStyleHasALimitOfRounds(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
+	m.AddTool(&mcp.Tool{Name: "endless", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{RequestState: "again"}, nil
+	})
+	srv, err := askback.New(m, &askback.Options{Limits: askback.Limits{Rounds: 2}, Keys: harness.NewRing(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := srv.HTTPHandler(nil)
+	r := harness.Request{Target: "endless"}
+	for range 2 {
+		r.State = r.Send(t, h).Asked(t)
+	}
+	if res := r.Send(t, h); res.Error == nil || !strings.Contains(res.Error.Message, "limit of 2 rounds per call") {
+		t.Errorf("got %s", res.Raw)
+	}
+}

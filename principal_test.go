@@ -90,6 +90,9 @@ func (panicking) Use(context.Context, string, time.Time) (bool, error) { panic("
 func (panicking) PutState(context.Context, string, string, []byte, time.Time) error {
 	panic("no store")
 }
+func (panicking) SwapState(context.Context, string, string, []byte, []byte, time.Time) (bool, error) {
+	panic("no store")
+}
 func (panicking) GetState(context.Context, string) ([]byte, error) { panic("no store") }
 func (panicking) FindStates(context.Context, string, int) ([][]byte, error) {
 	panic("no store")
@@ -111,20 +114,20 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 		log     string
 	}{
 		{"guard", func(o *askback.Options) { o.ReplayGuard = bad }, answers + `,"requestState":"` + sealed + `"`, "internal error", "no guard"},
-		{"ObserveState", func(o *askback.Options) {
-			o.ObserveState = func(context.Context, state.Event) { panic("no metric") }
+		{"Audit", func(o *askback.Options) {
+			o.Audit = func(context.Context, askback.AuditEvent) { panic("no metric") }
 		},
-			answers + `,"requestState":"x"`, "Invalid or expired requestState", "Options.ObserveState"},
+			answers + `,"requestState":"x"`, "Invalid or expired requestState", "Options.Audit"},
 		{"store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.Dual} },
 			answers + `,"requestState":"` + sealed + `"`, "octocat", "no store"},
 		{"store, without a state", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.StatelessFirst} },
 			answers, "input_required", "no store"},
 		{"overflowing store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Overflow: 10} },
 			`"name":"greet","arguments":{"place":"x"}`, "internal error", "no store"},
-		{"ObserveState, with a store", func(o *askback.Options) {
+		{"Audit, with a store", func(o *askback.Options) {
 			o.States = &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}
-			o.ObserveState = func(context.Context, state.Event) { panic("no metric") }
-		}, answers + `,"requestState":"` + sealed + `"`, "octocat", "Options.ObserveState"},
+			o.Audit = func(context.Context, askback.AuditEvent) { panic("no metric") }
+		}, answers + `,"requestState":"` + sealed + `"`, "octocat", "Options.Audit"},
 	} {
 		for _, f := range fronts {
 			if f.session {
@@ -146,11 +149,11 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 // panickingTasks is a store of tasks whose methods panic.
 type panickingTasks struct{ task.Store }
 
-func (panickingTasks) Create(context.Context, *task.Task, time.Duration, []byte, [][]byte, int) error {
+func (panickingTasks) Create(context.Context, *task.Task, time.Duration, []byte, [][]byte, task.Quota) error {
 	panic("no database")
 }
 func (panickingTasks) Get(context.Context, string) (*task.Task, error) { panic("no database") }
-func (panickingTasks) Claim(context.Context, string, time.Duration) (*task.Task, error) {
+func (panickingTasks) Claim(context.Context, string, []string, time.Duration) (*task.Task, error) {
 	panic("no database")
 }
 func (panickingTasks) Expired(context.Context, int) ([]string, error) { panic("no database") }

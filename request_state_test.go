@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,7 +34,11 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("X-User"), nil
 		},
-		ObserveState: func(_ context.Context, e state.Event) { reasons = append(reasons, e.Reason) },
+		Audit: func(_ context.Context, e askback.AuditEvent) {
+			if e.Kind == askback.AuditRefused {
+				reasons = append(reasons, seal.Reason(e.Reason))
+			}
+		},
 	}
 	second := func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "greet2"}, func(ctx context.Context, call *askback.Call, in harness.Greeting) (string, error) {
@@ -54,6 +60,8 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 	other.Audience = "another service"
 	strangers := options
 	strangers.Keys = harness.NewRing(t)
+	revoking := options
+	revoking.Keys = ring.RevokeBefore(time.Now().Add(time.Hour))
 
 	for _, test := range []struct {
 		name   string
@@ -69,6 +77,7 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		{"no arguments", seal.ReasonArguments, h, func(r *harness.Request) { r.Arguments = `` }},
 		{"other server, same keys", seal.ReasonAudience, harness.NewServer(t, &other, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
 		{"other keys", seal.ReasonUnknownKey, harness.NewServer(t, &strangers, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
+		{"revoked", seal.ReasonRevoked, harness.NewServer(t, &revoking, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
 		{"altered", seal.ReasonAuthentication, h, func(r *harness.Request) { r.State = r.State[:60] + flip(r.State[60]) + r.State[61:] }},
 		{"cut", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = r.State[:20] }},
 		{"longer", seal.ReasonMalformed, h, func(r *harness.Request) { r.State += "\n" }},
@@ -102,6 +111,31 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 	empty := harness.Request{Target: "greet", Header: alice, Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","requestState":"","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`}
 	if message := empty.Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
 		t.Errorf("empty state: %q", message)
+	}
+}
+
+// A server whose ring gets other keys goes on with the calls that wait, until their key is forgotten.
+func TestKeysAreReplacedWithoutARestart(t *testing.T) {
+	ring := harness.NewRing(t)
+	h := harness.NewServer(t, &askback.Options{Keys: ring}, harness.AddGreet).HTTPHandler(nil)
+	waiting := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+	waiting.State = waiting.Send(t, h).Asked(t, "login")
+	waiting.Responses = harness.Octocat
+	for _, want := range []seal.Step{seal.StepLearn, seal.StepSwitch, seal.StepForget} {
+		next, step, err := ring.Rotate(time.Now(), 0)
+		if err == nil {
+			err = ring.Replace(next)
+		}
+		if err != nil || step != want {
+			t.Fatalf("%s: %v", step, err)
+		}
+		if step == seal.StepForget {
+			waiting.Send(t, h).Refused(t, 400, -32602)
+			return
+		}
+		if got := waiting.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
+			t.Errorf("after %s: %q", step, got)
+		}
 	}
 }
 
@@ -190,5 +224,62 @@ func TestAStateShowsNothingOfItsCall(t *testing.T) {
 	}
 	if seen := state + string(raw); strings.Contains(seen, "secret") || strings.Contains(seen, `"name"`) || strings.Contains(seen, "tools/call") {
 		t.Errorf("the state shows %q", seen)
+	}
+}
+
+// A client may present a state as often as it likes until it expires, and answer it differently each time: the step
+// behind the answer runs each time. Only a guard makes it once.
+func TestARoundCanBeAnsweredAgainWithoutAGuard(t *testing.T) {
+	for _, c := range []struct {
+		guard state.Guard
+		want  string
+	}{{nil, "[a b c]"}, {new(state.MemoryGuard), "[a]"}} {
+		var ran []string
+		h := harness.NewServer(t, &askback.Options{ReplayGuard: c.guard}, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				in, err := askback.Elicit[harness.Login](call, "login", "Who?")
+				if err != nil {
+					return "", err
+				}
+				return "done", call.Do(ctx, "redeem", func(context.Context) error {
+					ran = append(ran, in.Name)
+					return nil
+				})
+			})
+		}).HTTPHandler(nil)
+		r := harness.Request{Target: "redeem"}
+		r.State = r.Send(t, h).Asked(t, "login")
+		for _, name := range []string{"a", "b", "c"} {
+			r.Responses = `{"login":{"action":"accept","content":{"name":"` + name + `"}}}`
+			r.Send(t, h)
+		}
+		if got := fmt.Sprint(ran); got != c.want {
+			t.Errorf("guard %v: the step ran for %s, want %s", c.guard != nil, got, c.want)
+		}
+	}
+}
+
+// What is in _meta and in the headers is not bound: a handler sees that of the round.
+func TestMetaIsThatOfTheRound(t *testing.T) {
+	var seen []string
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "deploy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			req := call.Request().(*mcp.CallToolRequest)
+			first, err := askback.Do(ctx, call, "where", func(context.Context) (any, error) { return req.Params.Meta["com.example/where"], nil })
+			if err != nil {
+				return "", err
+			}
+			seen = append(seen, fmt.Sprint(req.Params.Meta["com.example/where"], " ", req.Extra.Header.Get("X-Where"), " ", first))
+			_, err = askback.Elicit[harness.Login](call, "login", "Deploy?")
+			return "", err
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "deploy", Meta: `,"com.example/where":"sandbox"`, Header: http.Header{"X-Where": {"sandbox"}}}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Meta, r.Header = `,"com.example/where":"production"`, http.Header{"X-Where": {"production"}}
+	r.Responses = harness.Octocat
+	r.Send(t, h)
+	if want := []string{"sandbox sandbox sandbox", "production production sandbox"}; !slices.Equal(seen, want) {
+		t.Errorf("the handler saw %q, want %q", seen, want)
 	}
 }

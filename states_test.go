@@ -47,6 +47,13 @@ func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, e
 	return s.MemoryStore.PutState(ctx, id, call, data, expires)
 }
 
+func (s *spyStore) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (bool, error) {
+	if err := s.call(ctx); err != nil {
+		return false, err
+	}
+	return s.MemoryStore.SwapState(ctx, id, call, old, data, expires)
+}
+
 func (s *spyStore) GetState(ctx context.Context, id string) ([]byte, error) {
 	if err := s.call(ctx); err != nil {
 		return nil, err
@@ -119,12 +126,13 @@ func TestOptionsReachTheHome(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen []string
 				logger, logged := harness.Logs()
-				opts := askback.Options{Principal: userHeader, Audience: "service", Logger: logger, ObserveState: func(_ context.Context, e state.Event) {
-					what := string(e.Outcome)
-					if e.Reason != "" {
-						what += ":" + string(e.Reason)
+				opts := askback.Options{Principal: userHeader, Audience: "service", Logger: logger, Audit: func(_ context.Context, e askback.AuditEvent) {
+					switch e.Kind {
+					case askback.AuditRefused:
+						seen = append(seen, "refused:"+e.Reason)
+					case askback.AuditState:
+						seen = append(seen, e.Reason)
 					}
-					seen = append(seen, what)
 				}}
 				c.options(&opts)
 				h := harness.NewServer(t, &opts, harness.AddGreet).HTTPHandler(nil)
@@ -240,7 +248,11 @@ func TestManualStyleAndTheStore(t *testing.T) {
 	store := new(spyStore)
 	var seen []string
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual},
-		ObserveState: func(_ context.Context, e state.Event) { seen = append(seen, string(e.Outcome)) }})
+		Audit: func(_ context.Context, e askback.AuditEvent) {
+			if e.Kind == askback.AuditState {
+				seen = append(seen, e.Reason)
+			}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

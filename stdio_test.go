@@ -22,6 +22,7 @@ func TestStdioOutlivesBadLines(t *testing.T) {
 		{"not an object", "42", "-32600"},
 		{"no method", `{"jsonrpc":"2.0","id":1}`, "-32600"},
 		{"wrong id", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, "-32600"},
+		{"id with an exponent", `{"jsonrpc":"2.0","id":1e3,"method":"ping"}`, "-32600"},
 		{"fractional id", `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, "-32600"},
 		{"empty batch", "[]", "-32600"},
 		{"bad batch", "[1]", "-32600"},

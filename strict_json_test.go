@@ -207,3 +207,27 @@ func TestNestingOfABatch(t *testing.T) {
 		})
 	}
 }
+
+// Arguments are checked even where the SDK alone serves the connection, and nothing of Askback's has seen the message.
+func TestAmbiguousArgumentsOnTheSDKsOwnConnection(t *testing.T) {
+	var m *mcp.Server
+	everythingOn(t, askback.Options{Limits: askback.Limits{Depth: 12}}, func(sdk *mcp.Server) { m = sdk })
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := m.Connect(t.Context(), there, nil); err != nil {
+		t.Fatal(err)
+	}
+	send := conversation(t, here)
+	for name, arguments := range map[string]string{
+		"a member that is there twice": `{"a":1,"a":2}`,
+		"nesting beyond the limit":     `{"a":` + strings.Repeat("[", 12) + strings.Repeat("]", 12) + `}`,
+	} {
+		for i, tool := range []string{"quiet", "plain"} {
+			t.Run(name+" "+tool, func(t *testing.T) {
+				got := send(i+1, modern(i+1, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments)))
+				if harness.At(got, "error", "code") != -32602.0 {
+					t.Errorf("got %v, want -32602", got)
+				}
+			})
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/internal/throttle"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -35,7 +36,7 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 		return nil, errors.New("askback: Options.Tasks needs a Store")
 	}
 	service := &tasks.Service{
-		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous, Log: s.log,
+		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous, Log: throttle.New(s.log),
 	}
 	var err error
 	service.Engine, err = task.NewEngine(o.Store, &task.Options{

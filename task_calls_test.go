@@ -48,19 +48,59 @@ func TestTaskSupportOfATool(t *testing.T) {
 			t.Errorf("task %s: %d", member, code)
 		}
 	}
-	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); harness.At(got, "task", "ttl") != 7*24*3600*1000.0 {
+	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); harness.At(got, "task", "ttl") != 3600*1000.0 {
 		t.Errorf("a huge time to live: %v", got)
 	}
 }
 
 func TestQuotaOfAPrincipal(t *testing.T) {
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{PerPrincipal: 2}}}, harness.AddEcho)
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Unfinished: 2}}}}, harness.AddEcho)
 	for range 2 {
 		s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	}
 	if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", `"name":"echo"`); code != -32603 || !strings.Contains(message, "at most 2") {
 		t.Errorf("%d %s", code, message)
 	}
+}
+
+// One anonymous caller must not fill the store for everybody, neither with tasks that have ended nor with large ones.
+func TestQuotaOfAnonymousCallers(t *testing.T) {
+	for name, quota := range map[string]task.Quota{
+		"at most 3 are kept": {Kept: 3},
+		"at most 2000 bytes": {Bytes: 2000},
+	} {
+		s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: quota}}}, harness.AddEcho)
+		call := `"name":"echo","arguments":{"input":"` + strings.Repeat("x", 300) + `"}`
+		created := 0
+		for {
+			_, response := s.Send(harness.WithExtension, "tools/call", "echo", call)
+			if response["error"] != nil {
+				break
+			}
+			id := harness.At(response, "result", "taskId").(string)
+			s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
+			if created++; created > 10 {
+				t.Fatalf("%s: no task is refused", name)
+			}
+		}
+		if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", call); code != -32603 || !strings.Contains(message, name) || created < 2 {
+			t.Errorf("after %d tasks: %d %s, want %q", created, code, message, name)
+		}
+	}
+}
+
+// An answer for which there is no room is refused, and the task still waits.
+func TestQuotaOfAnswers(t *testing.T) {
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Bytes: 2000}}}}, harness.AddEcho)
+	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	s.Get(harness.WithExtension, id, "input_required")
+	long := harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"`+strings.Repeat("x", 2000)+`"}}`)
+	if code, message := s.Fault(harness.WithExtension, "tasks/update", id, long); code != -32603 || !strings.Contains(message, "2000 bytes") {
+		t.Errorf("%d %s", code, message)
+	}
+	s.Get(harness.WithExtension, id, "input_required")
+	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"short"}}`))
+	s.Get(harness.WithExtension, id, "completed")
 }
 
 func TestMaxTTLAlone(t *testing.T) {
@@ -614,7 +654,7 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	}
 	// While a question is open the handler does not run, because it could not continue.
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"a":{"action":"accept","content":{"color":"1"}}`))
-	if claimed, err := store.Claim(t.Context(), "", time.Minute); err != nil || claimed != nil {
+	if claimed, err := store.Claim(t.Context(), "", nil, time.Minute); err != nil || claimed != nil {
 		t.Errorf("a task that still asks is due: %v, %v", claimed, err)
 	}
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"b":{"action":"accept","content":{"color":"2"}}`))

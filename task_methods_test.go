@@ -70,7 +70,7 @@ func TestEchoInTheExtensionsDialect(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	created := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	id := created["taskId"].(string)
-	if created["resultType"] != "task" || created["status"] != "working" || created["ttlMs"] != 86400000.0 || created["pollIntervalMs"] != 100.0 || created["task"] != nil {
+	if created["resultType"] != "task" || created["status"] != "working" || created["ttlMs"] != 3600000.0 || created["pollIntervalMs"] != 100.0 || created["task"] != nil {
 		t.Errorf("created %v", created)
 	}
 	parked := s.Get(harness.WithExtension, id, "input_required")
@@ -112,7 +112,7 @@ func TestProposalTaskForAClientWithoutTheExtension(t *testing.T) {
 	}))
 	created := s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t","task":{"ttl":null}`)
 	id, _ := harness.At(created, "task", "taskId").(string)
-	if harness.At(created, "task", "ttl") != 86400000.0 || harness.At(created, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
+	if harness.At(created, "task", "ttl") != 3600000.0 || harness.At(created, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
 		t.Errorf("created %v", created)
 	}
 	s.Get(harness.ProposalOnly, id, "input_required")
@@ -199,7 +199,7 @@ func TestStatusOfARefusedPrincipal(t *testing.T) {
 }
 
 func TestTasksListIsPaged(t *testing.T) {
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, harness.AddEcho)
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true, Settings: task.Settings{Anonymous: task.Quota{Unfinished: 200}}}}, harness.AddEcho)
 	created := map[string]bool{}
 	for range 120 {
 		created[harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task", "taskId").(string)] = true

@@ -254,3 +254,59 @@ func TestBadArgumentsAreAToolError(t *testing.T) {
 		}
 	}
 }
+
+// A result has the _meta of its handler beside the server's name. Where both have a member, the handler's counts. What the
+// handler returned is not modified.
+func TestMetaOfAResult(t *testing.T) {
+	own := func() mcp.Meta {
+		return mcp.Meta{"example.com/own": 1, "io.modelcontextprotocol/serverInfo": map[string]any{"name": "other"}}
+	}
+	tool, prompt, resource := &mcp.CallToolResult{Meta: own()}, &mcp.GetPromptResult{Meta: own()}, &mcp.ReadResourceResult{Meta: own()}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		returning(tool)(srv, &mcp.Tool{Name: "t"})
+		returning(&mcp.CallToolResult{Meta: mcp.Meta{"example.com/own": 1}})(srv, &mcp.Tool{Name: "unnamed"})
+		srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return prompt, nil
+		})
+		srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+			return resource, nil
+		})
+	}).HTTPHandler(nil)
+	for _, test := range []struct{ method, target, name string }{
+		{"tools/call", "t", "other"}, {"tools/call", "unnamed", "test"}, {"prompts/get", "p", "other"}, {"resources/read", "test:r", "other"},
+	} {
+		for range 2 {
+			res := harness.Request{Method: test.method, Target: test.target}.Send(t, h)
+			if res.Result == nil || string(res.Result.Meta["example.com/own"]) != "1" || !strings.Contains(string(res.Result.Meta["io.modelcontextprotocol/serverInfo"]), `"`+test.name+`"`) {
+				t.Errorf("%s: %s", test.method, res.Raw)
+			}
+		}
+	}
+	for _, meta := range []mcp.Meta{tool.Meta, prompt.Meta, resource.Meta} {
+		if !reflect.DeepEqual(meta, own()) {
+			t.Errorf("the handler's _meta is now %v", meta)
+		}
+	}
+}
+
+// Structured content that does not fit the tool's schema is the server's fault, and is not sent.
+func TestOutputThatDoesNotFitItsSchema(t *testing.T) {
+	tool := func(name string) *mcp.Tool {
+		return &mcp.Tool{Name: name, OutputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)}
+	}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		returning(map[string]any{"n": "secret"})(srv, tool("map"))
+		returning(map[string]any{})(srv, tool("empty"))
+		returning(map[string]any{"n": func() {}})(srv, tool("function"))
+		returning(map[string]any{"n": 1})(srv, tool("fit"))
+	}).HTTPHandler(nil)
+	for name, want := range map[string]string{"map": "does not fit its schema", "empty": "does not fit its schema", "function": "cannot be encoded"} {
+		res := harness.Request{Target: name}.Send(t, h)
+		if message := res.Refused(t, 200, -32603); !strings.Contains(message, want) {
+			t.Errorf("%s: %s", name, res.Raw)
+		}
+	}
+	if got := (harness.Request{Target: "fit"}).Send(t, h).Text(t); got != `{"n":1}` {
+		t.Errorf("got %s", got)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -353,14 +354,17 @@ func TestResumedTaskAsksSomethingElse(t *testing.T) {
 }
 
 // When the waiting ends the task continues, and the error names it.
-func TestTaskOutlivesTheWaiting(t *testing.T) {
+func TestTaskOutlivesTheWaiting(t *testing.T) { synctest.Test(t, testTaskOutlivesTheWaiting) }
+
+func testTaskOutlivesTheWaiting(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "")),
 		"tasks/get":  always(flat("working", "")),
 	})
 	opts := patient()
 	opts.Limits.CallTTL = 200 * time.Millisecond
-	session := connect(t, opts, srv.transport(), "")
+	web := inBubble(func(w http.ResponseWriter, m message) { srv.answer(w, new(http.Request), m) })
+	session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: web}}, "")
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 	waited, ok := waitEnded(err)
 	if !ok || !isLimit("seconds per call")(err) || waited.Pending.TaskID != oddID {
@@ -623,5 +627,59 @@ func TestLostAnswersAreSentAgain(t *testing.T) {
 	}
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 2 || sent[0] != sent[1] {
 		t.Errorf("sent %q", sent)
+	}
+}
+
+// A parked answer counts for the question that it was given to, and for no other one with the same key.
+func TestAParkedAnswerIsForItsQuestion(t *testing.T) {
+	for name, key := range map[string]string{"the same question": "a", "another question": "who"} {
+		t.Run(name, func(t *testing.T) {
+			srv := serveTasks(t, map[string]func(int, message) string{
+				"tools/call": always(created("working", "")),
+				"tasks/get":  always(flat("input_required", ","+askTwo)),
+			})
+			asked := 0
+			opts := patient()
+			opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+				if q.Key == "b" {
+					return nil, client.ErrPark
+				}
+				asked++
+				return &mcp.ElicitResult{Action: "decline"}, nil
+			}
+			session := connect(t, opts, srv.transport(), "")
+			_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+			p, ok := parked(err)
+			if !ok || p.Answers["a"] == nil {
+				t.Fatalf("got %v", err)
+			}
+			now := askTwo
+			if key == "who" {
+				now = strings.Replace(askWho, `"who":`, `"a":`, 1)
+			}
+			srv.now("tasks/get", always(flat("input_required", ","+now)))
+			_, err = session.Resume(t.Context(), stored(t, p))
+			again := asked == 2
+			if again != (key == "who") {
+				t.Errorf("asked %d times, %v", asked, err)
+			}
+		})
+	}
+}
+
+// Nor does a Pending hold the answer to an earlier question with the key of one that is open.
+func TestAPendingHasNoAnswerOfAnotherQuestion(t *testing.T) {
+	srv := serveTasks(t, map[string]func(int, message) string{
+		"tools/call": always(created("working", "")),
+		"tasks/get": inTurn(flat("input_required", `,"inputRequests":{"who":`+formQuestion+`}`),
+			flat("input_required", ","+askWho)),
+		"tasks/update": always(`{}`),
+	})
+	_, err := connect(t, patient(), srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if waited, ok := waitEnded(err); !ok || !isProtocol(err) || len(waited.Pending.Answers) > 0 {
+		t.Errorf("got %v", err)
+	}
+	if answers, _ := srv.sent("tasks/update"); len(answers) != 1 {
+		t.Errorf("sent %v", answers)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -91,18 +92,29 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 			web.OAuthHandler = once
 		}
 	}
+	wired, cut := context.WithCancel(context.Background())
+	connecting := context.AfterFunc(ctx, func() { time.AfterFunc(closeTime, cut) })
 	tapped := tap.Transport(t, tap.Config{
 		MessageBytes: c.opts.Limits.MessageBytes,
 		Depth:        c.opts.Limits.Depth,
 		Questions:    c.opts.Limits.Questions,
-		TooLarge:     func(most int64) error { return &LimitError{"bytes of a message", most} },
+		Limit:        func(limit string, most int64) error { return &LimitError{limit, most} },
 		Broken:       func(reason string) error { return &ProtocolError{reason} },
+		Life:         wired,
 		Echo:         c.opts.Drafts,
 	})
 	hello := &tap.Exchange{Quiet: true}
 	if s.sdk, err = c.sdk.Connect(hello.Context(ctx), tapped, opts); err != nil {
+		connecting()
+		cut()
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
+	if !connecting() {
+		cut()
+		_ = s.sdk.Close() // the context's end is the reason
+		return nil, fmt.Errorf("connecting: %w", context.Cause(ctx))
+	}
+	s.cut = cut
 	initialized, _ := hello.Result() // nil if the session began without that request
 	s.takes = takesTasks(initialized)
 	s.inline = c.inline.of(s.sdk)

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // Pending is a call that has no result yet. It marshals to JSON, and another process can
@@ -80,6 +83,9 @@ func (p *Pending) UnmarshalJSON(data []byte) error {
 	}
 	if p.TaskID == "" && (p.Method == "" || len(p.Params) == 0 || len(p.Questions) == 0 && p.state() == nil) {
 		return errors.New("not a pending call: method, params and questions or requestState are needed, or a task")
+	}
+	if p.TaskID == "" && !slices.Contains([]string{wire.CallTool, wire.GetPrompt, wire.ReadResource}, p.Method) {
+		return fmt.Errorf("not a pending call: the method %.80q cannot wait", p.Method)
 	}
 	for _, q := range p.Questions {
 		if q == nil {

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -81,5 +82,81 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 		if err := <-refused; err == nil {
 			t.Errorf("%q: the question of a session was answered", address)
 		}
+	}
+}
+
+// A round may ask as much as the limit says, and no more.
+func TestTheLimitOfQuestionsIsExact(t *testing.T) {
+	const most = 3
+	for asked := most - 1; asked <= most+1; asked++ {
+		var questions []string
+		for i := range asked {
+			questions = append(questions, fmt.Sprintf(`"q%d":%s`, i, formQuestion))
+		}
+		opts := answers()
+		opts.Limits.Questions = most
+		var s script
+		session := connect(t, opts, s.serve(t, `{"resultType":"input_required","inputRequests":{`+strings.Join(questions, ",")+`}}`, done), "")
+		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		if within := asked <= most; within && err != nil || !within && !isLimit("questions per round")(err) {
+			t.Errorf("%d questions of %d: got %v", asked, most, err)
+		}
+	}
+}
+
+// No handler gets a question that the client declared no capability for, in a round or inside a session.
+func TestQuestionsNeedTheirCapability(t *testing.T) {
+	all := answers()
+	const sampled = `"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":1`
+	for name, c := range map[string]struct {
+		opts   client.Options
+		method string
+		params string
+		kind   string // what the question needs
+	}{
+		"a form, to who opens pages": {client.Options{URL: all.URL}, "elicitation/create", `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`, "elicitation.form"},
+		"a page, to who fills forms": {client.Options{Form: all.Form}, "elicitation/create", `{"mode":"url","message":"?","url":"https://example.com/in","elicitationId":"1"}`, "elicitation.url"},
+		"sampling":                   {client.Options{Form: all.Form}, "sampling/createMessage", `{` + sampled + `}`, "sampling"},
+		"tools":                      {client.Options{Sample: all.Sample}, "sampling/createMessage", `{` + sampled + `,"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`, "sampling.tools"},
+		"a choice of tools":          {client.Options{Sample: all.Sample}, "sampling/createMessage", `{` + sampled + `,"toolChoice":{"mode":"none"}}`, "sampling.tools"},
+		"roots":                      {client.Options{Form: all.Form}, "roots/list", `{}`, "roots"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s script
+			session := connect(t, c.opts, s.serve(t, `{"resultType":"input_required","inputRequests":{"q":{"method":"`+c.method+`","params":`+c.params+`}}}`, done), "")
+			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isUndeclared(c.kind)(err) {
+				t.Errorf("in a round: got %v", err)
+			}
+
+			refused := make(chan message, 1)
+			session = connect(t, c.opts, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+				switch {
+				case m.Method == "tools/call":
+					w.Header().Set("Content-Type", "text/event-stream")
+					fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":%q,\"params\":%s}\n\n", c.method, c.params)
+					w.(http.Flusher).Flush()
+					select {
+					case refusal := <-refused:
+						if refusal.Result != nil {
+							t.Errorf("inside a session: got %s", refusal.Result)
+						}
+					case <-r.Context().Done():
+					}
+					fmt.Fprint(w, "data: ")
+					respond(w, m, `{"content":[]}`)
+					fmt.Fprint(w, "\n\n")
+				case r.Method == http.MethodGet:
+					w.WriteHeader(http.StatusMethodNotAllowed)
+				case m.Method == "" && r.Method == http.MethodPost:
+					refused <- m
+					fallthrough
+				default:
+					w.WriteHeader(http.StatusAccepted)
+				}
+			}), "2025-11-25")
+			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

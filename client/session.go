@@ -25,8 +25,9 @@ type Session struct {
 	forget   func()          // removes the session from its client
 	life     context.Context // ends when the session is closed
 	end      context.CancelCauseFunc
-	takes    bool        // calls can be tasks, before 2026-07-28
-	silent   atomic.Bool // the server sends no notifications about tasks
+	cut      context.CancelFunc // ends what is still sent
+	takes    bool               // calls can be tasks, before 2026-07-28
+	silent   atomic.Bool        // the server sends no notifications about tasks
 }
 
 // legacy reports whether the session is of a revision before 2026-07-28.
@@ -41,11 +42,16 @@ func (s *Session) SDK() *mcp.ClientSession { return s.sdk }
 
 // Close ends the connection, the calls, and the questions that handlers still have. A call
 // that waits for a task ends with a [*PendingError]. A session that is closed makes no calls.
+// A server that does not take the answers to its requests delays Close by a second at most.
 func (s *Session) Close() error {
 	s.end(fmt.Errorf("the session was closed: %w", mcp.ErrConnectionClosed))
 	defer s.forget()
+	defer time.AfterFunc(closeTime, s.cut).Stop()
 	return s.sdk.Close()
 }
+
+// closeTime is how long a session that is closed still sends answers, which the server may refuse to take.
+const closeTime = time.Second
 
 // Server returns how the server introduced itself, or nil if it did not.
 func (s *Session) Server() *mcp.Implementation {

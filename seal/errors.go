@@ -26,6 +26,7 @@ const (
 	ReasonArguments      Reason = "arguments"      // sealed for other arguments
 	ReasonFuture         Reason = "future"         // issued more than MaxClockSkew from now
 	ReasonExpired        Reason = "expired"        // expired
+	ReasonRevoked        Reason = "revoked"        // issued before the time of Ring.RevokeBefore
 )
 
 // OpenError tells an operator why a token was refused and what to do about it. Never send its text or its reason to

@@ -234,8 +234,8 @@ func TestParseRing(t *testing.T) {
 			if diff := cmp.Diff(secrets(tt.want), secrets(r.Keys())); diff != "" {
 				t.Errorf("keys (-want +got):\n%s", diff)
 			}
-			if r.switched.IsZero() == tt.switched {
-				t.Errorf("switched at %v", r.switched)
+			if r.load().switched.IsZero() == tt.switched {
+				t.Errorf("switched at %v", r.load().switched)
 			}
 		})
 	}
@@ -274,6 +274,9 @@ func TestParseRingRefuses(t *testing.T) {
 		"twice":                  {at + "\n" + bt + "\n\n" + at, "line 4, entry 1: key " + a.ID() + " is already on line 1, entry 1"},
 		"switched without time":  {"switched= " + at, "line 1, entry 1: want switched="},
 		"switched twice":         {"switched=20261120T120000Z\nswitched=20261120T120000Z " + at, "line 2, entry 1: a second switched="},
+		"revoked without time":   {at + "\nrevoked=now", "line 2, entry 1: want revoked="},
+		"revoked twice":          {"revoked=20261120T120000Z,revoked=20261120T120000Z " + at, "line 1, entry 2: a second revoked="},
+		"an unknown entry":       {at + " expires=20261120T120000Z", "line 1, entry 2: does not begin"},
 		"other letters":          {strings.ToUpper(at), "does not begin"},
 		"separator of Unicode":   {at + "\u00a0" + bt, "want 43"},
 	} {
@@ -340,6 +343,7 @@ func TestKeyFileProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r = r.RevokeBefore(moment.Draw(t, "revoked"))
 		again, err := ParseRing(r.EncodeSecrets())
 		if err != nil {
 			t.Fatal(err)
@@ -354,6 +358,7 @@ func FuzzParseRing(f *testing.F) {
 	a, b := newKey([32]byte{1}, testNow), newKey([32]byte{2}, testNow)
 	f.Add(mustRing(f, a, b).EncodeSecrets())
 	f.Add("switched=20261120T120000Z," + a.EncodeSecret() + ", " + b.EncodeSecret())
+	f.Add("revoked=20261120T120000Z\n" + a.EncodeSecret())
 	f.Add(a.EncodeSecret()[:40])
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRing(text)

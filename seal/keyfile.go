@@ -7,19 +7,25 @@ import (
 	"time"
 )
 
-const switchedPrefix = "switched="
+// The entries of a key file that are not keys. Each is followed by a time.
+const (
+	switchedPrefix = "switched="
+	revokedPrefix  = "revoked="
+)
 
 // ParseRing reads the text of a key file or of an environment variable: keys as [Key.EncodeSecret] writes them, the
 // one that seals first, separated by white space, line breaks or commas. A # starts a comment that ends with the
-// line. An entry such as switched=20261120T110000Z says when the first key took over; [Ring.Rotate] keeps it.
+// line. An entry such as switched=20261120T110000Z says when the first key took over; [Ring.Rotate] keeps it. An
+// entry such as revoked=20261120T110000Z does what [Ring.RevokeBefore] does.
 //
 // Errors name line and entry and what is wrong with it, and contain nothing of the text.
 func ParseRing(text string) (*Ring, error) {
 	type place struct{ line, entry int }
 	var (
-		keys     []Key
-		places   = map[string]place{}
-		switched time.Time
+		keys              []Key
+		places            = map[string]place{}
+		switched, revoked time.Time
+		times             = map[string]*time.Time{switchedPrefix: &switched, revokedPrefix: &revoked}
 	)
 	text = strings.TrimPrefix(text, "\ufeff") // editors on Windows begin a file with it
 	number := 0
@@ -29,15 +35,16 @@ func ParseRing(text string) (*Ring, error) {
 		at := place{line: number}
 		for entry := range strings.FieldsFuncSeq(entries, isSeparator) {
 			at.entry++
-			if stamp, ok := strings.CutPrefix(entry, switchedPrefix); ok {
+			if name, stamp, ok := strings.Cut(entry, "="); ok && times[name+"="] != nil {
+				name += "="
 				t, err := parseTime(stamp)
 				if err != nil {
-					return nil, parseError(at, fmt.Errorf("want %s followed by a time of the form %s", switchedPrefix, timeLayout))
+					return nil, parseError(at, fmt.Errorf("want %s followed by a time of the form %s", name, timeLayout))
 				}
-				if !switched.IsZero() {
-					return nil, parseError(at, fmt.Errorf("a second %s: leave one out", switchedPrefix))
+				if !times[name].IsZero() {
+					return nil, parseError(at, fmt.Errorf("a second %s: leave one out", name))
 				}
-				switched = t
+				*times[name] = t
 				continue
 			}
 			key, err := parseKey(entry)
@@ -57,7 +64,11 @@ func ParseRing(text string) (*Ring, error) {
 		}
 		return nil, errors.New("seal: parse keys: no key in the text: make one with 'askback keys new'")
 	}
-	return newRing(switched, keys...)
+	ring, err := newRing(switched, keys...)
+	if err != nil || revoked.IsZero() {
+		return ring, err
+	}
+	return ring.RevokeBefore(revoked), nil
 }
 
 func isSeparator(r rune) bool {
@@ -74,13 +85,17 @@ func (r *Ring) EncodeSecrets() string {
 	var b strings.Builder
 	b.WriteString("# Askback keys. Secret: who reads this file can read and forge requestState.\n" +
 		"# The first key seals, all of them open. Every instance needs the same file.\n")
-	if !r.switched.IsZero() {
-		fmt.Fprintf(&b, "%s%s\n", switchedPrefix, r.switched.Format(timeLayout))
+	set := r.load()
+	if !set.switched.IsZero() {
+		fmt.Fprintf(&b, "%s%s\n", switchedPrefix, set.switched.Format(timeLayout))
 	}
-	for i, s := range r.sealers {
+	if !set.revoked.IsZero() {
+		fmt.Fprintf(&b, "%s%s\n", revokedPrefix, set.revoked.Format(timeLayout))
+	}
+	for i, s := range set.sealers {
 		use := "seals and opens"
 		switch {
-		case i > 0 && s.key.Created().After(r.sealers[0].key.Created()):
+		case i > 0 && s.key.Created().After(set.sealers[0].key.Created()):
 			use = "opens; to seal after the switch"
 		case i > 0:
 			use = "opens what it sealed before"

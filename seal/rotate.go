@@ -30,7 +30,16 @@ var ErrTooEarly = errors.New("too early for the next step of the rotation")
 // Then every instance can open every live token at any time, also halfway through a rollout. A wait of zero forces
 // the step. For too early a call, the error matches [ErrTooEarly] and names the time at which to come back.
 func (r *Ring) Rotate(now time.Time, wait time.Duration) (*Ring, Step, error) {
-	keys := r.Keys()
+	set := r.load()
+	next, step, err := set.rotate(now, wait)
+	if err != nil || set.revoked.IsZero() {
+		return next, step, err
+	}
+	return next.RevokeBefore(set.revoked), step, nil
+}
+
+func (set *keySet) rotate(now time.Time, wait time.Duration) (*Ring, Step, error) {
+	keys := set.keys()
 	if len(keys) == 0 {
 		return nil, "", errors.New("seal: the ring is empty: make it with NewRing or ParseRing")
 	}
@@ -58,11 +67,11 @@ func (r *Ring) Rotate(now time.Time, wait time.Duration) (*Ring, Step, error) {
 		return next, StepSwitch, err
 
 	default:
-		if r.switched.IsZero() && wait > 0 {
+		if set.switched.IsZero() && wait > 0 {
 			return nil, "", fmt.Errorf("seal: cannot tell when key %s began to seal, so not whether the older keys can be forgotten: "+
 				"add an entry %s%s with the right time to the key file, or force the step", keys[0].ID(), switchedPrefix, timeLayout)
 		}
-		if err := settled(StepForget, r.switched, now, wait); err != nil {
+		if err := settled(StepForget, set.switched, now, wait); err != nil {
 			return nil, "", err
 		}
 		next, err := NewRing(keys[0])

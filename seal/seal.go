@@ -31,14 +31,15 @@
 //     lost must be free to send the round again. [State.ID] is what a server remembers to enforce single use.
 //   - To hide the length of the payload. Payloads are never compressed: answers of the client and secrets of the
 //     server share the plaintext, and the length of the compressed text would leak one to the other.
-//   - Revocation. A token can be withdrawn only by forgetting its key, and with it every token of that key.
+//   - Revocation of one token. [Ring.RevokeBefore] withdraws all that were issued before a time, and a key that is
+//     removed takes every token that it sealed with it.
 //   - Forward secrecy. Whoever obtains a key can read every token that was ever sealed with it.
 //
 // Keys are rotated without refusing a single token, see [Ring.Rotate]. FORMAT.md in this folder specifies tokens
 // and keys for other implementations; version 1 of both will stay readable.
 //
-// The package has no clock, no goroutine and no global state. A [Ring] is immutable; all functions and methods are
-// safe for concurrent use.
+// The package has no clock, no goroutine and no global state. All functions and methods are safe for concurrent use,
+// also while [Ring.Replace] changes the keys of a ring.
 package seal
 
 import (
@@ -98,12 +99,13 @@ type State struct {
 // The times are rounded down to milliseconds, so that no token lives longer than asked. Seal fails if they are not in
 // order or not between the years 1970 and 9999, and if the token would exceed [MaxTokenSize].
 func (r *Ring) Seal(b Binding, payload []byte, issued, expires time.Time) (string, error) {
-	if len(r.sealers) == 0 {
+	sealers := r.load().sealers
+	if len(sealers) == 0 {
 		return "", errors.New("seal: the ring is empty: make it with NewRing or ParseRing")
 	}
 	var nonce [nonceSize]byte
 	rand.Read(nonce[:])
-	return r.sealers[0].seal(nonce, &b, payload, issued, expires)
+	return sealers[0].seal(nonce, &b, payload, issued, expires)
 }
 
 // Open opens a token that was presented on the request described by b. A token is expired from the very millisecond
@@ -113,9 +115,10 @@ func (r *Ring) Seal(b Binding, payload []byte, issued, expires time.Time) (strin
 // whatever the reason, because the reason tells an attacker what to change next.
 //
 // When several things differ, the reason names the first in this order: authentication, audience, principal, method,
-// target, arguments, times. An incident is thus not reported as a mere expiry.
+// target, arguments, times, revocation. An incident is thus not reported as a mere expiry.
 func (r *Ring) Open(token string, b Binding, now time.Time) (*State, error) {
-	s, p, err := r.decrypt(token)
+	set := r.load()
+	s, p, err := set.decrypt(token)
 	if err != nil {
 		return nil, err
 	}
@@ -145,13 +148,17 @@ func (r *Ring) Open(token string, b Binding, now time.Time) (*State, error) {
 		return nil, refuse(ReasonExpired, "expired %v ago after a life of %v: if people need longer to answer, raise the time to live",
 			milliseconds(nowMillis-p.expires), milliseconds(p.expires-p.issued))
 	}
+	if !set.revoked.IsZero() && p.issued < set.revoked.UnixMilli() {
+		return nil, refuse(ReasonRevoked, "was issued at %s, and all that were issued before %s are revoked: the client must start a new call",
+			time.UnixMilli(p.issued).UTC().Format(time.RFC3339), set.revoked.Format(time.RFC3339))
+	}
 	return newState(s, token, &p, b), nil
 }
 
 // Inspect opens a token without comparing its binding or its times with anything. It is for operators' tools: never
 // use it to serve a request, where it would accept anybody's state, on any request, without end. Errors are those of Open.
 func (r *Ring) Inspect(token string) (*State, error) {
-	s, p, err := r.decrypt(token)
+	s, p, err := r.load().decrypt(token)
 	if err != nil {
 		return nil, err
 	}
@@ -165,12 +172,12 @@ func (r *Ring) Inspect(token string) (*State, error) {
 }
 
 // decrypt authenticates a token and reads its plaintext.
-func (r *Ring) decrypt(token string) (*sealer, plaintext, error) {
+func (set *keySet) decrypt(token string) (*sealer, plaintext, error) {
 	keyID, body, err := split(token)
 	if err != nil {
 		return nil, plaintext{}, err
 	}
-	s := r.sealer(keyID)
+	s := set.sealer(keyID)
 	if s == nil {
 		return nil, plaintext{}, refuse(ReasonUnknownKey, "was sealed with key %s, which is not in this ring: give every instance the same keys, "+
 			"and forget a key only after the longest time to live", keyID)

@@ -270,9 +270,9 @@ func TestKeyUnderAForgedNameAuthenticatesNothing(t *testing.T) {
 
 	// No exported function makes such a ring: names are derived.
 	forged := mustRing(t, NewKey(testNow))
-	forged.sealers[0].key.id = key.ID()
-	forged.sealers[0].prefix = "ab1." + key.ID() + "."
-	forged.sealers[0].associated = []byte(aadLabel + forged.sealers[0].prefix)
+	forged.load().sealers[0].key.id = key.ID()
+	forged.load().sealers[0].prefix = "ab1." + key.ID() + "."
+	forged.load().sealers[0].associated = []byte(aadLabel + forged.load().sealers[0].prefix)
 
 	state, err := forged.Open(token, testBinding, testNow)
 	if got := reasonOf(t, state, err); got != ReasonAuthentication {
@@ -480,7 +480,7 @@ func TestRoundTripProperty(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	// The ring's key never seals here, so nothing may open. The seeds get as far as a forgery can: past the key id.
 	r := mustRing(f, newKey([32]byte{1}, testNow))
-	prefix := r.sealers[0].prefix
+	prefix := r.load().sealers[0].prefix
 	forger := mustRing(f, newKey([32]byte{2}, testNow))
 	for _, payload := range []string{"", "a", "payload", strings.Repeat("long ", 100)} {
 		token := mustSeal(f, forger, payload)

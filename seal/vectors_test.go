@@ -101,7 +101,7 @@ func TestVectorTokens(t *testing.T) {
 	for _, tt := range v.Tokens {
 		t.Run(tt.Name, func(t *testing.T) {
 			r, b := ring(tt.Key), tt.Binding.binding()
-			s := r.sealers[0]
+			s := r.load().sealers[0]
 			issued, expires := time.UnixMilli(tt.Issued), time.UnixMilli(tt.Expires)
 
 			if got := string(s.associated); got != string(tt.Associated) {

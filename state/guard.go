@@ -6,16 +6,18 @@ import (
 	"time"
 )
 
-// Guard remembers which requestStates were used. All instances behind one
-// endpoint need to share what it remembers. (basic/patterns/mrtr, server requirement 5)
+// Guard remembers which requestStates were used. All instances behind one endpoint need to share what it remembers:
+// [MemoryGuard] is for one process, and the Stores of task/sqlite and task/postgres have one for several;
+// task/storetest has a suite for others. (basic/patterns/mrtr, server requirement 5)
 type Guard interface {
 	// Use marks the state id as used and reports whether it had not been used before. It may forget the id after
-	// expires. An error refuses the request with an internal error. It is called concurrently.
+	// expires, which is seal.MaxClockSkew after the state's own expiry, when no instance accepts the state any more.
+	// An error refuses the request with an internal error. It is called concurrently.
 	Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error)
 }
 
 // MemoryGuard is a [Guard] for a service of one process. The zero value is ready to use. It holds about 100 bytes for
-// every state that was used and has not expired.
+// every state that was used and whose time has not come to be forgotten.
 type MemoryGuard struct {
 	mu    sync.Mutex
 	used  map[string]time.Time // when each expires

@@ -26,6 +26,24 @@ type storedState struct {
 func (m *MemoryStore) PutState(_ context.Context, id, call string, data []byte, expires time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.put(id, call, data, expires)
+	return nil
+}
+
+// SwapState implements [Store].
+func (m *MemoryStore) SwapState(_ context.Context, id, call string, old, data []byte, expires time.Time) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	row := m.rows[id]
+	if there := row.expires.After(time.Now()); there != (old != nil) || there && !bytes.Equal(row.data, old) {
+		return false, nil
+	}
+	m.put(id, call, data, expires)
+	return true, nil
+}
+
+// put is PutState with the lock held.
+func (m *MemoryStore) put(id, call string, data []byte, expires time.Time) {
 	if m.rows == nil {
 		m.rows, m.calls = make(map[string]storedState), make(map[string]map[string]bool)
 	}
@@ -41,13 +59,12 @@ func (m *MemoryStore) PutState(_ context.Context, id, call string, data []byte, 
 	m.delete(id)
 	m.rows[id] = storedState{call, bytes.Clone(data), expires}
 	if call == "" {
-		return nil
+		return
 	}
 	if m.calls[call] == nil {
 		m.calls[call] = make(map[string]bool)
 	}
 	m.calls[call][id] = true
-	return nil
 }
 
 func (m *MemoryStore) delete(id string) {

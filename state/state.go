@@ -6,8 +6,6 @@ package state
 import (
 	"context"
 	"time"
-
-	"github.com/askback-mcp/askback/seal"
 )
 
 // Options put a store beside requestState, for one of two ends, or both. A server that keeps its state in a store
@@ -30,13 +28,16 @@ type Options struct {
 }
 
 // Store keeps states. It is called concurrently, and the request waits for it: where a database may hang, give up
-// after a time. The context is that of the request, except for PutState in a phase: it has 10 seconds, even if the
-// client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and
+// after a time. The context is that of the request, except where a phase stores a state: that has 10 seconds, even
+// if the client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and
 // the Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type Store interface {
 	// PutState keeps data until expires, in place of what was there under this id. Under call, which is not unique,
 	// FindStates finds it, unless call is empty. An id has up to 64 bytes, a call too. It does not keep the slice.
 	PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error
+	// SwapState is PutState if what GetState would read under this id is old, where nil is nothing. It reports
+	// whether it was. Of several calls at once with the same old, one succeeds.
+	SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error)
 	// GetState reads what is there under this id and has not expired, and nil if there is
 	// nothing. The caller may modify it.
 	GetState(ctx context.Context, id string) (data []byte, err error)
@@ -61,21 +62,9 @@ const (
 	StatelessOnly Mode = "stateless-only"
 )
 
-// Event tells what became of one requestState, or of a request that should have had one. It is not for the client.
-type Event struct {
-	Method  string // of the request, such as "tools/call"
-	Outcome Outcome
-	Reason  seal.Reason // why a state was Refused; empty otherwise
-}
-
-// Outcome is what became of a state. Outcomes are few, fixed and short, so they serve as a metric's label.
+// Outcome is what became of a state, or of a request that should have had one: the Reason of an askback.AuditEvent of
+// the kind AuditState. Outcomes are few, fixed and short, so they serve as a metric's label.
 type Outcome string
-
-// With or without a store.
-const (
-	// Refused: the state did not open. [Event].Reason says why. The client gets the same answer for every reason.
-	Refused Outcome = "refused"
-)
 
 // In Dual, the outcome of comparing a state that opened with the stored one.
 const (
@@ -97,7 +86,7 @@ const (
 )
 
 // In Dual and StatelessFirst, the outcome for a request that has answers but no
-// state, or a state that does not open, which is [Refused] as well.
+// state, or a state that does not open, which is refused as well (AuditRefused).
 const (
 	// Missing: there was no state, and the call went on from the stored one.
 	Missing Outcome = "missing"

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/throttle"
 )
 
 // Causes of the context that a [Handler] gets, when it is done.
@@ -24,32 +27,30 @@ var (
 // another may. This engine leaves the task alone for a moment, and the attempt does not count.
 var ErrElsewhere = errors.New("this process cannot run the task")
 
-// ErrEnded says that a task is in a terminal status, so that it cannot be cancelled.
-var ErrEnded = errors.New("the task has ended")
-
 // Engine keeps tasks in a [Store] and runs them. It is safe for concurrent use.
 type Engine struct {
 	store safeStore
 	opts  Options
-	log   *slog.Logger
+	log   *slog.Logger  // throttled: while the store fails there is much to say
 	wake  chan struct{} // something may be due
 
 	unknown sync.Map // targets left to other processes, each logged once
 
-	mu      sync.Mutex
-	waiting map[string]map[chan struct{}]struct{} // subscriptions by task
+	watched // tasks that somebody in this process waits for
 }
 
 // NewEngine returns an engine on a store.
 func NewEngine(store Store, opts *Options) (*Engine, error) {
-	e := &Engine{store: safeStore{store}, wake: make(chan struct{}, 1), waiting: make(map[string]map[chan struct{}]struct{})}
+	e := &Engine{wake: make(chan struct{}, 1)}
+	e.waiting = make(map[string]*watchedTask)
 	if opts != nil {
 		e.opts = *opts
 	}
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	e.log = e.opts.Logger
+	e.store = safeStore{store, e.opts.StoreTimeout}
+	e.log = throttle.New(e.opts.Logger)
 	return e, nil
 }
 
@@ -65,7 +66,7 @@ type New struct {
 	Principal, Method, Target, Dialect string
 
 	Message      string
-	TTL          time.Duration // zero or less means the engine's; more than its MaxTTL means that
+	TTL          time.Duration // zero or less means the engine's; it is cut to MaxTTL or MaxAnonymousTTL
 	PollInterval time.Duration // zero means the engine's
 	Round        int           // how often the call has asked before it became a task
 	Call         []byte        // what the handler needs to begin
@@ -73,7 +74,7 @@ type New struct {
 }
 
 // Create adds a task that is due at once. It is durable when Create returns. The error
-// is [ErrQuota] if the principal has too many unfinished ones.
+// is a [*QuotaError] if the principal has as much in the store as it may.
 func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	ttl := n.TTL
 	if ttl <= 0 {
@@ -86,7 +87,13 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	}
 	setDefault(&t.ID, crand.Text()) // 130 bits
 	setDefault(&t.PollInterval, e.opts.PollInterval)
-	err := e.store.Create(ctx, t, min(ttl, e.opts.MaxTTL), n.Call, n.Entries, e.opts.PerPrincipal)
+	longest := e.opts.MaxTTL
+	if n.Principal == "" {
+		longest = e.opts.MaxAnonymousTTL
+	}
+	err := e.admit(ctx, n.Principal, int64(len(n.Call))+sizeOf(n.Entries), func(quota Quota) error {
+		return e.store.Create(ctx, t, min(ttl, longest), n.Call, n.Entries, quota)
+	})
 	if n.ID != "" && (errors.Is(err, ErrExists) || errors.Is(err, ErrQuota)) {
 		if known, found := e.Get(ctx, n.Principal, n.ID); found == nil {
 			return known, nil
@@ -97,6 +104,35 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	}
 	e.Changed(t.ID)
 	return t, nil
+}
+
+// evictLimit bounds the ended tasks that make room at once.
+const evictLimit = 16
+
+// admit calls write, which adds so many bytes to what a principal has, with the principal's quota. If the quota refuses
+// it, ended tasks of the principal are deleted and write is called again, for as long as there are such tasks.
+func (e *Engine) admit(ctx context.Context, principal string, size int64, write func(Quota) error) error {
+	quota := e.opts.PerPrincipal
+	if principal == "" {
+		quota = e.opts.Anonymous
+	}
+	if err := quota.Check(Quota{}, Quota{Bytes: size}); err != nil {
+		return err // no room would be enough
+	}
+	for {
+		err := write(quota)
+		full, isFull := errors.AsType[*QuotaError](err)
+		if !isFull || full.Max.Unfinished > 0 {
+			return err
+		}
+		evicted, evictErr := e.store.Evict(ctx, principal, e.opts.Grace, evictLimit)
+		if evictErr != nil {
+			return fmt.Errorf("making room for %w: %w", err, evictErr)
+		}
+		if evicted == 0 {
+			return err
+		}
+	}
 }
 
 // short is the part of an ID that logs show. Where nobody is authenticated, whoever has the
@@ -137,7 +173,8 @@ func (e *Engine) List(ctx context.Context, principal, dialect string, after *Tas
 }
 
 // Change reads a task of a principal, calls change with it, and writes the task and the update that change returns.
-// When the task was changed meanwhile it begins again. A nil update writes nothing.
+// When the task was changed meanwhile it begins again. A nil update writes nothing. The error is a [*QuotaError] if the
+// principal's quota has no room for the entries.
 func (e *Engine) Change(ctx context.Context, principal, id string, change func(t *Task) (*Update, error)) (*Task, error) {
 	for {
 		t, err := e.Get(ctx, principal, id)
@@ -148,7 +185,10 @@ func (e *Engine) Change(ctx context.Context, principal, id string, change func(t
 		if err != nil || u == nil {
 			return t, err
 		}
-		err = e.store.Update(ctx, t, *u)
+		err = e.admit(ctx, principal, sizeOf(u.Entries), func(quota Quota) error {
+			u.Quota = quota
+			return e.store.Update(ctx, t, *u)
+		})
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
@@ -184,117 +224,6 @@ func stop(t *Task, s Status, message string, outcome []byte) *Update {
 	return u
 }
 
-// Wait returns a task of a principal as soon as its Version is not the given one. A
-// negative version returns it at once.
-func (e *Engine) Wait(ctx context.Context, principal, id string, version int64) (*Task, error) {
-	changed, done := e.subscribe(id)
-	defer done()
-	for {
-		t, err := e.Get(ctx, principal, id)
-		if err != nil || t.Version != version {
-			return t, err
-		}
-		select {
-		case <-changed:
-		case <-time.After(e.opts.Look):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// Follow calls report with each of the tasks, now and whenever its Version has changed. It
-// returns when all have ended or were deleted, when ctx is done, or with the error of report.
-// It may miss a status that lasts for a moment only.
-func (e *Engine) Follow(ctx context.Context, tasks []*Task, report func(*Task) error) error {
-	ids := make([]string, len(tasks))
-	versions := make([]int64, len(tasks)) // as reported
-	for i, t := range tasks {
-		ids[i], versions[i] = t.ID, -1
-	}
-	changed, done := e.subscribe(ids...)
-	defer done()
-	look := time.NewTicker(e.opts.Look)
-	defer look.Stop()
-	ended := make(map[string]bool)
-	for {
-		for i, t := range tasks {
-			if ended[t.ID] {
-				continue
-			}
-			now, err := e.Get(ctx, t.Principal, t.ID)
-			switch {
-			case errors.Is(err, ErrNotFound):
-				ended[t.ID] = true
-			case err != nil:
-				return err
-			case now.Version != versions[i]:
-				if err := report(now); err != nil {
-					return err
-				}
-				versions[i], ended[t.ID] = now.Version, now.Status.Terminal()
-			}
-		}
-		if !slices.ContainsFunc(tasks, func(t *Task) bool { return !ended[t.ID] }) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-look.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// subscribe returns a channel that receives after changes of the tasks, as far as this process learns of them.
-func (e *Engine) subscribe(ids ...string) (changed <-chan struct{}, done func()) {
-	c := make(chan struct{}, 1)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, id := range ids {
-		if e.waiting[id] == nil {
-			e.waiting[id] = make(map[chan struct{}]struct{})
-		}
-		e.waiting[id][c] = struct{}{}
-	}
-	return c, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for _, id := range ids {
-			delete(e.waiting[id], c)
-			if len(e.waiting[id]) == 0 {
-				delete(e.waiting, id)
-			}
-		}
-	}
-}
-
-// Changed wakes those who wait for a task, and the workers, because it may have changed. The
-// engine calls it after its own writes.
-func (e *Engine) Changed(id string) {
-	e.notify(id, nil)
-	signal(e.wake)
-}
-
-// notify wakes those who wait for a task, except the one who changed it.
-func (e *Engine) notify(id string, except <-chan struct{}) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for c := range e.waiting[id] {
-		if c != except {
-			signal(c)
-		}
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // Run claims tasks and runs them until ctx is done. Then it interrupts the handlers that run
 // (see [ErrShutdown]), waits for them, gives their leases back, and returns.
 func (e *Engine) Run(ctx context.Context) error {
@@ -305,51 +234,96 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer all.Wait()
 	all.Go(func() { e.watch(ctx) })
 	all.Go(func() { e.sweep(ctx) })
-	slots := make(chan struct{}, e.opts.Workers)
+	workers := newWorkers(e.opts.Workers)
 	var last string // the principal that was served last
 	for {
 		select {
-		case slots <- struct{}{}:
+		case workers.slots <- struct{}{}:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil { // also where a slot was free
 			return nil
 		}
-		t, err := e.claim(ctx, last)
+		sent, skip := time.Now(), workers.atTheirShare()
+		t, err := e.claim(ctx, last, skip)
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
 		}
 		if t == nil {
-			<-slots
-			e.idle(ctx, err != nil)
+			<-workers.slots
+			freed := workers.freed
+			if skip == nil || err != nil {
+				freed = nil
+			}
+			e.idle(ctx, err != nil, freed)
 			continue
 		}
 		last = t.Principal
+		workers.add(last, 1)
 		all.Go(func() {
-			defer func() { <-slots }()
-			e.work(ctx, t)
+			defer workers.release(t.Principal)
+			e.work(ctx, t, newLease(e.opts.Lease, sent))
 		})
 	}
 }
 
-// claim is not interrupted by a shutdown: a claim whose answer is lost would keep its task from
-// other processes until the lease ends.
-func (e *Engine) claim(ctx context.Context, after string) (*Task, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(e.opts.Lease, 5*time.Second))
-	defer cancel()
-	return e.store.Claim(ctx, after, e.opts.Lease)
+// workers are those of one process. Each principal has a share of them.
+type workers struct {
+	slots chan struct{} // holds a token for each that runs, or is about to
+	freed chan struct{} // receives after one has become free
+
+	mu      sync.Mutex
+	running map[string]int // how many each principal has, if any
 }
 
-// idle waits until something may be due. Its looks are irregular: a change wakes all
+func newWorkers(n int) *workers {
+	return &workers{slots: make(chan struct{}, n), freed: make(chan struct{}, 1), running: make(map[string]int)}
+}
+
+// atTheirShare returns the principals that the worker of the slot just taken is not for: if it is the last free one of
+// several, those that have a worker. A task cannot be made to give its worker back, so one is left for newcomers.
+func (w *workers) atTheirShare() []string {
+	if cap(w.slots) == 1 || len(w.slots) < cap(w.slots) {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.running))
+}
+
+func (w *workers) add(principal string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running[principal] += n; w.running[principal] == 0 {
+		delete(w.running, principal)
+	}
+}
+
+func (w *workers) release(principal string) {
+	w.add(principal, -1)
+	<-w.slots
+	signal(w.freed)
+}
+
+// claim is not interrupted by a shutdown: a claim whose answer is lost would keep its task from
+// other processes until the lease ends.
+func (e *Engine) claim(ctx context.Context, after string, skip []string) (*Task, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.Lease)
+	defer cancel()
+	return e.store.Claim(ctx, after, skip, e.opts.Lease)
+}
+
+// idle waits until something may be due, or freed receives. Its looks are irregular: a change wakes all
 // instances at once, and at regular intervals they would go on looking at the same time, so
 // that the quickest would win each claim, even of a task that it cannot run.
-func (e *Engine) idle(ctx context.Context, failing bool) {
+func (e *Engine) idle(ctx context.Context, failing bool, freed <-chan struct{}) {
 	wake := e.wake
 	if failing {
 		wake = nil
 	}
 	select {
 	case <-wake:
+	case <-freed:
 	case <-time.After(e.opts.Look/2 + rand.N(e.opts.Look)):
 	case <-ctx.Done():
 	}
@@ -359,9 +333,9 @@ func (e *Engine) idle(ctx context.Context, failing bool) {
 func (e *Engine) watch(ctx context.Context) {
 	for watches := true; watches && ctx.Err() == nil; {
 		var err error
-		if watches, err = e.store.watch(ctx, func() { signal(e.wake) }, e.Changed); err != nil && ctx.Err() == nil {
+		if watches, err = e.store.watch(ctx, func() { signal(e.wake) }, e.changed); err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
-			e.idle(ctx, true)
+			e.idle(ctx, true, nil)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -25,9 +26,10 @@ type meddled struct {
 	renew   func() error                                      // before a Renew
 	expired func(ids []string, err error) ([]string, error)   // after an Expired
 	watch   func(context.Context, func(), func(string)) error // in place of Watch
+	down    atomic.Bool                                       // writes fail
 }
 
-func (m *meddled) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
+func (m *meddled) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
 	if m.create != nil {
 		if err := m.create(); err != nil {
 			return err
@@ -44,6 +46,9 @@ func (m *meddled) Get(ctx context.Context, id string) (*task.Task, error) {
 }
 
 func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	if m.down.Load() {
+		return errLost
+	}
 	if m.update != nil {
 		if err := m.update(t, u); err != nil {
 			return err
@@ -53,6 +58,9 @@ func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error
 }
 
 func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	if m.down.Load() {
+		return errLost
+	}
 	if m.append != nil {
 		if err := m.append(); err != nil {
 			return err
@@ -61,16 +69,22 @@ func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []by
 	return m.Store.Append(ctx, id, fence, entry)
 }
 
-func (m *meddled) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
+func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	if m.down.Load() {
+		return nil, errLost
+	}
 	if m.claim != nil {
 		if err := m.claim(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return m.Store.Claim(ctx, after, lease)
+	return m.Store.Claim(ctx, after, skip, lease)
 }
 
 func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+	if m.down.Load() {
+		return 0, errLost
+	}
 	if m.renew != nil {
 		if err := m.renew(); err != nil {
 			return 0, err
@@ -167,7 +181,7 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 		}
 		return nil
 	}}
-	e, err := task.NewEngine(f.store, &task.Options{Settings: task.Settings{PerPrincipal: 1}})
+	e, err := task.NewEngine(f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,26 +342,28 @@ func TestCancelledTaskAsksNothing(t *testing.T) {
 
 // A task that has used up its attempts and is then cancelled is still cleaned up.
 func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
-	f := newFixture(t)
-	cleaned := make(chan struct{}, 10)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-		if w.Stopped {
-			cleaned <- struct{}{}
-			return task.Verdict{}, nil
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		cleaned := make(chan struct{}, 10)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped {
+				cleaned <- struct{}{}
+				return task.Verdict{}, nil
+			}
+			return task.Verdict{}, errors.New("the infrastructure is down")
+		}})
+		created := f.create(e, &task.New{})
+		// It has failed, and waits for its next attempt.
+		wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
+		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+			t.Fatal(err)
 		}
-		return task.Verdict{}, errors.New("the infrastructure is down")
-	}})
-	created := f.create(e, &task.New{})
-	// It has failed, and waits for its next attempt.
-	wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
-	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-cleaned:
-	case <-time.After(20 * time.Second):
-		t.Error("not cleaned up")
-	}
+		select {
+		case <-cleaned:
+		case <-time.After(20 * time.Second):
+			t.Error("not cleaned up")
+		}
+	})
 }
 
 func TestClaimOutlivesAShutdown(t *testing.T) {
@@ -371,16 +387,18 @@ func TestClaimOutlivesAShutdown(t *testing.T) {
 
 // After a failure the store is not called for a while, even if there is work to do.
 func TestFailingStoreIsNotHurried(t *testing.T) {
-	const look = 100 * time.Millisecond
-	f := newFixture(t)
-	var claims atomic.Int32
-	f.store = &meddled{Store: f.store, claim: func(context.Context) error { claims.Add(1); return errors.New("out of reach") }}
-	began := time.Now()
-	e, _ := f.engine(&task.Options{Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
-	wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
-	if took := time.Since(began); took < 3*look/2 { // the time between two looks is at least half of it
-		t.Errorf("four claims failed in %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const look = 100 * time.Millisecond
+		f := newFixture(t)
+		var claims atomic.Int32
+		f.store = &meddled{Store: f.store, claim: func(context.Context) error { claims.Add(1); return errors.New("out of reach") }}
+		began := time.Now()
+		e, _ := f.engine(&task.Options{Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+		wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
+		if took := time.Since(began); took < 3*look/2 { // the time between two looks is at least half of it
+			t.Errorf("four claims failed in %v", took)
+		}
+	})
 }
 
 func TestStoreThatStopsTellingIsAskedAgain(t *testing.T) {
@@ -427,7 +445,7 @@ func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 	}
 	var last *task.Task
 	for range 150 {
-		last = f.create(idle, &task.New{TTL: time.Millisecond})
+		last = f.create(idle, &task.New{Principal: "a", TTL: time.Millisecond})
 		f.change(last, func(now *task.Task) task.Update { now.Status = task.InputRequired; return task.Update{Due: -1} })
 	}
 	wait(t, "expired", func() bool { return time.Now().After(last.Expires.Add(5 * time.Millisecond)) })
@@ -439,25 +457,27 @@ func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 }
 
 func TestTimeToLiveInterruptsAtOnce(t *testing.T) {
-	f := newFixture(t)
-	interrupted := make(chan error, 1)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
-		if w.Stopped {
-			return task.Verdict{}, nil
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		interrupted := make(chan error, 1)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped {
+				return task.Verdict{}, nil
+			}
+			<-ctx.Done()
+			interrupted <- context.Cause(ctx)
+			return task.Verdict{}, ctx.Err()
+		}})
+		f.create(e, &task.New{TTL: 100 * time.Millisecond})
+		select {
+		case err := <-interrupted:
+			if !errors.Is(err, task.ErrStopped) {
+				t.Errorf("interrupted by %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the handler goes on")
 		}
-		<-ctx.Done()
-		interrupted <- context.Cause(ctx)
-		return task.Verdict{}, ctx.Err()
-	}})
-	f.create(e, &task.New{TTL: 100 * time.Millisecond})
-	select {
-	case err := <-interrupted:
-		if !errors.Is(err, task.ErrStopped) {
-			t.Errorf("interrupted by %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("the handler goes on")
-	}
+	})
 }
 
 func TestWriteThatFailsIsRepeated(t *testing.T) {
@@ -543,27 +563,29 @@ func TestRecordedAttemptIsWrittenAsOne(t *testing.T) {
 }
 
 func TestAttemptsAreCountedExactly(t *testing.T) {
-	f := newFixture(t)
-	var runs atomic.Int32
-	cleaned := make(chan struct{}, 10)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-		if w.Stopped {
-			cleaned <- struct{}{}
-			return task.Verdict{}, nil
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var runs atomic.Int32
+		cleaned := make(chan struct{}, 10)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped {
+				cleaned <- struct{}{}
+				return task.Verdict{}, nil
+			}
+			runs.Add(1)
+			return task.Verdict{}, errors.New("the infrastructure is down")
+		}})
+		created := f.create(e, &task.New{})
+		f.until(e, created, task.Failed)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%d runs", n)
 		}
-		runs.Add(1)
-		return task.Verdict{}, errors.New("the infrastructure is down")
-	}})
-	created := f.create(e, &task.New{})
-	f.until(e, created, task.Failed)
-	if n := runs.Load(); n != 1 {
-		t.Errorf("%d runs", n)
-	}
-	select {
-	case <-cleaned:
-	case <-time.After(20 * time.Second):
-		t.Error("what was given up is not cleaned up")
-	}
+		select {
+		case <-cleaned:
+		case <-time.After(20 * time.Second):
+			t.Error("what was given up is not cleaned up")
+		}
+	})
 }
 
 // A task that is cancelled at the moment when its run has an outcome is cleaned up in the same lease.
@@ -622,7 +644,7 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	meddling.get = func(id string) {
 		if conflict.Load() && claimed.CompareAndSwap(false, true) {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
-			if other, err := plain.store.Claim(context.Background(), "", time.Hour); err != nil || other == nil {
+			if other, err := plain.store.Claim(context.Background(), "", nil, time.Hour); err != nil || other == nil {
 				t.Errorf("the other worker: %v, %v", other, err)
 			}
 		}
@@ -644,17 +666,19 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 }
 
 func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
-	f := newFixture(t)
-	runs := make(chan time.Time, 10)
-	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-		runs <- time.Now()
-		return task.Verdict{}, errors.New("the infrastructure is down")
-	}})
-	f.create(e, &task.New{})
-	first, second := <-runs, <-runs
-	if pause := second.Sub(first); pause < time.Second {
-		t.Errorf("tried again after %v", pause)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		runs := make(chan time.Time, 10)
+		e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			runs <- time.Now()
+			return task.Verdict{}, errors.New("the infrastructure is down")
+		}})
+		f.create(e, &task.New{})
+		first, second := <-runs, <-runs
+		if pause := second.Sub(first); pause < time.Second {
+			t.Errorf("tried again after %v", pause)
+		}
+	})
 }
 
 func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
@@ -671,32 +695,34 @@ func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
 	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Attempts != 0 {
 		t.Errorf("%+v, %v", now, err)
 	}
-	if now, err := f.store.Claim(t.Context(), "", time.Minute); err != nil || now == nil {
+	if now, err := f.store.Claim(t.Context(), "", nil, time.Minute); err != nil || now == nil {
 		t.Errorf("claimed %v, %v", now, err)
 	}
 }
 
 func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
-	const look = 20 * time.Millisecond
-	f := newFixture(t)
-	runs := make(chan time.Time, 100)
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-		runs <- time.Now()
-		return task.Verdict{}, task.ErrElsewhere
-	}})
-	created := f.create(e, &task.New{})
-	first := <-runs
-	for range 3 {
-		if now := <-runs; now.Sub(first) < 5*look-time.Millisecond { // stores round to milliseconds
-			t.Errorf("claimed again after %v", now.Sub(first))
-		} else {
-			first = now
+	synctest.Test(t, func(t *testing.T) {
+		const look = 20 * time.Millisecond
+		f := newFixture(t)
+		runs := make(chan time.Time, 100)
+		e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			runs <- time.Now()
+			return task.Verdict{}, task.ErrElsewhere
+		}})
+		created := f.create(e, &task.New{})
+		first := <-runs
+		for range 3 {
+			if now := <-runs; now.Sub(first) < 5*look-time.Millisecond { // stores round to milliseconds
+				t.Errorf("claimed again after %v", now.Sub(first))
+			} else {
+				first = now
+			}
 		}
-	}
-	stop()
-	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Status != task.Working || now.Attempts > 1 {
-		t.Errorf("%+v, %v", now, err)
-	}
+		stop()
+		if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Status != task.Working || now.Attempts > 1 {
+			t.Errorf("%+v, %v", now, err)
+		}
+	})
 }
 
 // Cleaning up that never succeeds, or that no instance can do, ends after a while, and the task's
@@ -704,156 +730,164 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 func TestCleaningUpIsGivenUp(t *testing.T) {
 	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"), "elsewhere": task.ErrElsewhere} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			var runs atomic.Int32
-			e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-				if !w.Stopped {
-					return task.Verdict{Status: task.InputRequired}, nil
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				var runs atomic.Int32
+				e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+					if !w.Stopped {
+						return task.Verdict{Status: task.InputRequired}, nil
+					}
+					runs.Add(1)
+					return task.Verdict{}, failure
+				}})
+				created := f.create(e, &task.New{TTL: time.Second})
+				f.until(e, created, task.InputRequired)
+				if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+					t.Fatal(err)
 				}
-				runs.Add(1)
-				return task.Verdict{}, failure
-			}})
-			created := f.create(e, &task.New{TTL: time.Second})
-			f.until(e, created, task.InputRequired)
-			if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-				t.Fatal(err)
-			}
-			f.hurry(created, func(now *task.Task) bool { return now.Stopped && now.Attempts > 0 && now.Attempts <= 2 })
-			wait(t, "given up", func() bool {
+				f.hurry(created, func(now *task.Task) bool { return now.Stopped && now.Attempts > 0 && now.Attempts <= 2 })
+				wait(t, "given up", func() bool {
+					now, err := f.store.Get(t.Context(), created.ID)
+					return err == nil && now.Attempts == 3
+				})
 				now, err := f.store.Get(t.Context(), created.ID)
-				return err == nil && now.Attempts == 3
+				if err != nil || now.Status != task.Cancelled || now.Message != "The task was cancelled by request." {
+					t.Errorf("%+v, %v", now, err)
+				}
+				// Neither due now nor later. hurry may overwrite the last update of the worker that gave up,
+				// and another one has to repeat it: so the workers run until the task is no longer due.
+				wait(t, "purged", func() bool {
+					_, err := f.store.Purge(t.Context(), 0, 10)
+					_, gone := f.store.Get(t.Context(), created.ID)
+					return err == nil && errors.Is(gone, task.ErrNotFound)
+				})
+				stop()
 			})
-			now, err := f.store.Get(t.Context(), created.ID)
-			if err != nil || now.Status != task.Cancelled || now.Message != "The task was cancelled by request." {
-				t.Errorf("%+v, %v", now, err)
-			}
-			// Neither due now nor later. hurry may overwrite the last update of the worker that gave up,
-			// and another one has to repeat it: so the workers run until the task is no longer due.
-			wait(t, "purged", func() bool {
-				_, err := f.store.Purge(t.Context(), 0, 10)
-				_, gone := f.store.Get(t.Context(), created.ID)
-				return err == nil && errors.Is(gone, task.ErrNotFound)
-			})
-			stop()
 		})
 	}
 }
 
 // A handler may run much longer than the lease, even if a renewal fails.
 func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
-	f := newFixture(t)
-	var renewals atomic.Int32
-	f.store = &meddled{Store: f.store, renew: func() error {
-		if n := renewals.Add(1); n == 1 || n == 4 {
-			return errors.New("a hiccup")
-		}
-		return nil
-	}}
-	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 2 * time.Second}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
-		runs.Add(1)
-		for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
-			if ctx.Err() != nil {
-				t.Errorf("interrupted after %d renewals: %v", renewals.Load(), context.Cause(ctx))
-				break
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var renewals atomic.Int32
+		f.store = &meddled{Store: f.store, renew: func() error {
+			if n := renewals.Add(1); n == 1 || n == 4 {
+				return errors.New("a hiccup")
 			}
-			if time.Now().After(deadline) {
-				t.Errorf("%d renewals", renewals.Load())
-				break
+			return nil
+		}}
+		var runs atomic.Int32
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 2 * time.Second}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+			runs.Add(1)
+			for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
+				if ctx.Err() != nil {
+					t.Errorf("interrupted after %d renewals: %v", renewals.Load(), context.Cause(ctx))
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Errorf("%d renewals", renewals.Load())
+					break
+				}
 			}
+			return completed(""), nil
+		}})
+		f.until(e, f.create(e, &task.New{}), task.Completed)
+		if runs.Load() != 1 {
+			t.Errorf("%d runs", runs.Load())
 		}
-		return completed(""), nil
-	}})
-	f.until(e, f.create(e, &task.New{}), task.Completed)
-	if runs.Load() != 1 {
-		t.Errorf("%d runs", runs.Load())
-	}
+	})
 }
 
 func TestLostLeaseInterrupts(t *testing.T) {
-	f := newFixture(t)
-	started, interrupted := make(chan struct{}, 1), make(chan error, 1)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
-		started <- struct{}{}
-		<-ctx.Done()
-		interrupted <- context.Cause(ctx)
-		return completed("first"), nil
-	}})
-	created := f.create(e, &task.New{})
-	<-started
-	f.change(created, func(*task.Task) task.Update { return task.Update{} })
-	if now, err := f.store.Claim(t.Context(), "", time.Hour); err != nil || now == nil {
-		t.Fatalf("%v, %v", now, err)
-	}
-	select {
-	case err := <-interrupted:
-		if !errors.Is(err, task.ErrLeaseLost) {
-			t.Errorf("interrupted by %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		started, interrupted := make(chan struct{}, 1), make(chan error, 1)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			started <- struct{}{}
+			<-ctx.Done()
+			interrupted <- context.Cause(ctx)
+			return completed("first"), nil
+		}})
+		created := f.create(e, &task.New{})
+		<-started
+		f.change(created, func(*task.Task) task.Update { return task.Update{} })
+		if now, err := f.store.Claim(t.Context(), "", nil, time.Hour); err != nil || now == nil {
+			t.Fatalf("%v, %v", now, err)
 		}
-	case <-time.After(20 * time.Second):
-		t.Error("the handler goes on without a lease")
-	}
+		select {
+		case err := <-interrupted:
+			if !errors.Is(err, task.ErrLeaseLost) {
+				t.Errorf("interrupted by %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the handler goes on without a lease")
+		}
+	})
 }
 
 func TestReportedMessages(t *testing.T) {
-	f := newFixture(t)
-	var writes, renewals, runs atomic.Int32
-	f.store = &meddled{Store: f.store,
-		update: func(_ *task.Task, u task.Update) error {
-			if u.Leased && u.Keep {
-				writes.Add(1)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var writes, renewals, runs atomic.Int32
+		f.store = &meddled{Store: f.store,
+			update: func(_ *task.Task, u task.Update) error {
+				if u.Leased && u.Keep {
+					writes.Add(1)
+				}
+				return nil
+			},
+			renew: func() error { renewals.Add(1); return nil }}
+		var created *task.Task
+		ready := make(chan struct{})
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			<-ready
+			runs.Add(1)
+			has := func(message string) func() bool {
+				return f.has(created, func(now *task.Task) bool { return now.Message == message })
 			}
-			return nil
-		},
-		renew: func() error { renewals.Add(1); return nil }}
-	var created *task.Task
-	ready := make(chan struct{})
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-		<-ready
-		runs.Add(1)
-		has := func(message string) func() bool {
-			return f.has(created, func(now *task.Task) bool { return now.Message == message })
-		}
-		// The last of many reports is written, too, even if it came too soon after another.
-		for _, message := range []string{"one", "two", "three"} {
-			w.Report("before " + message)
-			w.Report(message)
-			wait(t, message, has(message))
-		}
-		w.Report("four") // once, and too soon after another
-		wait(t, "four", has("four"))
-		// Meanwhile no other worker has the task.
-		if other, err := f.store.Claim(context.Background(), "", time.Hour); err != nil || other != nil {
-			t.Errorf("claimed by another: %v, %v", other, err)
-		}
-		// Some of the reports are not written.
-		began, before := time.Now(), writes.Load()
-		for i := 0; writes.Load() < before+3; i++ {
-			w.Report(fmt.Sprint(i))
-			time.Sleep(time.Millisecond)
-			if time.Since(began) > 20*time.Second {
-				t.Error("messages are not written")
-				break
+			// The last of many reports is written, too, even if it came too soon after another.
+			for _, message := range []string{"one", "two", "three"} {
+				w.Report("before " + message)
+				w.Report(message)
+				wait(t, message, has(message))
 			}
+			w.Report("four") // once, and too soon after another
+			wait(t, "four", has("four"))
+			// Meanwhile no other worker has the task.
+			if other, err := f.store.Claim(context.Background(), "", nil, time.Hour); err != nil || other != nil {
+				t.Errorf("claimed by another: %v, %v", other, err)
+			}
+			// Some of the reports are not written.
+			began, before := time.Now(), writes.Load()
+			for i := 0; writes.Load() < before+3; i++ {
+				w.Report(fmt.Sprint(i))
+				time.Sleep(time.Millisecond)
+				if time.Since(began) > 20*time.Second {
+					t.Error("messages are not written")
+					break
+				}
+			}
+			if took := time.Since(began); took < 400*time.Millisecond {
+				t.Errorf("three messages were written in %v", took)
+			}
+			return completed(""), nil
+		}})
+		elsewhere, err := task.NewEngine(f.store, nil) // otherwise the worker would be notified of the new task
+		if err != nil {
+			t.Fatal(err)
 		}
-		if took := time.Since(began); took < 400*time.Millisecond {
-			t.Errorf("three messages were written in %v", took)
+		created = f.create(elsewhere, &task.New{})
+		close(ready)
+		f.until(e, created, task.Completed)
+		if runs.Load() != 1 {
+			t.Errorf("%d runs: what was reported kept the outcome from being written", runs.Load())
 		}
-		return completed(""), nil
-	}})
-	elsewhere, err := task.NewEngine(f.store, nil) // otherwise the worker would be notified of the new task
-	if err != nil {
-		t.Fatal(err)
-	}
-	created = f.create(elsewhere, &task.New{})
-	close(ready)
-	f.until(e, created, task.Completed)
-	if runs.Load() != 1 {
-		t.Errorf("%d runs: what was reported kept the outcome from being written", runs.Load())
-	}
-	if renewals.Load() > 0 {
-		t.Errorf("reporting renewed the lease %d times", renewals.Load())
-	}
+		if renewals.Load() > 0 {
+			t.Errorf("reporting renewed the lease %d times", renewals.Load())
+		}
+	})
 }
 
 // When a task is cancelled in another process, this one learns of it at once from a report that fails.
@@ -889,30 +923,32 @@ func TestReportLearnsOfACancellation(t *testing.T) {
 }
 
 func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
-	f := newFixture(t)
-	var renewals atomic.Int32
-	f.store = &meddled{Store: f.store, renew: func() error { renewals.Add(1); return nil }}
-	cleaned := make(chan struct{}, 10)
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 600 * time.Millisecond}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-		if w.Stopped {
-			w.Report("cleaning up")
-			before := renewals.Load() // after the report is in the store
-			wait(t, "renewed", func() bool { return renewals.Load() >= before+2 })
-			cleaned <- struct{}{}
-			return task.Verdict{}, nil
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var renewals atomic.Int32
+		f.store = &meddled{Store: f.store, renew: func() error { renewals.Add(1); return nil }}
+		cleaned := make(chan struct{}, 10)
+		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 600 * time.Millisecond}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped {
+				w.Report("cleaning up")
+				before := renewals.Load() // after the report is in the store
+				wait(t, "renewed", func() bool { return renewals.Load() >= before+2 })
+				cleaned <- struct{}{}
+				return task.Verdict{}, nil
+			}
+			return task.Verdict{Status: task.InputRequired}, nil
+		}})
+		created := f.create(e, &task.New{})
+		f.until(e, created, task.InputRequired)
+		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+			t.Fatal(err)
 		}
-		return task.Verdict{Status: task.InputRequired}, nil
-	}})
-	created := f.create(e, &task.New{})
-	f.until(e, created, task.InputRequired)
-	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-		t.Fatal(err)
-	}
-	<-cleaned
-	stop()
-	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Message != "The task was cancelled by request." {
-		t.Errorf("%+v, %v", now, err)
-	}
+		<-cleaned
+		stop()
+		if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Message != "The task was cancelled by request." {
+			t.Errorf("%+v, %v", now, err)
+		}
+	})
 }
 
 func TestNobodyStaysSubscribed(t *testing.T) {
@@ -947,8 +983,8 @@ func TestWorkersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []*task.Task
-	for range 10 {
-		all = append(all, f.create(idle, &task.New{}))
+	for i := range 10 {
+		all = append(all, f.create(idle, &task.New{Principal: fmt.Sprint(i % 2)}))
 	}
 	var running, most atomic.Int32
 	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {

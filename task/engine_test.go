@@ -317,55 +317,59 @@ func must[T any](v T, err error) T {
 }
 
 func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
-	f := newFixture(t)
-	var attempts atomic.Int32
-	cleaned := make(chan struct{})
-	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-		switch {
-		case !w.Stopped:
-			return task.Verdict{Status: task.InputRequired}, nil
-		case attempts.Add(1) == 1:
-			panic("at first")
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var attempts atomic.Int32
+		cleaned := make(chan struct{})
+		e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			switch {
+			case !w.Stopped:
+				return task.Verdict{Status: task.InputRequired}, nil
+			case attempts.Add(1) == 1:
+				panic("at first")
+			}
+			close(cleaned)
+			return task.Verdict{}, nil
+		}})
+		created := f.create(e, &task.New{})
+		f.until(e, created, task.InputRequired)
+		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
+			t.Fatal(err)
 		}
-		close(cleaned)
-		return task.Verdict{}, nil
-	}})
-	created := f.create(e, &task.New{})
-	f.until(e, created, task.InputRequired)
-	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-		t.Fatal(err)
-	}
-	<-cleaned
+		<-cleaned
+	})
 }
 
 func TestTimeToLiveFailsATask(t *testing.T) {
-	f := newFixture(t)
-	cleaned := make(chan struct{}, 2)
-	e, _ := f.engine(&task.Options{
-		Failure: func(message string) []byte { return []byte("failure: " + message) },
-		Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
-			switch {
-			case w.Stopped:
-				cleaned <- struct{}{}
-				return task.Verdict{}, nil
-			case string(w.Call) == "ask":
-				return task.Verdict{Status: task.InputRequired}, nil
-			}
-			<-ctx.Done()
-			return task.Verdict{}, ctx.Err()
-		},
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		cleaned := make(chan struct{}, 2)
+		e, _ := f.engine(&task.Options{
+			Failure: func(message string) []byte { return []byte("failure: " + message) },
+			Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				switch {
+				case w.Stopped:
+					cleaned <- struct{}{}
+					return task.Verdict{}, nil
+				case string(w.Call) == "ask":
+					return task.Verdict{Status: task.InputRequired}, nil
+				}
+				<-ctx.Done()
+				return task.Verdict{}, ctx.Err()
+			},
+		})
+		// Long enough for the task to be parked before it ends, even on a busy machine.
+		asking := f.create(e, &task.New{Call: []byte("ask"), TTL: 2 * time.Second})
+		working := f.create(e, &task.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
+		if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") || !strings.HasPrefix(string(now.Outcome), "failure: ") {
+			t.Errorf("%q, %q", now.Message, now.Outcome)
+		}
+		if now := f.until(e, working, task.Failed); !strings.Contains(now.Message, "time to live of 100ms") {
+			t.Errorf("%q", now.Message)
+		}
+		<-cleaned
+		<-cleaned
 	})
-	// Long enough for the task to be parked before it ends, even on a busy machine.
-	asking := f.create(e, &task.New{Call: []byte("ask"), TTL: 2 * time.Second})
-	working := f.create(e, &task.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
-	if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") || !strings.HasPrefix(string(now.Outcome), "failure: ") {
-		t.Errorf("%q, %q", now.Message, now.Outcome)
-	}
-	if now := f.until(e, working, task.Failed); !strings.Contains(now.Message, "time to live of 100ms") {
-		t.Errorf("%q", now.Message)
-	}
-	<-cleaned
-	<-cleaned
 }
 
 func TestTimeToLiveIsCapped(t *testing.T) {
@@ -380,48 +384,43 @@ func TestTimeToLiveIsCapped(t *testing.T) {
 }
 
 func TestEndedTaskIsDeletedAfterTheGrace(t *testing.T) {
-	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Grace: 50 * time.Millisecond, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
-	created := f.create(e, &task.New{TTL: 50 * time.Millisecond})
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		_, err := e.Get(t.Context(), "", created.ID)
-		if errors.Is(err, task.ErrNotFound) {
-			return
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		e, _ := f.engine(&task.Options{Grace: 50 * time.Millisecond, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+		created := f.create(e, &task.New{TTL: 50 * time.Millisecond})
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			_, err := e.Get(t.Context(), "", created.ID)
+			if errors.Is(err, task.ErrNotFound) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the task is still there")
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the task is still there")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	})
 }
 
 func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
-	f := newFixture(t)
-	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-		runs.Add(1)
-		return task.Verdict{}, errors.New("the infrastructure is down")
-	}})
-	created := f.create(e, &task.New{})
-	// This skips the pauses between attempts.
-	go func() {
-		for t.Context().Err() == nil {
-			_, _ = e.Change(context.Background(), "", created.ID, func(now *task.Task) (*task.Update, error) {
-				if now.Status.Terminal() || now.Attempts == 0 {
-					return nil, nil
-				}
-				return &task.Update{Due: 0}, nil
-			})
-			time.Sleep(20 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var runs atomic.Int32
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Stopped { // there is nothing to clean up
+				return task.Verdict{}, nil
+			}
+			runs.Add(1)
+			return task.Verdict{}, errors.New("the infrastructure is down")
+		}})
+		created := f.create(e, &task.New{})
+		if now := f.until(e, created, task.Failed); !strings.Contains(now.Message, "came to nothing") {
+			t.Errorf("%q", now.Message)
 		}
-	}()
-	if now := f.until(e, created, task.Failed); !strings.Contains(now.Message, "came to nothing") {
-		t.Errorf("%q", now.Message)
-	}
-	if n := runs.Load(); n < 2 {
-		t.Errorf("%d runs", n)
-	}
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs", n)
+		}
+	})
 }
 
 func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
@@ -498,50 +497,54 @@ func (d deaf) Renew(ctx context.Context, _ string, _ int64, _ time.Duration) (in
 }
 
 func TestLeaseEndsThoughRenewingHangs(t *testing.T) {
-	f := newFixture(t)
-	f.store = deaf{f.store}
-	interrupted := make(chan error, 10)
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 300 * time.Millisecond}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
-		<-ctx.Done()
-		interrupted <- context.Cause(ctx)
-		return task.Verdict{}, ctx.Err()
-	}})
-	f.create(e, &task.New{})
-	select {
-	case err := <-interrupted:
-		if !errors.Is(err, task.ErrLeaseLost) {
-			t.Errorf("interrupted by %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.store = deaf{f.store}
+		interrupted := make(chan error, 10)
+		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 300 * time.Millisecond}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+			<-ctx.Done()
+			interrupted <- context.Cause(ctx)
+			return task.Verdict{}, ctx.Err()
+		}})
+		f.create(e, &task.New{})
+		select {
+		case err := <-interrupted:
+			if !errors.Is(err, task.ErrLeaseLost) {
+				t.Errorf("interrupted by %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the handler goes on without a lease")
 		}
-	case <-time.After(20 * time.Second):
-		t.Error("the handler goes on without a lease")
-	}
-	stop()
+		stop()
+	})
 }
 
 func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
-	f := newFixture(t)
-	var left atomic.Int32
-	first, stop := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-		left.Add(1)
-		return task.Verdict{}, task.ErrElsewhere
-	}})
-	created := f.create(first, &task.New{})
-	for left.Load() < 3 {
-		time.Sleep(time.Millisecond)
-	}
-	stop()
-	second, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed("here"), nil }})
-	if done := f.until(second, created, task.Completed); string(done.Outcome) != "here" || done.Attempts != 0 {
-		t.Errorf("%q after %d attempts", done.Outcome, done.Attempts)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var left atomic.Int32
+		first, stop := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			left.Add(1)
+			return task.Verdict{}, task.ErrElsewhere
+		}})
+		created := f.create(first, &task.New{})
+		for left.Load() < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		stop()
+		second, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed("here"), nil }})
+		if done := f.until(second, created, task.Completed); string(done.Outcome) != "here" || done.Attempts != 0 {
+			t.Errorf("%q after %d attempts", done.Outcome, done.Attempts)
+		}
+	})
 }
 
 // slowClaims is a store whose claims are always slower than those of another instance.
 type slowClaims struct{ *task.MemoryStore }
 
-func (s slowClaims) Claim(ctx context.Context, after string, lease time.Duration) (*task.Task, error) {
+func (s slowClaims) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
 	time.Sleep(time.Millisecond)
-	return s.MemoryStore.Claim(ctx, after, lease)
+	return s.MemoryStore.Claim(ctx, after, skip, lease)
 }
 
 // Each change wakes two instances at once. The faster one cannot run the task. It must not win every

@@ -1,8 +1,26 @@
 package task
 
+import (
+	"context"
+	"time"
+)
+
+// Leased returns a context under a lease that was taken at the given time, for tests.
+func Leased(ctx context.Context, length time.Duration, sent time.Time) (leased context.Context, done func()) {
+	ctx, interrupt := context.WithCancelCause(ctx)
+	return newLease(length, sent).bound(ctx, interrupt)
+}
+
 // Waiting returns the number of tasks that callers wait for, for tests.
 func (e *Engine) Waiting() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.waiting)
+}
+
+// Scheduled returns the number of tasks that are due now or later, for tests.
+func (s *MemoryStore) Scheduled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.due)
 }

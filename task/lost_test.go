@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -54,7 +55,7 @@ func once(status task.Status) func(t *task.Task, u task.Update) bool {
 // idle requires that no task in the store is due.
 func (f *fixture) idle(s task.Store) {
 	f.t.Helper()
-	if t, err := s.Claim(f.t.Context(), "", time.Hour); t != nil || err != nil {
+	if t, err := s.Claim(f.t.Context(), "", nil, time.Hour); t != nil || err != nil {
 		f.t.Errorf("claimed %+v, %v; want nothing to be due", t, err)
 	}
 }
@@ -211,66 +212,72 @@ func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
 
 // A task that has ended or waits does not run, even if it is due, for example because of an earlier release.
 func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
-	for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled, task.InputRequired} {
-		f := newFixture(t)
-		var runs atomic.Int32
-		e, err := task.NewEngine(f.store, nil)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled, task.InputRequired} {
+			f := newFixture(t)
+			var runs atomic.Int32
+			e, err := task.NewEngine(f.store, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			created := f.create(e, &task.New{})
+			f.change(created, func(now *task.Task) task.Update {
+				now.Status, now.Outcome, now.Round = status, []byte("as it was"), 1
+				return task.Update{}
+			})
+			const lease = 50 * time.Millisecond
+			runner, stop := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+				runs.Add(1)
+				return completed("again"), nil
+			}})
+			wait(t, "left alone", f.has(created, func(now *task.Task) bool { return now.Version == 2 }))
+			f.until(runner, f.create(e, &task.New{}), task.Completed)
+			stop()
+			time.Sleep(2 * lease) // after that it is still not due
+			f.idle(f.store)
+			now, err := f.store.Get(t.Context(), created.ID)
+			if err != nil || now.Status != status || string(now.Outcome) != "as it was" || now.Round != 1 || runs.Load() != 1 {
+				t.Errorf("%s: %+v, %v, and %d runs", status, now, err, runs.Load())
+			}
 		}
-		created := f.create(e, &task.New{})
-		f.change(created, func(now *task.Task) task.Update {
-			now.Status, now.Outcome, now.Round = status, []byte("as it was"), 1
-			return task.Update{}
-		})
-		const lease = 50 * time.Millisecond
-		runner, stop := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-			runs.Add(1)
-			return completed("again"), nil
-		}})
-		wait(t, "left alone", f.has(created, func(now *task.Task) bool { return now.Version == 2 }))
-		f.until(runner, f.create(e, &task.New{}), task.Completed)
-		stop()
-		time.Sleep(2 * lease) // after that it is still not due
-		f.idle(f.store)
-		now, err := f.store.Get(t.Context(), created.ID)
-		if err != nil || now.Status != status || string(now.Outcome) != "as it was" || now.Round != 1 || runs.Load() != 1 {
-			t.Errorf("%s: %+v, %v, and %d runs", status, now, err, runs.Load())
-		}
-	}
+	})
 }
 
 func TestGoexitEndsTheAttempt(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	var runs atomic.Int32
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-		if runs.Add(1) == 1 {
-			runtime.Goexit()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var runs atomic.Int32
+		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			if runs.Add(1) == 1 {
+				runtime.Goexit()
+			}
+			return completed("the second time"), nil
+		}})
+		created := f.create(e, &task.New{})
+		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the second time" {
+			t.Errorf("outcome %q", done.Outcome)
 		}
-		return completed("the second time"), nil
-	}})
-	created := f.create(e, &task.New{})
-	if done := f.until(e, created, task.Completed); string(done.Outcome) != "the second time" {
-		t.Errorf("outcome %q", done.Outcome)
-	}
-	if n := e.Waiting(); n != 0 {
-		t.Errorf("%d tasks are watched over when all have ended", n)
-	}
-	stop()
+		if n := e.Waiting(); n != 0 {
+			t.Errorf("%d tasks are watched over when all have ended", n)
+		}
+		stop()
+	})
 }
 
 // A task whose handler ends its goroutine in every attempt fails in the end, as if the handler always failed.
 func TestGoexitIsGivenUp(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-		if !w.Stopped {
-			runtime.Goexit()
-		}
-		return task.Verdict{}, nil
-	}})
-	f.until(e, f.create(e, &task.New{}), task.Failed)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			if !w.Stopped {
+				runtime.Goexit()
+			}
+			return task.Verdict{}, nil
+		}})
+		f.until(e, f.create(e, &task.New{}), task.Failed)
+	})
 }
 
 // A goroutine that a handler leaves running may record after the attempt has ended.
@@ -293,44 +300,46 @@ func TestRecordingAfterTheAttempt(t *testing.T) {
 
 // A panic in a store must not end the process.
 func TestAStoreThatPanics(t *testing.T) {
-	f := newFixture(t)
-	var panicked sync.Map // the methods that panicked
-	panics := func(method string) {
-		n, _ := panicked.LoadOrStore(method, new(atomic.Int32))
-		if n.(*atomic.Int32).Add(1) <= 2 {
-			panic("a bug in " + method)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		var panicked sync.Map // the methods that panicked
+		panics := func(method string) {
+			n, _ := panicked.LoadOrStore(method, new(atomic.Int32))
+			if n.(*atomic.Int32).Add(1) <= 2 {
+				panic("a bug in " + method)
+			}
 		}
-	}
-	plain := f.store
-	f.store = watching{&meddled{Store: plain,
-		get:     func(string) { panics("Get") },
-		update:  func(*task.Task, task.Update) error { panics("Update"); return nil },
-		append:  func() error { panics("Append"); return nil },
-		claim:   func(context.Context) error { panics("Claim"); return nil },
-		renew:   func() error { panics("Renew"); return nil },
-		expired: func(ids []string, err error) ([]string, error) { panics("Expired"); return ids, err },
-		watch:   func(context.Context, func(), func(string)) error { panic("a bug in Watch") },
-	}}
-	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
-	unbroken, err := task.NewEngine(plain, &task.Options{Look: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	created := f.create(unbroken, &task.New{})
-	f.until(unbroken, created, task.InputRequired)
-	(&fixture{t, plain}).change(created, answer)
-	f.until(unbroken, created, task.Completed)
-	for range 2 {
-		if _, err := e.Get(t.Context(), "", created.ID); err == nil || !strings.Contains(err.Error(), "the store panicked") {
-			t.Errorf("Get: %v", err)
+		plain := f.store
+		f.store = watching{&meddled{Store: plain,
+			get:     func(string) { panics("Get") },
+			update:  func(*task.Task, task.Update) error { panics("Update"); return nil },
+			append:  func() error { panics("Append"); return nil },
+			claim:   func(context.Context) error { panics("Claim"); return nil },
+			renew:   func() error { panics("Renew"); return nil },
+			expired: func(ids []string, err error) ([]string, error) { panics("Expired"); return ids, err },
+			watch:   func(context.Context, func(), func(string)) error { panic("a bug in Watch") },
+		}}
+		var runs atomic.Int32
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
+		unbroken, err := task.NewEngine(plain, &task.Options{Look: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, method := range []string{"Get", "Update", "Append", "Claim", "Renew", "Expired"} {
-		if _, ok := panicked.Load(method); !ok {
-			t.Errorf("%s never panicked", method)
+		created := f.create(unbroken, &task.New{})
+		f.until(unbroken, created, task.InputRequired)
+		(&fixture{t, plain}).change(created, answer)
+		f.until(unbroken, created, task.Completed)
+		for range 2 {
+			if _, err := e.Get(t.Context(), "", created.ID); err == nil || !strings.Contains(err.Error(), "the store panicked") {
+				t.Errorf("Get: %v", err)
+			}
 		}
-	}
+		for _, method := range []string{"Get", "Update", "Append", "Claim", "Renew", "Expired"} {
+			if _, ok := panicked.Load(method); !ok {
+				t.Errorf("%s never panicked", method)
+			}
+		}
+	})
 }
 
 // outage loses the answers to the first report and to all renewals, and the first write after a run does not reach the
@@ -389,7 +398,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f.create(e, &task.New{})
 		<-reported
 		stop()
-		if again, err := plain.Claim(t.Context(), "", time.Hour); again == nil || err != nil {
+		if again, err := plain.Claim(t.Context(), "", nil, time.Hour); again == nil || err != nil {
 			t.Errorf("claimed %v, %v: the lease was not given back", again, err)
 		}
 	})
@@ -450,7 +459,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 	f.store = &meddled{Store: plain.store, append: func() (err error) {
 		once.Do(func() {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
-			other, failed := plain.store.Claim(context.Background(), "", time.Hour)
+			other, failed := plain.store.Claim(context.Background(), "", nil, time.Hour)
 			if failed == nil {
 				failed = plain.store.Append(context.Background(), other.ID, other.Fence, []byte("step"))
 			}

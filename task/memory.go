@@ -21,7 +21,7 @@ type MemoryStore struct {
 	tasks map[string]*memoryTask
 	seq   int64 // the seq of the newest task
 
-	unfinished map[string]int // how many tasks have not ended, by principal
+	used map[string]Quota // by principal; without those that have nothing
 
 	// The indexes. Each task is in list. It is in due if it is due now or later, in expiry if
 	// it has not ended, and in purge if it has ended and is not due any more.
@@ -40,6 +40,16 @@ type memoryTask struct {
 
 	call    []byte
 	entries [][]byte
+	bytes   int64 // the size of call and entries
+}
+
+// usage is the task's share of what its principal has.
+func (m *memoryTask) usage() Quota {
+	u := Quota{Kept: 1, Bytes: m.bytes + int64(len(m.Pending)+len(m.Outcome))}
+	if !m.Status.Terminal() {
+		u.Unfinished = 1
+	}
+	return u
 }
 
 var (
@@ -55,7 +65,7 @@ func (s *MemoryStore) do(ctx context.Context, do func(now int64) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tasks == nil {
-		s.tasks, s.unfinished = make(map[string]*memoryTask), make(map[string]int)
+		s.tasks, s.used = make(map[string]*memoryTask), make(map[string]Quota)
 		s.watches = make(map[*memoryWatch]struct{})
 	}
 	return do(time.Now().UnixMilli())
@@ -76,18 +86,19 @@ func (s *MemoryStore) doTask(ctx context.Context, id string, fence *int64, do fu
 }
 
 // Create adds a task with its journal. See [Store].
-func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error {
+func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota Quota) error {
 	return s.do(ctx, func(now int64) error {
 		if s.tasks[t.ID] != nil {
 			return ErrExists
 		}
-		if quota > 0 && s.unfinished[t.Principal] >= quota {
-			return ErrQuota
+		size := int64(len(call)+len(t.Pending)+len(t.Outcome)) + sizeOf(entries)
+		if err := quota.Check(s.used[t.Principal], Quota{Unfinished: 1, Kept: 1, Bytes: size}); err != nil {
+			return err
 		}
 		t.Created, t.Updated, t.Expires = timeAt(now), timeAt(now), timeAt(now+ttl.Milliseconds())
 		t.Version, t.Fence = 0, 0
 		s.seq++
-		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now, call: bytes.Clone(call)}
+		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now, call: bytes.Clone(call), bytes: int64(len(call))}
 		m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
 		m.add(entries...)
 		s.tasks[m.ID] = m
@@ -129,13 +140,27 @@ func (s *MemoryStore) List(ctx context.Context, principal, dialect string, creat
 	return tasks, err
 }
 
+// Versions reads the versions of tasks. See [Store].
+func (s *MemoryStore) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
+	versions := make(map[string]int64, len(ids))
+	err := s.do(ctx, func(int64) error {
+		for _, id := range ids {
+			if m := s.tasks[id]; m != nil {
+				versions[id] = m.Version
+			}
+		}
+		return nil
+	})
+	return versions, err
+}
+
 // Claim takes a task that is due, or nil. See [Store].
-func (s *MemoryStore) Claim(ctx context.Context, after string, lease time.Duration) (t *Task, err error) {
+func (s *MemoryStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *Task, err error) {
 	err = s.do(ctx, func(now int64) error {
 		next := s.due.principalAfter(after)
-		m := s.due[next:].firstDue(now)
+		m := s.due[next:].firstDue(now, skip)
 		if m == nil {
-			m = s.due[:next].firstDue(now)
+			m = s.due[:next].firstDue(now, skip)
 		}
 		if m == nil {
 			return nil
@@ -168,6 +193,9 @@ func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, entry 
 	return s.doTask(ctx, id, &fence, func(m *memoryTask, _ int64) error {
 		m.Attempts = 0
 		m.add(entry)
+		used := s.used[m.Principal]
+		used.Bytes += int64(len(entry))
+		s.used[m.Principal] = used
 		return nil
 	})
 }
@@ -191,8 +219,14 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 		fence = &t.Fence
 	}
 	return s.doTask(ctx, t.ID, fence, func(m *memoryTask, now int64) error {
-		if m.Version != t.Version {
+		switch {
+		case m.Version != t.Version:
 			return ErrConflict
+		case m.Status.Terminal() && m.Status != t.Status:
+			return ErrEnded
+		}
+		if err := u.Quota.Check(s.used[m.Principal], Quota{Bytes: sizeOf(u.Entries)}); err != nil {
+			return err
 		}
 		t.Updated = timeAt(now)
 		t.Version++
@@ -230,21 +264,46 @@ func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int)
 	err = s.do(ctx, func(now int64) error {
 		before := now - roundUp(grace)
 		for ; len(s.purge) > 0 && n < limit && s.purge[0].Expires.UnixMilli() <= before; n++ {
-			m := s.purge[0]
-			s.unindex(m)
-			s.list.remove(m, newestFirst)
-			delete(s.tasks, m.ID)
+			s.delete(s.purge[0])
 		}
 		return nil
 	})
 	return n, err
 }
 
+// Evict deletes tasks of a principal that ended long ago. See [Store].
+func (s *MemoryStore) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
+	err = s.do(ctx, func(now int64) error {
+		var ended []*memoryTask
+		for _, m := range s.list[sort.Search(len(s.list), func(i int) bool { return s.list[i].Principal >= principal }):] {
+			if m.Principal != principal {
+				break
+			}
+			if m.Status.Terminal() && !m.scheduled && m.Updated.UnixMilli() < now-roundUp(age) {
+				ended = append(ended, m)
+			}
+		}
+		slices.SortFunc(ended, func(a, b *memoryTask) int { return cmp.Compare(a.seq, b.seq) })
+		n = min(len(ended), max(limit, 0))
+		for _, m := range ended[:n] {
+			s.delete(m)
+		}
+		return nil
+	})
+	return n, err
+}
+
+func (s *MemoryStore) delete(m *memoryTask) {
+	s.unindex(m)
+	s.list.remove(m, newestFirst)
+	delete(s.tasks, m.ID)
+}
+
 // Close does nothing, so that each of several engines that share the store may close it.
 func (s *MemoryStore) Close() error { return nil }
 
 // Watch reports tasks that are created and updated. See [Watcher].
-func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(fingerprint string)) error {
 	w := &memoryWatch{ids: make(map[string]struct{}), news: make(chan struct{}, 1)}
 	err := s.do(ctx, func(int64) error {
 		s.watches[w] = struct{}{}
@@ -272,7 +331,7 @@ func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(id s
 		w.ids = make(map[string]struct{})
 		s.mu.Unlock()
 		for id := range ids {
-			changed(id)
+			changed(Fingerprint(id))
 		}
 	}
 }
@@ -302,17 +361,19 @@ func (s *MemoryStore) index(m *memoryTask)   { s.eachIndex(m, (*memoryIndex).ins
 func (s *MemoryStore) unindex(m *memoryTask) { s.eachIndex(m, (*memoryIndex).remove, -1) }
 
 // eachIndex calls do with each index that a task belongs to, except list, where its place
-// never changes. It adds n to the tasks that have not ended, if the task has not.
+// never changes. It adds n times the task's usage to that of its principal.
 func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask, memoryOrder), n int) {
 	if m.scheduled {
 		do(&s.due, m, longestDue)
 	}
+	used, u := s.used[m.Principal], m.usage()
+	used = Quota{used.Unfinished + n*u.Unfinished, used.Kept + n*u.Kept, used.Bytes + int64(n)*u.Bytes}
+	if s.used[m.Principal] = used; used.Kept == 0 {
+		delete(s.used, m.Principal)
+	}
 	switch {
 	case !m.Status.Terminal():
 		do(&s.expiry, m, firstExpired)
-		if s.unfinished[m.Principal] += n; s.unfinished[m.Principal] == 0 {
-			delete(s.unfinished, m.Principal)
-		}
 	case !m.scheduled:
 		do(&s.purge, m, firstExpired)
 	}
@@ -338,10 +399,11 @@ func (x memoryIndex) principalAfter(principal string) int {
 	return sort.Search(len(x), func(i int) bool { return x[i].Principal > principal })
 }
 
-// firstDue finds, in the order longestDue, the first task of the first principal that has one that is due.
-func (x memoryIndex) firstDue(now int64) *memoryTask {
+// firstDue finds, in the order longestDue, the first task of the first principal, except those in skip, that has one
+// that is due.
+func (x memoryIndex) firstDue(now int64, skip []string) *memoryTask {
 	for len(x) > 0 {
-		if x[0].dueAt <= now {
+		if x[0].dueAt <= now && !slices.Contains(skip, x[0].Principal) {
 			return x[0]
 		}
 		x = x[x.principalAfter(x[0].Principal):]
@@ -376,6 +438,14 @@ func (m *memoryTask) add(entries ...[]byte) {
 	for _, entry := range entries {
 		m.entries = append(m.entries, bytes.Clone(entry))
 	}
+	m.bytes += sizeOf(entries)
+}
+
+func sizeOf(entries [][]byte) (n int64) {
+	for _, entry := range entries {
+		n += int64(len(entry))
+	}
+	return n
 }
 
 func timeAt(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }

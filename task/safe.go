@@ -2,78 +2,121 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 )
 
-// safeStore is a store whose panics are errors: the engine calls it from goroutines of its own,
-// where a panic would end the process.
-type safeStore struct{ store Store }
+// safeStore is a store on which an engine can rely:
+//
+//   - Its panics are errors. The engine calls it from goroutines of its own, where a panic would end the process.
+//   - It answers in time, even if the database has gone silent.
+type safeStore struct {
+	store   Store
+	timeout time.Duration
+}
 
-func recoverInto(err *error) {
-	if v := recover(); v != nil {
-		*err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
+// bound bounds the time for one call of the store. The function that it returns must be deferred.
+func (s safeStore) bound(ctx context.Context, err *error) (context.Context, func()) {
+	bounded, cancel := context.WithTimeoutCause(ctx, s.timeout, errSilent)
+	return bounded, func() {
+		if v := recover(); v != nil {
+			*err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
+		}
+		if *err != nil && context.Cause(bounded) == errSilent && !refused(*err) {
+			*err = fmt.Errorf("%w within %v: %w", errSilent, s.timeout, *err)
+		}
+		cancel()
 	}
 }
 
-func (s safeStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
-	defer recoverInto(&err)
+// errSilent says that a call of the store took longer than [Settings.StoreTimeout].
+var errSilent = errors.New("the store did not answer")
+
+func (s safeStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota Quota) (err error) {
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Create(ctx, t, ttl, call, entries, quota)
 }
 
 func (s safeStore) Get(ctx context.Context, id string) (t *Task, err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Get(ctx, id)
 }
 
+func (s safeStore) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
+	ctx, done := s.bound(ctx, &err)
+	defer done()
+	return s.store.Versions(ctx, ids)
+}
+
 func (s safeStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*Task, err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.List(ctx, principal, dialect, created, id, limit)
 }
 
-func (s safeStore) Claim(ctx context.Context, after string, lease time.Duration) (t *Task, err error) {
-	defer recoverInto(&err)
-	return s.store.Claim(ctx, after, lease)
+func (s safeStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *Task, err error) {
+	ctx, done := s.bound(ctx, &err)
+	defer done()
+	return s.store.Claim(ctx, after, skip, lease)
 }
 
 func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Journal(ctx, id)
 }
 
 func (s safeStore) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Append(ctx, id, fence, entry)
 }
 
 func (s safeStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Renew(ctx, id, fence, lease)
 }
 
 func (s safeStore) Update(ctx context.Context, t *Task, u Update) (err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Update(ctx, t, u)
 }
 
 func (s safeStore) Expired(ctx context.Context, limit int) (ids []string, err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Expired(ctx, limit)
 }
 
 func (s safeStore) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
-	defer recoverInto(&err)
+	ctx, done := s.bound(ctx, &err)
+	defer done()
 	return s.store.Purge(ctx, grace, limit)
+}
+
+func (s safeStore) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
+	ctx, done := s.bound(ctx, &err)
+	defer done()
+	return s.store.Evict(ctx, principal, age, limit)
 }
 
 // watch waits for changes that other instances make. If the store is not a [Watcher] it returns
 // at once, with watches false.
-func (s safeStore) watch(ctx context.Context, ready func(), changed func(id string)) (watches bool, err error) {
+func (s safeStore) watch(ctx context.Context, ready func(), changed func(fingerprint string)) (watches bool, err error) {
 	w, watches := s.store.(Watcher)
 	if !watches {
 		return false, nil
 	}
-	defer recoverInto(&err)
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
 	return true, w.Watch(ctx, ready, changed)
 }

@@ -28,6 +28,8 @@ package task
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"time"
 )
@@ -82,12 +84,14 @@ var (
 	ErrNotFound = errors.New("task not found")
 	// ErrConflict says that the task was changed meanwhile: read it again.
 	ErrConflict = errors.New("the task was changed meanwhile")
+	// ErrEnded says that the task is in a terminal status, which never changes.
+	ErrEnded = errors.New("the task has ended")
 	// ErrLeaseLost says that another worker has claimed the task.
 	ErrLeaseLost = errors.New("the lease on the task is lost")
 	// ErrExists says that there is a task with this ID already.
 	ErrExists = errors.New("there is a task with this id already")
-	// ErrQuota says that the principal has too many tasks that have not ended.
-	ErrQuota = errors.New("too many unfinished tasks")
+	// ErrQuota says that the principal has as much in the store as its [Quota] allows. The error is a [*QuotaError].
+	ErrQuota = errors.New("the quota of tasks is used up")
 )
 
 // Update is what an update of a task writes besides the row.
@@ -102,6 +106,9 @@ type Update struct {
 	Due time.Duration
 	// Entries are added to the journal.
 	Entries [][]byte
+	// Quota bounds the bytes that the task's principal has once the Entries are added. Its other fields are ignored.
+	// A worker sets none: what it has done must be recorded.
+	Quota Quota
 }
 
 // Store keeps tasks. What holds for all its methods:
@@ -122,12 +129,15 @@ type Update struct {
 type Store interface {
 	// Create adds a task with its journal: the call, which never changes, and the entries. It sets t.Created and
 	// t.Updated to now, t.Expires to now+ttl, and Version and Fence to 0. The task is due at once. The error is
-	// ErrExists if there is a task with its ID, and ErrQuota if the principal has quota or more tasks that are not
-	// terminal; where both hold, it may be either. A quota of 0 is no bound.
-	Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota int) error
+	// ErrExists if there is a task with its ID, and that of [Quota.Check] if the principal would have more than its
+	// quota; where both hold, it may be either.
+	Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota Quota) error
 
 	// Get reads the row of a task, and nothing that grows with its journal.
 	Get(ctx context.Context, id string) (*Task, error)
+
+	// Versions reads the Version of each of these tasks that exists.
+	Versions(ctx context.Context, ids []string) (map[string]int64, error)
 
 	// List reads up to limit tasks of a principal with this dialect: newest first, and those created at the same time
 	// by ID, descending. It begins after the task with this ID and time of creation; the zero time and "" are the
@@ -136,9 +146,10 @@ type Store interface {
 
 	// Claim takes a task that is due and makes it due again at the end of the lease: Fence and Attempts rise by one.
 	// Principals take turns: Claim serves the first one after the given one that has due tasks, in any order that is
-	// always the same, and begins anew behind the last. Of that principal's tasks it takes the one that has been due
-	// longest. If no task is due, both results are nil.
-	Claim(ctx context.Context, after string, lease time.Duration) (*Task, error)
+	// always the same, and begins anew behind the last. Principals in skip are passed over, however many due tasks
+	// they have. Of the principal's tasks it takes the one that has been due longest. If there is none, both results
+	// are nil.
+	Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*Task, error)
 
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
@@ -155,7 +166,9 @@ type Store interface {
 	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
 	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
 	// is set and the Fence is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
-	// the stored one. With an error nothing is written and t is unchanged.
+	// the stored one; else it is ErrEnded if the stored status is terminal and t has another, and else that of
+	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t
+	// is unchanged.
 	Update(ctx context.Context, t *Task, u Update) error
 
 	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to live has ended.
@@ -165,6 +178,10 @@ type Store interface {
 	// that are terminal and due neither now nor later, with their journals.
 	Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error)
 
+	// Evict deletes up to limit tasks of a principal that are terminal, due neither now nor later, and were last
+	// updated longer than age ago, with their journals: those that were created first.
+	Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error)
+
 	// Close releases what the store holds. Nothing else may be called afterwards.
 	Close() error
 }
@@ -172,9 +189,16 @@ type Store interface {
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other
 // Store an [Engine] learns of them by asking again.
 type Watcher interface {
-	// Watch calls changed with the ID of each task that any instance, this one included, has created or updated,
-	// until ctx is done; then it returns the error of ctx. It calls ready, if that is not nil, once it listens. When
-	// the connection is lost it returns an error, and can be called again. IDs may be lost then and at other times:
-	// engines look for themselves now and then.
-	Watch(ctx context.Context, ready func(), changed func(id string)) error
+	// Watch calls changed with the [Fingerprint] of the ID of each task that any instance, this one included, has
+	// created or updated, until ctx is done; then it returns the error of ctx. It calls ready, if that is not nil,
+	// once it listens. When the connection is lost it returns an error, and can be called again. Changes may be
+	// missed then and at other times: engines look for themselves now and then.
+	Watch(ctx context.Context, ready func(), changed func(fingerprint string)) error
+}
+
+// Fingerprint names a task without telling its ID, which can be all that protects the task. A database may pass
+// notifications on to everybody who can connect to it.
+func Fingerprint(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }

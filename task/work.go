@@ -48,13 +48,41 @@ type Work struct {
 	mu       sync.Mutex
 	message  string // the last one that was reported
 	recorded bool   // this attempt recorded something, and so does not count as failed
+	over     bool   // the attempt has ended
+	bytes    int64  // of the call and the journal
+	tooLarge bool   // something would have made it more than the task may hold
+}
+
+// grow adds to the bytes of the task. The error is [ErrTooLarge] if there would be more than the task may hold. Nothing
+// keeps a task from cleaning up.
+func (w *Work) grow(n int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bytes+int64(n) > w.engine.opts.TaskBytes && !w.Stopped {
+		w.tooLarge = true
+	}
+	if w.tooLarge {
+		return ErrTooLarge
+	}
+	w.bytes += int64(n)
+	return nil
 }
 
 // Record adds an entry to the task's journal. A nil error means that the entry is durable, and that every later run
 // will find it. While the store is out of reach Record tries again until the lease ends. The entries of a task must
 // differ: when Record tries again, an entry that is in the journal already is taken for the one whose answer was
-// lost. The error is [ErrLeaseLost] when another worker has the task.
+// lost. The error is [ErrLeaseLost] when another worker has the task or may have it, as after the handler's return, and
+// [ErrTooLarge] when the task holds too much.
 func (w *Work) Record(ctx context.Context, entry []byte) error {
+	w.mu.Lock()
+	over := w.over
+	w.mu.Unlock()
+	if over {
+		return ErrLeaseLost
+	}
+	if err := w.grow(len(entry)); err != nil {
+		return err
+	}
 	// What was done must be recorded, even if the task is interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
 	defer cancel()
@@ -111,11 +139,11 @@ func (e *Engine) persist(ctx context.Context, write func() error) error {
 
 // refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
 func refused(err error) bool {
-	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound)
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrEnded) || errors.Is(err, ErrNotFound)
 }
 
 // work runs a claimed task and writes the outcome.
-func (e *Engine) work(ctx context.Context, t *Task) {
+func (e *Engine) work(ctx context.Context, t *Task, l *lease) {
 	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Status != Working && !t.Stopped {
@@ -126,20 +154,29 @@ func (e *Engine) work(ctx context.Context, t *Task) {
 		return
 	}
 	if t.Attempts > e.opts.Attempts {
-		e.giveUp(write, t)
+		e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+		e.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
 		return
 	}
 	for {
 		w := &Work{Task: t, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
 		now := *t // the row, which keepAlive may change
-		verdict, err := e.attempt(ctx, w, &now)
+		verdict, err := e.attempt(ctx, w, &now, l)
 		t = &now
 		switch {
+		case errors.Is(err, errAbandoned):
+			e.opts.Logger.ErrorContext(ctx, "task: a handler does not return although its context is done; leaving it, and its task to another worker",
+				"task", short(t.ID), "target", t.Target, "after", e.opts.Lease)
+			return // the lease ends by itself
 		case errors.Is(err, ErrLeaseLost):
 			log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
 			return
 		case errors.Is(err, ErrStopped) && !w.Stopped:
 			// Once more, in this lease, to clean up.
+		case errors.Is(err, ErrTooLarge):
+			log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", e.opts.TaskBytes)
+			e.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", e.opts.TaskBytes))
+			return
 		case err == nil && w.Stopped:
 			e.settle(write, t, Update{Leased: true, Due: -1})
 			return
@@ -241,14 +278,13 @@ func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 	return ErrConflict
 }
 
-// giveUp ends a task that had too many attempts without recording anything.
-func (e *Engine) giveUp(ctx context.Context, t *Task) {
-	e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+// giveUp fails a task that has reached a bound, or ends its cleaning up.
+func (e *Engine) giveUp(ctx context.Context, t *Task, reason string) {
 	if t.Stopped {
 		_ = e.settle(ctx, t, Update{Leased: true, Due: -1})
 		return
 	}
-	message := fmt.Sprintf("The task failed: it was begun %d times and came to nothing.", t.Attempts-1)
+	message := "The task failed: " + reason + "."
 	_ = stop(t, Failed, message, e.opts.Failure(message))
 	_ = e.settle(ctx, t, Update{Leased: true, Due: 0}) // to clean up
 }
@@ -256,35 +292,73 @@ func (e *Engine) giveUp(ctx context.Context, t *Task) {
 // attempt runs the handler once and keeps the lease alive meanwhile. Now is the task's row as
 // this worker knows it. If the run was interrupted, the error is the cause, whatever the
 // handler returned: [ErrLeaseLost], [ErrStopped] or [ErrShutdown].
-func (e *Engine) attempt(ctx context.Context, w *Work, now *Task) (Verdict, error) {
+//
+// A handler that does not return within the length of a lease after its context is done is abandoned: nothing more is
+// recorded for it.
+func (e *Engine) attempt(ctx context.Context, w *Work, now *Task, l *lease) (Verdict, error) {
 	run, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
+	leased, unbind := l.bound(run, interrupt)
+	defer unbind()
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	// Before the handler runs, so that no change is missed that comes while it does.
 	changed, done := e.subscribe(now.ID)
 	defer done()
-	var heart, handler sync.WaitGroup
-	heart.Go(func() { e.keepAlive(alive, w, now, changed, interrupt) })
-	verdict, err := Verdict{}, errGoexit
-	handler.Go(func() { verdict, err = e.handle(run, w) }) // which may end its goroutine
-	handler.Wait()
+	var heart sync.WaitGroup
+	heart.Go(func() { e.keepAlive(alive, w, now, changed, l, interrupt) })
+	verdict, err := e.handleOrAbandon(leased, w)
 	stop()
 	heart.Wait()
-	w.mu.Lock() // goroutines that the handler left running may still record
+	w.mu.Lock() // goroutines that the handler left running may try to record
+	w.over = true
 	recorded := w.recorded
 	w.mu.Unlock()
+	if errors.Is(err, errAbandoned) {
+		return Verdict{}, err
+	}
 	if w.inDoubt {
 		e.learn(context.WithoutCancel(ctx), w, now)
 	}
 	if recorded {
 		now.Attempts = 0
 	}
-	if cause := context.Cause(run); cause != nil {
-		return Verdict{}, cause
+	if leased.Err() != nil {
+		return Verdict{}, context.Cause(run)
+	}
+	if w.grow(len(verdict.Pending)+len(verdict.Outcome)) != nil {
+		return Verdict{}, ErrTooLarge
 	}
 	return verdict, err
+}
+
+// errAbandoned is the error of an attempt whose handler does not return.
+var errAbandoned = errors.New("the handler does not return")
+
+// handleOrAbandon runs the handler until it returns, or until it has ignored for too long that its context is done.
+func (e *Engine) handleOrAbandon(ctx context.Context, w *Work) (Verdict, error) {
+	type result struct {
+		verdict Verdict
+		err     error
+	}
+	returned := make(chan result, 1)
+	go func() {
+		r := result{err: errGoexit} // the handler may end its goroutine
+		defer func() { returned <- r }()
+		r.verdict, r.err = e.handle(ctx, w)
+	}()
+	select {
+	case r := <-returned:
+		return r.verdict, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-returned:
+		return r.verdict, r.err
+	case <-time.After(e.opts.Lease):
+		return Verdict{}, errAbandoned
+	}
 }
 
 // learn finds out whether the message whose answer was lost has been written. It must come before the next write.
@@ -323,6 +397,12 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
 		return v, fmt.Errorf("reading the journal: %w", err)
 	}
+	if err := w.grow(len(w.Call) + int(sizeOf(w.Entries))); err != nil {
+		return v, err
+	}
+	if ctx.Err() != nil {
+		return v, ctx.Err()
+	}
 	return e.opts.Handler(ctx, w)
 }
 
@@ -331,11 +411,10 @@ const reportEvery = 200 * time.Millisecond
 
 // keepAlive renews the lease, writes reported messages, and interrupts the run when the
 // lease is lost or the task was ended from outside.
-func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-chan struct{}, interrupt context.CancelCauseFunc) {
+func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-chan struct{}, l *lease, interrupt context.CancelCauseFunc) {
 	every := e.opts.Lease / 3
-	renew := time.NewTimer(every)
+	renew := time.NewTimer(max(0, l.left()-l.safe()+every))
 	defer renew.Stop()
-	until := time.Now().Add(e.opts.Lease)
 	var reported time.Time
 	progress := w.progress
 	var resume <-chan time.Time
@@ -353,7 +432,7 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-ch
 				continue
 			}
 			reported = time.Now()
-			if err := e.report(ctx, w, now, until); err == nil {
+			if err := e.report(ctx, w, now, l); err == nil {
 				e.notify(now.ID, changed)
 				continue
 			}
@@ -363,9 +442,13 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-ch
 		if ctx.Err() != nil { // it may have ended the report, too
 			return
 		}
-		renewing, cancel := context.WithDeadline(ctx, until)
+		renewing, cancel := context.WithTimeout(ctx, l.left())
+		sent := time.Now()
 		version, err := e.store.Renew(renewing, now.ID, now.Fence, e.opts.Lease)
 		cancel()
+		if err == nil {
+			l.renewed(sent)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -374,11 +457,11 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-ch
 			return
 		case err != nil:
 			e.log.WarnContext(ctx, "task: renewing a lease failed; trying again", "task", short(now.ID), "error", err)
-			if !time.Now().Before(until) {
+			if l.left() <= 0 {
 				interrupt(ErrLeaseLost) // another worker may have it
 				return
 			}
-			renew.Reset(min(every, time.Second, time.Until(until)))
+			renew.Reset(min(every, time.Second, l.left()))
 			continue
 		case version != now.Version && !w.Stopped:
 			t, err := e.read(ctx, now.ID)
@@ -390,14 +473,13 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-ch
 				w.adopt(now, t)
 			}
 		}
-		until = time.Now().Add(e.opts.Lease)
 		renew.Reset(every)
 	}
 }
 
 // report writes the last message that the handler reported.
-func (e *Engine) report(ctx context.Context, w *Work, now *Task, until time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, until)
+func (e *Engine) report(ctx context.Context, w *Work, now *Task, l *lease) error {
+	ctx, cancel := context.WithTimeout(ctx, l.left())
 	defer cancel()
 	w.mu.Lock()
 	message, recorded := w.message, w.recorded

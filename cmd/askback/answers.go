@@ -287,3 +287,15 @@ func sampleContent(schema json.RawMessage) string {
 	}
 	return "{" + strings.Join(members, ",") + "}"
 }
+
+// maxDepth is how deep JSON of the command line may be nested.
+const maxDepth = 64
+
+// checkObject checks that a text is one JSON object.
+func checkObject(text []byte) error {
+	err := strictjson.Check(text, maxDepth)
+	if err == nil && strictjson.TypeOf(text) != strictjson.TypeObject {
+		err = errors.New("it is not an object")
+	}
+	return err
+}

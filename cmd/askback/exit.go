@@ -3,12 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/url"
-	"os/exec"
-	"regexp"
 	"strings"
-	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,51 +34,6 @@ func (e *exitError) Unwrap() error { return e.error }
 // usagef returns the error of a mistake in the command line, or in a file that it names.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
-// unreachable explains why connecting failed.
-func unreachable(at target, err error, p *program) error {
-	if ended := p.failure(); ended != nil {
-		return ended
-	}
-	reason := rootCause(err)
-	switch {
-	case p == nil:
-		return fmt.Errorf("cannot speak to %s: %w%s", at.address.Redacted(), reason, httpHint(reason))
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		hint := ""
-		if strings.Contains(at.program[0], ":") {
-			hint = ": a URL begins with http:// or https://"
-		}
-		return fmt.Errorf("there is no program %s%s", at.program[0], hint)
-	}
-	return fmt.Errorf("cannot speak to %s: %w", at.program[0], reason)
-}
-
-var layers = regexp.MustCompile(`^connecting: (calling "[^"]*": |sending "[^"]*": )*`)
-
-// rootCause removes what the layers below add to an error and a user has no use for.
-func rootCause(err error) error {
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		return failed.Err
-	}
-	if _, answered := errors.AsType[*jsonrpc.Error](err); answered {
-		return faultText(err)
-	}
-	return errors.New(layers.ReplaceAllString(err.Error(), ""))
-}
-
-func httpHint(err error) string {
-	text := err.Error()
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "; does the server run?"
-	case strings.Contains(text, "Unauthorized"), strings.Contains(text, "Forbidden"):
-		return "; does it want --header 'Authorization: …'?"
-	case strings.Contains(text, "Not Found"), strings.Contains(text, "Method Not Allowed"), strings.Contains(text, "Not Implemented"):
-		return "; is the path right? Many servers have their endpoint at /mcp"
-	}
-	return ""
 }
 
 // explain adds the way out to the error of a conversation, and the exit code.

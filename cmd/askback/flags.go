@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,6 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
-	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // connectFlags are the flags for the connection and the output.
@@ -57,6 +57,12 @@ func (f *connectFlags) check(t target) (http.Header, error) {
 	return parseHeaders(f.headers)
 }
 
+// What a header may consist of (RFC 9110, section 5.6.2 and 5.5).
+var (
+	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
+)
+
 func parseHeaders(flags []string) (http.Header, error) {
 	header := make(http.Header)
 	for _, flag := range flags {
@@ -71,8 +77,12 @@ func parseHeaders(flags []string) (http.Header, error) {
 		for _, line := range lines {
 			name, value, ok := strings.Cut(line, ":")
 			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-			if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsAny(value, "\r\n\x00") {
+			if !ok || !headerName.MatchString(name) || !headerValue.MatchString(value) {
 				return nil, usagef("--header: want 'NAME: VALUE', such as 'Authorization: Bearer …'") // the value is not shown: it may be secret
+			}
+			switch canonical := http.CanonicalHeaderKey(name); canonical {
+			case "Host", "Content-Length", "Transfer-Encoding", "Connection":
+				return nil, usagef("--header: %s is the connection's own", canonical)
 			}
 			header.Add(name, value)
 		}
@@ -215,18 +225,6 @@ func readInput(file string, stdin io.Reader) ([]byte, error) {
 		err = fmt.Errorf("%s is larger than %d bytes", file, maxInput)
 	}
 	return text, err
-}
-
-// maxDepth is how deep JSON of the command line may be nested.
-const maxDepth = 64
-
-// checkObject checks that a text is one JSON object.
-func checkObject(text []byte) error {
-	err := strictjson.Check(text, maxDepth)
-	if err == nil && strictjson.TypeOf(text) != strictjson.TypeObject {
-		err = errors.New("it is not an object")
-	}
-	return err
 }
 
 // oneStdin refuses a command line that reads standard input twice. Inputs are the files by flag or argument.

@@ -10,10 +10,9 @@ import (
 	"net/http"
 	"syscall"
 	"time"
-)
 
-// grace is the time that running requests and tasks have to finish when the server stops.
-const grace = 10 * time.Second
+	"github.com/askback-mcp/askback/drain"
+)
 
 // listen listens on the address of --addr. It explains errors that the user can correct.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -34,64 +33,27 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s: %w", addr, err)
 }
 
-// serveHTTP serves until ctx is done, and then until the running requests are finished.
-func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, stdout io.Writer, log *slog.Logger) error {
+// serveHTTP serves until ctx is done, and then until the running requests are finished: see [drain.Serve].
+func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, stdout io.Writer, o *drain.Options) error {
 	if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
-		log.Warn("other machines can reach this server, and it has no authentication: put a proxy with authentication in front of it, "+
+		o.Logger.Warn("other machines can reach this server, and it has no authentication: put a proxy with authentication in front of it, "+
 			"or listen on a loopback address", "addr", addr.String())
 	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", mcp)
 	server := &http.Server{
-		Handler:           routes(ctx, mcp),
+		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute, // of header and body; responses may stream for as long as they take
 		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
 	if err := output(stdout, fmt.Sprintf("listening on http://%s/mcp\n", listener.Addr())); err != nil {
 		return err
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving http://%s/mcp: %w", listener.Addr(), err)
-	case <-ctx.Done():
+	if err := drain.Serve(ctx, listener, server, o); err != nil {
+		return err
 	}
-
-	log.Info("stopping: finishing the requests that are running", "limit", grace)
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := server.Shutdown(bounded); err != nil {
-		log.Warn("the requests that did not finish in time were cut off", "limit", grace)
-		server.Close()
-	}
-	<-served
-	log.Info("stopped")
+	o.Logger.Info("stopped")
 	return nil
-}
-
-// routes serves the MCP endpoint, and a health check for load balancers. Open-ended requests end when stopping is done.
-func routes(stopping context.Context, mcp http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, "ok\n") // an error means that the client is gone
-	})
-	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		if isOpenEnded(r) {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			defer context.AfterFunc(stopping, cancel)()
-			r = r.WithContext(ctx)
-		}
-		mcp.ServeHTTP(w, r)
-	})
-	return mux
-}
-
-// isOpenEnded reports whether a request has no end of its own to wait for. These are the streams of notifications, and
-// the wait for a task's result, which the client repeats.
-func isOpenEnded(r *http.Request) bool {
-	method := r.Header.Get("Mcp-Method")
-	return r.Method == http.MethodGet || method == "subscriptions/listen" || method == "tasks/result"
 }

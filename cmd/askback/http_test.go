@@ -2,8 +2,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -12,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/task"
 )
 
 // pipes is a listener whose connections are in memory, for tests with a clock of their own.
@@ -43,79 +46,9 @@ func (p *pipes) send(t *testing.T, request string) net.Conn {
 	return client
 }
 
-const (
-	callRequest   = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
-	streamRequest = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n"
-	listenRequest = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Method: subscriptions/listen\r\nContent-Length: 2\r\n\r\n{}"
-)
+const callRequest = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 
-// stopping serves one request, which works for the given time unless it is cancelled, and tells how long the server
-// took to stop after that began.
-func stopping(t *testing.T, request string, work time.Duration) (took time.Duration, response, log string) {
-	ctx, stop := context.WithCancel(t.Context())
-	var logged bytes.Buffer
-	listener := newPipes()
-	served := make(chan error, 1)
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		select {
-		case <-time.After(work):
-			io.WriteString(w, "done")
-		case <-r.Context().Done():
-		}
-	})
-	go func() {
-		served <- serveHTTP(ctx, listener, handler, io.Discard, slog.New(slog.NewTextHandler(&logged, nil)))
-	}()
-	client := listener.send(t, request)
-	answer := make(chan string, 1)
-	go func() {
-		text := ""
-		if res, err := http.ReadResponse(bufio.NewReader(client), nil); err == nil {
-			body, _ := io.ReadAll(res.Body)
-			text = string(body)
-		}
-		client.Close()
-		answer <- text
-	}()
-	synctest.Wait()
-	start := time.Now()
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-	return time.Since(start), <-answer, logged.String()
-}
-
-func TestStopFinishesRunningRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		took, response, log := stopping(t, callRequest, 5*time.Second)
-		if response != "done" || took < 5*time.Second || took >= grace || strings.Contains(log, "cut off") {
-			t.Errorf("response %q after %v\n%s", response, took, log)
-		}
-	})
-}
-
-func TestStopWaitsNoLongerThanItsLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		took, response, log := stopping(t, callRequest, time.Hour)
-		if response != "" || took != grace || !strings.Contains(log, "cut off") {
-			t.Errorf("response %q after %v\n%s", response, took, log)
-		}
-	})
-}
-
-// A stream of notifications has no end to wait for.
-func TestStopEndsStreams(t *testing.T) {
-	for _, request := range []string{streamRequest, listenRequest} {
-		synctest.Test(t, func(t *testing.T) {
-			took, _, log := stopping(t, request, time.Hour)
-			if took >= grace || strings.Contains(log, "cut off") {
-				t.Errorf("%q: stopped after %v\n%s", request, took, log)
-			}
-		})
-	}
-}
+var atOnce = &drain.Options{Delay: -1, Grace: time.Minute, Logger: slog.New(slog.DiscardHandler)}
 
 // A request that works for longer than any timeout is neither cut off nor cancelled.
 func TestNoTimeoutForWork(t *testing.T) {
@@ -131,7 +64,7 @@ func TestNoTimeoutForWork(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		})
-		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, slog.New(slog.DiscardHandler)) }()
+		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, atOnce) }()
 		client := listener.send(t, callRequest)
 		res, err := http.ReadResponse(bufio.NewReader(client), nil)
 		if err != nil {
@@ -160,7 +93,7 @@ func TestTimeoutForBodies(t *testing.T) {
 			_, err := io.Copy(io.Discard, r.Body)
 			read <- err
 		})
-		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, slog.New(slog.DiscardHandler)) }()
+		go func() { served <- serveHTTP(ctx, listener, handler, io.Discard, atOnce) }()
 		client := listener.send(t, strings.TrimSuffix(callRequest, "}"))
 		go io.Copy(io.Discard, client)
 		start := time.Now()
@@ -169,6 +102,41 @@ func TestTimeoutForBodies(t *testing.T) {
 		}
 		client.Close()
 		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A client that waits for the result of a task when the server stops is told to ask again. The task goes on elsewhere.
+func TestStopEndsWaitsForTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store task.MemoryStore
+		h := newServer(t, (&storage{tasks: &store}).options(1)).HTTPHandler(nil)
+		created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 600000},`)
+		_, rest, _ := strings.Cut(created, `"taskId":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+
+		ctx, stop := context.WithCancel(t.Context())
+		listener := newPipes()
+		served := make(chan error, 1)
+		go func() { served <- serveHTTP(ctx, listener, h, io.Discard, atOnce) }()
+		body := `{"jsonrpc": "2.0", "id": 1, "method": "tasks/result", "params": {"taskId": "` + id + `", "_meta": {
+			"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}}}`
+		client := listener.send(t, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tasks/result\r\n"+
+			"Content-Length: %d\r\n\r\n%s", len(body), body))
+		defer client.Close()
+		synctest.Wait()
+		go stop()
+		res, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || !res.Close {
+			t.Errorf("%s, %v", res.Status, res.Header)
+		}
+		client.Close()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}

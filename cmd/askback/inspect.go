@@ -87,7 +87,9 @@ func inspect(w io.Writer, token string, ring *seal.Ring, source string, asJSON b
 	if err != nil {
 		return err
 	}
-	return show(newReport(visible, state))
+	r := newReport(visible, state)
+	r.Revoked = state.Issued.Before(ring.Revoked())
+	return show(r)
 }
 
 // report is the output of inspect. Much of a state comes from clients, so values are quoted, or are JSON in which nothing
@@ -99,6 +101,7 @@ type report struct {
 	Size    int            `json:"size"`
 	Issued  time.Time      `json:"issued,omitzero"` // zero without keys, as all that follows
 	Expires time.Time      `json:"expires,omitzero"`
+	Revoked bool           `json:"revoked,omitempty"` // by the keys that opened it
 	Binding *reportBinding `json:"binding,omitempty"`
 	Call    *reportCall    `json:"call,omitempty"`    // nil if the payload is not a journal
 	Payload []byte         `json:"payload,omitempty"` // base64, if it is not a journal
@@ -187,6 +190,9 @@ func (r *report) text(now time.Time) string {
 			principal = strconv.Quote(to.Principal)
 		}
 		fmt.Fprintf(&b, "issued     %s\nexpires    %s\n", moment(r.Issued, now, ""), moment(r.Expires, now, "expired "))
+		if r.Revoked {
+			b.WriteString("revoked    the keys refuse what was sealed then\n")
+		}
 		fmt.Fprintf(&b, "\nbound to\n  audience   %q\n  method     %q\n  target     %q\n  arguments  digest %s\n  principal  %s\n",
 			to.Audience, to.Method, to.Target, to.Arguments, principal)
 		if r.Call != nil {

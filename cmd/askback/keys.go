@@ -21,12 +21,13 @@ const defaultWait = 2 * time.Hour
 func keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, rotate and list the keys that seal requestState",
+		Short: "Make, rotate, revoke and list the keys that seal requestState",
 		Long: `A key file holds the keys of all servers behind one endpoint. The first key
-seals requestState, all of them open it. Servers read the file when they start.`,
+seals requestState, all of them open it. Servers use the keys of a file that has
+changed within 5 seconds, or at once after SIGHUP.`,
 		RunE: needsCommand,
 	}
-	cmd.AddCommand(keysNewCommand(), keysRotateCommand(), keysListCommand())
+	cmd.AddCommand(keysNewCommand(), keysRotateCommand(), keysRevokeCommand(), keysListCommand())
 	return cmd
 }
 
@@ -78,9 +79,10 @@ func keysRotateCommand() *cobra.Command {
   switch  let the new key seal; the old one still opens
   forget  remove the old key
 
-Roll the file out to every server and restart them after each step. A step is
-refused until the one before has settled for --wait, which has to cover both the
-time that a rollout takes and the time to answer (--ttl of serve).
+Give the file to every server after each step. Servers notice that, except
+those that have the keys in ` + keysVariable + `: restart them. A step is refused until
+the one before has settled for --wait, which has to cover both the time that a
+rollout takes and the time to answer (--ttl of serve).
 
 FILE is replaced in one go and keeps its mode and owner, but not its comments.
 For - the keys are read from standard input, and the new ones are printed.`,
@@ -125,17 +127,86 @@ func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
 		return err
 	}
 
-	out, place := cmd.OutOrStdout(), file
-	if file == "-" {
-		out, place = cmd.ErrOrStderr(), "the keys"
-		err = outputSecrets(cmd, next)
-	} else {
-		err = replaceKeyFile(file, next.EncodeSecrets())
-	}
+	out, place, err := saveKeys(cmd, file, next)
 	if err != nil {
-		return fmt.Errorf("replacing the keys: %w", err)
+		return err
 	}
 	return output(out, explainStep(step, ring, next, place, now, wait))
+}
+
+// saveKeys writes the keys to where they came from. It returns the stream for what there is to say, which is standard
+// error if the keys go to standard output, and the place of the keys in words.
+func saveKeys(cmd *cobra.Command, file string, ring *seal.Ring) (out io.Writer, place string, err error) {
+	out, place = cmd.OutOrStdout(), file
+	if file == "-" {
+		out, place = cmd.ErrOrStderr(), "the keys"
+		err = outputSecrets(cmd, ring)
+	} else {
+		err = replaceKeyFile(file, ring.EncodeSecrets())
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("replacing the keys: %w", err)
+	}
+	return out, place, nil
+}
+
+func keysRevokeCommand() *cobra.Command {
+	var before string
+	cmd := &cobra.Command{
+		Use:   "revoke FILE",
+		Short: "Refuse every requestState that was sealed until now",
+		Long: `Refuse every requestState that was sealed until now, or before the time of
+--before, if states may have been stolen. The calls that wait for an answer have
+to be made again. Tasks are not affected. Give the file to every server.
+
+This does not help if a key has leaked, because its holder can seal states of
+any time: make a new key file instead.
+
+FILE is replaced in one go and keeps its mode and owner, but not its comments.
+For - the keys are read from standard input, and the new ones are printed.`,
+		Example: `  askback keys revoke askback.keys
+  askback keys revoke --before 2026-11-20T11:00:00Z askback.keys`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := time.Now()
+			if before != "" {
+				var err error
+				if at, err = time.Parse(time.RFC3339, before); err != nil {
+					return usagef("--before %q: want a time such as 2026-11-20T11:00:00Z", before)
+				}
+				if at.After(time.Now()) {
+					return usagef("--before %s: that is in the future, and nobody could finish a call until then", before)
+				}
+			}
+			return revoke(cmd, args[0], at)
+		},
+	}
+	cmd.Flags().StringVar(&before, "before", "", "refuse what was sealed before this `TIME` (default now)")
+	return cmd
+}
+
+func revoke(cmd *cobra.Command, file string, before time.Time) error {
+	if file != "-" {
+		if err := checkReplaceable(file); err != nil {
+			return err
+		}
+	}
+	ring, warning, err := readKeys(file, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	warn(cmd, warning)
+	next := ring.RevokeBefore(before)
+	out, place, err := saveKeys(cmd, file, next)
+	if err != nil {
+		return err
+	}
+	return output(out, fmt.Sprintf("revoke: no requestState opens that was sealed before %s.\nNext: %s.\n",
+		next.Revoked().Format(time.RFC3339), giveOut(place)))
+}
+
+// giveOut says how servers get keys that have changed.
+func giveOut(place string) string {
+	return fmt.Sprintf("give %s to every server, and restart those that have the keys in %s", place, keysVariable)
 }
 
 // explainStep tells what a step did, and which step is next.
@@ -155,13 +226,13 @@ func explainStep(step seal.Step, old, next *seal.Ring, place string, now time.Ti
 		then = "the old key will be forgotten"
 	case seal.StepForget:
 		return fmt.Sprintf("forget: %s no longer opens anything; %s is the only key.\n"+
-			"Next: give %s to every server and restart them. That completes the rotation.\n", ids(old.Keys()[1:]), sealing, place)
+			"Next: %s.\nThat completes the rotation.\n", ids(old.Keys()[1:]), sealing, giveOut(place))
 	}
 	if wait == 0 {
 		wait = defaultWait // --force may have been for this step alone
 	}
-	return fmt.Sprintf("%s\nNext: give %s to every server and restart them. Then, not before %s,\nrotate again: %s.\n",
-		did, place, taken.Add(wait).UTC().Format(time.RFC3339), then)
+	return fmt.Sprintf("%s\nNext: %s.\nThen, not before %s, rotate again: %s.\n",
+		did, giveOut(place), taken.Add(wait).UTC().Format(time.RFC3339), then)
 }
 
 func ids(keys []seal.Key) string { return join(keys, seal.Key.ID) }
@@ -195,6 +266,9 @@ func keyTable(ring *seal.Ring) string {
 			role = "opens only (sealed before the switch)"
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", k.ID(), k.Created().Format(time.RFC3339), role))
+	}
+	if t := ring.Revoked(); !t.IsZero() {
+		return table(rows) + fmt.Sprintf("\nWhat was sealed before %s is refused.\n", t.Format(time.RFC3339))
 	}
 	return table(rows)
 }

@@ -5,17 +5,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -98,13 +93,6 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return code
 }
 
-// untilSignal returns a context that ends with the first signal that asks the process to end. The second one ends it.
-func untilSignal(ctx context.Context, more ...os.Signal) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, append(more, os.Interrupt, syscall.SIGTERM)...)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
-}
-
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "askback",
@@ -134,37 +122,10 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 	case given > len(names) && !strings.Contains(cmd.Use, "…"):
 		return usagef("unexpected argument %q", args[len(names)])
 	}
+	for i, name := range names[:min(len(names), len(args))] {
+		if args[i] == "" {
+			return usagef("the argument %s is empty", strings.Trim(name, "[]"))
+		}
+	}
 	return nil
-}
-
-// needsCommand runs a command that has only subcommands. It is always a mistake, which it explains.
-func needsCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		cmd.SetOut(cmd.ErrOrStderr())
-		cmd.HelpFunc()(cmd, args)
-		return usagef("a command is missing")
-	}
-	message := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		message += "; did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return usagef("%s", message)
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return output(cmd.OutOrStdout(), fmt.Sprintf("askback %s (%s %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
-		},
-	}
-}
-
-// version returns the module's version that the go command recorded, or "devel".
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
-		return cmp.Or(info.Main.Version, "devel")
-	}
-	return "devel"
 }

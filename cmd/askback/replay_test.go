@@ -76,7 +76,7 @@ func startServe(t *testing.T, args ...string) string {
 	)
 	go func() {
 		defer close(ended)
-		code = execute(ctx, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...), strings.NewReader(""), in, &stderr)
+		code = execute(ctx, append([]string{"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0"}, args...), strings.NewReader(""), in, &stderr)
 		in.Close()
 	}()
 	t.Cleanup(func() {

@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) {
 			"save":      scriptSave,
 			"start":     scriptStart,
 			"terminate": scriptTerminate,
+			"hangup":    scriptHangup,
 			"waitfor":   scriptWaitFor,
 			"get":       scriptGet,
 			"post":      scriptPost,
@@ -52,9 +53,9 @@ type serversKey struct{}
 
 // server is a background process.
 type server struct {
-	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer
-	drained        chan struct{}
+	cmd     *exec.Cmd
+	stdout  bytes.Buffer
+	drained chan struct{}
 }
 
 // exits CODE PROGRAM ARGS... runs the program and wants this exit code.
@@ -106,7 +107,8 @@ func pick(ts *testscript.TestScript, from []string, number string) string {
 	return from[n-1]
 }
 
-// start NAME askback serve ARGS... starts a server and puts the URL that it prints into the variable NAME.
+// start NAME askback serve ARGS... starts a server and puts the URL that it prints into the variable NAME. It logs
+// to NAME.err, and stops without the delay for load balancers, unless ARGS say otherwise.
 func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	path := ""
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
@@ -116,7 +118,11 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	}
-	s := &server{cmd: exec.Command(path, args[2:]...), drained: make(chan struct{})}
+	arguments := args[2:]
+	if len(arguments) > 0 && arguments[0] == "serve" {
+		arguments = append([]string{"serve", "--drain-delay", "0s"}, arguments[1:]...)
+	}
+	s := &server{cmd: exec.Command(path, arguments...), drained: make(chan struct{})}
 	s.cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK", "GOCOVERDIR"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
@@ -124,7 +130,10 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	if keys := ts.Getenv(keysVariable); keys != "" {
 		s.cmd.Env = append(s.cmd.Env, keysVariable+"="+keys)
 	}
-	s.cmd.Stderr = &s.stderr
+	log, err := os.Create(ts.MkAbs(args[0] + ".err"))
+	ts.Check(err)
+	defer log.Close() // the process has it
+	s.cmd.Stderr = log
 	out, err := s.cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(s.cmd.Start())
@@ -134,7 +143,7 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	line, err := in.ReadString('\n')
 	if err != nil {
 		s.cmd.Wait()
-		ts.Fatalf("%s ended before it was ready: %s", args[0], s.stderr.String())
+		ts.Fatalf("%s ended before it was ready: %s", args[0], ts.ReadFile(args[0]+".err"))
 	}
 	s.stdout.WriteString(line)
 	go func() { defer close(s.drained); io.Copy(&s.stdout, in) }()
@@ -142,8 +151,7 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(strings.TrimPrefix(line, "listening on ")))
 }
 
-// terminate NAME [SIGNAL] ends a server with SIGTERM or SIGINT, wants the exit code 0, and puts what it wrote into NAME.out
-// and NAME.err.
+// terminate NAME [SIGNAL] ends a server with SIGTERM or SIGINT, wants the exit code 0, and puts what it wrote into NAME.out.
 func scriptTerminate(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(serversKey{}).(map[string]*server)[args[0]]
 	signal := syscall.SIGTERM
@@ -151,15 +159,19 @@ func scriptTerminate(ts *testscript.TestScript, neg bool, args []string) {
 		signal = syscall.SIGINT
 	}
 	ts.Check(s.cmd.Process.Signal(signal))
-	dead := time.AfterFunc(2*grace, func() { s.cmd.Process.Kill() })
+	dead := time.AfterFunc(time.Minute, func() { s.cmd.Process.Kill() })
 	defer dead.Stop()
 	<-s.drained
 	err := s.cmd.Wait()
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".out"), s.stdout.Bytes(), 0o600))
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".err"), s.stderr.Bytes(), 0o600))
 	if err != nil {
-		ts.Fatalf("%s: %v\n%s", args[0], err, s.stderr.String())
+		ts.Fatalf("%s: %v\n%s", args[0], err, ts.ReadFile(args[0]+".err"))
 	}
+}
+
+// hangup NAME sends a server SIGHUP.
+func scriptHangup(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(ts.Value(serversKey{}).(map[string]*server)[args[0]].cmd.Process.Signal(syscall.SIGHUP))
 }
 
 // waitfor FILE TEXT waits until the file is there and has the text.

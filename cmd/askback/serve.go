@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/trivia"
 	"github.com/askback-mcp/askback/cmd/askback/examples/weather"
 	"github.com/askback-mcp/askback/cmd/askback/examples/workitem"
+	"github.com/askback-mcp/askback/drain"
 )
 
 const (
@@ -45,6 +48,9 @@ type serveOptions struct {
 	logFormat string
 	untilEOF  bool
 	drafts    bool
+	delay     time.Duration
+	grace     time.Duration
+	hosts     []string
 }
 
 func serveCommand() *cobra.Command {
@@ -53,21 +59,18 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the example tools",
 		Long: `Serve the example tools, which 'askback tools' lists, over HTTP at /mcp, or over
-standard input and output. When it is ready it prints its URL on standard output
-(port 0 takes a free one); it logs to standard error. SIGINT or SIGTERM stops it
-once the requests that are running are finished; a second one stops it at once.
+standard input and output. It prints its URL when it is ready (port 0 takes a
+free one). SIGINT or SIGTERM makes /readyz fail, stops new requests after
+--drain-delay, and leaves --grace to those that run. A second one stops at once.
 
-Keys are taken from --keys or, without it, from the environment variable
-` + keysVariable + `. Without either, a random key is made: then no other server can
-finish what this one began. Without --data the work items are fresh at each
-start. There is no authentication: all callers are one user.
-
+Keys are taken from --keys, also when the file changes, or from the environment
+variable ` + keysVariable + `; else a random key is made, and no other server can finish
+what this one began. There is no authentication: all callers are one user.
 For clients that can take a task, calls of echo, echo_later and provision_vm are
 tasks. They go on when a server starts again: their store is the file tasks.db
-(SQLite), beside the directory machines of provision_vm, both in the directory
-of --data, or else $XDG_STATE_HOME/askback, by default ~/.local/state/askback.
-Servers that share a store go on with each other's tasks: share machines, too.
-Servers of another --release, or --loaded, show what a call meets in a fleet.`,
+(SQLite), beside the directory machines of provision_vm, both in --data, or else
+in $XDG_STATE_HOME/askback. Servers that share a store share machines, too.
+Without --data the work items are fresh at each start.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -75,6 +78,8 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 				return usagef("--stdio and --addr exclude each other")
 			case o.stdio && o.drafts:
 				return usagef("--stdio and --drafts exclude each other: drafts are served over HTTP only")
+			case o.stdio && o.hosts != nil:
+				return usagef("--stdio and --allowed-host exclude each other: only HTTP has hosts")
 			case o.stdio && o.keys == "-":
 				return usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s", keysVariable)
 			}
@@ -91,9 +96,12 @@ Servers of another --release, or --loaded, show what a call meets in a fleet.`,
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 16)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
+	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
 	flags.IntVar(&o.release, "release", 2, "release `N` of link_accounts: 1, 2 or 3")
 	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
 	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
+	flags.DurationVar(&o.delay, "drain-delay", 5*time.Second, "serve this `TIME` after /readyz is 503")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
@@ -110,6 +118,10 @@ func (o *serveOptions) check() error {
 		return usagef("--workers %d: want at least 1, or 0 for the default", o.workers)
 	case o.pace < 0:
 		return usagef("--pace %v: want a time that is not negative", o.pace)
+	case o.delay < 0:
+		return usagef("--drain-delay %v: want a time that is not negative", o.delay)
+	case o.grace <= 0:
+		return usagef("--grace %v: want a time above zero", o.grace)
 	case o.release < 1 || o.release > 3:
 		return usagef("--release %d: want 1, 2 or 3", o.release)
 	}
@@ -183,6 +195,9 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	trivia.Register(srv)
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
+		if o.keys != "" {
+			defer followKeys(ctx, o.keys, ring, !o.stdio, log)()
+		}
 	}
 	if storage.machinesErr == nil {
 		provision.Register(srv, &provision.Host{Root: storage.machines, Delay: o.pace})
@@ -191,21 +206,29 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		registerNoMachines(srv, storage.machinesErr)
 		log.Warn("making no machines: provision_vm fails", "reason", storage.machinesErr)
 	}
+	mcpHandler, err := endpoint(srv, &askback.HTTPOptions{Drafts: o.drafts, AllowedHosts: o.hosts})
+	if err != nil {
+		return err
+	}
+	draining := &drain.Options{Delay: o.delay, Grace: o.grace, Ready: srv.Ready, Logger: log}
+	if o.delay == 0 {
+		draining.Delay = -1 // zero is the default there
+	}
 	serve := func(ctx context.Context) error {
 		if o.stdio {
-			return serveStdio(ctx, srv, log)
+			return serveStdio(ctx, srv, draining)
 		}
-		return serveHTTP(ctx, listener, srv.HTTPHandler(&askback.HTTPOptions{Drafts: o.drafts}), stdout, log)
+		return serveHTTP(ctx, listener, mcpHandler, stdout, draining)
 	}
 	if storage.tasks == nil {
 		return serve(ctx)
 	}
 	log.Info("keeping tasks", "store", storage.name)
-	return serveWithTasks(ctx, srv, log, serve)
+	return serveWithTasks(ctx, srv, draining, serve)
 }
 
 // serveStdio serves until ctx is done, or until standard input ends and its requests are answered.
-func serveStdio(ctx context.Context, srv *askback.Server, log *slog.Logger) error {
+func serveStdio(ctx context.Context, srv *askback.Server, o *drain.Options) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Run(ctx, &mcp.StdioTransport{}) }()
 	select {
@@ -214,10 +237,10 @@ func serveStdio(ctx context.Context, srv *askback.Server, log *slog.Logger) erro
 			return fmt.Errorf("serving standard input: %w", err)
 		}
 	case <-ctx.Done():
-		log.Info("stopping")
+		o.Logger.Info("stopping")
 		select {
 		case <-served:
-		case <-time.After(grace): // nothing interrupts a read of standard input
+		case <-time.After(o.Grace): // nothing interrupts a read of standard input
 		}
 	}
 	return nil
@@ -254,4 +277,14 @@ func openWorkItems(ctx context.Context, dir string) (*workitem.Store, error) {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
 	return workitem.Open(ctx, filepath.Join(dir, "workitems.db"))
+}
+
+// endpoint returns the server's handler. A host that is none is the user's mistake here.
+func endpoint(srv *askback.Server, opts *askback.HTTPOptions) (h http.Handler, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = usagef("--allowed-host: %s", strings.TrimPrefix(fmt.Sprint(v), "askback: "))
+		}
+	}()
+	return srv.HTTPHandler(opts), nil
 }

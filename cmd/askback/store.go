@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/drain"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -117,32 +117,30 @@ func stateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "askback"), err
 }
 
-// serveWithTasks runs the tasks while serve runs. The tasks stop last, so that a request that waits for one still gets its
-// result. If the tasks cannot run, serving ends too.
-func serveWithTasks(ctx context.Context, srv *askback.Server, log *slog.Logger, serve func(context.Context) error) error {
-	serving, stop := context.WithCancel(ctx)
+// serveWithTasks runs the tasks while serve runs. When ctx is done, the tasks stop at once, so that other instances
+// continue them while this one still serves. If the tasks cannot run, serving ends too.
+func serveWithTasks(ctx context.Context, srv *askback.Server, o *drain.Options, serve func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	working, giveBack := context.WithCancel(context.WithoutCancel(ctx))
-	defer giveBack()
 	ended := make(chan error, 1)
 	go func() {
-		err := srv.RunTasks(working)
-		if err == nil && working.Err() == nil {
+		err := srv.RunTasks(ctx)
+		if err == nil && ctx.Err() == nil {
 			err = errors.New("the engine stopped by itself")
 		}
 		stop()
 		ended <- err
 	}()
 
-	err := serve(serving)
-	giveBack()
+	err := serve(ctx)
+	stop()
 	select {
 	case failure := <-ended:
 		if failure != nil && !errors.Is(failure, context.Canceled) {
 			err = errors.Join(err, fmt.Errorf("running tasks: %w", failure))
 		}
-	case <-time.After(grace):
-		log.Warn("tasks did not stop in time: another server continues them, or this one after its next start", "limit", grace)
+	case <-time.After(o.Grace):
+		o.Logger.Warn("tasks did not stop in time: another server continues them, or this one after its next start", "limit", o.Grace)
 	}
 	return err
 }

@@ -9,13 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/cmd/askback/examples/echo"
-	"github.com/askback-mcp/askback/task/sqlite"
+	"github.com/askback-mcp/askback/task"
 )
 
 func TestNamesOfDatabasesHaveNoSecrets(t *testing.T) {
@@ -50,7 +51,7 @@ func TestTheStateDirectory(t *testing.T) {
 
 func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 	srv := newServer(t, nil)
-	err := serveWithTasks(t.Context(), srv, slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+	err := serveWithTasks(t.Context(), srv, atOnce, func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -58,45 +59,40 @@ func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	broken := errors.New("broken")
-	if err := serveWithTasks(t.Context(), srv, slog.New(slog.DiscardHandler), func(context.Context) error { return broken }); !errors.Is(err, broken) {
+	if err := serveWithTasks(t.Context(), srv, atOnce, func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A request that runs when the server is stopped may wait for a task.
-func TestTasksRunUntilServingIsOver(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	srv := newServer(t, (&storage{tasks: store}).options(1))
-	h := srv.HTTPHandler(nil)
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	err = serveWithTasks(ctx, srv, slog.New(slog.DiscardHandler), func(ctx context.Context) error {
-		<-ctx.Done()
-		created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 60000},`)
-		_, rest, _ := strings.Cut(created, `"taskId":"`)
-		id, _, _ := strings.Cut(rest, `"`)
-		waited := make(chan string)
-		go func() { waited <- post(h, "tasks/result", `"taskId": "`+id+`",`) }()
-		select {
-		case got := <-waited:
-			if !strings.Contains(got, "Echo: hi") {
-				t.Errorf("created %s, got %s", created, got)
+// A server that stops leaves tasks to other servers, while it still serves.
+func TestTasksStopBeforeServingDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store task.MemoryStore
+		srv := newServer(t, (&storage{tasks: &store}).options(1))
+		h := srv.HTTPHandler(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		err := serveWithTasks(ctx, srv, atOnce, func(ctx context.Context) error {
+			run := func() string {
+				created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 60000},`)
+				_, rest, _ := strings.Cut(created, `"taskId":"`)
+				id, _, _ := strings.Cut(rest, `"`)
+				time.Sleep(10 * time.Second)
+				return post(h, "tasks/get", `"taskId": "`+id+`",`)
 			}
-		case <-time.After(grace):
-			t.Error("the task does not run")
+			if got := run(); !strings.Contains(got, `"completed"`) {
+				t.Errorf("a task of a server that runs: %s", got)
+			}
+			stop()
+			<-ctx.Done()
+			if got := run(); !strings.Contains(got, `"working"`) {
+				t.Errorf("a task of a server that stops: %s", got)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
-		if list := post(h, "tasks/list", ""); !strings.Contains(list, id) {
-			t.Errorf("%s is not in %s", id, list)
-		}
-		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 func newServer(t *testing.T, tasks *askback.Tasks) *askback.Server {

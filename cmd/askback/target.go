@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -30,6 +33,9 @@ func parseTarget(text string) (target, error) {
 	scheme, _, _ := strings.Cut(strings.ToLower(text), "://")
 	if scheme == "http" || scheme == "https" {
 		address, err := url.Parse(text)
+		if err == nil && address.Port() != "" {
+			_, err = strconv.ParseUint(address.Port(), 10, 16)
+		}
 		if err != nil || address.Host == "" {
 			return t, usagef("the target %q is not a URL, such as http://127.0.0.1:8080/mcp", text)
 		}
@@ -225,4 +231,49 @@ func (p *program) failure() error {
 		text = "\nIts standard error ends with:\n  " + strings.Join(p.last, "\n  ")
 	}
 	return fmt.Errorf("%s ended before it answered: %v%s", p.cmd.Path, p.cmd.ProcessState, text)
+}
+
+// unreachable explains why connecting failed.
+func unreachable(at target, err error, p *program) error {
+	if ended := p.failure(); ended != nil {
+		return ended
+	}
+	reason := rootCause(err)
+	switch {
+	case p == nil:
+		return fmt.Errorf("cannot speak to %s: %w%s", at.address.Redacted(), reason, httpHint(reason))
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		hint := ""
+		if strings.Contains(at.program[0], ":") {
+			hint = ": a URL begins with http:// or https://"
+		}
+		return fmt.Errorf("there is no program %s%s", at.program[0], hint)
+	}
+	return fmt.Errorf("cannot speak to %s: %w", at.program[0], reason)
+}
+
+var layers = regexp.MustCompile(`^connecting: (calling "[^"]*": |sending "[^"]*": )*`)
+
+// rootCause removes what the layers below add to an error and a user has no use for.
+func rootCause(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	if _, answered := errors.AsType[*jsonrpc.Error](err); answered {
+		return faultText(err)
+	}
+	return errors.New(layers.ReplaceAllString(err.Error(), ""))
+}
+
+func httpHint(err error) string {
+	text := err.Error()
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "; does the server run?"
+	case strings.Contains(text, "Unauthorized"), strings.Contains(text, "Forbidden"):
+		return "; does it want --header 'Authorization: …'?"
+	case strings.Contains(text, "Not Found"), strings.Contains(text, "Method Not Allowed"), strings.Contains(text, "Not Implemented"):
+		return "; is the path right? Many servers have their endpoint at /mcp"
+	}
+	return ""
 }

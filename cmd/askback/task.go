@@ -365,14 +365,3 @@ func taskTable(list []*client.Task, now time.Time) string {
 	}
 	return table(rows)
 }
-
-func taskLine(t *client.Task) string {
-	line := strings.ReplaceAll(t.Status, "_", " ")
-	if message := harmlessLine(t.Message, columns); message != "" {
-		line += ": " + message
-	}
-	return line
-}
-
-// maxID is the number of characters of an ID that are shown. A part of an ID would be of no use, so it is large.
-const maxID = 4096

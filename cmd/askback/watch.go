@@ -94,3 +94,14 @@ func (w *watch) explain(err error) error {
 	}
 	return err
 }
+
+// maxID is the number of characters of an ID that are shown. A part of an ID would be of no use, so it is large.
+const maxID = 4096
+
+func taskLine(t *client.Task) string {
+	line := strings.ReplaceAll(t.Status, "_", " ")
+	if message := harmlessLine(t.Message, columns); message != "" {
+		line += ": " + message
+	}
+	return line
+}

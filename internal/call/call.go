@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -26,6 +27,7 @@ type Limits struct {
 	MessageBytes                               int64
 	Depth                                      int
 	RoundTTL, CallTTL                          time.Duration
+	SessionCalls, Batch                        int
 }
 
 // TaskSupport says how the calls of a tool become tasks: see askback.TaskSupport.
@@ -77,7 +79,10 @@ type Call struct {
 	manual Manual
 	view   mcp.Request // in place of the request's own
 	id     string      // the journal's: a secret
+	named  atomic.Bool // the handler has read what is derived from id
 	run    *journal.Run
+	audit  *Audit
+	asks   atomic.Bool // the handler asks through its Call
 
 	mu   sync.Mutex
 	undo []func(context.Context) error
@@ -85,15 +90,22 @@ type Call struct {
 	sent bool
 }
 
-func newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
-	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run}
+func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
+	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run, audit: e.Audit}
 }
 
-// ID returns the call's public id, from which neither a requestState nor a task's id can be had.
-func (c *Call) ID() string { return journal.Derived("call", c.id) }
+// ID returns the call's public id to its handler, which may rely on it in the next round.
+func (c *Call) ID() string {
+	c.named.Store(true)
+	return c.PublicID()
+}
+
+// PublicID returns the call's public id, from which neither a requestState nor a task's id can be had.
+func (c *Call) PublicID() string { return journal.Derived("call", c.id) }
 
 // IdempotencyKey returns a key for every attempt at the named step of this call, and no other.
 func (c *Call) IdempotencyKey(step string) string {
+	c.named.Store(true)
 	sum := sha256.Sum256([]byte("askback step\x00" + c.id + "\x00" + step))
 	return hex.EncodeToString(sum[:16])
 }
@@ -153,12 +165,41 @@ func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) 
 	} else if c.Can&q.Need != q.Need {
 		ask.Unable = &UnableError{key, q.Need}
 	}
-	return c.run.Ask(ask)
+	if c.audit == nil || c.Task.Running { // a task's answers are told as they arrive
+		return c.run.Ask(ask)
+	}
+	c.asks.Store(true)
+	taken := false // in this round
+	ask.Accept = func(raw []byte) ([]byte, error) {
+		answer, err := q.Accept(raw)
+		taken = err == nil
+		return answer, err
+	}
+	answer, err := c.run.Ask(ask)
+	if taken { // now, because the hook must not run while the journal is locked
+		c.tell(ctx, Answered(key, q.Digest, answer))
+	}
+	return answer, err
 }
 
 // Step returns the recorded result of a step, or runs it and records what it returns.
 func (c *Call) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
-	return c.run.Step(ctx, name, step)
+	if c.audit == nil {
+		return c.run.Step(ctx, name, step)
+	}
+	ran := false
+	value, err := c.run.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
+		ran = true
+		return step(ctx)
+	})
+	if ran {
+		reason := "completed"
+		if err != nil {
+			reason = "failed"
+		}
+		c.tell(ctx, AuditEvent{Kind: AuditStep, Key: name, Reason: reason})
+	}
+	return value, err
 }
 
 // Checkpoint suspends the call when it is reached for the first time.

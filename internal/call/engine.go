@@ -43,6 +43,7 @@ type Engine struct {
 	Limits Limits
 	Log    *slog.Logger
 	Tasks  Tasks // nil: no call becomes one
+	Audit  *Audit
 }
 
 // Serve runs the call of a request as far as it comes: to its end, or to a question whose
@@ -58,6 +59,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		return out, err
 	}
 	for again := true; again; {
+		round := j.Round + 1
 		if r.Task.AtOnce {
 			home.Begin(j, e.journalLimits()) // takes the answers
 			out, err = &Outcome{detached: true}, nil
@@ -69,10 +71,12 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		}
 		if err != nil || !out.InputRequired() {
 			home.End(ctx, j, err)
+			e.Audit.ended(ctx, r, j.ID, round, out, err)
 			return out, err
 		}
 		if again, err = home.Suspend(ctx, j, out); err != nil {
 			home.End(ctx, j, err)
+			e.Audit.ended(ctx, r, j.ID, round, nil, err)
 			if out, err = e.failed(r.Handler, err); err != nil {
 				err = Fault(err) // the home's, and not the handler's
 			}
@@ -90,7 +94,11 @@ func (e *Engine) journalLimits() journal.Limits {
 func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
 	manual := takeManual(j, r)
 	run := home.Begin(j, e.journalLimits())
-	result, err := e.invoke(ctx, newCall(ctx, r, j, run, manual))
+	c := e.newCall(ctx, r, j, run, manual)
+	result, err := e.invoke(ctx, c)
+	if !r.Bare || !c.asks.Load() { // a bare retry does not tell whose its answers are
+		c.tellManual()
+	}
 	asks, suspended, err := run.Finish(err)
 	if err != nil {
 		return e.failed(r.Handler, err)
@@ -102,15 +110,26 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	case suspended && isManual:
 		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
 	case suspended:
-		out := &Outcome{Questions: make([]Question, len(asks)), detached: run.Detached()}
+		out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: run.Detached()}
 		for i, a := range asks {
 			out.Questions[i] = Question{j.Pending[i].Wire, a.Request.(*question.Question)}
+			if e.Audit != nil {
+				c.tell(ctx, AuditEvent{Kind: AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
+			}
 		}
 		return out, nil
 	case isManual:
-		return e.suspendManual(r.Can, j, requests, state, result.GetMeta())
+		out, err := e.suspendManual(r.Can, j, requests, state, result.GetMeta())
+		if err != nil {
+			return nil, err
+		}
+		out.Named = c.named.Load()
+		for _, q := range out.Questions {
+			c.tell(ctx, AuditEvent{Kind: AuditAsked, Key: q.Key})
+		}
+		return out, nil
 	case result == nil:
-		return nil, errors.New("the handler returned no result")
+		return nil, Fault(errors.New("the handler returned no result"))
 	}
 	return &Outcome{Result: result}, nil
 }
@@ -120,9 +139,14 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
 	run := journal.Begin(j, nil, e.journalLimits())
 	run.Halt = errTaskEnded
-	c := newCall(ctx, r, j, run, Manual{})
+	c := e.newCall(ctx, r, j, run, Manual{})
 	_, err := e.invoke(ctx, c)
 	return c.cleanUp(ctx, err)
+}
+
+// TellStopped tells the operator that a task was ended from outside, and has cleaned up.
+func (e *Engine) TellStopped(ctx context.Context, r *Request, j *journal.Journal, reason string) {
+	e.Audit.tell(ctx, r, j.ID, j.Round+1, AuditEvent{Kind: AuditEnded, Reason: reason})
 }
 
 // errTaskEnded is what a handler gets that runs again to clean up, for all that it had not done before.
@@ -152,7 +176,7 @@ func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err er
 // returns what the client is told.
 func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
 	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", c.Handler.Method,
-		"call", c.ID(), "panic", v, "stack", string(debug.Stack()))
+		"call", c.PublicID(), "panic", v, "stack", string(debug.Stack()))
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
 
@@ -240,7 +264,7 @@ func (e *Engine) suspendManual(can wire.Capability, j *journal.Journal, requests
 	for _, key := range slices.Sorted(maps.Keys(requests)) {
 		q, err := question.Manual(requests[key])
 		if err != nil {
-			return nil, fmt.Errorf("input request %q: %w", key, err)
+			return nil, Fault(fmt.Errorf("input request %q: %w", key, err)) // ours, and not the handler's
 		}
 		if can&q.Need != q.Need {
 			return nil, &UnableError{key, q.Need}

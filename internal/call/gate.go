@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -26,10 +27,17 @@ type Gate struct {
 	// Authorize decides whether a caller may make a request. Nil lets everybody.
 	Authorize func(ctx context.Context, a Access) error
 	Limits    Limits
+	Shares    Shares
+	Audit     *Audit
 	Log       *slog.Logger
 
-	owners sync.Map // the principals of those who opened sessions, by the session's ID
+	owners   sync.Map // the principals of those who opened sessions, by the session's ID
+	sessions sessions
+	refusals refusals
 }
+
+// Shares are the limits that have owners.
+type Shares struct{ Requests, BodyBytes, Sessions, Streams *bound.Pool }
 
 // Access is a request at the gate.
 type Access struct {
@@ -41,18 +49,33 @@ type Access struct {
 
 // Passage is one request's way through the gate.
 type Passage struct {
-	Principal string
-	InSession bool
+	Principal, Method, Target string
+	InSession                 bool
 }
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
 // before 2026-07-28, or nil. The error is one for the client.
 func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
-	if !g.Log.Enabled(ctx, slog.LevelDebug) {
+	return g.observe(ctx, a, func() (err error) {
+		if a.Principal, err = g.Principal(ctx, a); err != nil {
+			return err
+		}
 		return g.pass(ctx, a, session, serve)
+	})
+}
+
+// PassNamed is [Gate.Pass] for a request outside of sessions whose caller [Gate.Principal] has named already.
+func (g *Gate) PassNamed(ctx context.Context, a Access, serve func(ctx context.Context, p Passage) error) error {
+	return g.observe(ctx, a, func() error { return g.pass(ctx, a, nil, serve) })
+}
+
+// observe logs how a request passes.
+func (g *Gate) observe(ctx context.Context, a Access, pass func() error) error {
+	if !g.Log.Enabled(ctx, slog.LevelDebug) {
+		return pass()
 	}
 	begun := time.Now()
-	err := g.pass(ctx, a, session, serve)
+	err := pass()
 	attrs := []slog.Attr{slog.String("method", a.Method), slog.Duration("duration", time.Since(begun))}
 	if wire.MayAsk(a.Method) { // the id of a task is a secret
 		attrs = append(attrs, slog.String("target", a.Target))
@@ -65,12 +88,8 @@ func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 }
 
 func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
-	var err error
-	if a.Principal, err = g.Principal(ctx, a.Extra); err != nil {
-		return err
-	}
 	if session != nil {
-		if err := g.checkOwner(session.ID(), a.Principal); err != nil {
+		if err := g.checkOwner(ctx, session.ID(), a); err != nil {
 			return err
 		}
 	}
@@ -83,7 +102,12 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = withLimit(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
-	err = serve(ctx, Passage{a.Principal, session != nil})
+	if a.Method == wire.TaskResult {
+		var cancel context.CancelFunc
+		ctx, cancel = WhileTokenLasts(ctx, a.Extra)
+		defer cancel()
+	}
+	err := serve(ctx, Passage{a.Principal, a.Method, a.Target, session != nil})
 	if err != nil && expired(ctx) {
 		err = context.Cause(ctx)
 	}
@@ -91,7 +115,8 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 }
 
 // Principal names the caller of a request. The error is one for the client.
-func (g *Gate) Principal(ctx context.Context, extra *mcp.RequestExtra) (string, error) {
+func (g *Gate) Principal(ctx context.Context, a Access) (string, error) {
+	extra := a.Extra
 	if extra == nil {
 		extra = new(mcp.RequestExtra) // of a transport that says nothing of the caller
 	}
@@ -112,7 +137,7 @@ func (g *Gate) Principal(ctx context.Context, extra *mcp.RequestExtra) (string, 
 	}
 	if err != nil {
 		g.Log.WarnContext(ctx, "askback: a caller was refused", "error", err)
-		return "", &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller could not be identified")}
+		return "", g.refuse(ctx, a, "caller", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller could not be identified"))
 	}
 	return principal, nil
 }
@@ -131,9 +156,15 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 	}
 	g.Log.WarnContext(ctx, "askback: a request was not authorized", "method", a.Method, "target", target, "error", err)
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault != nil {
-		return &RefusedError{fault}
+		return g.refuse(ctx, a, "authorize", fault)
 	}
-	return &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request")}
+	return g.refuse(ctx, a, "authorize", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request"))
+}
+
+// refuse tells the operator that a request does not pass, and returns the error for the client.
+func (g *Gate) refuse(ctx context.Context, a Access, reason string, fault *jsonrpc.Error) error {
+	g.Audit.Tell(ctx, AuditEvent{Kind: AuditRefused, Principal: a.Principal, Method: a.Method, Target: a.Target, Reason: reason})
+	return &RefusedError{fault}
 }
 
 // RefusedError is a request that the gate did not let through because of who sent it. Over HTTP its status is 403.
@@ -142,14 +173,89 @@ type RefusedError struct{ Fault *jsonrpc.Error }
 func (e *RefusedError) Error() string { return e.Fault.Error() }
 func (e *RefusedError) Unwrap() error { return e.Fault }
 
+// UnavailableError says that the server cannot serve a request now, and that the client may send it again. Over HTTP
+// its status is 503.
+type UnavailableError struct {
+	Reason     string        // for the client
+	RetryAfter time.Duration // the pause that the client is asked for; zero leaves it to the client
+}
+
+func (e *UnavailableError) Error() string { return e.Reason }
+
+// CrowdedError is an UnavailableError for a caller who holds all of its own share. Over HTTP its status is 429: the
+// server is available to others.
+type CrowdedError struct{ *UnavailableError }
+
+func (e *CrowdedError) Unwrap() error { return e.UnavailableError }
+
+// Take takes n of one of the gate's Shares for a principal. The error is one for the client.
+func (g *Gate) Take(ctx context.Context, from *bound.Pool, principal string, n int) (bound.Hold, error) {
+	hold, err := from.Take(principal, n)
+	return hold, g.full(ctx, err)
+}
+
+// Resize makes a Hold one of n. The error is one for the client.
+func (g *Gate) Resize(ctx context.Context, hold *bound.Hold, n int) error {
+	return g.full(ctx, hold.Resize(n))
+}
+
+// retryAfter is how soon a client may try again that was refused because of a limit that others share.
+const retryAfter = time.Second
+
+// full makes the error of a [bound.Pool] one for the client. The operator is told at times.
+func (g *Gate) full(ctx context.Context, err error) error {
+	full, ok := errors.AsType[*bound.FullError](err)
+	if !ok {
+		return err
+	}
+	if n := g.refusals.add(*full, time.Now()); n > 0 {
+		g.Log.WarnContext(ctx, "askback: requests were refused because of a limit", "limit", full.What, "max", full.Max, "reason", string(full.Whose)+" limit", "requests", n)
+	}
+	unavailable := &UnavailableError{full.Error(), retryAfter}
+	if full.Whose == bound.Everybody {
+		return unavailable
+	}
+	return &CrowdedError{unavailable}
+}
+
+// refusals counts the requests that were refused because of each limit.
+type refusals struct {
+	mu      sync.Mutex
+	byLimit map[bound.FullError]refused
+}
+
+type refused struct {
+	n    int       // since it was logged
+	from time.Time // when a refusal is logged again
+}
+
+// add counts a refusal. It returns how many to log, or 0 if some were a short time ago.
+func (r *refusals) add(limit bound.FullError, now time.Time) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byLimit == nil {
+		r.byLimit = make(map[bound.FullError]refused)
+	}
+	is := r.byLimit[limit]
+	if is.n++; now.Before(is.from) {
+		r.byLimit[limit] = is
+		return 0
+	}
+	r.byLimit[limit] = refused{from: now.Add(10 * time.Second)}
+	return is.n
+}
+
 // Opened records that the caller opened the session.
 func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mcp.RequestExtra) error {
 	id := session.ID()
 	if id == "" { // of a transport that is one session
 		return nil
 	}
-	principal, err := g.Principal(ctx, extra)
+	principal, err := g.Principal(ctx, Access{Method: "initialize", Extra: extra})
 	if err != nil {
+		return err
+	}
+	if err := g.open(ctx, session, principal); err != nil {
 		return err
 	}
 	g.owners.Store(id, principal)
@@ -162,18 +268,27 @@ func (g *Gate) CheckOwner(ctx context.Context, sessionID string, extra *mcp.Requ
 	if _, known := g.owners.Load(sessionID); !known {
 		return nil // the SDK knows of no such session, either
 	}
-	principal, err := g.Principal(ctx, extra)
-	if err != nil {
+	a := Access{Extra: extra}
+	var err error
+	if a.Principal, err = g.Principal(ctx, a); err != nil {
 		return err
 	}
-	return g.checkOwner(sessionID, principal)
+	return g.checkOwner(ctx, sessionID, a)
 }
 
-func (g *Gate) checkOwner(sessionID, principal string) error {
-	if known, ok := g.owners.Load(sessionID); ok && known != principal {
-		return &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller")}
+func (g *Gate) checkOwner(ctx context.Context, sessionID string, a Access) error {
+	if known, ok := g.owners.Load(sessionID); ok && known != a.Principal {
+		return g.refuse(ctx, a, "session", wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller"))
 	}
 	return nil
+}
+
+// WhileTokenLasts bounds what waits for others, such as a subscription, by the life of its caller's token.
+func WhileTokenLasts(ctx context.Context, extra *mcp.RequestExtra) (context.Context, context.CancelFunc) {
+	if extra == nil || extra.TokenInfo == nil || extra.TokenInfo.Expiration.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, extra.TokenInfo.Expiration, &UnavailableError{Reason: "the caller's token has expired: send the request again"})
 }
 
 // Asking bounds how long a client may take to answer inside its session.

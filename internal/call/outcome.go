@@ -21,6 +21,7 @@ type Outcome struct {
 	Expires   time.Time // of the state
 	Meta      mcp.Meta  // of a handler in the manual style, beside its questions
 	Encoded   []byte    // the whole result object, in place of all else
+	Named     bool      // the handler knows the call's ID, which the next round must have, too
 
 	detached bool // the handler wants the call to go on as a task
 }

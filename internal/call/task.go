@@ -20,8 +20,9 @@ const (
 type TaskRequest struct {
 	Dialect string // in which its client can take one; empty if it cannot
 	TTL     time.Duration
-	AtOnce  bool // the call becomes one before its handler runs
-	Running bool // the call is one, and its handler runs as such
+	AtOnce  bool  // the call becomes one before its handler runs
+	Running bool  // the call is one, and its handler runs as such
+	Fence   int64 // the fencing token under which it runs
 }
 
 // readTaskRequest reads what a call says of tasks, and refuses it where its tool cannot do

@@ -123,7 +123,7 @@ func (c *chaos) arguments(slot int) (args []string, name string, err error) {
 		}
 		store = u.String()
 	}
-	args = slices.Concat([]string{"serve", "--addr", "127.0.0.1:0", "--until-eof", "--keys", c.keys, "--data", filepath.Dir(c.machines),
+	args = slices.Concat([]string{"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0", "--until-eof", "--keys", c.keys, "--data", filepath.Dir(c.machines),
 		"--store", store, "--pace", p.pace.String(), "--release", strconv.Itoa(p.release)}, c.serve)
 	return args, name, nil
 }

@@ -247,6 +247,13 @@ func (s *failingStore) PutState(ctx context.Context, id, call string, data []byt
 	return s.MemoryStore.PutState(ctx, id, call, data, expires)
 }
 
+func (s *failingStore) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (bool, error) {
+	if s.err != nil {
+		return false, s.err
+	}
+	return s.MemoryStore.SwapState(ctx, id, call, old, data, expires)
+}
+
 // A call that asks nothing has no state, and nothing to delete.
 func TestACallInASessionThatAsksNothing(t *testing.T) {
 	c := newEchoCall(t)

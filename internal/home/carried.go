@@ -29,8 +29,7 @@ type Carrier struct {
 	Bare   bool
 	Guard  state.Guard    // nil: a state may be used again
 	States *state.Options // nil: there is no store beside requestState
-	// Observe receives the outcome of each state. It may be nil.
-	Observe func(ctx context.Context, e state.Event)
+	Audit  *call.Audit
 	// FindTask returns the outcome of a request whose call became a task before, or nil.
 	FindTask func(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error)
 	Log      *slog.Logger
@@ -48,6 +47,7 @@ type Carried struct {
 	resumed bool // in a round after the first
 	manual  bool // with a handler in the SDK's manual style
 	entries int
+	stored  []byte // what the store holds of the call, if no other request has changed it
 }
 
 // Open implements [call.Home].
@@ -110,7 +110,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 		}
 		return nil, nil, c.refuse(ctx, "replayed", errors.New("it was used before, and the replay guard allows one use"))
 	}
-	if c.States != nil && c.States.Mode == state.Dual {
+	if c.stored = payload; c.States != nil && c.States.Mode == state.Dual {
 		j = c.reconcile(ctx, j, payload)
 	}
 	return j, nil, nil
@@ -128,20 +128,18 @@ func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err er
 // refuse logs the reason why a state is refused, which the client does not learn.
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
 	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method, "reason", string(reason), "error", err)
-	c.observe(ctx, state.Event{Outcome: state.Refused, Reason: reason})
+	c.tell(ctx, call.AuditRefused, string(reason))
 	return wire.InvalidState()
 }
 
-// observe tells the operator the outcome of a state. A panic there does not affect the request.
-func (c *Carried) observe(ctx context.Context, e state.Event) {
-	if c.Observe == nil {
-		return
-	}
-	e.Method = c.request.Handler.Method
-	err := call.Safely(func() error { c.Observe(ctx, e); return nil })
-	if err != nil {
-		c.Log.ErrorContext(ctx, "askback: an observer panicked", "observer", "Options.ObserveState", "error", err)
-	}
+// observe tells the operator the outcome of a state.
+func (c *Carried) observe(ctx context.Context, outcome state.Outcome) {
+	c.tell(ctx, call.AuditState, string(outcome))
+}
+
+func (c *Carried) tell(ctx context.Context, kind, reason string) {
+	r := c.request
+	c.Audit.Tell(ctx, call.AuditEvent{Kind: kind, Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Reason: reason})
 }
 
 // Begin implements [call.Home].
@@ -157,7 +155,7 @@ func (c *Carried) Begin(j *journal.Journal, limits journal.Limits) *journal.Run 
 
 // Suspend implements [call.Home]: it seals the journal.
 func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
-	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 {
+	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 && !out.Named {
 		return false, nil
 	}
 	out.State, out.Expires, err = c.Seal(ctx, j)
@@ -232,14 +230,15 @@ func (c *Carried) useState(ctx context.Context, opened *seal.State, j *journal.J
 	return c.use(ctx, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
 }
 
-// use reports whether the replay guard lets all of ids be used; without a guard, any.
+// use reports whether the replay guard lets all of ids be used; without a guard, any. The guard remembers them until
+// the clock of every instance is past expires.
 func (c *Carried) use(ctx context.Context, expires time.Time, ids ...string) (fresh bool, err error) {
 	if c.Guard == nil {
 		return true, nil
 	}
 	for _, id := range ids {
 		err = call.Safely(func() (err error) {
-			fresh, err = c.Guard.Use(ctx, id, expires)
+			fresh, err = c.Guard.Use(ctx, id, expires.Add(seal.MaxClockSkew))
 			return err
 		})
 		if err != nil {

@@ -250,6 +250,39 @@ func TestReplayGuard(t *testing.T) {
 	f.refused("replayed")
 }
 
+// An instance whose clock is behind accepts a state for longer than one whose clock is right: the guard that they
+// share must not have forgotten it by then.
+func TestAGuardRemembersForAsLongAsAnyClockAccepts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		var until []time.Time
+		f.carrier.Guard = guardFunc(func(expires time.Time) { until = append(until, expires) })
+		last := time.Now().Add(time.Hour + seal.MaxClockSkew)
+		r := began
+		r.state = f.plain(f.trip).want("asks from", r)
+		f.plain(f.trip).want("asks from", r)                             // by the state's ID
+		f.instance(state.StatelessFirst, 0, f.trip).want("asks from", r) // and by its round's
+		r.state, r.answers = "", answer("from", "Oslo")
+		f.instance(state.StatelessFirst, 0, f.trip).want("asks to", r) // and by what is stored
+		for _, u := range until {
+			if u.Before(last) {
+				t.Errorf("it may forget at %v, but a state is accepted until %v", u, last)
+			}
+		}
+		if len(until) != 4 {
+			t.Errorf("the guard was asked %d times", len(until))
+		}
+	})
+}
+
+// guardFunc lets all states be used.
+type guardFunc func(expires time.Time)
+
+func (g guardFunc) Use(_ context.Context, _ string, expires time.Time) (bool, error) {
+	g(expires)
+	return true, nil
+}
+
 func TestReplayGuardFails(t *testing.T) {
 	for _, guard := range []state.Guard{brokenGuard{}, brokenGuard{panics: true}} {
 		f := newFleet(t)
@@ -367,15 +400,15 @@ func TestSpend(t *testing.T) {
 func TestAnObserverThatPanics(t *testing.T) {
 	f := newFleet(t)
 	i := f.instance(state.Dual, 0, f.trip)
-	i.carrier.Observe = func(context.Context, state.Event) { panic("no metric") }
+	i.carrier.Audit.Hook = func(context.Context, call.AuditEvent) { panic("no metric") }
 	r := began
 	r.state = i.want("asks from", r)
 	r.answers = answer("from", "Oslo")
 	i.want("asks to", r)
-	if !strings.Contains(f.logged.String(), "an observer panicked") || !strings.Contains(f.logged.String(), "Options.ObserveState") {
+	if !strings.Contains(f.logged.String(), "an observer panicked") || !strings.Contains(f.logged.String(), "Options.Audit") {
 		t.Errorf("the log says %s", f.logged)
 	}
-	i.carrier.Observe = nil
+	i.carrier.Audit = nil
 	i.want("asks to", r)
 	r.state = "x"
 	r.user = "nobody"

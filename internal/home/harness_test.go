@@ -40,7 +40,7 @@ type spyStore struct {
 	alter         func([]byte) []byte // what is read
 }
 
-// put is a call of PutState.
+// put is a call of PutState or SwapState.
 type put struct {
 	ctx     context.Context
 	size    int
@@ -69,6 +69,14 @@ func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, e
 	}
 	s.ids, s.last = append(s.ids, id), put{ctx, len(data), expires}
 	return s.MemoryStore.PutState(ctx, id, call, data, expires)
+}
+
+func (s *spyStore) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (bool, error) {
+	if err := s.call(ctx, s.failPut); err != nil {
+		return false, err
+	}
+	s.ids, s.last = append(s.ids, id), put{ctx, len(data), expires}
+	return s.MemoryStore.SwapState(ctx, id, call, old, data, expires)
 }
 
 func (s *spyStore) GetState(ctx context.Context, id string) ([]byte, error) {
@@ -149,16 +157,16 @@ type handler func(context.Context, *call.Call) (mcp.Result, error)
 func (f *fleet) plain(h handler) *instance {
 	carrier := f.carrier
 	carrier.Limits = f.limits
-	carrier.Observe = func(_ context.Context, e state.Event) {
+	carrier.Audit = &call.Audit{Log: carrier.Log, Hook: func(_ context.Context, e call.AuditEvent) {
 		if e.Method != "tools/call" {
 			f.t.Errorf("the method is %q", e.Method)
 		}
-		if e.Outcome == state.Refused {
-			f.reasons = append(f.reasons, string(e.Reason))
+		if e.Kind == call.AuditRefused {
+			f.reasons = append(f.reasons, e.Reason)
 		} else {
-			f.outcomes = append(f.outcomes, string(e.Outcome))
+			f.outcomes = append(f.outcomes, e.Reason)
 		}
-	}
+	}}
 	return &instance{f.t, &call.Engine{Limits: f.limits, Log: carrier.Log}, &carrier, h}
 }
 

@@ -2,6 +2,7 @@ package home
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -54,6 +55,11 @@ func (s safeStore) PutState(ctx context.Context, id, equal string, data []byte, 
 	return call.Safely(func() error { return s.store.PutState(ctx, id, equal, data, expires) })
 }
 
+func (s safeStore) SwapState(ctx context.Context, id, equal string, old, data []byte, expires time.Time) (swapped bool, err error) {
+	err = call.Safely(func() error { swapped, err = s.store.SwapState(ctx, id, equal, old, data, expires); return err })
+	return swapped, err
+}
+
 func (s safeStore) GetState(ctx context.Context, id string) (data []byte, err error) {
 	err = call.Safely(func() error { data, err = s.store.GetState(ctx, id); return err })
 	return data, err
@@ -77,7 +83,7 @@ func (c *Carried) failed(ctx context.Context, doing string, err error) {
 		return // the client went away, which ended the store's context
 	}
 	c.Log.ErrorContext(ctx, "askback: "+doing+" failed", "method", c.request.Handler.Method, "error", err)
-	c.observe(ctx, state.Event{Outcome: state.Failed})
+	c.observe(ctx, state.Failed)
 }
 
 // stateID is the key of a call's state in the store.
@@ -131,13 +137,40 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 	}
 }
 
-// keep stores the encoding of j, also when the client has gone away: steps that ran must not run again.
+// keep stores the encoding of j, also when the client has gone away: steps that ran must not run again. For the same
+// reason it leaves what is stored if another request of the call has come further in the meantime.
 func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
+	delivered := ctx.Err() == nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	if err := c.States.Store.PutState(ctx, stateID(j), stateCall(b), payload, expires); err != nil {
-		c.failed(ctx, "storing a state", err)
+	for {
+		swapped, err := c.States.Store.SwapState(ctx, stateID(j), stateCall(b), c.stored, payload, expires)
+		if swapped && err == nil {
+			c.stored = payload
+			return
+		}
+		if err == nil {
+			c.stored, err = c.States.Store.GetState(ctx, stateID(j))
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			c.failed(ctx, "storing a state", err)
+			return
+		}
+		if c.stored != nil && !replaces(j, delivered, c.stored) {
+			return
+		}
 	}
+}
+
+// replaces reports whether a journal is to be stored in place of what is there: it has come further, or as far and is
+// what the client goes on from.
+func replaces(j *journal.Journal, delivered bool, stored []byte) bool {
+	there, err := journal.Decode(stored)
+	if err != nil {
+		return true // nobody can go on from it
+	}
+	further := cmp.Or(cmp.Compare(j.Round, there.Round), cmp.Compare(len(j.Entries), len(there.Entries)))
+	return further > 0 || further == 0 && delivered
 }
 
 // keepTimeout bounds the time for storing a state.
@@ -148,7 +181,7 @@ const keepTimeout = 10 * time.Second
 func (c *Carried) reconcile(ctx context.Context, j *journal.Journal, payload []byte) *journal.Journal {
 	data, err := c.States.Store.GetState(ctx, stateID(j))
 	var stored *journal.Journal
-	if err == nil && data != nil {
+	if c.stored = data; err == nil && data != nil {
 		stored, err = journal.Decode(data)
 	}
 	switch {
@@ -156,18 +189,18 @@ func (c *Carried) reconcile(ctx context.Context, j *journal.Journal, payload []b
 		c.failed(ctx, "reading a stored state", err)
 		return j
 	case stored == nil:
-		c.observe(ctx, state.Event{Outcome: state.Absent})
+		c.observe(ctx, state.Absent)
 		return j
 	case bytes.Equal(data, payload):
-		c.observe(ctx, state.Event{Outcome: state.Same})
+		c.observe(ctx, state.Same)
 		return j
 	case stored.Round < j.Round:
-		c.observe(ctx, state.Event{Outcome: state.Behind})
+		c.observe(ctx, state.Behind)
 		return j
 	case stored.Round > j.Round:
-		c.observe(ctx, state.Event{Outcome: state.Older})
+		c.observe(ctx, state.Older)
 	default:
-		c.observe(ctx, state.Event{Outcome: state.Different})
+		c.observe(ctx, state.Different)
 		c.Log.WarnContext(ctx, "askback: a requestState is not what is stored; the call goes on from what is stored",
 			"method", c.request.Handler.Method, "call", journal.Derived("call", j.ID), "round", j.Round)
 	}
@@ -198,6 +231,7 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	}
 	var j *journal.Journal
 	if err == nil && len(found) == 1 {
+		c.stored = found[0]
 		j, err = journal.Decode(found[0])
 	}
 	// The answers may be to questions of any round. Their keys name the question (see
@@ -214,13 +248,13 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 		c.failed(ctx, "looking up a stored state", err)
 		return nil, nil
 	case len(found) > 1:
-		c.observe(ctx, state.Event{Outcome: state.Ambiguous})
+		c.observe(ctx, state.Ambiguous)
 		return nil, nil
 	case !fits:
-		c.observe(ctx, state.Event{Outcome: state.Unknown})
+		c.observe(ctx, state.Unknown)
 		return nil, nil
 	}
-	c.observe(ctx, state.Event{Outcome: outcome})
+	c.observe(ctx, outcome)
 	return j, nil
 }
 
@@ -253,7 +287,7 @@ func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []by
 		c.failed(ctx, "storing a state that is too large to travel", err)
 		return "", wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 	}
-	c.observe(ctx, state.Event{Outcome: state.Overflowed})
+	c.observe(ctx, state.Overflowed)
 	return c.Keys.Seal(*b, journal.AppendReference(nil, sum), now, expires)
 }
 

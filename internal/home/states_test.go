@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )
@@ -354,6 +355,146 @@ func TestEndsThatNobodyHears(t *testing.T) {
 	r.ctx, i.handler = nil, manual
 	i.want("asks q", r)
 	f.observed("same")
+}
+
+// A client repeats a round whose response it believes lost, and the call goes on from the repetition. When the first
+// request ends after all, what it would store is older than what is there: else a later request, which goes on from
+// what is stored, would run a step once more.
+func TestARequestThatEndsLateStoresNothingOlder(t *testing.T) {
+	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
+		for _, gone := range []bool{false, true} { // whether its client has gone away meanwhile
+			t.Run(fmt.Sprintf("%s, gone %v", mode, gone), func(t *testing.T) {
+				f := newFleet(t)
+				started, finish := make(chan bool), make(chan bool)
+				slow := true
+				paid := 0
+				handler := func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+					if _, err := ask(c, "from", "From where?"); err != nil {
+						return nil, err
+					}
+					_, err := c.Step(ctx, "seat", func(context.Context) ([]byte, error) {
+						if slow {
+							slow = false
+							started <- true
+							<-finish
+						}
+						return []byte("1"), nil
+					})
+					if err != nil {
+						return nil, err
+					}
+					if _, err := ask(c, "to", "To where?"); err != nil {
+						return nil, err
+					}
+					_, err = c.Step(ctx, "pay", func(context.Context) ([]byte, error) {
+						paid++
+						return []byte("1"), nil
+					})
+					if err != nil {
+						return nil, err
+					}
+					_, err = ask(c, "sure", "Are you sure?")
+					return text("done"), err
+				}
+				first, second := f.instance(mode, 0, handler), f.instance(mode, 0, handler)
+				r := began
+				r.state = first.want("asks from", r)
+				r.answers = answer("from", "Oslo")
+				late := r
+				ctx, hangUp := context.WithCancel(t.Context())
+				defer hangUp()
+				late.ctx = ctx
+				ended := make(chan string)
+				go func() {
+					got, _ := first.send(late)
+					ended <- got
+				}()
+				<-started
+				r.state = second.want("asks to", r)
+				r.answers = answer("to", "Rome")
+				second.want("asks sure", r)
+				if gone {
+					hangUp()
+				}
+				finish <- true
+				<-ended
+				r.state = "" // the client has lost it
+				second.want("asks sure", r)
+				if paid != 1 {
+					t.Errorf("the second step ran %d times", paid)
+				}
+			})
+		}
+	}
+}
+
+// Of two journals of a call the one that has come further is stored, and of two that have come as far the one that the
+// client goes on from.
+func TestTheJournalThatHasComeFurtherIsStored(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	made := func(round, steps int) *journal.Journal {
+		j := &journal.Journal{ID: "id", Started: time.Now(), Round: round}
+		for i := range steps {
+			j.Entries = append(j.Entries, journal.Entry{Kind: journal.Step, Key: fmt.Sprint(i)})
+		}
+		return j
+	}
+	ctx := t.Context()
+	for _, c := range []struct {
+		says    string
+		there   []byte
+		j       *journal.Journal
+		ctx     context.Context
+		replace bool
+	}{
+		{"nothing is there", nil, made(1, 0), gone, true},
+		{"what cannot be read is there", []byte("\x02newer"), made(1, 0), gone, true},
+		{"a later round", made(1, 5).Append(nil), made(2, 0), gone, true},
+		{"an earlier round", made(2, 0).Append(nil), made(1, 5), ctx, false},
+		{"more steps in the same round", made(2, 1).Append(nil), made(2, 2), gone, true},
+		{"fewer steps in the same round", made(2, 2).Append(nil), made(2, 1), ctx, false},
+		{"as far, with a client that goes on from it", made(2, 2).Append(nil), made(2, 2), ctx, true},
+		{"as far, with a client that has gone away", made(2, 2).Append(nil), made(2, 2), gone, false},
+	} {
+		f := newFleet(t)
+		i := f.instance(state.StatelessFirst, 0, f.trip)
+		id := journal.Derived("state", "id")
+		if c.there != nil {
+			if err := f.store.MemoryStore.PutState(ctx, id, "", c.there, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.j.Pending = []journal.Question{{Key: "mine", Wire: "mine"}} // in no other
+		if _, _, err := i.carrier.Home(i.asCall(began)).Seal(c.ctx, c.j); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := f.store.MemoryStore.GetState(ctx, id)
+		if replaced := strings.Contains(string(data), "mine"); replaced != c.replace {
+			t.Errorf("%s: it was stored: %v, want %v", c.says, replaced, c.replace)
+		}
+	}
+}
+
+// Storing a round takes one write, and in the first phase each retry one read: see docs/migrating-state.md.
+func TestWhatARoundCostsTheStore(t *testing.T) {
+	for mode, want := range map[state.Mode][]int{state.Dual: {1, 2, 2}, state.StatelessFirst: {1, 1, 1}, state.StatelessOnly: {0, 0, 0}} {
+		f := newFleet(t)
+		i := f.instance(mode, 0, f.trip)
+		r := began
+		used := func() (n int) { n, f.store.used = f.store.used, 0; return n }
+		var got []int
+		r.state = i.want("asks from", r)
+		got = append(got, used())
+		r.answers = answer("from", "Oslo")
+		r.state = i.want("asks to", r)
+		got = append(got, used())
+		r.answers = answer("to", "Rome")
+		i.want(tripped, r)
+		if got = append(got, used()); !slices.Equal(got, want) {
+			t.Errorf("%s: the rounds used the store %v times, want %v", mode, got, want)
+		}
+	}
 }
 
 // Where a call was continued twice from one round, the store decides which one lives, and

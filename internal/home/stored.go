@@ -20,6 +20,7 @@ import (
 type Stored struct {
 	Work *task.Work
 
+	ctx     context.Context // of the run
 	journal *journal.Journal
 
 	mu   sync.Mutex
@@ -34,7 +35,8 @@ type StoredCall struct {
 }
 
 // Open implements [call.Home].
-func (s *Stored) Open(context.Context) (*journal.Journal, *call.Outcome, error) {
+func (s *Stored) Open(ctx context.Context) (*journal.Journal, *call.Outcome, error) {
+	s.ctx = ctx
 	var began StoredCall
 	err := json.Unmarshal(s.Work.Call, &began)
 	if err != nil {
@@ -48,6 +50,7 @@ func (s *Stored) Open(context.Context) (*journal.Journal, *call.Outcome, error) 
 func (s *Stored) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
 	run := journal.Begin(j, nil, limits)
 	run.Commit = s.record
+	run.Live = s.ctx.Err // which looks at the lease: the author's context may be derived from it, and end a moment later
 	return run
 }
 

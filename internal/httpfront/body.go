@@ -1,12 +1,18 @@
 package httpfront
 
 import (
+	"context"
+	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
-	"strings"
+	"os"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 func isJSON(contentType string) bool {
@@ -17,37 +23,89 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == "application/json"
 }
 
-// rebound reports whether a request reached a loopback address under a foreign name,
-// as a page does whose name was rebound to it.
-func rebound(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || !loopback(local.String()) {
-		return false
+// limitReading bounds the time that a request's body takes, also if the request is refused and net/http skips the
+// body. A body that was read needs bodyRead.
+func (h *handler) limitReading(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 || h.readTimeout <= 0 {
+		return
 	}
-	return !loopback(r.Host)
+	timeout := h.readTimeout
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout > 0 {
+		timeout = min(timeout, server.ReadTimeout)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)) // where there are deadlines
 }
 
-func loopback(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.Trim(hostport, "[]")
+// bodyRead lifts the deadline, which would end the connection while the request is served.
+func (h *handler) bodyRead(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && h.readTimeout > 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }
 
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if r.ContentLength > limit {
-		return nil, &http.MaxBytesError{Limit: limit}
+// readBody reads a body within the caller's share of memory, which it takes before. If it fails it has answered.
+func (h *handler) readBody(w http.ResponseWriter, r *http.Request, v *visit) (body []byte, ok bool) {
+	limit := h.limits.MessageBytes
+	var err error
+	switch {
+	case r.ContentLength > limit:
+		err = &http.MaxBytesError{Limit: limit}
+	case r.ContentLength >= 0:
+		if err = h.takeBytes(r.Context(), v, int(r.ContentLength)); err == nil {
+			body = make([]byte, r.ContentLength)
+			_, err = io.ReadFull(r.Body, body)
+		}
+	default:
+		body, err = h.readChunks(r.Context(), http.MaxBytesReader(w, r.Body, limit), v)
 	}
-	// No more than this comes. What is large is given memory only as it comes: announcing it costs a client nothing.
-	if r.ContentLength >= 0 && r.ContentLength <= 64<<10 {
-		body := make([]byte, r.ContentLength)
-		_, err := io.ReadFull(r.Body, body)
-		return body, err
+	if err == nil {
+		h.bodyRead(w, r)
+		return body, true
 	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if _, ok := errors.AsType[*call.UnavailableError](err); ok {
+		fail(w, nil, err)
+		return nil, false
+	}
+	w.Header().Set("Connection", "close") // what is left of the body is not waited for
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		failAs(w, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
+		return nil, false
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		failAs(w, http.StatusRequestTimeout, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", h.readTimeout))
+		return nil, false
+	}
+	// The client went away or broke the transfer: nobody reads an answer.
+	failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
+	return nil, false
+}
+
+func (h *handler) takeBytes(ctx context.Context, v *visit, n int) (err error) {
+	v.body, err = h.SDK.Gate.Take(ctx, h.SDK.Gate.Shares.BodyBytes, v.principal, n)
+	return err
+}
+
+// readChunks reads a body that does not tell its size, and takes memory as it comes.
+func (h *handler) readChunks(ctx context.Context, r io.Reader, v *visit) ([]byte, error) {
+	const first = 4 << 10
+	if err := h.takeBytes(ctx, v, first); err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, first)
+	for {
+		if len(body) == cap(body) {
+			if err := h.SDK.Gate.Resize(ctx, &v.body, 2*cap(body)); err != nil {
+				return nil, err
+			}
+			body = append(make([]byte, 0, 2*cap(body)), body...)
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }

@@ -4,9 +4,8 @@ package httpfront
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -29,6 +28,9 @@ import (
 // Options configure a handler.
 type Options struct {
 	TrustedOrigins []string
+	AllowedHosts   []string
+	ReadTimeout    time.Duration // of a body
+	WriteTimeout   time.Duration // of each part of a response
 	Drafts         bool
 	Streamable     mcp.StreamableHTTPOptions
 	Supported      []string // protocol versions, newest first
@@ -36,13 +38,16 @@ type Options struct {
 
 // New returns a handler of the MCP endpoint. What it does not serve itself goes through sdk.
 func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
-	h := &handler{SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, checkHost: !opts.Streamable.DisableLocalhostProtection}
-	for _, origin := range opts.TrustedOrigins {
-		if err := h.origins.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("trusted origin: %w", err)
-		}
+	hosts, err := newHosts(opts)
+	if err != nil {
+		return nil, err
+	}
+	h := &handler{
+		SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, hosts: hosts,
+		readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
 	}
 	streamable := opts.Streamable
+	streamable.DisableLocalhostProtection = true // it is ours, which knows of allowed hosts
 	streamable.MaxRequestBodyBytes = h.limits.MessageBytes
 	if streamable.SessionTimeout == 0 {
 		streamable.SessionTimeout = 30 * time.Minute
@@ -65,40 +70,43 @@ type handler struct {
 	supported []string
 	limits    call.Limits
 	log       *slog.Logger
-	checkHost bool
-	origins   http.CrossOriginProtection
+	hosts     *hosts
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision
 	sessions  http.Handler // the SDK's, for those before
 	drafts    *drafts.Edge // nil unless they are served
+
+	readTimeout, writeTimeout time.Duration // none if they are not positive
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.checkHost && rebound(r) {
-		failAs(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this local server"))
+	out := paced(w, h.writeTimeout)
+	defer out.begin()
+	h.serveHTTP(out, r)
+}
+
+func (h *handler) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	h.limitReading(w, r)
+	if fault := h.hosts.check(r); fault != nil {
+		failAs(w, http.StatusForbidden, nil, fault)
 		return
 	}
-	probe := *r
-	probe.Method = http.MethodPost // Check lets GET pass unseen
-	if err := h.origins.Check(&probe); err != nil {
-		failAs(w, http.StatusForbidden, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from another origin, which is not trusted"))
+	v, err := h.admit(r)
+	defer v.release()
+	if err != nil {
+		fail(w, nil, err)
 		return
 	}
+	r = v.in(r)
 	if r.Method != http.MethodPost {
-		h.serveSession(w, r)
+		h.serveSession(w, r, 0)
 		return
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
 		failAs(w, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
 		return
 	}
-	body, err := readBody(w, r, h.limits.MessageBytes)
-	if err != nil {
-		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			failAs(w, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
-			return
-		}
-		// The client went away or broke the transfer: nobody reads an answer.
-		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
+	body, ok := h.readBody(w, r, v)
+	if !ok {
 		return
 	}
 	setBody(r, body)
@@ -147,12 +155,19 @@ func (h *handler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byt
 		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
 		kind = strictjson.TypeObject
 	}
+	if kind == strictjson.TypeArray {
+		if fault := sdkfront.CheckBatch(body, h.limits.Batch); fault != nil {
+			failAs(w, http.StatusBadRequest, nil, fault)
+			return
+		}
+	}
 	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
 		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
+	calls := countCalls(body)
 	setBody(r, h.carry(r, body))
-	h.serveSession(w, r)
+	h.serveSession(w, r, calls)
 }
 
 // carry lets what the SDK's types do not keep of a call in a session reach its handler: the
@@ -173,12 +188,46 @@ func (h *handler) carry(r *http.Request, body []byte) []byte {
 	return wire.AppendRequest(nil, req)
 }
 
-// serveSession serves what belongs to a session, if it comes from the caller who opened it.
-func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
+// countCalls returns how many requests a checked message or batch has that wait for a response.
+func countCalls(body []byte) (n int) {
+	isCall := func(message []byte) bool {
+		return strictjson.Get(message, "method") != nil && strictjson.Get(message, "id") != nil
+	}
+	if isCall(body) {
+		return 1
+	}
+	for message := range strictjson.Elements(body) {
+		if isCall(message) {
+			n++
+		}
+	}
+	return n
+}
+
+// serveSession serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
+func (h *handler) serveSession(w http.ResponseWriter, r *http.Request, calls int) {
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 		if err := h.SDK.Gate.CheckOwner(r.Context(), id, requestExtra(r)); err != nil {
 			fail(w, nil, err)
 			return
+		}
+		switch {
+		case r.Method == http.MethodGet:
+			if err := h.stayOpen(r); err != nil {
+				fail(w, nil, err)
+				return
+			}
+			defer h.SDK.Gate.Listen(id)()
+		case calls > 0:
+			// They hold shares of their own, even once this request is gone. The answers that they wait for must not be
+			// kept out by them.
+			release, err := h.SDK.Gate.Announce(r.Context(), id, calls)
+			if err != nil {
+				fail(w, nil, err)
+				return
+			}
+			defer release()
+			visitOf(r).release()
 		}
 	}
 	if h.drafts != nil {
@@ -212,9 +261,17 @@ func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byt
 	if fault == nil && req.ID != nil {
 		fault = h.checkMetadata(r, req)
 	}
-	switch {
-	case fault != nil:
+	if fault != nil {
 		fail(w, req.ID, fault)
+		return
+	}
+	if req.Method == tasks.MethodListen {
+		if err := h.stayOpen(r); err != nil {
+			fail(w, req.ID, err)
+			return
+		}
+	}
+	switch {
 	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):
 		h.serveTask(w, r, req)
 	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
@@ -224,8 +281,13 @@ func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byt
 	case req.ID != nil && wire.MayAsk(req.Method):
 		h.serveCall(w, r, req, mirrored)
 	default:
-		h.stateless.ServeHTTP(w, r)
+		h.serveStateless(w, r)
 	}
+}
+
+// serveStateless has the SDK serve a request of the 2026-07-28 revision.
+func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request) {
+	h.stateless.ServeHTTP(w, r.WithContext(sdkfront.Admitted(r.Context())))
 }
 
 // checkMetadata verifies what every modern request must say of itself, in headers and body alike.
@@ -282,7 +344,7 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 		// The SDK compares the header as it stands.
 		r.Header = maps.Clone(r.Header)
 		r.Header[wire.HeaderName] = []string{params.Target}
-		h.stateless.ServeHTTP(w, r)
+		h.serveStateless(w, r)
 		return
 	}
 	for _, header := range handler.Headers {
@@ -309,15 +371,15 @@ func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Req
 	case h.SDK.Chained():
 		out, err = h.SDK.Receive(ctx, req.Method, req.Params, extra, progress)
 	default:
-		out, err = h.serve(ctx, handler, req, params, extra, progress)
+		out, err = h.serve(ctx, visitOf(r).principal, handler, req, params, extra, progress)
 	}
 	h.respond(ctx, stream, req, out, err)
 }
 
 // serve serves a request for one of our handlers.
-func (h *handler) serve(ctx context.Context, handler *call.Handler, req wire.Request, params *wire.Params, extra *mcp.RequestExtra, progress call.ProgressFunc) (out *call.Outcome, err error) {
-	a := call.Access{Method: req.Method, Target: params.Target, Extra: extra}
-	err = h.SDK.Gate.Pass(ctx, a, nil, func(ctx context.Context, p call.Passage) (err error) {
+func (h *handler) serve(ctx context.Context, principal string, handler *call.Handler, req wire.Request, params *wire.Params, extra *mcp.RequestExtra, progress call.ProgressFunc) (out *call.Outcome, err error) {
+	a := call.Access{Principal: principal, Method: req.Method, Target: params.Target, Extra: extra}
+	err = h.SDK.Gate.PassNamed(ctx, a, func(ctx context.Context, p call.Passage) (err error) {
 		q := &call.Request{
 			Handler:   handler,
 			Params:    params,
@@ -335,10 +397,11 @@ func (h *handler) serve(ctx context.Context, handler *call.Handler, req wire.Req
 
 // respond sends the outcome of a request.
 func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Request, out *call.Outcome, err error) {
-	if ctx.Err() != nil {
-		return // the client went away, which cancels the request: nothing more is sent for it
+	if stream.gone(ctx) {
+		return
 	}
 	if err != nil {
+		setRetryAfter(stream.w.Header(), err)
 		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
 		return
 	}
@@ -372,7 +435,7 @@ func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Req
 	} else {
 		out, err = h.throughSDK(r.Context(), stream, req, requestExtra(r))
 	}
-	if err != nil && r.Context().Err() == nil {
+	if err != nil && !stream.gone(r.Context()) {
 		failTask(w, req.ID, err)
 		return
 	}

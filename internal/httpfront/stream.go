@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -81,6 +82,18 @@ func (e *eventStream) finish(status int, response []byte) {
 	writeJSON(e.w, status, response)
 }
 
+// gone reports whether nobody waits for the end of the response: the client went away, which cancels its request, or
+// the server ends a stream of events, which the client opens again.
+func (e *eventStream) gone(ctx context.Context) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, unavailable := errors.AsType[*call.UnavailableError](context.Cause(ctx))
+	return e.started || !unavailable
+}
+
 func acceptsEvents(r *http.Request) bool {
 	for _, value := range r.Header["Accept"] {
 		for part := range strings.SplitSeq(value, ",") {
@@ -98,6 +111,12 @@ func status(err error) int {
 	if _, refused := errors.AsType[*call.RefusedError](err); refused {
 		return http.StatusForbidden
 	}
+	if _, crowded := errors.AsType[*call.CrowdedError](err); crowded {
+		return http.StatusTooManyRequests
+	}
+	if _, unavailable := errors.AsType[*call.UnavailableError](err); unavailable {
+		return http.StatusServiceUnavailable
+	}
 	switch call.Fault(err).Code {
 	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, mcp.CodeHeaderMismatch,
 		mcp.CodeMissingRequiredClientCapabilities, mcp.CodeUnsupportedProtocolVersion:
@@ -106,10 +125,18 @@ func status(err error) int {
 	return http.StatusOK
 }
 
+// setRetryAfter tells the client when to send a request again, if it should.
+func setRetryAfter(header http.Header, err error) {
+	if unavailable, ok := errors.AsType[*call.UnavailableError](err); ok && unavailable.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt(call.Seconds(unavailable.RetryAfter), 10))
+	}
+}
+
 // fail answers a request with an error.
 func fail(w http.ResponseWriter, id []byte, err error) { failAs(w, status(err), id, err) }
 
 func failAs(w http.ResponseWriter, status int, id []byte, err error) {
+	setRetryAfter(w.Header(), err)
 	writeJSON(w, status, wire.AppendError(nil, id, call.Fault(err)))
 }
 

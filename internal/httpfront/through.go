@@ -51,7 +51,7 @@ func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.
 		}
 		return &call.Outcome{Encoded: withIsError(req.Method, res.Result)}, nil
 	case <-ctx.Done(): // of which the handler is told
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 }
 

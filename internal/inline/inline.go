@@ -96,7 +96,7 @@ func (s *Server) Run(ctx context.Context, c *call.Call, h func(context.Context, 
 	case c.Suspended():
 		if asked < c.Answers() {
 			s.engine.Log.WarnContext(ctx, "askback: an inline tool asked something new, but not again what was answered in an earlier round; "+
-				"its questions must depend on arguments and answers alone", "tool", req.Params.Name, "call", c.ID())
+				"its questions must depend on arguments and answers alone", "tool", req.Params.Name, "call", c.PublicID())
 		}
 		return journal.ErrInputRequired
 	case !returned:
@@ -221,7 +221,7 @@ func (s *Server) connect(r *run, meta mcp.Meta) (session *mcp.ServerSession, dis
 	}
 	client := new(mcp.Implementation) // handlers rely on it not being nil
 	decodeMember(meta, mcp.MetaKeyClientInfo, client)
-	session, err = s.mcp.Connect(r.ctx, nowhere{r.call.ID()}, &mcp.ServerSessionOptions{State: &mcp.ServerSessionState{
+	session, err = s.mcp.Connect(r.ctx, nowhere{r.call.PublicID()}, &mcp.ServerSessionOptions{State: &mcp.ServerSessionState{
 		InitializeParams: &mcp.InitializeParams{
 			ProtocolVersion: sessionVersion,
 			Capabilities:    capabilities,

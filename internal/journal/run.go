@@ -33,6 +33,9 @@ type Run struct {
 	// Commit, if set before the run is used, makes each entry durable as it is recorded. If
 	// it fails, the entry is not recorded, and its error is returned.
 	Commit func(ctx context.Context, e *Entry) error
+	// Live, if set before the run is used, returns the reason why the run may do nothing more. It is asked before each
+	// step, and by the Err of a step's context.
+	Live func() error
 	// Halt, if set before the run is used, is the error for everything that is not recorded
 	// yet: the run goes as far as an earlier one came, and no further.
 	Halt error
@@ -146,6 +149,9 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 		return value, err
 	}
 	defer r.endStep()
+	if r.Live != nil {
+		ctx = live{ctx, r.Live}
+	}
 	value, err = step(ctx)
 	if err != nil {
 		return nil, err
@@ -211,7 +217,25 @@ func (r *Run) mayGoOn(ctx context.Context) error {
 	case r.broken != nil:
 		return r.broken
 	}
+	if r.Live != nil {
+		if err := r.Live(); err != nil {
+			return err
+		}
+	}
 	return ctx.Err()
+}
+
+// live is the context of a step in a run with a [Run.Live].
+type live struct {
+	context.Context
+	live func() error
+}
+
+func (l live) Err() error {
+	if err := l.live(); err != nil {
+		return err
+	}
+	return l.Context.Err()
 }
 
 // Checkpoint suspends the call with [ErrInputRequired] when it is reached for the first

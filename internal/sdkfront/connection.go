@@ -16,7 +16,7 @@ import (
 // Transport returns t with what the protocol and our handlers need beyond the SDK's: lines
 // that are no messages are answered, parameters are exact, tasks are subscribed to.
 func (f *Front) Transport(t mcp.Transport) mcp.Transport {
-	return &transport{lines(t, f.Calls.Limits.MessageBytes, f.Calls.Limits.Depth), f}
+	return &transport{lines(t, f.Calls.Limits), f}
 }
 
 type transport struct {

@@ -5,10 +5,12 @@ package sdkfront
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -131,6 +133,11 @@ func (f *Front) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 // receive serves a request, by whatever way it came. A panic of middleware, or of a handler of
 // the SDK's, costs the request and not the process.
 func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+	release, err := f.hold(ctx, method, req)
+	if err != nil {
+		return nil, call.Fault(err)
+	}
+	defer release()
 	panicked := call.Safely(func() error {
 		result, err = (*f.handler.Load())(ctx, method, req)
 		return nil
@@ -140,6 +147,21 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 		return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 	}
 	return result, err
+}
+
+// hold takes the share of a request in a session, or on a connection of whole messages. An HTTP request outside of
+// sessions has taken its own before, and notifications end at once.
+func (f *Front) hold(ctx context.Context, method string, req mcp.Request) (release func(), err error) {
+	session := sessionOf(req)
+	if session == nil || method == "initialize" || strings.HasPrefix(method, "notifications/") || ctx.Value(admittedKey{}) != nil {
+		return func() {}, nil
+	}
+	size := 0
+	if session.ID() != "" { // its HTTP request may end before
+		params, _ := json.Marshal(req.GetParams())
+		size = len(params)
+	}
+	return f.Gate.Hold(ctx, session, size)
 }
 
 // Receive serves a request for one of our handlers or about tasks past the SDK, through the middleware of
@@ -209,8 +231,9 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 		from.refuse(err)
 	}
 	_, refused := errors.AsType[*call.RefusedError](err)
+	_, unavailable := errors.AsType[*call.UnavailableError](err)
 	_, limit := errors.AsType[*journal.LimitError](err)
-	if sessionOf(req) != nil && (refused || limit) {
+	if sessionOf(req) != nil && (refused || unavailable || limit) {
 		return nil, call.Fault(err)
 	}
 	return result, err

@@ -3,6 +3,7 @@ package sdkfront
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -56,7 +57,8 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		return true
 	}
 	own := new(subscription)
-	own.ctx, own.cancel = context.WithCancel(c.life)
+	extra, _ := req.Extra.(*mcp.RequestExtra)
+	own.ctx, own.cancel = call.WhileTokenLasts(c.life, extra)
 	c.mu.Lock()
 	full := len(c.open) >= listensPerConn || c.open[req.ID] != nil
 	if !full {
@@ -68,7 +70,6 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		c.refuse(ctx, req.ID, wire.Errorf(jsonrpc.CodeInvalidRequest, "too many subscriptions to tasks: one connection may have %d, each for up to %d tasks", listensPerConn, tasks.PerListen))
 		return false
 	}
-	extra, _ := req.Extra.(*mcp.RequestExtra)
 	prepare := func() bool {
 		l, err := c.front.listen(own.ctx, id, req.Params, extra)
 		if err != nil {
@@ -84,9 +85,13 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 	if tasks.OnlyTasks(req.Params) && !c.front.watched() {
 		c.all.Go(func() { // looking the tasks up must not hold up other requests
 			defer c.unlisten(req.ID)
-			if prepare() && c.notify(own.ctx, tasks.MethodAcknowledged, own.Acknowledge(nil)) == nil && c.follow(own) == nil {
+			if !prepare() || c.notify(own.ctx, tasks.MethodAcknowledged, own.Acknowledge(nil)) != nil {
+				return
+			}
+			if c.follow(own) == nil {
 				_ = c.Connection.Write(own.ctx, &jsonrpc.Response{ID: req.ID, Result: c.front.Tasks.Result(own.Listening)})
 			}
+			c.endExpired(req.ID, own)
 		})
 		return false
 	}
@@ -99,6 +104,14 @@ func (c *connection) refuse(ctx context.Context, id jsonrpc.ID, fault *jsonrpc.E
 
 func (c *connection) follow(l *subscription) error {
 	return c.front.Tasks.Follow(l.ctx, l.Listening, func(params []byte) error { return c.notify(l.ctx, tasks.MethodTasks, params) })
+}
+
+// endExpired ends a subscription whose caller's token has expired.
+func (c *connection) endExpired(id jsonrpc.ID, l *subscription) {
+	if expired, ok := errors.AsType[*call.UnavailableError](context.Cause(l.ctx)); ok {
+		c.refuse(c.life, id, call.Fault(expired))
+		c.unlisten(id)
+	}
 }
 
 func (c *connection) notify(ctx context.Context, method string, params []byte) error {
@@ -163,6 +176,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 		}
 		c.all.Go(func() {
 			if c.follow(l) != nil {
+				c.endExpired(id, l)
 				return
 			}
 			c.mu.Lock()

@@ -10,22 +10,32 @@ import (
 // origin is the HTTP request behind a request that goes through the SDK, which does not tell its handlers of it.
 type origin struct {
 	ctx     context.Context
-	refusal error // of the gate
+	refusal error // with a status of its own
 }
 
 type originKey struct{}
 
-// WithOrigin returns the context of an HTTP request that goes through the SDK. If the gate
-// refuses the request, refusal returns why: its status is another one than that of an error.
-func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
-	o := &origin{ctx: ctx}
-	return context.WithValue(ctx, originKey{}, o), func() error { return o.refusal }
+type admittedKey struct{}
+
+// Admitted returns the context of an HTTP request that holds its share of the limits, and is served by the SDK in a
+// session of its own.
+func Admitted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, admittedKey{}, true)
 }
 
-// refuse keeps an error of the gate if it is a refusal.
+// WithOrigin returns the context of an HTTP request that goes through the SDK. If the gate refuses the request, or the
+// server is unavailable for it, refusal returns why: its status is another one than that of an error.
+func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
+	o := &origin{ctx: ctx}
+	return context.WithValue(Admitted(ctx), originKey{}, o), func() error { return o.refusal }
+}
+
+// refuse keeps an error that has a status of its own.
 func (o *origin) refuse(err error) {
-	if refused, ok := errors.AsType[*call.RefusedError](err); ok {
-		o.refusal = refused
+	_, refused := errors.AsType[*call.RefusedError](err)
+	_, unavailable := errors.AsType[*call.UnavailableError](err)
+	if refused || unavailable {
+		o.refusal = err
 	}
 }
 

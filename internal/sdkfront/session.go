@@ -3,6 +3,7 @@ package sdkfront
 import (
 	"context"
 	"errors"
+	"reflect"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -16,17 +17,43 @@ import (
 func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		asks := method == question.MethodElicit || method == question.MethodCreateMessage || method == question.MethodListRoots
-		if _, inCall := ctx.Value(passageKey{f}).(call.Passage); !asks || !inCall {
+		p, inCall := ctx.Value(passageKey{f}).(call.Passage)
+		if !asks || !inCall {
 			return next(ctx, method, req)
 		}
 		ctx, cancel := f.Gate.Asking(ctx)
 		defer cancel()
+		native := asksNatively(req.GetParams())
+		if native {
+			f.tellNative(ctx, p, call.AuditAsked, nil)
+		}
 		result, err := next(ctx, method, req)
+		if native && err == nil {
+			f.tellNative(ctx, p, call.AuditAnswered, result)
+		}
 		if limit, ok := errors.AsType[*journal.LimitError](context.Cause(ctx)); ok && err != nil {
 			err = limit
 		}
 		return result, err
 	}
+}
+
+// asksNatively reports whether a handler asks through its session, past the engine, which tells of all other questions
+// and gives them a key.
+func asksNatively(params mcp.Params) bool {
+	if params == nil || reflect.ValueOf(params).IsNil() { // as a handler may ask for roots
+		return true
+	}
+	return params.GetMeta()[wire.MetaKey] == nil
+}
+
+// tellNative tells the operator of a question that a handler asks through its session.
+func (f *Front) tellNative(ctx context.Context, p call.Passage, kind string, result mcp.Result) {
+	e := call.AuditEvent{Kind: kind, Principal: p.Principal, Method: p.Method, Target: p.Target, Round: 1}
+	if r, ok := result.(*mcp.ElicitResult); ok {
+		e.Action = call.KnownAction(r.Action)
+	}
+	f.Gate.Audit.Tell(ctx, e)
 }
 
 func sessionCapabilities(session *mcp.ServerSession) wire.Capability {

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -22,19 +23,18 @@ import (
 // the connection at the first line that is no message. It also ends only when the requests before the end of its
 // input are answered, where the SDK drops the answers.
 type lineTransport struct {
-	in    io.ReadCloser
-	out   io.WriteCloser
-	limit int64 // bytes of a line
-	depth int   // of a message's JSON
+	in     io.ReadCloser
+	out    io.WriteCloser
+	limits call.Limits
 }
 
 // lines returns a lineTransport in place of the SDK's transports for lines, and any other transport as it is.
-func lines(t mcp.Transport, limit int64, depth int) mcp.Transport {
+func lines(t mcp.Transport, limits call.Limits) mcp.Transport {
 	switch t := t.(type) {
 	case *mcp.StdioTransport:
-		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limit, depth}
+		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limits}
 	case *mcp.IOTransport:
-		return &lineTransport{t.Reader, t.Writer, limit, depth}
+		return &lineTransport{t.Reader, t.Writer, limits}
 	}
 	return t
 }
@@ -47,7 +47,7 @@ func (keepOpen) Close() error { return nil }
 func (t *lineTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	out := &lockedWriter{WriteCloser: t.out}
 	passed, pass := io.Pipe()
-	go func() { pass.CloseWithError(filter(t.in, pass, out, t.limit, t.depth)) }()
+	go func() { pass.CloseWithError(filter(t.in, pass, out, t.limits)) }()
 	conn, err := (&mcp.IOTransport{Reader: readCloser{passed, t.in}, Writer: out, MaxLineLength: -1}).Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -75,15 +75,15 @@ func (w *lockedWriter) Write(line []byte) (int, error) {
 }
 
 // filter passes on the lines that are messages and answers all others with an error, until the input ends.
-func filter(in io.Reader, pass, answer io.Writer, limit int64, depth int) error {
+func filter(in io.Reader, pass, answer io.Writer, limits call.Limits) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
-		line, tooLong, err := readLine(r, limit)
+		line, tooLong, err := readLine(r, limits.MessageBytes)
 		var fault *jsonrpc.Error
 		if tooLong {
-			fault = wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the line exceeds the limit of %d bytes", limit)
+			fault = wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the line exceeds the limit of %d bytes", limits.MessageBytes)
 		} else if len(bytes.TrimSpace(line)) > 0 {
-			fault = checkLine(line, depth)
+			fault = checkLine(line, limits)
 		} else {
 			line = nil
 		}
@@ -125,7 +125,8 @@ func readLine(r *bufio.Reader, limit int64) (line []byte, tooLong bool, err erro
 }
 
 // checkLine reports why a line is no message, or batch of messages, that the SDK reads.
-func checkLine(line []byte, depth int) *jsonrpc.Error {
+func checkLine(line []byte, limits call.Limits) *jsonrpc.Error {
+	depth := limits.Depth
 	batch := strictjson.TypeOf(line) == strictjson.TypeArray
 	if batch {
 		depth++ // around the messages
@@ -135,6 +136,9 @@ func checkLine(line []byte, depth int) *jsonrpc.Error {
 	}
 	messages := []json.RawMessage{line}
 	if batch {
+		if fault := CheckBatch(line, limits.Batch); fault != nil {
+			return fault
+		}
 		messages = nil                      // whose memory is that of the line
 		_ = json.Unmarshal(line, &messages) // checked JSON
 	}
@@ -144,6 +148,17 @@ func checkLine(line []byte, depth int) *jsonrpc.Error {
 	for _, message := range messages {
 		if fault := checkMessage(message); fault != nil {
 			return fault
+		}
+	}
+	return nil
+}
+
+// CheckBatch reports whether a checked array has more messages than one batch may have.
+func CheckBatch(batch []byte, limit int) *jsonrpc.Error {
+	n := 0
+	for range strictjson.Elements(batch) {
+		if n++; n > limit {
+			return wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the batch exceeds the limit of %d messages", limit)
 		}
 	}
 	return nil

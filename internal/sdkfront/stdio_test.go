@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // Around params a line may be ambiguous, too. An answer has the id that can be told, or else none.
@@ -24,7 +29,7 @@ func TestAmbiguousLinesAreRefused(t *testing.T) {
 	} {
 		const next = `{"jsonrpc":"2.0","id":10,"method":"ping"}` + "\n"
 		var passed, answered bytes.Buffer
-		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, 1<<20, 64); !errors.Is(err, io.EOF) {
+		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, call.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", line, err)
 		}
 		var got struct {
@@ -36,6 +41,52 @@ func TestAmbiguousLinesAreRefused(t *testing.T) {
 		}
 		if passed.String() != next {
 			t.Errorf("%s: passed on %s", line, &passed)
+		}
+	}
+}
+
+// No member of any message may be there twice, wherever it is.
+func TestDuplicateMembersAreRefusedEverywhere(t *testing.T) {
+	const next = `{"jsonrpc":"2.0","id":"next","method":"ping"}` + "\n"
+	for _, message := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":{"b":1}},"requestState":"forged","inputResponses":{"k":{"action":"accept","content":{"n":1}}},` +
+			`"task":{"ttl":1},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"x","_meta":{"a":1}}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"name":"x"},"_meta":{"a":1}}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":{"a":1}}}`,
+	} {
+		n := 0
+		for ambiguous := range duplicates([]byte(message)) {
+			n++
+			for _, line := range []string{ambiguous, "[" + ambiguous + "]"} {
+				var passed, answered bytes.Buffer
+				if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, call.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+					t.Errorf("%s: %v", line, err)
+				}
+				// The error is for the sender or, in place of its response, for whoever waits for that.
+				if all := passed.String() + answered.String(); strings.Contains(all, ambiguous) || strings.Count(all, "-32700") != 1 || !strings.HasSuffix(passed.String(), next) {
+					t.Errorf("%s: passed on %s, answered %s", line, &passed, &answered)
+				}
+			}
+		}
+		if n < 5 {
+			t.Errorf("%d members of %s", n, message)
+		}
+	}
+}
+
+// duplicates yields an object with each of its members, at any depth, twice.
+func duplicates(object []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name, value := range strictjson.Members(object) {
+			if !yield(fmt.Sprintf("%s,%q:%s}", object[:len(object)-1], name, value)) {
+				return
+			}
+			for inner := range duplicates(value) {
+				if !yield(strings.Replace(string(object), string(value), inner, 1)) {
+					return
+				}
+			}
 		}
 	}
 }

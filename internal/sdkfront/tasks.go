@@ -3,6 +3,7 @@ package sdkfront
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -33,8 +34,11 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
 			encoded, err := f.Tasks.Serve(ctx, q)
+			if _, unavailable := errors.AsType[*call.UnavailableError](err); err != nil && !unavailable {
+				err = call.Fault(err)
+			}
 			if err != nil {
-				return nil, call.Fault(err)
+				return nil, err
 			}
 			return &rawResult{encoded: encoded}, nil
 		}

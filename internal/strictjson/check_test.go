@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestCheckAccepts(t *testing.T) {
@@ -201,54 +200,6 @@ func TestErrorHoldsNoContent(t *testing.T) {
 	}
 	if got, want := Check([]byte(`[[[]]]`), 2).Error(), "invalid JSON at offset 2: nested deeper than the limit of 2"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// hostile are documents of some 10 MB which cost a careless reader the square of
-// their size.
-func hostile() map[string][]byte {
-	const size = 10_000_000
-	members := func(n int, format string) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, format, i)
-		}
-		return b.String()
-	}
-	wrap := func(n int, open, inside, end string) []byte {
-		return []byte(strings.Repeat(open, n) + inside + strings.Repeat(end, n))
-	}
-	return map[string][]byte{
-		"a million members":           []byte(`{` + members(1_000_000, `"%d":0,`) + `"":0}`),
-		"a million escaped names":     []byte(`{` + members(800_000, `"\n%d":0,`) + `"":0}`),
-		"many objects just too large": []byte(`[` + strings.Repeat(`{`+members(17, `"%d":0,`)+`"":0},`, size/120) + `0]`),
-		"a large leaf far down":       wrap(MaxDepth/2, `{"b":`, `"`+strings.Repeat("x", size)+`"`, `,"a":0}`),
-		"large objects inside large":  wrap(MaxDepth/2, `{`+members(20, `"a%d":0,`)+`"b":`, `0`, `}`),
-		"backslashes":                 []byte(`"` + strings.Repeat(`\\`, size/2) + `"`),
-		"a long coefficient":          []byte(`0.` + strings.Repeat("0", size/2) + strings.Repeat("1", size/2)),
-		"a long exponent":             []byte(`10e-1` + strings.Repeat("0", size)),
-		"many huge exponents":         []byte(`[` + strings.Repeat(`1e999999999999999999999,`, size/24) + `0]`),
-		"names with a long prefix":    []byte(`{` + members(3000, `"`+strings.Repeat("x", 3000)+`%d":0,`) + `"":0}`),
-	}
-}
-
-func TestHostileDocumentsTakeLinearTime(t *testing.T) {
-	const limit = 20 * time.Second // hundreds of times what it takes
-	for name, doc := range hostile() {
-		start := time.Now()
-		if err := Check(doc, MaxDepth); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		checked := time.Now()
-		Digest(doc)
-		digested := time.Now()
-		Get(doc, "nothing")
-		String(doc)
-		t.Logf("%-28s %4.1f MB: Check %v, Digest %v, Get and String %v", name, float64(len(doc))/1e6,
-			checked.Sub(start).Round(time.Millisecond), digested.Sub(checked).Round(time.Millisecond), time.Since(digested).Round(time.Millisecond))
-		if took := time.Since(start); took > limit {
-			t.Errorf("%s took %v", name, took)
-		}
 	}
 }
 

@@ -19,12 +19,15 @@ import (
 //     asked again under another key.
 //  3. When no question is left, the task goes on.
 func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string][]byte) error {
+	var taken []journal.Entry
+	round := t.Round + 1
 	_, err := s.Engine.Change(ctx, t.Principal, t.ID, func(t *task.Task) (*task.Update, error) {
 		open, err := home.OpenQuestions(t)
 		if err != nil {
 			return nil, err
 		}
 		u := &task.Update{Keep: true}
+		taken, round = nil, t.Round+1
 		var left, refused []home.OpenQuestion
 		for _, q := range open {
 			raw, ok := responses[q.Wire]
@@ -41,6 +44,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 			} else {
 				answer := journal.Entry{Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw}
 				u.Entries = append(u.Entries, answer.Append(nil))
+				taken = append(taken, answer)
 			}
 			delivered := journal.Entry{Kind: journal.Delivered, Key: q.Wire}
 			u.Entries = append(u.Entries, delivered.Append(nil))
@@ -65,7 +69,26 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 		u.Keep, u.Due = false, 0
 		return u, nil
 	})
+	if err == nil && len(taken) > 0 && s.Calls.Audit != nil {
+		s.tellAnswered(ctx, t, round, taken)
+	}
 	return err
+}
+
+// tellAnswered tells the operator of the answers that a task has got.
+func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, answers []journal.Entry) {
+	var began home.StoredCall
+	if stored, _, err := s.Engine.Journal(ctx, t.ID); err == nil {
+		_ = json.Unmarshal(stored, &began) // else the call remains unnamed, which the task's next run reports
+	}
+	for _, a := range answers {
+		e := call.Answered(a.Key, a.Digest, a.Value)
+		e.Principal, e.Method, e.Target, e.Round = t.Principal, t.Method, t.Target, round
+		if began.Call != "" {
+			e.Call = journal.Derived("call", began.Call)
+		}
+		s.Calls.Audit.Tell(ctx, e)
+	}
 }
 
 // fail fails a parked task, whose handler then cleans up.

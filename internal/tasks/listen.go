@@ -120,6 +120,8 @@ func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []b
 func (s *Service) Announce(ctx context.Context, id string, send func(params []byte) error) error {
 	var t *task.Task
 	err := call.Safely(func() (err error) {
+		ctx, cancel := context.WithTimeout(ctx, s.Engine.Settings().StoreTimeout)
+		defer cancel()
 		t, err = s.Store.Get(ctx, id) // for any principal: the client's own call became it
 		return err
 	})

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -152,13 +154,25 @@ func (s *Service) failed(ctx context.Context, doing string, err error) error {
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return err
 	}
+	full, isFull := errors.AsType[*task.QuotaError](err)
 	switch {
+	case isFull:
+		return wire.Errorf(jsonrpc.CodeInternalError, "%v", full)
 	case errors.Is(err, task.ErrNotFound):
 		return wire.Errorf(jsonrpc.CodeInvalidParams, "Failed to retrieve task: Task not found")
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return cmp.Or(interrupted(ctx), ctx.Err())
 	}
-	return s.storeFailed(ctx, doing, err)
+	_ = s.storeFailed(ctx, doing, err)
+	return &call.UnavailableError{Reason: "internal error: " + doing + " failed: send the request again", RetryAfter: time.Second}
+}
+
+// interrupted returns why the server ended a request that may be sent again, or nil.
+func interrupted(ctx context.Context) error {
+	if unavailable, ok := errors.AsType[*call.UnavailableError](context.Cause(ctx)); ok {
+		return unavailable
+	}
+	return nil
 }
 
 // describe returns the state of a task. For the extension it includes the questions, the result
@@ -375,6 +389,10 @@ func (s *Service) list(ctx context.Context, q *Request) (*result, error) {
 	return &result{members: members}, nil
 }
 
+// lastCursor bounds the time of a cursor, in milliseconds since 1970: the last one that RFC 3339 can write. Databases
+// refuse years that are far beyond.
+var lastCursor = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).UnixMilli()
+
 func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 	if raw == nil || strictjson.TypeOf(raw) == strictjson.TypeNull {
 		return nil, nil
@@ -383,7 +401,7 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 	data, err1 := base64.RawURLEncoding.DecodeString(cursor)
 	created, id, hasID := strings.Cut(string(data), ".")
 	ms, err2 := strconv.ParseInt(created, 10, 64)
-	if !isString || len(cursor) > 256 || !hasID || err1 != nil || err2 != nil {
+	if !isString || len(cursor) > 256 || !hasID || err1 != nil || err2 != nil || ms < 0 || ms > lastCursor || !utf8.ValidString(id) || strings.Contains(id, "\x00") {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: the cursor is none of this server's")
 	}
 	return &task.Task{ID: id, Created: time.UnixMilli(ms)}, nil

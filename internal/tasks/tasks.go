@@ -5,7 +5,6 @@ package tasks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -74,11 +73,8 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 		n.Entries = append(n.Entries, j.Entries[i].Append(nil))
 	}
 	t, err := s.Engine.Create(ctx, n)
-	switch {
-	case errors.Is(err, task.ErrQuota):
-		return nil, wire.Errorf(jsonrpc.CodeInternalError, "too many unfinished tasks: at most %d may be under way for one caller; wait for some to end, or cancel them", s.Engine.Settings().PerPrincipal)
-	case err != nil:
-		return nil, s.storeFailed(ctx, "creating a task", err)
+	if err != nil {
+		return nil, s.failed(ctx, "creating a task", err)
 	}
 	return outcome(r, t)
 }
@@ -143,7 +139,7 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 		Params:    params,
 		Raw:       began.Params,
 		Can:       began.Can,
-		Task:      call.TaskRequest{Running: true},
+		Task:      call.TaskRequest{Running: true, Fence: w.Task.Fence},
 		Principal: w.Task.Principal,
 		Progress: func(_ context.Context, progress, total float64, message string) error {
 			w.Report(progressMessage(progress, total, message))
@@ -157,7 +153,10 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 		if err != nil {
 			return task.Verdict{}, err
 		}
-		return task.Verdict{}, s.Calls.CleanUp(ctx, r, j)
+		if err = s.Calls.CleanUp(ctx, r, j); err == nil {
+			s.Calls.TellStopped(ctx, r, j, string(w.Task.Status))
+		}
+		return task.Verdict{}, err
 	}
 	return stored.Verdict(s.Calls.Serve(ctx, r, stored))
 }

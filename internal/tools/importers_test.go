@@ -1,4 +1,4 @@
-// Package tools holds what the project is checked with: the linters that its go.mod names,
+// Package tools holds what the project is checked with: the linters that its go.mod names, the fuzzer of all targets,
 // and a test of what its modules bring to those who import them.
 package tools
 

@@ -66,6 +66,25 @@ var migrations = []string{
 	CREATE INDEX state_call ON {schema}.state (call, expires) WHERE ` + calledState + `;
 	CREATE INDEX state_expires ON {schema}.state (expires);
 	`,
+	`
+	-- No index has bytes, so that an entry of the journal still changes none.
+	ALTER TABLE {schema}.task ADD COLUMN bytes bigint NOT NULL DEFAULT 0; -- of the call and the journal
+
+	UPDATE {schema}.task AS t SET bytes = j.bytes
+	FROM (SELECT id, sum(octet_length(body)) AS bytes FROM {schema}.journal GROUP BY id) AS j WHERE j.id = t.id;
+
+	DROP INDEX {schema}.task_unfinished;
+	CREATE INDEX task_kept ON {schema}.task (principal) WHERE ` + kept + `;
+	CREATE INDEX task_evictable ON {schema}.task (principal, created) WHERE ` + evictable + `;
+
+	-- States that were used, where each may be used once.
+	CREATE TABLE {schema}.used_state (
+		id      text COLLATE "C" PRIMARY KEY,
+		expires timestamptz NOT NULL
+	);
+
+	CREATE INDEX used_state_expires ON {schema}.used_state (expires);
+	`,
 }
 
 // oldest is the first version of PostgreSQL that will do.

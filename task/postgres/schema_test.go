@@ -8,9 +8,50 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
+
+// The tasks of an older version count in the quota.
+func TestMigrationCountsBytes(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	ctx := t.Context()
+	config, schema, err := parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := migrate(ctx, pool, schema, migrations[:2]); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		`INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
+			poll_interval, stopped, attempts, version, fence, entries, outcome)
+		VALUES ('old', 'alice', '', '', '', 'working', '', 0, now(), now(), now(), 0, false, 0, 0, 0, 1, null),
+			('ended', 'alice', '', '', '', 'failed', '', 0, now(), now(), now(), 0, false, 0, 0, 0, 0, 'why')`,
+		`INSERT INTO {schema}.journal (id, seq, body) VALUES ('old', 0, 'call'), ('old', 1, 'entry'), ('ended', 0, 'call')`,
+	} {
+		if _, err := pool.Exec(ctx, inSchema(sql, schema)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var used task.Quota
+	err = s.pool.QueryRow(ctx, s.sql.usage, "alice").Scan(&used.Unfinished, &used.Kept, &used.Bytes)
+	if want := (task.Quota{Unfinished: 1, Kept: 2, Bytes: 4 + 5 + 4 + 3}); used != want || err != nil {
+		t.Errorf("alice has %+v, %v; want %+v", used, err, want)
+	}
+}
 
 func TestMigrations(t *testing.T) {
 	dsn := pgtest.DSN(t)
@@ -21,7 +62,7 @@ func TestMigrations(t *testing.T) {
 	}
 	defer old.Close()
 	n := &task.Task{ID: "1", Status: task.Working}
-	if err := old.Create(ctx, n, time.Hour, []byte("call"), nil, 0); err != nil {
+	if err := old.Create(ctx, n, time.Hour, []byte("call"), nil, task.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -55,7 +96,7 @@ func TestMigrations(t *testing.T) {
 	if err := old.Update(ctx, n, task.Update{Due: 0, Entries: [][]byte{{1}}}); err != nil {
 		t.Errorf("Update by the old version: %v", err)
 	}
-	if c, err := old.Claim(ctx, "", time.Minute); err != nil || c == nil {
+	if c, err := old.Claim(ctx, "", nil, time.Minute); err != nil || c == nil {
 		t.Errorf("Claim by the old version: %v, %v", c, err)
 	}
 	if _, err := Open(ctx, dsn); err == nil || !strings.Contains(err.Error(), "made by a newer Askback") {

@@ -17,9 +17,10 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockPrincipal, create, get, list, claim, journal, append, renew, update, notify, fence, expired, purgeable, purge string
+	lockPrincipal, create, get, versions, list, claim, journal, append, renew, update, usage, owner, notify, fence string
+	expired, purgeable, evictable, purge                                                                           string
 
-	putState, purgeStates, getState, findStates, deleteState string
+	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
 }
 
 // newStatements names the schema in each: nothing depends on the session's search_path.
@@ -30,15 +31,15 @@ func newStatements(schema string) statements {
 		lockPrincipal: in(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' quota ' || $1::text, 0))`),
 
 		create: in(`
-			WITH t AS (
+			WITH used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
 				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
-					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, entries)
+					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, entries, bytes)
 				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
 					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp(), 0, 0,
-					cardinality($16::bytea[])
-				FROM date_trunc('milliseconds', statement_timestamp()) AS now
-				WHERE CASE WHEN $17::bigint > 0 THEN $17 > (SELECT count(*) FROM (
-					SELECT FROM {schema}.task WHERE principal = $2 AND ` + unfinished + ` LIMIT $17) AS t) ELSE true END
+					cardinality($16::bytea[]), $20::bigint
+				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
+				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
+					AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0) + coalesce(octet_length($9::bytea), 0) <= $19)
 				RETURNING id, created, expires
 			), j AS (
 				INSERT INTO {schema}.journal (id, seq, body)
@@ -46,9 +47,15 @@ func newStatements(schema string) statements {
 				UNION ALL
 				SELECT id, e.seq, coalesce(e.body, '') FROM t, unnest($16::bytea[]) WITH ORDINALITY AS e (body, seq)
 			)
-			SELECT created, expires FROM t`),
+			SELECT created, expires, unfinished, kept, bytes FROM used LEFT JOIN t ON true`),
 
 		get: in(`SELECT ` + columns("pending", "outcome") + ` FROM {schema}.task AS t WHERE id = $1`),
+
+		// The subquery keeps to the index, whatever the planner makes of the list.
+		versions: in(`
+			SELECT id, version FROM (
+				SELECT id, (SELECT version FROM {schema}.task AS t WHERE t.id = u.id) AS version FROM unnest($1::text[]) AS u (id)
+			) AS v WHERE version IS NOT NULL`),
 
 		list: in(`
 			SELECT ` + columns("NULL::bytea", "NULL::bytea") + `
@@ -57,23 +64,33 @@ func newStatements(schema string) statements {
 			ORDER BY created DESC, id DESC
 			LIMIT $5`),
 
-		// A claimed row is locked before it is changed, and rows that others have locked
-		// are passed over: instances that claim at once get different tasks.
+		// A claimed row is locked before it is changed, and rows that others have locked are passed over: instances that
+		// claim at once get different tasks. The ranges of principals come one after the other; the first that has a due
+		// task ends the search. One without an end reaches to the last principal.
 		claim: in(`
-			WITH later AS MATERIALIZED (
-				SELECT id FROM {schema}.task
-				WHERE due <= statement_timestamp() AND principal > $1
-				ORDER BY principal, due
-				LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-			), first AS MATERIALIZED (
-				SELECT id FROM {schema}.task
-				WHERE due <= statement_timestamp() AND principal <= $1 AND NOT EXISTS (SELECT FROM later)
-				ORDER BY principal, due
-				LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+			WITH next AS MATERIALIZED (
+				SELECT due.id
+				FROM unnest($1::text[], $2::text[]) AS range (first, beyond),
+				LATERAL (
+					SELECT id FROM (
+						SELECT id FROM {schema}.task
+						WHERE due <= statement_timestamp() AND principal >= range.first AND principal < range.beyond
+						ORDER BY principal, due
+						LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+					) AS bounded
+					UNION ALL
+					SELECT id FROM (
+						SELECT id FROM {schema}.task
+						WHERE due <= statement_timestamp() AND principal >= range.first AND range.beyond IS NULL
+						ORDER BY principal, due
+						LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+					) AS unbounded
+				) AS due
+				LIMIT 1
 			)
 			UPDATE {schema}.task AS t
-			SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $2::interval
-			FROM (SELECT id FROM later UNION ALL SELECT id FROM first) AS next
+			SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $3::interval
+			FROM next
 			WHERE t.id = next.id
 			RETURNING ` + columns("pending", "outcome")),
 
@@ -81,7 +98,7 @@ func newStatements(schema string) statements {
 
 		append: in(`
 			WITH t AS (
-				UPDATE {schema}.task SET attempts = 0, entries = entries + 1
+				UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)
 				WHERE id = $1 AND fence = $2
 				RETURNING id, entries
 			)
@@ -100,8 +117,8 @@ func newStatements(schema string) statements {
 				SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11,
 					updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
 					due = CASE WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
-					entries = entries + cardinality($14::bytea[])
-				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3)
+					entries = entries + cardinality($14::bytea[]), bytes = bytes + $15::bigint
+				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
 				RETURNING id, updated, version, entries
 			), j AS (
 				INSERT INTO {schema}.journal (id, seq, body)
@@ -110,9 +127,13 @@ func newStatements(schema string) statements {
 			)
 			SELECT updated, version FROM t`),
 
-		notify: in(`SELECT pg_notify({name}, id) FROM unnest($1::text[]) AS id`),
+		usage: in(usage("$1", "null::bigint")),
 
-		fence: in(`SELECT fence FROM {schema}.task WHERE id = $1`),
+		notify: in(`SELECT pg_notify({name}, fingerprint) FROM unnest($1::text[]) AS fingerprint`),
+
+		owner: in(`SELECT principal FROM {schema}.task WHERE id = $1`),
+
+		fence: in(`SELECT fence, version FROM {schema}.task WHERE id = $1`),
 
 		expired: in(`
 			SELECT id FROM {schema}.task
@@ -126,6 +147,12 @@ func newStatements(schema string) statements {
 			ORDER BY expires
 			LIMIT $2 FOR UPDATE SKIP LOCKED`),
 
+		evictable: in(`
+			SELECT id FROM {schema}.task
+			WHERE principal = $1 AND updated < statement_timestamp() - $2::interval AND ` + evictable + `
+			ORDER BY created
+			LIMIT $3 FOR UPDATE SKIP LOCKED`),
+
 		purge: in(`
 			WITH t AS (DELETE FROM {schema}.task WHERE id = ANY ($1))
 			DELETE FROM {schema}.journal WHERE id = ANY ($1)`),
@@ -133,6 +160,15 @@ func newStatements(schema string) statements {
 		putState: in(`
 			INSERT INTO {schema}.state (id, call, expires, data) VALUES ($1, $2, $3, coalesce($4::bytea, ''))
 			ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data`),
+
+		addState: in(`
+			INSERT INTO {schema}.state AS s (id, call, expires, data) VALUES ($1, $2, $3, coalesce($4::bytea, ''))
+			ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data
+			WHERE s.expires <= statement_timestamp()`),
+
+		swapState: in(`
+			UPDATE {schema}.state SET call = $2, expires = $3, data = coalesce($4::bytea, '')
+			WHERE id = $1 AND expires > statement_timestamp() AND data = $5`),
 
 		// Rows that somebody else deletes or writes are passed over: nobody waits, and so nobody waits in a circle.
 		purgeStates: in(`
@@ -148,6 +184,14 @@ func newStatements(schema string) statements {
 			ORDER BY call, expires LIMIT $2`),
 
 		deleteState: in(`DELETE FROM {schema}.state WHERE id = $1`),
+
+		// Of two that use a state at once, the second waits for the first, and then finds its row.
+		useState: in(`INSERT INTO {schema}.used_state (id, expires) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`),
+
+		purgeUsed: in(`
+			DELETE FROM {schema}.used_state WHERE id = ANY (ARRAY (
+				SELECT id FROM {schema}.used_state WHERE expires <= statement_timestamp()
+				ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED))`),
 	}
 }
 
@@ -159,7 +203,17 @@ const (
 	expirable   = unfinished + ` AND expires > '-infinity'`
 	calledState = `call > ''`
 	purgeable   = `status IN ('completed', 'failed', 'cancelled') AND due IS NULL`
+	kept        = `created < 'infinity'`
+	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND created < 'infinity'`
 )
+
+// usage is the query for what a principal has. It reads up to limit of its tasks, if that is not null.
+func usage(principal, limit string) string {
+	return `
+		SELECT count(*) FILTER (WHERE ` + unfinished + `) AS unfinished, count(*) AS kept,
+			coalesce(sum(bytes + coalesce(octet_length(pending), 0) + coalesce(octet_length(outcome), 0)), 0)::bigint AS bytes
+		FROM (SELECT status, bytes, pending, outcome FROM {schema}.task WHERE principal = ` + principal + ` AND ` + kept + ` LIMIT ` + limit + `) AS t`
+}
 
 // inSchema puts the schema into SQL: {schema} is its identifier, and {name} its name as
 // a text, which is also that of the channel of notifications.

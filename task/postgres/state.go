@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/askback-mcp/askback/state"
 )
 
 // purgeStatesEvery is after how many states that this process writes it deletes expired ones, at most twice as many.
@@ -15,16 +17,34 @@ const purgeStatesEvery = 16
 // It makes the Store a state.Store. An id or call is text as PostgreSQL keeps it.
 func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) (err error) {
 	defer s.wrap(ctx, "store a state", &err)
+	_, err = s.writeState(ctx, s.sql.putState, id, call, expires, data)
+	return err
+}
+
+// SwapState is PutState if what is under id and has not expired is old, where nil is nothing.
+func (s *Store) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error) {
+	defer s.wrap(ctx, "store a state", &err)
+	var rows int64
+	if old == nil {
+		rows, err = s.writeState(ctx, s.sql.addState, id, call, expires, data)
+	} else {
+		rows, err = s.writeState(ctx, s.sql.swapState, id, call, expires, data, old)
+	}
+	return rows > 0, err
+}
+
+// writeState runs a statement that writes a state, and returns how many rows it wrote.
+func (s *Store) writeState(ctx context.Context, statement, id, call string, expires time.Time, data []byte, more ...any) (int64, error) {
 	if err := errors.Join(check("id", id), check("call", call)); err != nil {
-		return err
+		return 0, err
 	}
 	if s.puts.Add(1)%purgeStatesEvery == 1 {
 		if _, err := s.pool.Exec(ctx, s.sql.purgeStates, 2*purgeStatesEvery); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	_, err = s.pool.Exec(ctx, s.sql.putState, id, call, expires, data)
-	return err
+	tag, err := s.pool.Exec(ctx, statement, append([]any{id, call, expires, data}, more...)...)
+	return tag.RowsAffected(), err
 }
 
 // GetState reads what is under id and has not expired, or nil.
@@ -49,4 +69,25 @@ func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 	defer s.wrap(ctx, "delete a state", &err)
 	_, err = s.pool.Exec(ctx, s.sql.deleteState, lookup(id))
 	return err
+}
+
+// Guard returns a guard that lets every state be used once only, by whatever instance shares the database. What it
+// remembers is in a table of its own until it expires by the clock of the server.
+func (s *Store) Guard() state.Guard { return guard{s} }
+
+type guard struct{ s *Store }
+
+// Use implements [state.Guard].
+func (g guard) Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error) {
+	defer g.s.wrap(ctx, "use a state", &err)
+	if err := check("id", id); err != nil {
+		return false, err
+	}
+	if g.s.uses.Add(1)%purgeStatesEvery == 1 {
+		if _, err := g.s.pool.Exec(ctx, g.s.sql.purgeUsed, 2*purgeStatesEvery); err != nil {
+			return false, err
+		}
+	}
+	tag, err := g.s.pool.Exec(ctx, g.s.sql.useState, id, expires)
+	return err == nil && tag.RowsAffected() == 1, err
 }

@@ -23,6 +23,38 @@ func TestStates(t *testing.T) {
 	})
 }
 
+func TestGuard(t *testing.T) {
+	storetest.RunGuard(t, func(t *testing.T) func(t *testing.T) storetest.Guard {
+		dsn := pgtest.DSN(t)
+		return func(t *testing.T) storetest.Guard {
+			s, err := Open(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return s.Guard()
+		}
+	})
+}
+
+// States that were used are forgotten when they have expired.
+func TestGuardForgets(t *testing.T) {
+	s, err := Open(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 10 * purgeStatesEvery {
+		if fresh, err := s.Guard().Use(t.Context(), fmt.Sprint(i), time.Now().Add(-time.Second)); !fresh || err != nil {
+			t.Fatal(fresh, err)
+		}
+	}
+	var n int
+	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.used_state").Scan(&n); err != nil || n > 2*purgeStatesEvery {
+		t.Errorf("there are %d expired states, %v", n, err)
+	}
+}
+
 // Expired states do not pile up while others are written.
 func TestStatesArePurged(t *testing.T) {
 	s, err := Open(t.Context(), pgtest.DSN(t))

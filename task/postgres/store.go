@@ -32,7 +32,7 @@
 // # States
 //
 // The Store also keeps states, as a state.Store, in a table of their own: see
-// [Store.PutState]. Writes delete those that have expired.
+// [Store.PutState]. Writes delete those that have expired. [Store.Guard] makes states single use.
 //
 // # Text
 //
@@ -47,6 +47,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,9 +73,9 @@ type Store struct {
 	schema string
 	sql    statements
 
-	news chan string // IDs of changed tasks, for the other instances
+	news chan string // fingerprints of changed tasks, for the other instances
 
-	puts atomic.Int64 // how many states were put
+	puts, uses atomic.Int64 // how many states were put and used
 
 	closing  context.Context
 	stop     context.CancelFunc
@@ -116,38 +117,41 @@ func (s *Store) Close() error {
 }
 
 // Create implements [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
+func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	if err := errors.Join(check("ID", t.ID), check("Principal", t.Principal), check("Method", t.Method),
 		check("Target", t.Target), check("Dialect", t.Dialect), check("Status", string(t.Status))); err != nil {
 		return err
 	}
-	var created, expires time.Time
 	args := []any{
 		t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		int64(t.PollInterval), t.Stopped, t.Attempts, ttl.Truncate(time.Millisecond),
-		call, list(entries), quota,
+		call, list(entries), quota.Kept, quota.Unfinished, quota.Bytes, size(entries) + int64(len(call)),
 	}
-	if quota <= 0 {
-		err = s.pool.QueryRow(ctx, s.sql.create, args...).Scan(&created, &expires)
+	var created, expires *time.Time
+	var used task.Quota
+	scan := func(row pgx.Row) error {
+		return row.Scan(&created, &expires, &used.Unfinished, &used.Kept, &used.Bytes)
+	}
+	if quota == (task.Quota{}) {
+		err = scan(s.pool.QueryRow(ctx, s.sql.create, args...))
 	} else {
-		// The count is exact since its statement begins when the lock is held. Both go
+		// The usage is exact since its statement begins when the lock is held. Both go
 		// to the server at once, and are one transaction.
 		var batch pgx.Batch
 		batch.Queue(s.sql.lockPrincipal, t.Principal)
-		batch.Queue(s.sql.create, args...).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&created, &expires)
-		})
+		batch.Queue(s.sql.create, args...).QueryRow(scan)
 		err = s.pool.SendBatch(ctx, &batch).Close()
 	}
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return task.ErrQuota
 	case code(err) == uniqueViolation:
 		return task.ErrExists
 	case err != nil:
 		return err
+	case created == nil:
+		add := task.Quota{Unfinished: 1, Kept: 1, Bytes: size(entries) + int64(len(call)+len(t.Pending)+len(t.Outcome))}
+		return quota.Check(used, add)
 	}
 	t.Created, t.Updated, t.Expires = created.UTC(), created.UTC(), expires.UTC()
 	t.Version, t.Fence = 0, 0
@@ -165,6 +169,24 @@ func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	return t, err
 }
 
+// Versions implements [task.Store].
+func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
+	defer s.wrap(ctx, "look for changed tasks", &err)
+	storable := make([]string, len(ids))
+	for i, id := range ids {
+		storable[i] = fit(id)
+	}
+	rows, _ := s.pool.Query(ctx, s.sql.versions, storable)
+	versions = make(map[string]int64, len(ids))
+	var id string
+	var version int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+		versions[id] = version
+		return nil
+	})
+	return versions, err
+}
+
 // List implements [task.Store]. It leaves out Pending and Outcome.
 func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
 	defer s.wrap(ctx, "list tasks", &err)
@@ -178,13 +200,34 @@ func (s *Store) List(ctx context.Context, principal, dialect string, created tim
 
 // Claim implements [task.Store]. The order of principals is that of their bytes. A task
 // that is being written to at this moment is not claimed.
-func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t *task.Task, err error) {
+func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *task.Task, err error) {
 	defer s.wrap(ctx, "claim a task", &err)
-	t, err = scan(s.pool.QueryRow(ctx, s.sql.claim, fit(after), lease))
+	first, beyond := ranges(fit(after), skip)
+	t, err = scan(s.pool.QueryRow(ctx, s.sql.claim, first, beyond, lease))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
 	return t, err
+}
+
+// ranges returns those between the principals in skip: the ones after a principal, and then all. Each begins with
+// first and ends before beyond; nil is the end of all. No text that PostgreSQL stores is between one and its successor.
+func ranges(after string, skip []string) (first []string, beyond []*string) {
+	const successor = "\x01"
+	skip = slices.DeleteFunc(slices.Sorted(slices.Values(skip)), func(p string) bool { return check("", p) != nil }) // nobody has it
+	for _, from := range []string{after + successor, ""} {
+		for i, principal := range skip {
+			if principal < from {
+				continue
+			}
+			if principal > from {
+				first, beyond = append(first, from), append(beyond, &skip[i])
+			}
+			from = principal + successor
+		}
+		first, beyond = append(first, from), append(beyond, nil)
+	}
+	return first, beyond
 }
 
 // Journal implements [task.Store].
@@ -206,7 +249,7 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte
 	defer s.wrap(ctx, "append to a journal", &err)
 	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry)
 	if err == nil && tag.RowsAffected() == 0 {
-		return s.refused(ctx, id, &fence)
+		return s.refused(ctx, id, &fence, nil)
 	}
 	return err
 }
@@ -216,7 +259,7 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 	defer s.wrap(ctx, "renew a lease", &err)
 	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), fence, lease).Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s.refused(ctx, id, &fence)
+		return 0, s.refused(ctx, id, &fence, nil)
 	}
 	return version, err
 }
@@ -236,23 +279,52 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	if u.Due >= 0 {
 		due = &u.Due
 	}
-	var updated time.Time
-	var version int64
-	err = s.pool.QueryRow(ctx, s.sql.update,
+	args := []any{
 		lookup(t.ID), t.Version, fence,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
-		u.Keep, due, list(u.Entries),
-	).Scan(&updated, &version)
+		u.Keep, due, list(u.Entries), size(u.Entries),
+	}
+	var updated time.Time
+	var version int64
+	if u.Quota.Bytes > 0 && len(u.Entries) > 0 {
+		err = s.updateWithin(ctx, t.ID, u, args, &updated, &version)
+	} else {
+		err = s.pool.QueryRow(ctx, s.sql.update, args...).Scan(&updated, &version)
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return s.refused(ctx, t.ID, fence)
+		return s.refused(ctx, t.ID, fence, &t.Version)
 	case err != nil:
 		return err
 	}
 	t.Updated, t.Version = updated.UTC(), version
 	s.tell(t.ID)
 	return nil
+}
+
+// updateWithin updates a task if its principal has room for the entries. The principal is the stored one: the given
+// task's may be any.
+func (s *Store) updateWithin(ctx context.Context, id string, u task.Update, args []any, updated *time.Time, version *int64) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var principal string
+		if err := tx.QueryRow(ctx, s.sql.owner, lookup(id)).Scan(&principal); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, s.sql.lockPrincipal, principal); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, s.sql.update, args...).Scan(updated, version); err != nil {
+			return err
+		}
+		var used task.Quota
+		if err := tx.QueryRow(ctx, s.sql.usage, principal).Scan(&used.Unfinished, &used.Kept, &used.Bytes); err != nil {
+			return err
+		}
+		added := size(u.Entries)
+		used.Bytes -= added // they are there
+		return u.Quota.Check(used, task.Quota{Bytes: added})
+	})
 }
 
 // Expired implements [task.Store]. The tasks that expired first come first.
@@ -265,11 +337,22 @@ func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error
 // Purge implements [task.Store]. It leaves tasks that will be due later, such as those under a lease.
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "purge tasks", &err)
+	return s.delete(ctx, s.sql.purgeable, grace, max(limit, 0))
+}
+
+// Evict implements [task.Store].
+func (s *Store) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
+	defer s.wrap(ctx, "delete ended tasks", &err)
+	return s.delete(ctx, s.sql.evictable, lookup(principal), age, max(limit, 0))
+}
+
+// delete deletes the tasks that a query finds and locks.
+func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, err error) {
 	var ids []string
 	// A statement does not see what came after it began. So one locks the tasks, and
 	// another deletes all that had been added to their journals when they were locked.
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, s.sql.purgeable, grace, max(limit, 0))
+		rows, _ := tx.Query(ctx, query, args...)
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[string]); err == nil && len(ids) > 0 {
 			_, err = tx.Exec(ctx, s.sql.purge, ids)
 		}
@@ -281,11 +364,12 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 	return len(ids), nil
 }
 
-// refused returns the reason why a write under a condition found no task. A fence of nil is no condition. A fence,
-// once passed, does not come back, so the reason still holds although it is read later than the write.
-func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
-	var stored int64
-	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored)
+// refused returns the reason why a write under conditions found no task. A fence or version of nil is no condition.
+// Fences and versions, once passed, do not come back, so the reason still holds although it is read later than the
+// write.
+func (s *Store) refused(ctx context.Context, id string, fence, version *int64) error {
+	var stored, storedVersion int64
+	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored, &storedVersion)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound
@@ -293,6 +377,8 @@ func (s *Store) refused(ctx context.Context, id string, fence *int64) error {
 		return err
 	case fence != nil && *fence != stored:
 		return task.ErrLeaseLost
+	case version != nil && *version == storedVersion:
+		return task.ErrEnded // nothing else forbids the write
 	}
 	return task.ErrConflict
 }
@@ -365,6 +451,13 @@ func optional(b []byte) []byte {
 		return nil
 	}
 	return b
+}
+
+func size(entries [][]byte) (n int64) {
+	for _, entry := range entries {
+		n += int64(len(entry))
+	}
+	return n
 }
 
 // list returns an empty list for nil, because nil would be NULL.

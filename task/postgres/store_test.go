@@ -38,13 +38,13 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			ctx := t.Context()
 			n := newTask()
 			n.Pending = []byte{0, 255, '\''}
-			if err := s.Create(ctx, n, time.Hour, nil, [][]byte{{0}, nil, []byte("'")}, 1); err != nil {
+			if err := s.Create(ctx, n, time.Hour, nil, [][]byte{{0}, nil, []byte("'")}, task.Quota{Unfinished: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Create(ctx, newTask(), time.Hour, nil, nil, 1); !errors.Is(err, task.ErrQuota) {
+			if err := s.Create(ctx, newTask(), time.Hour, nil, nil, task.Quota{Unfinished: 1}); !errors.Is(err, task.ErrQuota) {
 				t.Errorf("beyond the quota the error is %v", err)
 			}
-			c, err := s.Claim(ctx, "", time.Minute)
+			c, err := s.Claim(ctx, "", nil, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,13 +95,13 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 	if _, err := b.Get(ctx, n.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("Get in the other schema: %v, want %v", err, task.ErrNotFound)
 	}
-	if c, err := b.Claim(ctx, "", time.Minute); c != nil || err != nil {
+	if c, err := b.Claim(ctx, "", nil, time.Minute); c != nil || err != nil {
 		t.Errorf("Claim in the other schema: %v, %v", c, err)
 	}
 	changed, _ := watch(t, b)
 	create(t, a, newTask())
 	m := create(t, b, newTask())
-	if id := soon(t, changed); id != m.ID {
+	if id := soon(t, changed); id != task.Fingerprint(m.ID) {
 		t.Errorf("Watch in the other schema told of %s", id)
 	}
 }
@@ -125,7 +125,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		} {
 			n := newTask()
 			set(n)
-			err := s.Create(ctx, n, time.Hour, nil, nil, 0)
+			err := s.Create(ctx, n, time.Hour, nil, nil, task.Quota{})
 			if want := fmt.Sprintf("the %s %q %s", name, bad.text, bad.want); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Create: the error is %v, want one that has %q", err, want)
 			}
@@ -162,7 +162,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		if !strings.HasPrefix(got.Message, "<") || !strings.Contains(got.Message, "\ufffd") || !strings.HasSuffix(got.Message, ">") {
 			t.Errorf("the message %q came back as %q", n.Message, got.Message)
 		}
-		if c, err := s.Claim(ctx, bad.text, time.Minute); c != nil || err != nil {
+		if c, err := s.Claim(ctx, bad.text, []string{bad.text}, time.Minute); c != nil || err != nil {
 			t.Errorf("Claim after %q: %v, %v", bad.text, c, err)
 		}
 	}
@@ -188,16 +188,16 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if c, err := s.Claim(short, "", time.Minute); err != nil || c == nil || c.ID != other.ID {
+	if c, err := s.Claim(short, "", nil, time.Minute); err != nil || c == nil || c.ID != other.ID {
 		t.Errorf("Claim took %v (%v), want the task that is not locked", c, err)
 	}
-	if c, err := s.Claim(short, "", time.Minute); err != nil || c != nil {
+	if c, err := s.Claim(short, "", nil, time.Minute); err != nil || c != nil {
 		t.Errorf("Claim took %v (%v), want nothing", c, err)
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.Claim(ctx, "", time.Minute); err != nil || c == nil || c.ID != locked.ID {
+	if c, err := s.Claim(ctx, "", nil, time.Minute); err != nil || c == nil || c.ID != locked.ID {
 		t.Errorf("Claim took %v (%v), want the task that was locked", c, err)
 	}
 }
@@ -213,7 +213,7 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 	for range 30 {
 		n := newTask()
 		n.Status = task.Completed
-		if err := s.Create(ctx, n, -time.Minute, call, nil, 0); err != nil {
+		if err := s.Create(ctx, n, -time.Minute, call, nil, task.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Update(ctx, n, task.Update{Due: -1}); err != nil {
@@ -308,7 +308,7 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 		}
 		changed, _ := watch(t, s)
 		n := create(t, s, newTask())
-		if id := soon(t, changed); id != n.ID {
+		if id := soon(t, changed); id != task.Fingerprint(n.ID) {
 			t.Errorf("after a restart Watch told of %s, want %s", id, n.ID)
 		}
 	}
@@ -385,7 +385,7 @@ func TestManyInstancesOpenAnEmptyDatabase(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if err := s.Create(t.Context(), newTask(), time.Hour, nil, nil, 20); err != nil {
+			if err := s.Create(t.Context(), newTask(), time.Hour, nil, nil, task.Quota{Unfinished: 20}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/askback-mcp/askback/task"
 )
 
 // Times of a watch.
@@ -20,7 +22,7 @@ var (
 
 // Watch implements [task.Watcher], on a connection of its own. It returns an error if
 // notifications do not arrive, as with PgBouncer in transaction mode.
-func (s *Store) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprint string)) error {
 	s.watchers.Add(1)
 	defer s.watchers.Done()
 	ctx, cancel := context.WithCancel(ctx)
@@ -37,7 +39,7 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(id string)
 	return fmt.Errorf("task/postgres: watch tasks: %w", err)
 }
 
-func (s *Store) watch(ctx context.Context, ready func(), changed func(id string)) error {
+func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprint string)) error {
 	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 	if err != nil {
 		return err
@@ -51,7 +53,7 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(id string)
 		return err
 	}
 
-	// An empty id, sent by another connection, shows that it hears.
+	// An empty fingerprint, sent by another connection, shows that it hears.
 	if _, err := s.pool.Exec(ctx, inSchema("SELECT pg_notify({name}, '')", s.schema)); err != nil {
 		return err
 	}
@@ -94,26 +96,26 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 // write only a fraction of what they do. If this process dies in between, the others find the change when they look.
 func (s *Store) tell(id string) {
 	select {
-	case s.news <- id:
+	case s.news <- task.Fingerprint(id):
 	default: // as if lost
 	}
 }
 
-// notify sends the notifications until the store is closed, several at once where several IDs are waiting.
+// notify sends the notifications until the store is closed, several at once where several are waiting.
 func (s *Store) notify() {
 	for {
-		var ids []string
+		var fingerprints []string
 		select {
-		case id := <-s.news:
-			ids = append(ids, id)
+		case f := <-s.news:
+			fingerprints = append(fingerprints, f)
 		case <-s.closing.Done():
 		}
 		for range len(s.news) { // nobody else receives from it
-			ids = append(ids, <-s.news)
+			fingerprints = append(fingerprints, <-s.news)
 		}
-		if len(ids) > 0 {
+		if len(fingerprints) > 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			_, _ = s.pool.Exec(ctx, s.sql.notify, ids) // as if lost
+			_, _ = s.pool.Exec(ctx, s.sql.notify, fingerprints) // as if lost
 			cancel()
 		}
 		if s.closing.Err() != nil {

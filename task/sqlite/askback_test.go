@@ -15,11 +15,49 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 var _ state.Store = (*sqlite.Store)(nil)
+
+// Three instances open the same file, and one state is presented to them 200 times at once: exactly one call goes on.
+func TestAStateIsUsedOnceInAFleet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	ring := harness.NewRing(t)
+	var instances []http.Handler
+	for range 3 {
+		store, err := sqlite.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		options := &askback.Options{Keys: ring, ReplayGuard: store.Guard()}
+		instances = append(instances, harness.NewServer(t, options, harness.AddGreet).HTTPHandler(nil))
+	}
+	r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+	r.State = r.Send(t, instances[0]).Asked(t, "login")
+	r.Responses = harness.Octocat
+	var passed, refused atomic.Int32
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			switch response := r.Send(t, instances[i%len(instances)]); response.Status {
+			case http.StatusOK:
+				passed.Add(1)
+			case http.StatusBadRequest:
+				refused.Add(1)
+			default:
+				t.Errorf("status %d", response.Status)
+			}
+		})
+	}
+	all.Wait()
+	if passed.Load() != 1 || refused.Load() != 199 {
+		t.Errorf("%d passed and %d were refused, want 1 and 199", passed.Load(), refused.Load())
+	}
+}
 
 // Two instances open the same file, and requests go to them in turn. A call goes on in
 // either, though neither can open what the other has sealed; a task too; and no step runs

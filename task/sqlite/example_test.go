@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -27,7 +31,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	t := &task.Task{ID: "5d41402abc4b2a76b9719d911017c592", Principal: "alice", Target: "deploy", Status: task.Working}
-	if err := store.Create(ctx, t, 24*time.Hour, []byte(`{"name":"deploy"}`), nil, 10); err != nil {
+	if err := store.Create(ctx, t, 24*time.Hour, []byte(`{"name":"deploy"}`), nil, task.Quota{Unfinished: 10}); err != nil {
 		log.Fatal(err)
 	}
 	if err := store.Close(); err != nil {
@@ -39,7 +43,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	claimed, err := store.Claim(ctx, "", time.Minute)
+	claimed, err := store.Claim(ctx, "", nil, time.Minute)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,4 +53,35 @@ func ExampleOpen() {
 	}
 	fmt.Printf("%s of %s is %s: %s\n", claimed.Target, claimed.Principal, claimed.Status, call)
 	// Output: deploy of alice is working: {"name":"deploy"}
+}
+
+// Each requestState is accepted once only, whatever process has the file open.
+func ExampleStore_Guard() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "used.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "vouchers", Version: "1.0.0"}, nil), &askback.Options{
+		ReplayGuard: store.Guard(),
+		Logger:      slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = srv // add its tools, and serve srv.HTTPHandler(nil)
+
+	for range 2 {
+		fresh, err := store.Guard().Use(ctx, "the ID of a state", time.Now().Add(time.Hour))
+		fmt.Println(fresh, err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
 }

@@ -53,7 +53,7 @@ func query[T any](t testing.TB, db interface {
 func touch(t testing.TB, s *Store) *task.Task {
 	t.Helper()
 	tk := &task.Task{ID: fmt.Sprint("task ", time.Now().UnixNano()), Principal: "alice", Status: task.Working}
-	if err := s.Create(t.Context(), tk, time.Hour, []byte("call"), nil, 0); err != nil {
+	if err := s.Create(t.Context(), tk, time.Hour, []byte("call"), nil, task.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	return tk
@@ -94,7 +94,7 @@ func TestCloseLeavesOneFile(t *testing.T) {
 func TestEachConnectionIsSetUp(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
-	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000", "user_version": "2"} {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000", "user_version": fmt.Sprint(len(migrations))} {
 		if got := query[string](t, s.conn, "PRAGMA "+pragma); got != want {
 			t.Errorf("%s is %s, want %s", pragma, got, want)
 		}
@@ -195,7 +195,7 @@ func TestManyOpenANewFileAtOnce(t *testing.T) {
 				}
 				defer s.Close()
 				tk := &task.Task{ID: fmt.Sprint(i), Status: task.Working}
-				if err := s.Create(t.Context(), tk, time.Hour, nil, nil, 0); err != nil {
+				if err := s.Create(t.Context(), tk, time.Hour, nil, nil, task.Quota{}); err != nil {
 					t.Error(err)
 				}
 			})

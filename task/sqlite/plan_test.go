@@ -8,7 +8,7 @@ import (
 )
 
 // Each statement finds what it needs through an index, whatever the table holds. The
-// scans are of constants, of as many rows as the quota, and of an index up to its first
+// scans are of constants, of the IDs that are asked for, and of an index up to its first
 // entry, which EXISTS and LIMIT 1 end.
 func TestNoStatementReadsAWholeTable(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
@@ -23,11 +23,13 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"expired", expiredSQL, []string{"SEARCH task USING INDEX task_expiry (expires<?)"}},
 		{"any due", anyDueSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "SCAN task USING COVERING INDEX task_due", "SCALAR SUBQUERY", "SEARCH task USING COVERING INDEX task_wake (wake<?)"}},
 		{"any to purge", anyPurgeableSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "SEARCH task USING INDEX task_purge (expires<?)"}},
-		{"quota", quotaSQL, []string{"CO-ROUTINE", "SEARCH task USING COVERING INDEX task_unfinished (principal=?)", "SCAN (subquery-"}},
+		{"versions", versionsSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)", "LIST SUBQUERY", "SCAN json_each VIRTUAL TABLE"}},
+		{"usage", usageSQL, []string{"SEARCH usage USING PRIMARY KEY (principal=?)"}},
+		{"usage of the owner", ownerSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH usage USING PRIMARY KEY (principal=?)"}},
 		{"wake", wakeSQL, []string{"SEARCH task USING INDEX task_wake (wake<?)"}},
-		{"claim", claimSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",
-			"SCALAR SUBQUERY", "SEARCH task USING COVERING INDEX task_due (principal>?)",
-			"SCALAR SUBQUERY", "SCAN task USING COVERING INDEX task_due"}},
+		{"first due", firstDueSQL, []string{"SCAN task USING COVERING INDEX task_due"}},
+		{"next due", nextDueSQL, []string{"SEARCH task USING COVERING INDEX task_due (principal>?)"}},
+		{"claim", claimSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"entry", entrySQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"leased", leasedSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"renew", renewSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
@@ -35,10 +37,13 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"update, due", updateDueSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"state", stateSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"purge", purgeSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH task USING INDEX task_purge (expires<?)"}},
+		{"evict", evictSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH task USING INDEX task_evict (principal=?)"}},
 		{"purge the journal", purgeJournalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"get a state", getStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
+		{"swap a state", swapStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
 		{"find states", findStatesSQL, []string{"SEARCH state USING INDEX state_call (call=? AND expires>?)"}},
 		{"delete a state", deleteStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
+		{"purge used states", purgeUsedSQL, []string{"SEARCH used_state USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH used_state USING COVERING INDEX used_state_expires (expires<?)"}},
 		{"purge states", purgeStatesSQL, []string{"SEARCH state USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH state USING COVERING INDEX state_expires (expires<?)"}},
 	} {
 		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.sql, make([]any, 20)...)

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"math"
 	"time"
@@ -14,10 +15,11 @@ const (
 	columns = `id, principal, method, target, dialect, status, message, round,
 		created, updated, expires, poll, stopped, attempts, version, fence`
 
-	getSQL     = `SELECT ` + columns + `, pending, outcome FROM task WHERE id = ?`
-	listSQL    = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?) ORDER BY created DESC, id DESC LIMIT ?`
-	journalSQL = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
-	expiredSQL = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
+	getSQL      = `SELECT ` + columns + `, pending, outcome FROM task WHERE id = ?`
+	listSQL     = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?) ORDER BY created DESC, id DESC LIMIT ?`
+	versionsSQL = `SELECT id, version FROM task WHERE id IN (SELECT value FROM json_each(?))`
+	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
+	expiredSQL  = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
 
 	// Claim and Purge look before they write, because there is seldom something to do.
 	anyDueSQL       = `SELECT EXISTS (SELECT 1 FROM task WHERE due IS NOT NULL) OR EXISTS (SELECT 1 FROM task WHERE wake <= ?)`
@@ -25,7 +27,7 @@ const (
 )
 
 // reads are the statements of the readers.
-var reads = []string{getSQL, listSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
+var reads = []string{getSQL, versionsSQL, listSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
 
 // Get reads the row of a task. See [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
@@ -58,6 +60,25 @@ func scan(row interface{ Scan(...any) error }, t *task.Task, more ...any) error 
 }
 
 func timeAt(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
+
+// Versions reads the versions of tasks. See [task.Store].
+func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
+	defer s.wrap(ctx, "look for changed tasks", &err)
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	type row struct {
+		id      string
+		version int64
+	}
+	rows, err := collect(ctx, s.r[versionsSQL], func(rows *sql.Rows, r *row) error { return rows.Scan(&r.id, &r.version) }, string(list))
+	versions = make(map[string]int64, len(rows))
+	for _, r := range rows {
+		versions[r.id] = r.version
+	}
+	return versions, err
+}
 
 // List reads tasks of a principal, without Pending and Outcome. See [task.Store].
 func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {

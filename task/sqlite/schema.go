@@ -70,6 +70,53 @@ CREATE TABLE state (
 
 CREATE INDEX state_call    ON state (call, expires) WHERE call > '';
 CREATE INDEX state_expires ON state (expires);
+`, `
+-- What each principal has. Triggers count it, so that no write can forget to, not even one of an older release.
+CREATE TABLE usage (
+	principal  TEXT    NOT NULL PRIMARY KEY,
+	unfinished INTEGER NOT NULL, -- tasks that have not ended
+	kept       INTEGER NOT NULL, -- tasks
+	bytes      INTEGER NOT NULL  -- of their calls, journals, questions and outcomes
+) STRICT, WITHOUT ROWID;
+
+ALTER TABLE task ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0; -- of the call and the journal
+
+UPDATE task SET bytes = (SELECT coalesce(sum(length(entry)), 0) FROM journal WHERE task = seq);
+INSERT INTO usage SELECT principal, sum(ended = 0), count(*),
+	sum(bytes + coalesce(length(pending), 0) + coalesce(length(outcome), 0)) FROM task GROUP BY principal;
+
+DROP INDEX task_unfinished;
+CREATE INDEX task_evict ON task (principal) WHERE ended = 1 AND due IS NULL AND wake IS NULL;
+
+CREATE TRIGGER journal_added AFTER INSERT ON journal BEGIN
+	UPDATE task SET bytes = bytes + length(NEW.entry) WHERE seq = NEW.task;
+END;
+CREATE TRIGGER task_added AFTER INSERT ON task BEGIN
+	INSERT INTO usage VALUES (NEW.principal, NEW.ended = 0, 1,
+		NEW.bytes + coalesce(length(NEW.pending), 0) + coalesce(length(NEW.outcome), 0))
+	ON CONFLICT (principal) DO UPDATE SET unfinished = unfinished + excluded.unfinished,
+		kept = kept + 1, bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER task_changed AFTER UPDATE OF ended, bytes, pending, outcome ON task BEGIN
+	UPDATE usage SET unfinished = unfinished + (NEW.ended = 0) - (OLD.ended = 0),
+		bytes = bytes + NEW.bytes + coalesce(length(NEW.pending), 0) + coalesce(length(NEW.outcome), 0)
+			- OLD.bytes - coalesce(length(OLD.pending), 0) - coalesce(length(OLD.outcome), 0)
+	WHERE principal = NEW.principal;
+END;
+CREATE TRIGGER task_deleted AFTER DELETE ON task BEGIN
+	UPDATE usage SET unfinished = unfinished - (OLD.ended = 0), kept = kept - 1,
+		bytes = bytes - OLD.bytes - coalesce(length(OLD.pending), 0) - coalesce(length(OLD.outcome), 0)
+	WHERE principal = OLD.principal;
+	DELETE FROM usage WHERE principal = OLD.principal AND kept = 0;
+END;
+`, `
+-- States that were used, where each may be used once.
+CREATE TABLE used_state (
+	id      TEXT    NOT NULL PRIMARY KEY,
+	expires INTEGER NOT NULL -- milliseconds since 1970
+) STRICT;
+
+CREATE INDEX used_state_expires ON used_state (expires);
 `}
 
 // prepareSchema makes the file a store of this release's schema version, in WAL mode. Several

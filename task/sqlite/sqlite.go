@@ -17,7 +17,10 @@
 // task/postgres.
 //
 // The Store also keeps states, as a state.Store, in a table of their own: see
-// PutState. Of those a write deletes some that have expired.
+// PutState. Of those a write deletes some that have expired. [Store.Guard] makes states single use.
+//
+// The store's clock is that of the machine. A step of it ends leases early, or keeps them longer: docs/tasks.md says
+// what follows.
 //
 // Instances are not told of each other's writes (there is no [task.Watcher]): an engine
 // learns of them by asking, which costs two probes of an index when nothing is due.

@@ -5,14 +5,21 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/askback-mcp/askback/state"
 )
 
 // States, which have a table of their own, and nothing to do with tasks.
 const (
 	putStateSQL = `INSERT INTO state (id, call, expires, data) VALUES (?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data`
+	addStateSQL    = putStateSQL + ` WHERE state.expires <= ?`
+	swapStateSQL   = `UPDATE state SET call = ?, expires = ?, data = ? WHERE id = ? AND expires > ? AND data = ?`
 	deleteStateSQL = `DELETE FROM state WHERE id = ?`
 	purgeStatesSQL = `DELETE FROM state WHERE rowid IN (SELECT rowid FROM state WHERE expires <= ? ORDER BY expires LIMIT ?)`
+
+	useStateSQL  = `INSERT INTO used_state (id, expires) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`
+	purgeUsedSQL = `DELETE FROM used_state WHERE rowid IN (SELECT rowid FROM used_state WHERE expires <= ? ORDER BY expires LIMIT ?)`
 
 	getStateSQL   = `SELECT data FROM state WHERE id = ? AND expires > ?`
 	findStatesSQL = `SELECT data FROM state WHERE call = ? AND call > '' AND expires > ? LIMIT ?`
@@ -32,6 +39,30 @@ func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expi
 		_, err := s.w[putStateSQL].ExecContext(ctx, id, call, expires.UnixMilli(), blob(data))
 		return err
 	})
+}
+
+// SwapState is PutState if what is under id and has not expired is old, where nil is nothing.
+func (s *Store) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error) {
+	defer s.wrap(ctx, "store a state", &err)
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
+		var changed sql.Result
+		var err error
+		if old == nil {
+			if _, err := s.w[purgeStatesSQL].ExecContext(ctx, now, purgedStates); err != nil {
+				return err
+			}
+			changed, err = s.w[addStateSQL].ExecContext(ctx, id, call, expires.UnixMilli(), blob(data), now)
+		} else {
+			changed, err = s.w[swapStateSQL].ExecContext(ctx, call, expires.UnixMilli(), blob(data), id, now, old)
+		}
+		if err != nil {
+			return err
+		}
+		rows, err := changed.RowsAffected()
+		swapped = rows > 0
+		return err
+	})
+	return swapped && err == nil, err
 }
 
 // GetState reads what is under id and has not expired, or nil.
@@ -57,4 +88,28 @@ func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 		_, err := s.w[deleteStateSQL].ExecContext(ctx, id)
 		return err
 	})
+}
+
+// Guard returns a guard that lets every state be used once only, by whatever process has this file open. What it
+// remembers is in the file, in a table of its own, until it expires.
+func (s *Store) Guard() state.Guard { return guard{s} }
+
+type guard struct{ s *Store }
+
+// Use implements [state.Guard].
+func (g guard) Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error) {
+	defer g.s.wrap(ctx, "use a state", &err)
+	err = g.s.write(ctx, func(ctx context.Context, now int64) error {
+		if _, err := g.s.w[purgeUsedSQL].ExecContext(ctx, now, purgedStates); err != nil {
+			return err
+		}
+		result, err := g.s.w[useStateSQL].ExecContext(ctx, id, expires.UnixMilli())
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		fresh = n == 1
+		return err
+	})
+	return fresh && err == nil, err
 }

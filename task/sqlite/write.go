@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -16,20 +17,18 @@ const (
 	commitSQL   = `COMMIT`
 	rollbackSQL = `ROLLBACK`
 
-	// Counting ends at the quota, however many tasks there are.
-	quotaSQL  = `SELECT count(*) FROM (SELECT 1 FROM task WHERE principal = ? AND ended = 0 LIMIT ?)`
+	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
 	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, ended)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 
 	// A task whose lease or delay has ended is due since then.
-	wakeSQL = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
-	// The next principal in the index, or the first one; of its tasks the first.
-	claimSQL = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, attempts = attempts + 1
-		WHERE seq = coalesce(
-			(SELECT seq FROM task WHERE due IS NOT NULL AND principal > ? ORDER BY principal, due LIMIT 1),
-			(SELECT seq FROM task WHERE due IS NOT NULL ORDER BY principal, due LIMIT 1))
+	wakeSQL     = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
+	firstDueSQL = `SELECT seq, principal FROM task WHERE due IS NOT NULL ORDER BY principal, due LIMIT 1`
+	nextDueSQL  = `SELECT seq, principal FROM task WHERE due IS NOT NULL AND principal > ? ORDER BY principal, due LIMIT 1`
+	claimSQL    = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, attempts = attempts + 1
+		WHERE seq = ?
 		RETURNING ` + columns + `, pending, outcome`
 
 	leasedSQL   = `SELECT seq, attempts FROM task WHERE id = ? AND fence = ?`
@@ -40,22 +39,26 @@ const (
 
 	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
 		stopped = ?, attempts = ?, updated = ?, version = version + 1`
-	// The last parameter is the fence, or NULL if it does not matter.
-	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) RETURNING seq`
+	// The parameter after the version is the fence, or NULL if it does not matter. The last one is the status again.
+	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) AND (ended = 0 OR status = ?) RETURNING seq`
 	updateKeepSQL  = updateSQL + updateWhereSQL
 	updateDueSQL   = updateSQL + `, due = ?, wake = ?` + updateWhereSQL
 
 	stateSQL = `SELECT version, fence FROM task WHERE id = ?`
+	ownerSQL = `SELECT unfinished, kept, usage.bytes FROM task JOIN usage USING (principal) WHERE seq = ?`
 
 	purgeSQL = `DELETE FROM task WHERE seq IN (SELECT seq FROM task
 		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND expires <= ? ORDER BY expires LIMIT ?) RETURNING seq`
+	evictSQL = `DELETE FROM task WHERE seq IN (SELECT seq FROM task
+		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND principal = ? AND updated < ? ORDER BY seq LIMIT ?) RETURNING seq`
 	purgeJournalSQL = `DELETE FROM journal WHERE task = ?`
 )
 
 // writes are the statements of the writer.
 var writes = []string{
-	beginSQL, commitSQL, rollbackSQL, quotaSQL, createSQL, callSQL, entrySQL, wakeSQL, claimSQL, leasedSQL, recordedSQL, renewSQL,
-	updateKeepSQL, updateDueSQL, stateSQL, purgeSQL, purgeJournalSQL, putStateSQL, deleteStateSQL, purgeStatesSQL,
+	beginSQL, commitSQL, rollbackSQL, usageSQL, createSQL, callSQL, entrySQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL,
+	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
+	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 }
 
 // write calls do in a transaction, while nobody else writes. What do gives to statements is a context that does not
@@ -87,18 +90,17 @@ func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int6
 }
 
 // Create adds a task with its journal. See [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota int) (err error) {
+func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	var created time.Time
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
-		if quota > 0 {
-			var n int
-			if err := s.w[quotaSQL].QueryRowContext(ctx, t.Principal, quota).Scan(&n); err != nil {
-				return err
-			}
-			if n >= quota {
-				return task.ErrQuota
-			}
+		used, err := usage(s.w[usageSQL].QueryRowContext(ctx, t.Principal))
+		if err != nil {
+			return err
+		}
+		size := size(entries) + int64(len(call)+len(t.Pending)+len(t.Outcome))
+		if err := quota.Check(used, task.Quota{Unfinished: 1, Kept: 1, Bytes: size}); err != nil {
+			return err
 		}
 		created = timeAt(now)
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
@@ -127,6 +129,22 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 	return nil
 }
 
+// usage scans what a principal has.
+func usage(row *sql.Row) (used task.Quota, err error) {
+	err = row.Scan(&used.Unfinished, &used.Kept, &used.Bytes)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return used, err
+}
+
+func size(entries [][]byte) (n int64) {
+	for _, entry := range entries {
+		n += int64(len(entry))
+	}
+	return n
+}
+
 func (s *Store) addEntries(ctx context.Context, seq int64, entries [][]byte) error {
 	for _, entry := range entries {
 		if _, err := s.w[entrySQL].ExecContext(ctx, seq, blob(entry)); err != nil {
@@ -153,7 +171,7 @@ func bytesOrNull(b []byte) any {
 }
 
 // Claim takes a task that is due, or nil. See [task.Store].
-func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t *task.Task, err error) {
+func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *task.Task, err error) {
 	defer s.wrap(ctx, "claim a task", &err)
 	var due bool
 	err = s.r[anyDueSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
@@ -164,9 +182,12 @@ func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t
 		if _, err := s.w[wakeSQL].ExecContext(ctx, now); err != nil {
 			return err
 		}
-		t, err = scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), after))
-		if errors.Is(err, sql.ErrNoRows) { // another process was quicker
+		seq, err := s.nextDue(ctx, after, skip)
+		if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or all are passed over
 			return nil
+		}
+		if err == nil {
+			t, err = scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), seq))
 		}
 		return err
 	})
@@ -174,6 +195,26 @@ func (s *Store) Claim(ctx context.Context, after string, lease time.Duration) (t
 		return nil, err
 	}
 	return t, nil
+}
+
+// nextDue finds the first due task of the next principal in the index after this one that is not in skip, or else of
+// the first one. It takes two probes of the index, and as many again as principals are passed over.
+func (s *Store) nextDue(ctx context.Context, after string, skip []string) (seq int64, err error) {
+	row, begunAnew := s.w[nextDueSQL].QueryRowContext(ctx, after), false
+	for {
+		var principal string
+		err := row.Scan(&seq, &principal)
+		switch {
+		case errors.Is(err, sql.ErrNoRows) && !begunAnew:
+			row, begunAnew = s.w[firstDueSQL].QueryRowContext(ctx), true
+		case err != nil:
+			return 0, err
+		case slices.Contains(skip, principal):
+			row = s.w[nextDueSQL].QueryRowContext(ctx, principal)
+		default:
+			return seq, nil
+		}
+	}
 }
 
 // ceil returns a duration in milliseconds that is not shorter.
@@ -241,7 +282,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			fence = &t.Fence
 		}
 		stmt := s.w[updateKeepSQL]
-		args := append(make([]any, 0, 15), string(t.Status), t.Status.Terminal(), t.Message,
+		args := append(make([]any, 0, 16), string(t.Status), t.Status.Terminal(), t.Message,
 			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts, now)
 		if !u.Keep {
 			stmt = s.w[updateDueSQL]
@@ -249,14 +290,29 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			args = append(args, due, wake)
 		}
 		var seq int64
-		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence)...).Scan(&seq)
+		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence, string(t.Status))...).Scan(&seq)
 		if errors.Is(err, sql.ErrNoRows) {
-			if _, err = s.state(ctx, t.ID, fence); err == nil {
+			var version int64
+			version, err = s.state(ctx, t.ID, fence)
+			switch {
+			case err != nil:
+			case version == t.Version:
+				err = task.ErrEnded // nothing else forbids the write
+			default:
 				err = task.ErrConflict
 			}
 		}
 		if err != nil {
 			return err
+		}
+		if u.Quota.Bytes > 0 && len(u.Entries) > 0 {
+			used, err := usage(s.w[ownerSQL].QueryRowContext(ctx, seq))
+			if err != nil {
+				return err
+			}
+			if err := u.Quota.Check(used, task.Quota{Bytes: size(u.Entries)}); err != nil {
+				return err
+			}
 		}
 		return s.addEntries(ctx, seq, u.Entries)
 	})
@@ -288,9 +344,24 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 	if err := s.r[anyPurgeableSQL].QueryRowContext(ctx, before()).Scan(&any); err != nil || !any {
 		return 0, err
 	}
+	return s.deleteTasks(ctx, func(on context.Context) ([]int64, error) {
+		return collect(on, s.w[purgeSQL], column[int64], before(), max(limit, 0))
+	})
+}
+
+// Evict deletes tasks of a principal that ended long ago. See [task.Store].
+func (s *Store) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
+	defer s.wrap(ctx, "delete ended tasks", &err)
+	return s.deleteTasks(ctx, func(on context.Context) ([]int64, error) {
+		return collect(on, s.w[evictSQL], column[int64], principal, time.Now().Add(-age).UnixMilli(), max(limit, 0))
+	})
+}
+
+// deleteTasks calls do, which deletes tasks and returns their seq, and deletes their journals.
+func (s *Store) deleteTasks(ctx context.Context, do func(context.Context) ([]int64, error)) (n int, err error) {
 	err = s.write(ctx, func(on context.Context, _ int64) error {
-		purged, err := collect(on, s.w[purgeSQL], column[int64], before(), max(limit, 0))
-		for _, seq := range purged {
+		deleted, err := do(on)
+		for _, seq := range deleted {
 			if err := ctx.Err(); err != nil { // journals may be large
 				return err
 			}
@@ -298,8 +369,11 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 				return err
 			}
 		}
-		n = len(purged)
+		n = len(deleted)
 		return err
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }

@@ -100,6 +100,46 @@ var claimTests = []test{
 		f.claimThis(s, second.ID, long)
 		f.claimThis(s, first.ID, long)
 	}},
+	{"principals in skip are passed over, whatever they have", func(f *fixture, s task.Store) {
+		principals := slices.Sorted(slices.Values([]string{"", "\x01", "a", "a\x01", "a\x01b", "a!", "b", "ä", "日本", "\U0010FFFF", "\U0010FFFFz"}))
+		for _, p := range principals {
+			f.add(s, p)
+			f.add(s, p)
+		}
+		for i := range 1 << len(principals) {
+			var skip, want, got []string
+			for n, p := range principals {
+				if i>>n&1 == 1 {
+					skip = append(skip, p)
+				} else {
+					want = append(want, p)
+				}
+			}
+			if len(skip) > 2 && len(want) > 2 {
+				continue
+			}
+			skip = append(skip, "nobody", "a") // also twice
+			want = slices.DeleteFunc(want, func(p string) bool { return p == "a" })
+			slices.Reverse(skip)
+			after := principals[i%len(principals)]
+			for range want {
+				t, err := s.Claim(f.ctx, after, skip, long)
+				f.ok("Claim", err)
+				if t == nil {
+					break
+				}
+				after = t.Principal
+				got = append(got, after)
+				f.release(s, t)
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				f.Fatalf("without %q in one turn the principals were %q, want %q", skip, got, want)
+			}
+		}
+		if t, err := s.Claim(f.ctx, "a", principals, long); t != nil || err != nil {
+			f.Errorf("with all principals in skip Claim gave %v, %v", t, err)
+		}
+	}},
 	{"principals take turns", func(f *fixture, s task.Store) {
 		principals := []string{"", "A", "a", "b", "B", "ä", "a ", "_", "10", "9", "日本", "zzz"}
 		const each = 3
@@ -189,7 +229,7 @@ var claimTests = []test{
 		claimed := together(&f.suite, 8, func(i int, add func(string)) error {
 			after := ""
 			for range n + 1 {
-				t, err := handles[i%2].Claim(f.ctx, after, long)
+				t, err := handles[i%2].Claim(f.ctx, after, nil, long)
 				if t == nil || err != nil {
 					return err
 				}
@@ -218,7 +258,7 @@ var claimTests = []test{
 		fences := make(map[string][]int64)
 		for _, t := range together(&f.suite, 8, func(i int, add func(*task.Task)) error {
 			for got := 0; got < claims/8; {
-				t, err := handles[i%2].Claim(f.ctx, "", time.Millisecond)
+				t, err := handles[i%2].Claim(f.ctx, "", nil, time.Millisecond)
 				if err != nil {
 					return err
 				}

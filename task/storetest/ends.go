@@ -78,7 +78,7 @@ var expiredTests = []test{
 		t := newTask("alice")
 		const ttl = 60 * time.Millisecond
 		start := time.Now()
-		f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, 0))
+		f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, task.Quota{}))
 		f.eventually("the time to live has ended", func() bool { return len(f.expired(s, 10)) == 1 })
 		f.wantPassed(start, ttl)
 		t.Status = task.Failed
@@ -176,22 +176,88 @@ var purgeTests = []test{
 	}},
 }
 
+var evictTests = []test{
+	{"it deletes tasks of the principal that are terminal, not due, and updated longer ago than the age, oldest first", func(f *fixture, s task.Store) {
+		other := f.instances(s, 2)[1]
+		end := func(principal string, status task.Status, due time.Duration) *task.Task {
+			t := f.add(s, principal)
+			t.Status = status
+			f.update(s, t, task.Update{Due: due})
+			return t
+		}
+		leased := f.addLeased(s)
+		leased.Status = task.Cancelled
+		f.update(s, leased, task.Update{Keep: true})
+		stay := []*task.Task{leased, end("bob", task.Completed, -1), end("alice ", task.Completed, -1), end("", task.Completed, -1)}
+		var gone []*task.Task
+		for _, status := range terminal {
+			gone = append(gone, end("alice", status, -1))
+			f.tick(s, gone[len(gone)-1].Updated)
+			stay = append(stay, end("alice", status, 0), end("alice", status, long))
+		}
+		for _, status := range []task.Status{task.Working, task.InputRequired} {
+			stay = append(stay, end("alice", status, -1))
+		}
+		f.tick(s, stay[len(stay)-1].Updated)
+		evict := func(age time.Duration, limit, want int) {
+			f.Helper()
+			n, err := other.Evict(f.ctx, "alice", age, limit)
+			f.ok("Evict", err)
+			if n != want {
+				f.Fatalf("Evict deleted %d tasks, want %d", n, want)
+			}
+		}
+		evict(time.Hour, 100, 0)
+		evict(0, 0, 0)
+		evict(0, 1, 1)
+		_, err := s.Get(f.ctx, gone[0].ID)
+		f.wantError("Get of the oldest", err, task.ErrNotFound)
+		f.wantRow(s, gone[1])
+		evict(0, 100, len(gone)-1)
+		evict(0, 100, 0)
+		for _, t := range gone {
+			_, err := s.Get(f.ctx, t.ID)
+			f.wantError("Get", err, task.ErrNotFound)
+			_, _, err = s.Journal(f.ctx, t.ID)
+			f.wantError("Journal", err, task.ErrNotFound)
+		}
+		for _, t := range stay {
+			f.wantRow(s, t)
+			f.wantJournal(s, t.ID)
+		}
+	}},
+	{"it makes room in the quota", func(f *fixture, s task.Store) {
+		quota := task.Quota{Kept: 1, Bytes: 4}
+		t := newTask("alice")
+		f.ok("Create", s.Create(f.ctx, t, long, []byte("call"), nil, quota))
+		t.Status = task.Completed
+		f.update(s, t, task.Update{Due: -1})
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota), task.Quota{Kept: 1})
+		f.tick(s, t.Updated)
+		_, err := s.Evict(f.ctx, "alice", 0, 10)
+		f.ok("Evict", err)
+		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, []byte("call"), nil, quota))
+	}},
+}
+
 var contextTests = []test{
 	{"every method gives an error when its context is cancelled", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
 		for name, call := range map[string]func() error{
-			"Create":  func() error { return s.Create(ctx, newTask("alice"), long, nil, nil, 0) },
-			"Get":     func() error { _, err := s.Get(ctx, t.ID); return err },
-			"List":    func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
-			"Claim":   func() error { _, err := s.Claim(ctx, "", long); return err },
-			"Journal": func() error { _, _, err := s.Journal(ctx, t.ID); return err },
-			"Append":  func() error { return s.Append(ctx, t.ID, 0, []byte("x")) },
-			"Renew":   func() error { _, err := s.Renew(ctx, t.ID, 0, long); return err },
-			"Update":  func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
-			"Expired": func() error { _, err := s.Expired(ctx, 10); return err },
-			"Purge":   func() error { _, err := s.Purge(ctx, 0, 10); return err },
+			"Create":   func() error { return s.Create(ctx, newTask("alice"), long, nil, nil, task.Quota{}) },
+			"Get":      func() error { _, err := s.Get(ctx, t.ID); return err },
+			"Versions": func() error { _, err := s.Versions(ctx, []string{t.ID}); return err },
+			"Evict":    func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err },
+			"List":     func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
+			"Claim":    func() error { _, err := s.Claim(ctx, "", nil, long); return err },
+			"Journal":  func() error { _, _, err := s.Journal(ctx, t.ID); return err },
+			"Append":   func() error { return s.Append(ctx, t.ID, 0, []byte("x")) },
+			"Renew":    func() error { _, err := s.Renew(ctx, t.ID, 0, long); return err },
+			"Update":   func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
+			"Expired":  func() error { _, err := s.Expired(ctx, 10); return err },
+			"Purge":    func() error { _, err := s.Purge(ctx, 0, 10); return err },
 		} {
 			if call() == nil {
 				f.Errorf("%s gave no error", name)
@@ -205,7 +271,7 @@ var contextTests = []test{
 			got := clone(t)
 			switch i % 4 {
 			case 0:
-				s.Create(ctx, newTask("bob"), long, []byte("call"), list("one", "two"), 0)
+				s.Create(ctx, newTask("bob"), long, []byte("call"), list("one", "two"), task.Quota{})
 			case 1:
 				s.Append(ctx, t.ID, 0, []byte("x"))
 			case 2:
@@ -228,7 +294,7 @@ var contextTests = []test{
 }
 
 // watch watches a store until stop is called. It skips the test if the store is no Watcher.
-func (f *fixture) watch(s task.Store, ready func(), changed func(id string)) (stop func()) {
+func (f *fixture) watch(s task.Store, ready func(), changed func(fingerprint string)) (stop func()) {
 	f.Helper()
 	w, ok := s.(task.Watcher)
 	if !ok {
@@ -258,13 +324,13 @@ var watchTests = []test{
 	{"changed is called for what any instance creates and updates, until the context is done", func(f *fixture, s task.Store) {
 		var readies atomic.Int64
 		var seen sync.Map
-		stop := f.watch(s, func() { readies.Add(1) }, func(id string) { seen.Store(id, true) })
+		stop := f.watch(s, func() { readies.Add(1) }, func(fingerprint string) { seen.Store(fingerprint, true) })
 		other := f.another()
 		f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
 		sees := func(what, id string) {
 			f.Helper()
 			f.eventually("Watch tells of "+what, func() bool {
-				_, ok := seen.LoadAndDelete(id)
+				_, ok := seen.LoadAndDelete(task.Fingerprint(id))
 				return ok
 			})
 		}

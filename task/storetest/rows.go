@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,8 +33,18 @@ var texts = []string{
 func (f *fixture) wantQuota(s task.Store, principal string, quota int, want error) *task.Task {
 	f.Helper()
 	t := newTask(principal)
-	f.wantError(fmt.Sprintf("Create for %q with a quota of %d", principal, quota), s.Create(f.ctx, t, long, nil, nil, quota), want)
+	err := s.Create(f.ctx, t, long, nil, nil, task.Quota{Unfinished: quota})
+	f.wantError(fmt.Sprintf("Create for %q with a quota of %d", principal, quota), err, want)
 	return t
+}
+
+// wantFull requires that err says which bound of a quota is reached.
+func (f *fixture) wantFull(what string, err error, bound task.Quota) {
+	f.Helper()
+	f.wantError(what, err, task.ErrQuota)
+	if full, ok := errors.AsType[*task.QuotaError](err); !ok || full.Max != bound {
+		f.Fatalf("%s: the error is %v, want one that says that %+v is reached", what, err, bound)
+	}
 }
 
 var createTests = []test{
@@ -56,7 +67,7 @@ var createTests = []test{
 			t := newTask("alice")
 			t.Created, t.Updated, t.Expires = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 			t.Version, t.Fence = 7, 8
-			f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, 0))
+			f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, task.Quota{}))
 			// The clock is the store's, so it may well differ from that of this machine.
 			if d := time.Since(t.Created).Abs(); d > 24*time.Hour {
 				f.Errorf("Created is %v, a day or more from now", t.Created)
@@ -104,7 +115,7 @@ var createTests = []test{
 			t := newTask("alice")
 			t.Pending, t.Outcome = b, b
 			between := []byte("between")
-			f.ok("Create with "+name, s.Create(f.ctx, t, long, b, [][]byte{b, between, b}, 0))
+			f.ok("Create with "+name, s.Create(f.ctx, t, long, b, [][]byte{b, between, b}, task.Quota{}))
 			f.wantBytes(s, name, t.ID, b, b, between, b)
 			f.ok("Update with "+name, s.Update(f.ctx, t, task.Update{Keep: true, Entries: [][]byte{b}}))
 			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, b))
@@ -115,7 +126,7 @@ var createTests = []test{
 		t := newTask("alice")
 		t.Pending = []byte("pending")
 		call, entry := []byte("call"), []byte("entry")
-		f.ok("Create", s.Create(f.ctx, t, long, call, [][]byte{entry}, 0))
+		f.ok("Create", s.Create(f.ctx, t, long, call, [][]byte{entry}, task.Quota{}))
 		want := clone(t)
 		want.Pending = []byte("pending")
 		t.Message, t.Pending[0], call[0], entry[0] = "changed", 'X', 'X', 'X'
@@ -139,7 +150,7 @@ var createTests = []test{
 		for _, principal := range []string{"alice", "mallory"} {
 			other := newTask(principal)
 			other.ID, other.Message = t.ID, "mine now"
-			f.wantError("Create", s.Create(f.ctx, other, long, []byte("other"), list("other"), 0), task.ErrExists)
+			f.wantError("Create", s.Create(f.ctx, other, long, []byte("other"), list("other"), task.Quota{}), task.ErrExists)
 		}
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID, "one")
@@ -152,7 +163,7 @@ var createTests = []test{
 			created := together(&f.suite, 6, func(i int, add func(*task.Task)) error {
 				t := newTask(fmt.Sprint(i))
 				t.ID = id
-				err := handles[i%2].Create(f.ctx, t, long, []byte("call"), list(t.Principal), 0)
+				err := handles[i%2].Create(f.ctx, t, long, []byte("call"), list(t.Principal), task.Quota{})
 				if err == nil {
 					add(t)
 				}
@@ -206,15 +217,59 @@ var createTests = []test{
 			f.wantQuota(s, principal, 1, nil)
 		}
 	}},
+	{"the quota of kept tasks counts those that have ended, until they are deleted", func(f *fixture, s task.Store) {
+		quota := task.Quota{Kept: 3}
+		for _, end := range terminal {
+			t := newTask("alice")
+			f.ok("Create", s.Create(f.ctx, t, long, nil, nil, quota))
+			f.ended(s, t, end, task.Update{Due: -1})
+		}
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota), quota)
+		f.ok("Create for bob", s.Create(f.ctx, newTask("bob"), long, nil, nil, quota))
+		f.purge(s, 0, 1, 1)
+		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota))
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota), quota)
+	}},
+	{"the quota of bytes counts calls, entries, questions and outcomes, until the task is deleted", func(f *fixture, s task.Store) {
+		// has requires that alice has n bytes: a task that would make it max+1 is refused, and bytes of others do not count.
+		has := func(what string, n int64) {
+			f.Helper()
+			bound := task.Quota{Bytes: n + 9}
+			f.wantFull("Create after "+what, s.Create(f.ctx, newTask("alice"), long, make([]byte, 4), list("123", "123"), bound), bound)
+			probe := newTask("alice")
+			f.ok("Create after "+what, s.Create(f.ctx, probe, long, make([]byte, 4), list("12", "123"), bound))
+			f.ended(s, probe, task.Completed, task.Update{Due: -1})
+			f.purge(s, 0, 10, 1)
+		}
+		other := newTask("bob")
+		f.ok("Create", s.Create(f.ctx, other, long, make([]byte, 1000), nil, task.Quota{}))
+		f.update(s, other, task.Update{Due: -1})
+		t := newTask("alice")
+		t.Pending = []byte("12345")
+		f.ok("Create", s.Create(f.ctx, t, long, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
+		has("Create", 112)
+		f.append(s, t.ID, 0, "1234567890")
+		has("Append", 122)
+		t.Pending, t.Outcome = []byte("1234567"), everyByte
+		f.update(s, t, task.Update{Due: -1, Entries: list("123", "4")})
+		has("Update", 122+2+256+4)
+		t.Pending = nil
+		t.Status = task.Completed
+		f.update(s, t, task.Update{Due: -1})
+		has("the end", 122-5+256+4)
+		f.ended(s, t, task.Completed, task.Update{Due: -1})
+		f.purge(s, 0, 10, 1)
+		has("Purge", 0)
+	}},
 	{"the quota is exact, however many instances create at the same time", func(f *fixture, s task.Store) {
 		const quota = 7
 		handles := f.instances(s, 2)
-		for round := range 5 {
+		for round, bound := range []task.Quota{{Unfinished: quota}, {Kept: quota}, {Bytes: quota * int64(len("call"))}, {Unfinished: quota, Kept: quota, Bytes: 1 << 20}} {
 			principal := fmt.Sprint("alice ", round)
 			created := together(&f.suite, 8, func(i int, add func(*task.Task)) error {
 				for range 3 {
 					t := newTask(principal)
-					err := handles[i%2].Create(f.ctx, t, long, []byte("call"), nil, quota)
+					err := handles[i%2].Create(f.ctx, t, long, []byte("call"), nil, bound)
 					if err == nil {
 						add(t)
 					} else if err := except(task.ErrQuota, err); err != nil {
@@ -242,6 +297,34 @@ var getTests = []test{
 				f.Errorf("Get of %q gave task %s", id, got.ID)
 			}
 			f.wantError(fmt.Sprintf("Get of %q", id), err, task.ErrNotFound)
+		}
+	}},
+	{"Versions has the version of each task that exists", func(f *fixture, s task.Store) {
+		other := f.instances(s, 2)[1]
+		want := map[string]int64{}
+		ids := []string{"", newID(), "' OR ''='", "\xff", "a\x00"}
+		for i := range 700 {
+			t := f.addParked(s, "alice")
+			if i%100 == 0 {
+				f.update(s, t, task.Update{Keep: true})
+				f.append(s, t.ID, 0, "changes no version")
+			}
+			if i%2 == 0 {
+				want[t.ID] = t.Version
+				ids = append(ids, t.ID, t.ID)
+			}
+		}
+		for _, s := range []task.Store{s, other} {
+			got, err := s.Versions(f.ctx, ids)
+			f.ok("Versions", err)
+			if diff := cmp.Diff(want, got); diff != "" {
+				f.Errorf("not the versions (-want +got):\n%s", diff)
+			}
+			none, err := s.Versions(f.ctx, nil)
+			f.ok("Versions", err)
+			if len(none) != 0 {
+				f.Errorf("of no tasks there are the versions %v", none)
+			}
 		}
 	}},
 	{"each read is the caller's own", func(f *fixture, s task.Store) {
@@ -299,7 +382,7 @@ var listTests = []test{
 		const n = 60
 		together(&f.suite, 4, func(i int, _ func(any)) error {
 			for range n / 4 {
-				if err := handles[i%2].Create(f.ctx, newTask("alice"), long, nil, nil, 0); err != nil {
+				if err := handles[i%2].Create(f.ctx, newTask("alice"), long, nil, nil, task.Quota{}); err != nil {
 					return err
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,6 +15,7 @@ import (
 // StateStore is the interface of that name in package askback, which says what it promises.
 type StateStore interface {
 	PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error
+	SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error)
 	GetState(ctx context.Context, id string) (data []byte, err error)
 	FindStates(ctx context.Context, call string, limit int) (data [][]byte, err error)
 	DeleteState(ctx context.Context, id string) error
@@ -50,6 +52,50 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			f.put(f.a, "id", "another", "data", -time.Second)
 			f.wantNone(f.b, "id")
 			f.wantFound(f.b, "another")
+		}},
+		{"a state is swapped if it is the one that is expected", func(f *states) {
+			f.wantSwap(f.a, "id", "call", "x", "data", long, false)
+			f.wantNone(f.b, "id")
+			f.wantSwap(f.a, "id", "call", none, "", long, true)
+			f.wantState(f.b, "id", "")
+			for _, other := range []string{none, "x"} {
+				f.wantSwap(f.b, "id", "another", other, "data", long, false)
+			}
+			f.wantSwap(f.b, "id", "another", "", "data", long, true)
+			f.wantFound(f.a, "call")
+			f.wantFound(f.a, "another", "data")
+			for _, other := range []string{none, "", "dat", "data2", "DATA"} {
+				f.wantSwap(f.a, "id", "call", other, "newer", long, false)
+			}
+			f.wantState(f.b, "id", "data")
+			f.wantSwap(f.a, "id", "", "data", string(everyByte), long, true)
+			f.wantFound(f.b, "another")
+			f.wantSwap(f.b, "id", "call", string(everyByte), "newer", -time.Second, true)
+			f.wantNone(f.a, "id")
+			f.wantSwap(f.a, "id", "call", "newer", "data", long, false) // it has expired
+			f.wantSwap(f.a, "id", "call", none, "data", long, true)
+			f.wantState(f.b, "id", "data")
+			f.ok("DeleteState", f.b.DeleteState(f.ctx, "id"))
+			f.wantSwap(f.a, "id", "call", "data", "newer", long, false)
+			f.wantNone(f.b, "id")
+		}},
+		{"of swaps at once from one state one succeeds", func(f *states) {
+			old := []byte(nil)
+			for n := range 10 {
+				var won atomic.Int32
+				together(&f.suite, 8, func(i int, _ func(any)) error {
+					data := fmt.Sprint(n, i)
+					swapped, err := []StateStore{f.a, f.b}[i%2].SwapState(f.ctx, "id", "call", old, []byte(data), time.Now().Add(long))
+					if swapped {
+						won.Add(1)
+					}
+					return err
+				})
+				if won.Load() != 1 {
+					f.Fatalf("%d swaps succeeded", won.Load())
+				}
+				old = f.get(f.a, "id")
+			}
 		}},
 		{"an expired state is not there, whether it was deleted or not", func(f *states) {
 			f.put(f.a, "id", "call", "data", -time.Millisecond)
@@ -158,6 +204,21 @@ type states struct {
 func (f *states) put(s StateStore, id, call, data string, ttl time.Duration) {
 	f.Helper()
 	f.ok("PutState", s.PutState(f.ctx, id, call, []byte(data), time.Now().Add(ttl)))
+}
+
+// none is what a swap expects where there is nothing.
+const none = "(none)"
+
+func (f *states) wantSwap(s StateStore, id, call, old, data string, ttl time.Duration, want bool) {
+	f.Helper()
+	expected := []byte(old)
+	if old == none {
+		expected = nil
+	}
+	swapped, err := s.SwapState(f.ctx, id, call, expected, []byte(data), time.Now().Add(ttl))
+	if f.ok("SwapState", err); swapped != want {
+		f.Fatalf("SwapState(%q) from %.100q: %v, want %v", id, old, swapped, want)
+	}
 }
 
 func (f *states) get(s StateStore, id string) []byte {

@@ -14,7 +14,8 @@
 //		})
 //	}
 //
-// [RunStates] is the suite of another interface, state.Store, which a store of tasks may implement as well.
+// [RunStates] and [RunGuard] are the suites of other interfaces, state.Store and state.Guard, which may share a database
+// with tasks.
 //
 // It takes no notice of how a store does what it does, and asks nothing of the speed of the machine: where a time has
 // to pass, it passes in the store, and the suite waits for what comes of it.
@@ -53,6 +54,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Update", updateTests},
 		{"Expired", expiredTests},
 		{"Purge", purgeTests},
+		{"Evict", evictTests},
 		{"Lost answers", lostTests},
 		{"Contexts", contextTests},
 		{"Watch", watchTests},
@@ -172,7 +174,7 @@ func (f *fixture) add(s task.Store, principal string) *task.Task {
 
 func (f *fixture) create(s task.Store, t *task.Task, entries ...string) {
 	f.Helper()
-	f.ok("Create", s.Create(f.ctx, t, long, []byte("call"), list(entries...), 0))
+	f.ok("Create", s.Create(f.ctx, t, long, []byte("call"), list(entries...), task.Quota{}))
 }
 
 // addParked creates a task that is not due.
@@ -236,7 +238,7 @@ func (f *fixture) claimNext(s task.Store) (t *task.Task) {
 
 func (f *fixture) tryClaim(s task.Store, after string, lease time.Duration) *task.Task {
 	f.Helper()
-	t, err := s.Claim(f.ctx, after, lease)
+	t, err := s.Claim(f.ctx, after, nil, lease)
 	f.ok("Claim", err)
 	return t
 }
@@ -315,10 +317,16 @@ func (f *fixture) wantSame(got, want *task.Task) {
 // wantJournal requires that the journal holds these entries after the call that create gives it.
 func (f *fixture) wantJournal(s task.Store, id string, entries ...string) {
 	f.Helper()
-	call, got := f.journal(s, id)
-	if string(call) != "call" {
+	if call, _ := f.journal(s, id); string(call) != "call" {
 		f.Errorf("the call is %q, want %q", call, "call")
 	}
+	f.wantEntries(s, id, entries...)
+}
+
+// wantEntries requires that the journal holds these entries after the call.
+func (f *fixture) wantEntries(s task.Store, id string, entries ...string) {
+	f.Helper()
+	_, got := f.journal(s, id)
 	if diff := cmp.Diff(list(entries...), got, cmpopts.EquateEmpty()); diff != "" {
 		f.Fatalf("not the entries that the journal should have (-want +got):\n%s", diff)
 	}

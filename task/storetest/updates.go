@@ -79,6 +79,33 @@ var updateTests = []test{
 		f.wantJournal(s, lost.ID)
 		f.noneDue(s)
 	}},
+	{"a terminal status never changes: ErrEnded, and nothing is written", func(f *fixture, s task.Store) {
+		for _, was := range terminal {
+			t := f.addLeased(s)
+			t.Status, t.Outcome = was, []byte("outcome")
+			f.update(s, t, task.Update{Leased: true, Keep: true})
+			for _, status := range statuses {
+				for _, u := range []task.Update{{Leased: true, Due: 0}, {Due: -1}, {Keep: true, Entries: list("late")}} {
+					given := clone(t)
+					given.Status, given.Outcome = status, []byte("another")
+					if status == was {
+						continue
+					}
+					before := clone(given)
+					f.wantError(fmt.Sprintf("Update from %s to %s", was, status), s.Update(f.ctx, given, u), task.ErrEnded)
+					f.wantSame(given, before)
+					given.Version-- // whose writer has to read again to learn why
+					f.wantError("with another version", s.Update(f.ctx, given, u), task.ErrConflict)
+				}
+			}
+			f.wantRow(s, t)
+			f.wantJournal(s, t.ID)
+			f.noneDue(s)
+			t.Stopped, t.Message = true, "cleaned up"
+			f.update(s, t, task.Update{Leased: true, Due: -1})
+			f.wantRow(s, t)
+		}
+	}},
 	// A worker may read again after a conflict, but not after it lost its lease.
 	{"who has lost its lease is told so, even if the task was changed as well", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, s)
@@ -182,6 +209,53 @@ var updateTests = []test{
 		f.update(s, t, task.Update{Due: 0})
 		f.update(s, t, task.Update{Due: 0, Entries: list("6")})
 		f.wantJournal(s, t.ID, "1", "2", "3", "4", "5", "6")
+	}},
+	{"entries for which the principal has no room are refused with the whole update", func(f *fixture, s task.Store) {
+		t, room := newTask("alice"), newTask("alice")
+		f.ok("Create", s.Create(f.ctx, t, long, make([]byte, 50), nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, room, long, make([]byte, 50), nil, task.Quota{}))
+		f.update(s, t, task.Update{Due: -1})
+		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 105}
+		given := clone(t)
+		given.Status, given.Principal = task.Failed, "mallory"
+		err := s.Update(f.ctx, given, task.Update{Due: 0, Entries: list("123", "456"), Quota: quota})
+		f.wantFull("Update", err, task.Quota{Bytes: 105})
+		f.wantRow(s, t)
+		f.wantEntries(s, t.ID)
+		if given.Version != t.Version {
+			f.Errorf("Version is %d, want %d", given.Version, t.Version)
+		}
+		stale := clone(t)
+		stale.Version--
+		f.wantError("Update with a stale version", s.Update(f.ctx, stale, task.Update{Entries: list("123456"), Quota: quota}), task.ErrConflict)
+		f.wantError("Update of no task", s.Update(f.ctx, newTask("alice"), task.Update{Entries: list("123456"), Quota: quota}), task.ErrNotFound)
+		f.update(s, t, task.Update{Due: -1, Entries: list("12", "345"), Quota: quota})
+		f.update(s, t, task.Update{Due: -1, Quota: task.Quota{Bytes: 1}}) // it adds nothing
+		f.update(s, t, task.Update{Due: -1, Entries: list("6")})          // without a quota
+		f.wantEntries(s, t.ID, "12", "345", "6")
+	}},
+	{"the quota of updates is exact, however many instances add at the same time", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
+		const room = 5
+		quota := task.Quota{Bytes: 8*4 + room}
+		added := together(&f.suite, 8, func(i int, add func(int)) error {
+			t := newTask("alice")
+			if err := handles[i%2].Create(f.ctx, t, long, []byte("call"), nil, quota); err != nil {
+				return except(task.ErrQuota, err)
+			}
+			for range 3 {
+				err := handles[i%2].Update(f.ctx, t, task.Update{Due: -1, Entries: list("1"), Quota: quota})
+				if err == nil {
+					add(i)
+				} else if err := except(task.ErrQuota, err); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if sum := 4*len(f.list(s, "alice", "proposal", 100)) + len(added); int64(sum) > quota.Bytes || int64(sum) < quota.Bytes-3 {
+			f.Errorf("%d bytes were added, the quota is %d", sum, quota.Bytes)
+		}
 	}},
 	{"of updates with the same version exactly one is written, with its entries", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)

@@ -6,7 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // jsonBody is the body of a response that holds one message.
@@ -49,7 +54,9 @@ type eventBody struct {
 	x      *Exchange
 	config *Config
 	echoes *echoes
-	once   bool // the stream cannot be resumed: the request is sent again
+	asked  *unanswered
+	id     []byte // of the request that the stream answers, or nil
+	once   bool   // the stream cannot be resumed: the request is sent again
 	out    bytes.Buffer
 	err    error
 }
@@ -64,14 +71,38 @@ func (b *eventBody) Read(p []byte) (int, error) {
 	return 0, b.err
 }
 
-// next copies one event. Its data may stand in several lines.
+// next copies one event, and ends the stream after the response to its request: a server may go on for ever.
 func (b *eventBody) next() error {
+	data, err := b.event()
+	switch {
+	case err != nil:
+		return err
+	case b.id != nil && answers(data, b.id):
+		return io.EOF
+	}
+	return nil
+}
+
+// fail ends the stream with an error, in a response where the stream has a request. The SDK would try to resume it.
+func (b *eventBody) fail(err error) error {
+	_ = b.x.fail(err)
+	if b.id == nil {
+		return err
+	}
+	b.out.Reset()
+	b.writeData(wire.AppendError(nil, b.id, wire.Errorf(jsonrpc.CodeInternalError, "%v", err)))
+	b.out.WriteByte('\n')
+	return io.EOF
+}
+
+// event copies one event and returns its data, nil if it has none or is not shown. The data may stand in several lines.
+func (b *eventBody) event() ([]byte, error) {
 	var data []byte // each line with its end; nil if there is none
 	size, cut := 0, false
 	for !cut {
 		line, err := b.line(&size)
 		if err != nil && (!errors.Is(err, io.EOF) || line == "" && data == nil) {
-			return err
+			return nil, err
 		}
 		cut = err != nil
 		if line == "" {
@@ -81,6 +112,9 @@ func (b *eventBody) next() error {
 		if field == "data" {
 			data = append(append(data, strings.TrimPrefix(value, " ")...), '\n')
 		} else if b.x.Notify == nil && !(b.once && field == "id") {
+			if field == "retry" {
+				line = "retry:" + notSooner(value)
+			}
 			b.out.WriteString(line + "\n")
 		}
 	}
@@ -88,20 +122,37 @@ func (b *eventBody) next() error {
 		data = data[:len(data)-1]
 		if cut && b.x.Method != "" && !json.Valid(data) { // as if it had not begun
 			b.out.Reset()
-			return io.EOF
+			return nil, io.EOF
 		}
 		if b.x.Notify != nil && !b.x.notified(data, b.config) {
-			return nil
+			return nil, nil
+		}
+		if err := b.asked.addMessage(data, b.config.Depth+envelope); err != nil {
+			return nil, b.fail(err)
 		}
 		b.echoes.collect(data)
-		for line := range bytes.SplitSeq(b.x.message(data, b.config), []byte("\n")) {
-			b.out.WriteString("data: ")
-			b.out.Write(line)
-			b.out.WriteByte('\n')
-		}
+		b.writeData(b.x.message(data, b.config))
 	}
 	b.out.WriteByte('\n')
-	return nil
+	return data, nil
+}
+
+// writeData writes the data of an event.
+func (b *eventBody) writeData(data []byte) {
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
+		b.out.WriteString("data: ")
+		b.out.Write(line)
+		b.out.WriteByte('\n')
+	}
+}
+
+// notSooner returns the milliseconds after which a stream is resumed, as a server asks for them, but not less than 100.
+// The SDK would wait for a millisecond, any number of times.
+func notSooner(retry string) string {
+	if ms, err := strconv.ParseInt(strings.TrimSpace(retry), 10, 64); err == nil && ms < 100 {
+		return "100"
+	}
+	return retry
 }
 
 func (b *eventBody) line(size *int) (string, error) {
@@ -109,7 +160,7 @@ func (b *eventBody) line(size *int) (string, error) {
 	for {
 		part, err := b.in.ReadSlice('\n')
 		if *size += len(part); int64(*size) > b.config.MessageBytes {
-			return "", b.x.fail(b.config.bound())
+			return "", b.fail(b.config.bound())
 		}
 		line = append(line, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {

@@ -18,7 +18,7 @@ func FuzzEvents(f *testing.F) {
 			return // those the tap changes
 		}
 		in := strings.NewReader(stream)
-		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange)})
+		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange), asked: newUnanswered(&small)})
 		if err != nil {
 			return
 		}
@@ -44,4 +44,18 @@ func events(stream string) string {
 		all.WriteString(event.String() + "\x00")
 	}
 	return all.String()
+}
+
+// A server decides when its stream is resumed, but not that it happens all the time.
+func TestAStreamIsNotResumedAtOnce(t *testing.T) {
+	for retry, want := range map[string]string{
+		"retry: 1": "retry:100", "retry:99": "retry:100", "retry: 0": "retry:100", "retry: -9": "retry:100",
+		"retry: 100": "retry: 100", "retry: 5000": "retry: 5000", "retry: soon": "retry: soon",
+	} {
+		in := strings.NewReader(retry + "\n\n")
+		out, err := io.ReadAll(&eventBody{config: &config, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange), asked: newUnanswered(&config)})
+		if got := strings.TrimSpace(string(out)); err != nil || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+			t.Errorf("%q becomes %q, %v, want %q", retry, got, err, want)
+		}
+	}
 }

@@ -27,12 +27,13 @@ func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Connection: conn, config: t.config, open: make(map[jsonrpc.ID]request)}, nil
+	return &connection{Connection: conn, config: t.config, asked: newUnanswered(t.config), open: make(map[jsonrpc.ID]request)}, nil
 }
 
 type connection struct {
 	mcp.Connection
 	config *Config
+	asked  *unanswered
 
 	mu   sync.Mutex
 	open map[jsonrpc.ID]request
@@ -63,8 +64,14 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if x != nil && ok && req.Method == methodCancelled {
 		defer x.markCancelled()
 	}
+	if answer, ok := msg.(*jsonrpc.Response); ok {
+		ctx, cancel := c.config.answering(ctx)
+		defer cancel()
+		defer c.asked.remove(answer.ID)
+		return c.write(ctx, msg)
+	}
 	if !ok || !req.IsCall() || x == nil || !x.sends(req.Method) {
-		return c.Connection.Write(ctx, msg)
+		return c.write(ctx, msg)
 	}
 	params, err := x.inject(req.Params)
 	if err != nil {
@@ -75,11 +82,26 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	c.mu.Lock()
 	c.open[req.ID] = request{x, context.AfterFunc(ctx, func() { c.close(req.ID) })}
 	c.mu.Unlock()
-	err = c.Connection.Write(ctx, &tapped)
+	err = c.write(ctx, &tapped)
 	if err != nil {
 		c.close(req.ID)
 	}
 	return err
+}
+
+// write writes a message for as long as its context and the session last. The SDK would wait for a program that does not
+// read its input.
+func (c *connection) write(ctx context.Context, msg jsonrpc.Message) error {
+	written := make(chan error, 1)
+	go func() { written <- c.Connection.Write(ctx, msg) }() // ends with the connection at the latest
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.config.Life.Done():
+		return mcp.ErrConnectionClosed
+	}
 }
 
 func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
@@ -88,8 +110,14 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		msg, err = c.Connection.Read(ctx)
 	}
 	if err != nil {
-		c.fail(err)
+		c.fail(c.reason(err))
 		return nil, err
+	}
+	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
+		if err := c.asked.add(req.ID, len(req.Params)); err != nil {
+			c.fail(err)
+			return nil, err
+		}
 	}
 	res, ok := msg.(*jsonrpc.Response)
 	if !ok {
@@ -129,19 +157,25 @@ func (c *connection) notified(msg jsonrpc.Message) bool {
 	return req.Method == MethodTask
 }
 
-// fail closes the open requests. It tells them why nothing more can be read, unless the server has just ended.
-func (c *connection) fail(err error) {
-	why := c.config.Broken(fmt.Sprintf("its message cannot be read: %v", err))
-	if strings.Contains(err.Error(), "maximum line length") { // the SDK has no type for it
-		why = c.config.TooLarge(mcp.DefaultMaxLineLength)
+// reason returns why nothing more can be read, or nil if the server has just ended.
+func (c *connection) reason(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, context.Canceled):
+		return nil
+	case strings.Contains(err.Error(), "maximum line length"): // the SDK has no type for it
+		return c.config.tooLarge(mcp.DefaultMaxLineLength)
 	}
-	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled)
+	return c.config.Broken(fmt.Sprintf("its message cannot be read: %v", err))
+}
+
+// fail closes the open requests. It tells them the reason, unless that is nil.
+func (c *connection) fail(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.open {
 		r.forget()
-		if !ended {
-			_ = r.fail(why)
+		if reason != nil {
+			_ = r.fail(reason)
 		}
 	}
 	clear(c.open)

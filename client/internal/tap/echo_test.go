@@ -14,7 +14,7 @@ func TestAnEchoIsSentAgain(t *testing.T) {
 	echoes.collect([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list","state":"s"}`))
 	statuses := []int{0, 401, 403, 202, 202}
 	var sent []bool
-	web := &roundTripper{config: &config, echoes: echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
+	web := &roundTripper{config: &config, asked: newUnanswered(&config), echoes: echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package tap
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -11,8 +12,9 @@ import (
 // config is that of the tests' taps.
 var config = Config{
 	MessageBytes: 1 << 20, Depth: 64, Questions: 16, Echo: true,
-	TooLarge: func(most int64) error { return fmt.Errorf("more than %d bytes", most) },
-	Broken:   func(reason string) error { return fmt.Errorf("broken: %s", reason) },
+	Limit:  func(limit string, most int64) error { return fmt.Errorf("more than %d %s", most, limit) },
+	Broken: func(reason string) error { return fmt.Errorf("broken: %s", reason) },
+	Life:   context.Background(),
 }
 
 // Whatever a server answers, the SDK sees JSON, and the result that is kept is a sound object

@@ -22,6 +22,7 @@ const (
 type roundTripper struct {
 	config     *Config
 	echoes     *echoes
+	asked      *unanswered
 	base       http.RoundTripper // nil means http.DefaultTransport
 	authorizes bool              // the SDK has an answer to 401 and 403
 }
@@ -30,14 +31,23 @@ type roundTripper struct {
 // GET that resumes the stream of the response, and the notification that cancels the request.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
-	var question string // the key of the question that this message answers with a state
+	var question string   // the key of the question that this message answers with a state
+	var id, answer []byte // of the request that this message is, or answers
+	release := func() {}
 	if req.Body != nil {
 		body, err := io.ReadAll(req.Body)
 		req.Body.Close()
 		if err != nil {
 			return nil, err
 		}
-		req = req.Clone(req.Context())
+		ctx := req.Context()
+		if answer = answerID(body); answer != nil {
+			ctx, release = t.config.answering(ctx)
+			defer t.asked.remove(idKey(answer))
+		} else {
+			id = strictjson.Get(body, "id")
+		}
+		req = req.Clone(ctx)
 		body, question = t.echoes.attach(body)
 		switch method, _ := strictjson.String(strictjson.Get(body, "method")); {
 		case x == nil:
@@ -56,6 +66,8 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.ContentLength = int64(len(body))
 	} else if x != nil && x.Quiet { // a stream or the end of the session, which outlives the exchange
 		x = nil
+	} else if x != nil { // the rest of its stream
+		id = x.requestID()
 	}
 	if x != nil && x.Timer != nil {
 		x.Timer.Reset(ResponseTime)
@@ -73,9 +85,13 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if err != nil {
+		release()
 		return nil, err
 	}
-	t.tapBody(x, req, res)
+	t.tapBody(x, id, req, res)
+	if answer != nil {
+		res.Body = &closeBody{res.Body, release}
+	}
 	return res, nil
 }
 
@@ -109,17 +125,13 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 	return res
 }
 
-// tapBody makes the body of a response one that the tap reads first.
-func (t *roundTripper) tapBody(x *Exchange, req *http.Request, res *http.Response) {
-	events := mediaType(res) == typeEvents
-	if events && x == nil && t.echoes != nil {
-		x = &Exchange{Quiet: true} // the questions of a session may come here as well
-	}
+// tapBody makes the body of a response one that the tap reads first. The id is that of the request that it answers, or nil.
+func (t *roundTripper) tapBody(x *Exchange, id []byte, req *http.Request, res *http.Response) {
 	switch {
-	case events && x != nil:
-		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes,
-			once: x.Method != "" && req.Header.Get(wire.HeaderVersion) >= wire.Version}
-	case events: // the SDK bounds its events
+	case mediaType(res) == typeEvents:
+		x = cmp.Or(x, &Exchange{Quiet: true})
+		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes, asked: t.asked,
+			id: id, once: x.Method != "" && req.Header.Get(wire.HeaderVersion) >= wire.Version}
 	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
 		res.Body = &jsonBody{ReadCloser: res.Body, x: x, config: t.config}
 		res.ContentLength = -1

@@ -25,7 +25,7 @@ func TestACancelledSubscriptionSendsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent []string
-			web := &roundTripper{config: &config, base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			web := &roundTripper{config: &config, asked: newUnanswered(&config), base: roundTrip(func(req *http.Request) (*http.Response, error) {
 				body, err := io.ReadAll(req.Body)
 				if err != nil {
 					t.Fatal(err)

@@ -13,7 +13,11 @@
 // A request's [Exchange] says what to add, and receives the result. It travels in the request's context.
 package tap
 
-import "github.com/modelcontextprotocol/go-sdk/mcp"
+import (
+	"context"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
 
 // CustomMethod is the SDK's name for every request that it does not know.
 const CustomMethod = "tasks"
@@ -33,15 +37,21 @@ type Config struct {
 	Depth        int   // nesting of a result's JSON
 	Questions    int   // states that are kept for a session's unanswered questions
 
-	TooLarge func(most int64) error    // makes the error for a message of more than most bytes
-	Broken   func(reason string) error // makes the error for a message that breaks the protocol
+	Limit  func(limit string, most int64) error // makes the error for what exceeds a limit
+	Broken func(reason string) error            // makes the error for a message that breaks the protocol
+
+	// Life ends with the session: then nothing more is sent.
+	Life context.Context
 
 	// Echo returns the state of each question inside a session with its answer, over HTTP.
 	Echo bool
 }
 
 // bound returns the error for a response of more bytes than a message may have.
-func (c *Config) bound() error { return c.TooLarge(c.MessageBytes) }
+func (c *Config) bound() error { return c.tooLarge(c.MessageBytes) }
+
+// tooLarge returns the error for a message of more than most bytes.
+func (c *Config) tooLarge(most int64) error { return c.Limit("bytes of a message", most) }
 
 // Transport returns a transport for one connection, which taps another transport. An HTTP
 // transport of the SDK must have an HTTPClient; it is copied.
@@ -51,7 +61,9 @@ func Transport(below mcp.Transport, c Config) mcp.Transport {
 		return &transport{below, &c}
 	}
 	tapped, httpClient := *web, *web.HTTPClient
-	httpClient.Transport = &roundTripper{config: &c, echoes: newEchoes(&c), base: httpClient.Transport, authorizes: web.OAuthHandler != nil}
+	httpClient.Transport = &roundTripper{
+		config: &c, echoes: newEchoes(&c), asked: newUnanswered(&c), base: httpClient.Transport, authorizes: web.OAuthHandler != nil,
+	}
 	tapped.HTTPClient, tapped.MaxEventSize = &httpClient, int(c.MessageBytes)
 	return &tapped
 }

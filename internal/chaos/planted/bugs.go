@@ -25,8 +25,8 @@ var bugs = []bug{
 		name:     "append-without-fence",
 		violates: []string{"fence", "repeated"},
 		patches: []patch{{sqlFile, 1,
-			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1\n\t\t\t\tWHERE id = $1 AND fence = $2\n",
-			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1\n\t\t\t\tWHERE id = $1 AND $2::bigint IS NOT NULL\n"}},
+			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)\n\t\t\t\tWHERE id = $1 AND fence = $2\n",
+			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)\n\t\t\t\tWHERE id = $1 AND $2::bigint IS NOT NULL\n"}},
 	},
 	{
 		// Whoever had the lease once can change the task, if nobody has since.
@@ -47,6 +47,9 @@ var bugs = []bug{
 		violates: []string{"fence", "wrong"},
 		patches: []patch{
 			{workFile, 2, "interrupt(ErrLeaseLost)", "_ = ErrLeaseLost"},
+			{"task/lease.go", 1, "c.interrupt(ErrLeaseLost)", "_ = c.interrupt"},
+			{"cmd/askback/examples/provision/host.go", 1, "m.workPrefix()+strconv.FormatInt(m.fence, 10)", `m.workPrefix()+"0"`},
+			{"cmd/askback/examples/provision/host.go", 1, "case last == mine:", "case last >= 0:"},
 		},
 	},
 	{

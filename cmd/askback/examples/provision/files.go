@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	mathrand "math/rand/v2"
 	"os"
 	"os/exec"
@@ -30,15 +29,10 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// write writes a file of the machine atomically: a reader finds all of the file or nothing. If two processes write it at
-// once, the last one wins.
+// write writes a file of the machine atomically: a reader finds all of the file or nothing. It fails if another worker
+// has taken over meanwhile.
 func (m *machine) write(name string, content func(io.Writer) error) (File, error) {
-	// Not MkdirAll: a machine that somebody has removed must not come back in parts.
-	partial := m.path(partialDir)
-	if err := os.Mkdir(partial, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return File{}, err
-	}
-	f, err := os.CreateTemp(partial, filepath.Base(name)+"-*")
+	f, err := os.CreateTemp(m.workDir(), filepath.Base(name)+"-*")
 	if err != nil {
 		return File{}, err
 	}
@@ -95,11 +89,10 @@ func (m *machine) writeDisk(ctx context.Context) (File, error) {
 }
 
 func (m *machine) writeConfig(context.Context) ([]File, error) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	block, err := ssh.MarshalPrivateKey(private, m.Name)
+	// A secret of this call, so that a repeated step makes the same key.
+	seed := sha256.Sum256([]byte(m.call.IdempotencyKey("ssh-host-key")))
+	private := ed25519.NewKeyFromSeed(seed[:])
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +110,7 @@ func (m *machine) writeConfig(context.Context) ([]File, error) {
 		data []byte
 	}{
 		{"config/machine-id", []byte(m.id() + "\n")},
-		{"config/ssh_host_ed25519_key", pem.EncodeToMemory(block)},
+		{"config/ssh_host_ed25519_key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})},
 		{"config/ssh_host_ed25519_key.pub", ssh.MarshalAuthorizedKey(public)},
 	} {
 		file, err := m.writeBytes(f.name, f.data)
@@ -186,13 +179,14 @@ type manifest struct {
 	CPUs      int       `json:"cpus"`
 	MemoryMiB int       `json:"memoryMiB"`
 	DiskMiB   int       `json:"diskMiB"`
+	Fence     int64     `json:"fence"` // of the worker that finished the machine
 }
 
 // writeManifest finishes the machine: a machine with a manifest is complete.
 func (m *machine) writeManifest(begun time.Time, out Outcome) (File, error) {
-	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), m.CPUs, m.MemoryMiB, m.DiskMiB})
+	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), m.CPUs, m.MemoryMiB, m.DiskMiB, m.fence})
 	if err != nil {
 		return File{}, err
 	}
-	return file, os.RemoveAll(m.path(partialDir)) // with what earlier attempts left
+	return file, m.sweep() // with what earlier attempts left
 }

@@ -2,12 +2,14 @@ package provision
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,15 +29,15 @@ type Host struct {
 
 // machine is one machine as one call sees it.
 type machine struct {
-	host *Host
-	call *askback.Call
+	host  *Host
+	call  *askback.Call
+	fence int64 // the fencing token of this worker's claim
 	args
 }
 
 const (
 	claimFile    = "claim"        // holds the id of the call whose machine it is
 	manifestFile = "machine.json" // is there once the machine is finished
-	partialDir   = "partial"      // where files are written until they are whole
 )
 
 func (m *machine) dir() string { return filepath.Join(m.host.Root, m.Name) }
@@ -46,13 +48,77 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir(), filep
 // id is the machine's id, the same however often the step that needs it is repeated.
 func (m *machine) id() string { return m.call.IdempotencyKey("machine-id") }
 
+// workDir is where this worker prepares what it changes: each change is one rename from here into the machine's
+// directory, or the reverse. The name has the fencing token of the worker's claim. When another worker continues, it
+// renames the directory, and whatever the worker before it still tries fails, because the path is gone.
+func (m *machine) workDir() string {
+	return filepath.Join(m.host.Root, m.workPrefix()+strconv.FormatInt(m.fence, 10))
+}
+
+func (m *machine) workPrefix() string { return ".work-" + m.call.ID() + "-" }
+
+// workDirs returns the directories of this call's workers, with their fencing tokens.
+func (m *machine) workDirs() (map[int64]string, error) {
+	entries, err := os.ReadDir(m.host.Root)
+	dirs := make(map[int64]string)
+	for _, e := range entries {
+		if fence, ours := strings.CutPrefix(e.Name(), m.workPrefix()); ours {
+			if n, err := strconv.ParseInt(fence, 10, 64); err == nil {
+				dirs[n] = filepath.Join(m.host.Root, e.Name())
+			}
+		}
+	}
+	return dirs, err
+}
+
+// errTakenOver is the error of a worker that was out of reach for longer than its lease.
+var errTakenOver = errors.New("another worker has taken over")
+
+// takeOver makes the call's working directory that of this worker.
+func (m *machine) takeOver() error {
+	mine := m.fence
+	for {
+		dirs, err := m.workDirs()
+		if err != nil {
+			return err
+		}
+		var last int64 = -1
+		for fence := range dirs {
+			last = max(last, fence)
+		}
+		switch {
+		case last > mine:
+			return errTakenOver
+		case last == mine:
+			return nil
+		case last < 0: // the first worker, or one that cannot know whether it finished
+			if err := os.Mkdir(m.workDir(), 0o700); err != nil {
+				return err
+			}
+			if m.finishedBy() > mine {
+				return errors.Join(errTakenOver, os.Remove(m.workDir()))
+			}
+			return nil
+		}
+		if err := os.Rename(dirs[last], m.workDir()); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+}
+
+// finishedBy returns the fencing token of the worker that finished the machine, or -1.
+func (m *machine) finishedBy() int64 {
+	finished := manifest{Fence: -1}
+	if data, err := os.ReadFile(m.path(manifestFile)); err != nil || json.Unmarshal(data, &finished) != nil || finished.Call != m.call.ID() {
+		return -1
+	}
+	return finished.Fence
+}
+
 // claim makes the machine's directory, which appears with the claim in it, and returns the time of the claim. Of several
 // calls one gets the name.
 func (m *machine) claim() (time.Time, error) {
-	if err := os.MkdirAll(m.host.Root, 0o700); err != nil {
-		return time.Time{}, err
-	}
-	prepared, err := os.MkdirTemp(m.host.Root, m.prepared())
+	prepared, err := os.MkdirTemp(m.workDir(), "new-*")
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -71,14 +137,13 @@ func (m *machine) claim() (time.Time, error) {
 		}
 	}
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, errors.Join(err, m.sweep())
 	}
 	info, err := os.Stat(m.path(claimFile))
 	if err != nil {
 		return time.Time{}, err
 	}
-	_, err = m.sweep() // what this attempt, or an earlier one, prepared for nothing
-	return info.ModTime().UTC(), err
+	return info.ModTime().UTC(), nil
 }
 
 // owner is the ID of the call that has claimed the machine.
@@ -111,41 +176,39 @@ func (m *machine) claimed() error {
 
 // remove deletes what this call has made, and nothing of any other. It may be repeated.
 func (m *machine) remove(context.Context) error {
-	owner, err := m.owner()
-	if err == nil && owner == m.call.ID() {
-		// At once: half of a machine is nobody's.
-		err = os.Rename(m.dir(), filepath.Join(m.host.Root, m.removed()))
+	err := m.takeOver()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // no machine was ever made here
 	}
-	var swept []string
+	removed := filepath.Join(m.workDir(), "removed")
+	if err == nil {
+		var owner string
+		if owner, err = m.owner(); err == nil && owner == m.call.ID() {
+			err = os.Rename(m.dir(), removed) // at once: half of a machine is nobody's
+		}
+	}
+	_, none := os.Lstat(removed)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		swept, err = m.sweep()
+		err = m.sweep()
 	}
 	if err != nil {
 		return fmt.Errorf("removing what was made of %s: %w", m.Name, err)
 	}
-	if slices.Contains(swept, m.removed()) {
+	if none == nil {
 		return m.trace("remove")
 	}
 	return nil
 }
 
-// Names of directories that are a call's alone: where it prepares a machine, and what it removes.
-func (m *machine) prepared() string { return ".new-" + m.call.ID() + "-" }
-func (m *machine) removed() string  { return ".removed-" + m.call.ID() }
-
-// sweep deletes the call's directories beside the machine, and returns their names.
-func (m *machine) sweep() (names []string, err error) {
-	entries, err := os.ReadDir(m.host.Root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	for _, e := range entries {
-		if name := e.Name(); name == m.removed() || strings.HasPrefix(name, m.prepared()) {
-			names = append(names, name)
-			err = errors.Join(err, os.RemoveAll(filepath.Join(m.host.Root, name)))
+// sweep deletes the call's working directories, of this worker and of those before it.
+func (m *machine) sweep() error {
+	dirs, err := m.workDirs()
+	for fence, dir := range dirs {
+		if fence <= m.fence {
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	return names, err
+	return err
 }
 
 // trace notes that a step has been done. One write of one line: lines of several processes do not mix.

@@ -2,9 +2,11 @@ package provision
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,7 +18,7 @@ import (
 // A process can die after each of the changes that a claim and a removal make.
 func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 	host := &Host{Root: filepath.Join(t.TempDir(), "machines")}
-	m := &machine{host, anyCall(t), args{Name: "web-1"}}
+	m := &machine{host: host, call: anyCall(t), args: args{Name: "web-1"}}
 	left := func(want ...string) {
 		t.Helper()
 		entries, err := os.ReadDir(host.Root)
@@ -35,7 +37,8 @@ func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	died := filepath.Join(host.Root, m.prepared()+"died")
+	work := filepath.Base(m.workDir())
+	died := filepath.Join(m.workDir(), "new-died")
 	if err := os.MkdirAll(died, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -43,13 +46,13 @@ func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left("web-1")
+	left(work, "web-1")
 	if again, err := m.claim(); err != nil || !again.Equal(first) {
 		t.Errorf("claimed again at %v, %v; want %v", again, err, first)
 	}
-	left("web-1")
+	left(work, "web-1")
 
-	if err := os.Rename(m.dir(), filepath.Join(host.Root, m.removed())); err != nil {
+	if err := os.Rename(m.dir(), filepath.Join(m.workDir(), "removed")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -58,6 +61,86 @@ func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 		}
 	}
 	left("effects.log")
+}
+
+// A worker that was out of reach for longer than its lease is somewhere in a step when another has taken over. Whatever
+// it does then, the machine stays as the other one made it.
+func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		late func(m *machine, takeOver func()) error
+	}{
+		{"in the middle of a file", func(m *machine, takeOver func()) error {
+			_, err := m.write("disk.img", func(w io.Writer) error {
+				takeOver()
+				_, err := io.WriteString(w, "of yesterday")
+				return err
+			})
+			return err
+		}},
+		{"before a file", func(m *machine, takeOver func()) error {
+			takeOver()
+			_, err := m.writeBytes("disk.img", []byte("of yesterday"))
+			return err
+		}},
+		{"before it removes the machine", func(m *machine, takeOver func()) error {
+			takeOver()
+			return m.remove(context.Background())
+		}},
+		{"in the middle of removing it", func(m *machine, takeOver func()) error {
+			takeOver()
+			return os.Rename(m.dir(), filepath.Join(m.workDir(), "removed"))
+		}},
+		{"before it claims the name", func(m *machine, takeOver func()) error {
+			takeOver()
+			_, err := m.claim()
+			return err
+		}},
+		{"before it begins a step", func(m *machine, takeOver func()) error {
+			takeOver()
+			return m.takeOver()
+		}},
+	} {
+		for _, finished := range []bool{false, true} {
+			host := &Host{Root: t.TempDir()}
+			call := anyCall(t)
+			worker := func(fence int64) *machine {
+				return &machine{host: host, call: call, fence: fence, args: args{Name: "web-1"}}
+			}
+			late, now := worker(1), worker(2)
+			do := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			do(late.takeOver())
+			_, err := late.claim()
+			do(err)
+			err = tt.late(late, func() {
+				do(now.takeOver())
+				_, err := now.writeBytes("disk.img", []byte("of today"))
+				do(err)
+				if finished {
+					_, err = now.writeManifest(time.Now(), Outcome{})
+					do(err)
+				}
+			})
+			if err == nil {
+				t.Errorf("%s, finished %v: the late worker got no error", tt.name, finished)
+			}
+			if disk, err := os.ReadFile(now.path("disk.img")); string(disk) != "of today" {
+				t.Errorf("%s, finished %v: the disk holds %q, %v", tt.name, finished, disk, err)
+			}
+			if _, err := os.Stat(late.workDir()); err == nil {
+				t.Errorf("%s, finished %v: the late worker has a working directory again", tt.name, finished)
+			}
+			do(worker(3).remove(t.Context()))
+			if left, _ := filepath.Glob(filepath.Join(host.Root, "*")); len(left) != 1 { // effects.log
+				t.Errorf("%s, finished %v: %q is left", tt.name, finished, left)
+			}
+		}
+	}
 }
 
 // anyCall is a call of a tool that does nothing.

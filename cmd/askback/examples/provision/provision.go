@@ -2,8 +2,10 @@
 // in the middle which network to attach it to. The machine is a directory, and its files are real.
 //
 // Each step may be repeated, because a process can die after a step and before it is recorded. A call claims the
-// machine's name first, and touches nothing that another call has claimed. A call that fails, that the user declines
-// or whose task is cancelled removes what it has made.
+// machine's name first, and touches nothing that another call has claimed. A process that was stopped for longer than
+// its lease may still be in a step when another one continues: it can change nothing any more, because the other one
+// has renamed its working directory, which has the fencing token of the claim in its name. A call that fails, that the
+// user declines or whose task is cancelled removes what it has made.
 //
 // A client without tasks gets the same in rounds. Nobody can know whether a client will come back, so the machine of a
 // call that is never finished stays: the next call for its name tells what to do.
@@ -15,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -106,7 +109,7 @@ func Register(s *askback.Server, host *Host) {
 		if !filepath.IsLocal(in.Name) {
 			return nil, fmt.Errorf("%q cannot be a file's name on this system; choose another name", in.Name)
 		}
-		m := &machine{host, call, in}
+		m := &machine{host, call, call.Fence(), in}
 
 		// Before the first step that leaves something behind, and in every run: when a task is cancelled, its handler
 		// runs again up to the step where it stopped, to find what cleans up.
@@ -230,10 +233,17 @@ func step[T any](ctx context.Context, m *machine, name, message string, do func(
 		if err := m.progress(ctx, name, 0, message); err != nil {
 			return none, err
 		}
-		if name != "create-directories" {
-			if err := m.claimed(); err != nil {
+		if name == "create-directories" {
+			if err := os.MkdirAll(m.host.Root, 0o700); err != nil {
 				return none, &stepError{name, err}
 			}
+		} else if err := m.claimed(); err != nil {
+			return none, &stepError{name, err}
+		}
+		if err := m.takeOver(); errors.Is(err, errTakenOver) {
+			return none, err // which goes on with the call
+		} else if err != nil {
+			return none, &stepError{name, err}
 		}
 		if name != "write-disk" { // which takes it in portions
 			if err := m.host.pace(ctx, 1); err != nil {

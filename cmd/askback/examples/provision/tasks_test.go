@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,7 +90,7 @@ func TestACancelledTaskLeavesNothing(t *testing.T) {
 	}{
 		{"while it asks", 0, func(t *testing.T, i *instance, id string) { i.until(t, id, "input_required") }},
 		{"while it works", 300 * time.Millisecond, func(t *testing.T, i *instance, id string) {
-			wait(t, "the disk image is being written", func() bool { return exists(i.machine("partial")) })
+			wait(t, "the disk image is being written", func() bool { return i.working() })
 		}},
 		{"after a restart", 0, func(t *testing.T, i *instance, id string) {
 			i.until(t, id, "input_required")
@@ -138,7 +140,7 @@ func TestAnotherProcessGoesOn(t *testing.T) {
 	one := newInstance(t, dir, 300*time.Millisecond)
 	one.run(t)
 	id := one.create(t)
-	wait(t, "the disk image is being written", func() bool { return exists(one.machine("partial")) })
+	wait(t, "the disk image is being written", func() bool { return one.working() })
 	one.halt()
 	if diff := cmp.Diff(allSteps[:1], effects(t, one.host)); diff != "" {
 		t.Fatalf("effects (-want +got):\n%s", diff)
@@ -160,11 +162,11 @@ func TestKilledProcesses(t *testing.T) {
 	i := newInstance(t, t.TempDir(), 0) // serves, and runs no tasks
 	id := i.create(t)
 
-	kill := startWorker(t, i.parent)
-	wait(t, "the disk image is being written", func() bool { return exists(i.machine("partial")) })
+	_, kill := startWorker(t, i.parent)
+	wait(t, "the disk image is being written", func() bool { return i.working() })
 	kill()
 
-	kill = startWorker(t, i.parent)
+	_, kill = startWorker(t, i.parent)
 	i.until(t, id, "input_required")
 	i.answer(t, id, `"action": "accept", "content": {"network": "nat"}`)
 	wait(t, "it boots", func() bool { return slices.Contains(effects(t, i.host), "configure-network") })
@@ -185,7 +187,7 @@ func TestKilledProcesses(t *testing.T) {
 }
 
 // startWorker starts a process that runs tasks. It is killed at the end of the test, or before.
-func startWorker(t *testing.T, dir string) (kill func()) {
+func startWorker(t *testing.T, dir string) (process *exec.Cmd, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), workerVariable+"="+dir)
@@ -201,16 +203,20 @@ func startWorker(t *testing.T, dir string) (kill func()) {
 		}
 	})
 	t.Cleanup(kill)
-	return kill
+	return cmd, kill
 }
 
 func workerMain(dir string) {
-	i, err := open(context.Background(), dir, 300*time.Millisecond)
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	i, err := open(ctx, dir, 300*time.Millisecond)
 	if err == nil {
-		err = i.server.RunTasks(context.Background())
+		err = i.server.RunTasks(ctx)
 	}
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // instance is one process, as far as the tool can tell.
@@ -267,6 +273,12 @@ func (i *instance) machine(name ...string) string {
 	return filepath.Join(append([]string{i.host.Root, "web-1"}, name...)...)
 }
 
+// working reports whether the disk image is being written.
+func (i *instance) working() bool {
+	found, _ := filepath.Glob(filepath.Join(i.host.Root, ".work-*", "disk.img-*"))
+	return len(found) > 0
+}
+
 // status is how a task stands, as tasks/get says it.
 type status struct {
 	TaskID, Status, StatusMessage string
@@ -316,9 +328,4 @@ func wait(t *testing.T, what string, happened func() bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("it never came about that %s", what)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

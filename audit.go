@@ -1,0 +1,48 @@
+package askback
+
+import "github.com/askback-mcp/askback/internal/call"
+
+// AuditEvent is one fact for [Options.Audit]: who did what, in which call, and what came of it. It never holds an
+// answer, an argument, a result, a requestState or a task's id. A field that its kind does not name is empty.
+//
+// Facts are told as they happen, at least once: a round that a client repeats, or a task's run that another worker
+// repeats, is told again. What is told of one round is in order, except that the answer to a task's question is told
+// when it is stored, by which time a worker may have gone on with it.
+type AuditEvent struct {
+	Kind      string // one of AuditAsked, AuditAnswered, AuditStep, AuditRefused, AuditState and AuditEnded
+	Principal string // the caller, or "" for an anonymous one
+	Method    string // such as "tools/call"; "" for a message in a session that is no request
+	Target    string // the tool's or prompt's name, or the resource's URI; "" for a request about a task
+	Call      string // what [Call.ID] returns; "" before the call is known
+	Round     int    // what [Call.Round] returns; 0 before the call is known
+	Key       string // of the question, or the name of the step
+	Digest    string // of the question as its client sees it, in hex; "" where a handler asks past its Call
+	Action    string // of an answer to an elicitation: accept, decline or cancel
+	Reason    string // see the kinds; few and fixed, so that it serves as a metric's label
+}
+
+// The kinds of an [AuditEvent].
+const (
+	// AuditAsked: a round ended with the question Key, or a session's client was sent it. An answer names the same Digest.
+	AuditAsked = call.AuditAsked
+
+	// AuditAnswered: a handler got the client's answer to the question Key for the first time. An answer that does
+	// not fit its question is none.
+	AuditAnswered = call.AuditAnswered
+
+	// AuditStep: the step Key ran. The Reason is completed, and the step recorded, or failed.
+	AuditStep = call.AuditStep
+
+	// AuditRefused: a request or its requestState was refused. The Reason is caller (the principal could not be
+	// named), session (it is another caller's), authorize, replayed (by [Options.ReplayGuard]), or what a state did not
+	// match: one of the Reason constants of package seal, no_store, stored_missing, stored_altered or payload.
+	AuditRefused = call.AuditRefused
+
+	// AuditState: something worth a metric became of a requestState. The Reason is an Outcome of package state.
+	AuditState = call.AuditState
+
+	// AuditEnded: a call ended. The Reason is completed, failed, limit, capability (the client lacks one), task (the
+	// call is one from now on, and ends again as such) or cancelled (also where the client has gone away: outside of
+	// sessions it may repeat the round).
+	AuditEnded = call.AuditEnded
+)

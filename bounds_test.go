@@ -1,0 +1,622 @@
+package askback_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+// These tests check the limits that have owners.
+
+// waitingTool is a server with a tool that waits for open, and counts those who do.
+type waitingTool struct {
+	*askback.Server
+	open chan struct{}
+	now  atomic.Int64
+}
+
+func newWaitingTool(t *testing.T, limits askback.Limits) *waitingTool {
+	w := &waitingTool{open: make(chan struct{})}
+	w.Server = harness.NewServer(t, &askback.Options{Principal: userHeader, Limits: limits}, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			w.now.Add(1)
+			defer w.now.Add(-1)
+			select {
+			case <-w.open:
+				return "done", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+	})
+	return w
+}
+
+// wait sends a call that waits, and returns its response once there is one.
+func (w *waitingTool) wait(t *testing.T, h http.Handler, user, arguments string) <-chan *harness.Response {
+	before, response := w.now.Load(), make(chan *harness.Response, 1)
+	go func() { response <- as(user, arguments).Send(t, h) }()
+	harness.Eventually(t, "call of "+user, func() bool { return w.now.Load() > before || len(response) > 0 })
+	return response
+}
+
+func as(user, arguments string) harness.Request {
+	return harness.Request{Target: "wait", Arguments: arguments, Header: http.Header{"X-User": {user}}}
+}
+
+// unread is a body that must not be read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); return 0, io.EOF }
+
+func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
+	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
+	h := w.HTTPHandler(nil)
+	var admitted []<-chan *harness.Response
+	for _, step := range []struct {
+		user    string
+		status  int
+		message string
+	}{
+		{user: "alice"}, {user: "alice"}, {"alice", 429, "the caller is at its limit of 2 requests in progress"},
+		{user: ""}, {"", 429, "anonymous callers together are at their limit of 1 requests in progress"},
+		{user: "bob"}, {"carol", 503, "the server is at its limit of 4 requests in progress"},
+	} {
+		if step.status == 0 {
+			admitted = append(admitted, w.wait(t, h, step.user, ""))
+			continue
+		}
+		r := as(step.user, "")
+		r.Context = func(r *http.Request) *http.Request { r.Body = io.NopCloser(unread{t}); return r }
+		res := r.Send(t, h)
+		if message := res.Refused(t, step.status, -32603); !strings.Contains(message, step.message) || res.Header.Get("Retry-After") != "1" || strings.Contains(res.Raw, `"id"`) {
+			t.Errorf("%s: got %s, Retry-After %q", step.user, res.Raw, res.Header.Get("Retry-After"))
+		}
+	}
+	close(w.open)
+	for _, response := range admitted {
+		(<-response).Text(t)
+	}
+	for _, user := range []string{"alice", "", "carol"} {
+		as(user, "").Send(t, h).Text(t)
+	}
+}
+
+// A body takes its memory from the caller's share, as long as the request lasts, whether it tells its size or not.
+func TestBodiesShareMemory(t *testing.T) {
+	const message = 1 << 16
+	big := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
+	w := newWaitingTool(t, askback.Limits{MessageBytes: message, BodyBytes: askback.Share{Total: 2*message + 1<<14, PerPrincipal: message, Anonymous: message}})
+	h := w.HTTPHandler(nil)
+	first := w.wait(t, h, "alice", big)
+	for name, context := range map[string]func(*http.Request) *http.Request{
+		"with a Content-Length": func(r *http.Request) *http.Request { r.Body = io.NopCloser(unread{t}); return r },
+		"in chunks":             func(r *http.Request) *http.Request { r.ContentLength = -1; return r },
+	} {
+		r := as("alice", big)
+		r.Context = context
+		if message := r.Send(t, h).Refused(t, 429, -32603); !strings.Contains(message, "65536 bytes of messages") {
+			t.Errorf("%s: %s", name, message)
+		}
+	}
+	others := []<-chan *harness.Response{w.wait(t, h, "alice", "{}"), w.wait(t, h, "bob", big), w.wait(t, h, "carol", big)}
+	if message := as("dave", big).Send(t, h).Refused(t, 503, -32603); !strings.Contains(message, "the server is at its limit") {
+		t.Error(message)
+	}
+	close(w.open)
+	for _, response := range append(others, first) {
+		(<-response).Text(t)
+	}
+	as("alice", big).Send(t, h).Text(t)
+}
+
+func TestSharesThatFitNothing(t *testing.T) {
+	for _, limits := range []askback.Limits{
+		{Requests: askback.Share{Total: -1}}, {Sessions: askback.Share{PerPrincipal: -1}}, {Streams: askback.Share{Anonymous: -1}},
+		{BodyBytes: askback.Share{Total: 1 << 20}}, {BodyBytes: askback.Share{Anonymous: 1 << 20}}, {Batch: -1}, {SessionCalls: -1},
+	} {
+		if _, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test"}, nil), &askback.Options{Limits: limits}); err == nil {
+			t.Errorf("%+v: no error", limits)
+		}
+	}
+	for _, limits := range []askback.Limits{{MessageBytes: 1 << 62}, {BodyBytes: askback.Share{Total: 4 << 20}}, {Requests: askback.Share{Total: 1}}} {
+		srv := harness.NewServer(t, &askback.Options{Limits: limits}, harness.AddGreet)
+		harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, srv.HTTPHandler(nil)).Asked(t, "login")
+	}
+}
+
+// pipes serves a handler on connections in memory, which keep the time of a synctest bubble. Nothing is buffered
+// between the ends, so that a client who does not read blocks the server at once.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+}
+
+func servePipes(t *testing.T, h http.Handler) *pipes {
+	p := &pipes{make(chan net.Conn), make(chan struct{})}
+	server := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	go server.Serve(p)
+	t.Cleanup(func() { close(p.closed); server.Close() })
+	return p
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.accept:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+func (p *pipes) dial(t *testing.T) net.Conn {
+	here, there := net.Pipe()
+	t.Cleanup(func() { here.Close() })
+	p.accept <- there
+	return here
+}
+
+// send writes a request with the first bytes of its body.
+func send(t *testing.T, conn net.Conn, r *http.Request, bytes int) {
+	t.Helper()
+	r.Host = "localhost"
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n", r.Method, len(body))
+	if err := r.Header.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "\r\n%s", body[:min(bytes, len(body))])
+	if _, err := io.WriteString(conn, b.String()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestABodyHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				select {
+				case <-time.After(5 * time.Minute): // the deadline is that of the body alone
+					return "done", nil
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			})
+		})
+		p := servePipes(t, srv.HTTPHandler(nil))
+		conn := p.dial(t)
+		r := bufio.NewReader(conn)
+		for range 2 { // one connection, twice
+			send(t, conn, harness.Request{Target: "slow"}.HTTP(t), 1<<20)
+			res, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(body), "done") {
+				t.Errorf("got %s, %v", body, err)
+			}
+		}
+
+		begun := time.Now()
+		send(t, conn, harness.Request{Target: "slow"}.HTTP(t), 100)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		if took := time.Since(begun); res.StatusCode != 408 || !strings.Contains(string(body), "30s") || took != 30*time.Second {
+			t.Errorf("half a body: after %v %d %s", took, res.StatusCode, body)
+		}
+		if _, err := r.ReadByte(); err != io.EOF {
+			t.Errorf("the connection is still there: %v", err)
+		}
+		conn.Close()
+	})
+}
+
+// Whoever does not read a response holds its handler no longer than the deadline, whichever part of the server writes.
+func TestReadersHaveADeadline(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T, conn net.Conn, end chan error){
+		"progress": func(t *testing.T, conn net.Conn, end chan error) {
+			send(t, conn, harness.Request{Target: "report", Meta: `,"progressToken":1`}.HTTP(t), 1<<20)
+		},
+		"a large result": func(t *testing.T, conn net.Conn, end chan error) {
+			send(t, conn, harness.Request{Target: "large"}.HTTP(t), 1<<20)
+		},
+		"the SDK's response": func(t *testing.T, conn net.Conn, end chan error) {
+			send(t, conn, harness.Request{Method: "tools/list"}.HTTP(t), 1<<20)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				end := make(chan error, 1)
+				srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+					askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+						for i := range 1000 {
+							if err := call.Progress(ctx, float64(i), 1000, "working"); err != nil {
+								return "", err
+							}
+						}
+						return "done", nil
+					})
+					askback.AddTool(srv, &mcp.Tool{Name: "large", Description: strings.Repeat("x", 1<<20)}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+						return strings.Repeat("x", 10<<20), nil
+					})
+				})
+				h := srv.HTTPHandler(nil)
+				p := servePipes(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h.ServeHTTP(w, r)
+					end <- r.Context().Err()
+				}))
+				conn := p.dial(t)
+				begun := time.Now()
+				test(t, conn, end)
+				<-end
+				if took := time.Since(begun); took != 30*time.Second {
+					t.Errorf("the handler was held for %v", took)
+				}
+				conn.Close()
+			})
+		})
+	}
+}
+
+// A client that reads, if slowly, gets a stream that lasts longer than the deadline, with pauses that do, too.
+func TestStreamsOutliveTheDeadlineOfTheirParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				for i := range 3 {
+					if err := call.Progress(ctx, float64(i+1), 3, "working"); err != nil {
+						return "", err
+					}
+					time.Sleep(10 * time.Minute)
+				}
+				return strings.Repeat("x", 1<<20) + "done", nil
+			})
+		})
+		conn := servePipes(t, srv.HTTPHandler(nil)).dial(t)
+		send(t, conn, harness.Request{Target: "report", Meta: `,"progressToken":1`}.HTTP(t), 1<<20)
+		res, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn}, 4<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil || !strings.Contains(string(body), "done") {
+			t.Errorf("got %d bytes, %v", len(body), err)
+		}
+		conn.Close()
+	})
+}
+
+// slowly takes a second for each read.
+type slowly struct{ io.Reader }
+
+func (s slowly) Read(p []byte) (int, error) {
+	time.Sleep(time.Second)
+	return s.Reader.Read(p)
+}
+
+// legacy is an HTTP client before 2026-07-28.
+type legacy struct {
+	t    *testing.T
+	h    http.Handler
+	user string
+	id   string
+}
+
+// post sends a message in the session, and returns the status and the response.
+func (l *legacy) post(version, body string) *httptest.ResponseRecorder {
+	l.t.Helper()
+	w := httptest.NewRecorder()
+	l.h.ServeHTTP(w, l.request(l.t.Context(), http.MethodPost, version, body))
+	return w
+}
+
+func (l *legacy) request(ctx context.Context, method, version, body string) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, method, "/mcp", strings.NewReader(body))
+	for name, value := range map[string]string{"X-User": l.user, "Content-Type": "application/json", "Mcp-Session-Id": l.id,
+		"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": version} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	return r
+}
+
+// openSession opens a session and returns the error of the response, if there is one.
+func openSession(t *testing.T, h http.Handler, user string) (*legacy, string) {
+	t.Helper()
+	l := &legacy{t: t, h: h, user: user}
+	w := l.post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`)
+	if strings.Contains(w.Body.String(), `"error"`) {
+		return l, w.Body.String()
+	}
+	l.id = w.Header().Get("Mcp-Session-Id")
+	l.post("2025-11-25", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return l, ""
+}
+
+func (l *legacy) alive() bool {
+	return l.post("2025-11-25", `{"jsonrpc":"2.0","id":"alive","method":"ping"}`).Code == http.StatusOK
+}
+
+// A caller's new session takes the place of the one that was idle for longest. It takes no one else's.
+func TestSessionsAreShared(t *testing.T) {
+	w := newWaitingTool(t, askback.Limits{Sessions: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
+	h := w.HTTPHandler(nil)
+	must := func(user string) *legacy {
+		t.Helper()
+		l, fault := openSession(t, h, user)
+		if fault != "" {
+			t.Fatalf("%s: %s", user, fault)
+		}
+		return l
+	}
+	first, second := must("alice"), must("alice")
+	first.alive() // so that the second one is idle for longer
+	third := must("alice")
+	harness.Eventually(t, "end of the second session", func() bool { return !second.alive() })
+	if !first.alive() || !third.alive() {
+		t.Error("another session than the idlest was ended")
+	}
+
+	// Sessions in which something is open are not idle.
+	ctx, cancel := context.WithCancel(t.Context())
+	listening := make(chan struct{})
+	go func() {
+		defer close(listening)
+		h.ServeHTTP(httptest.NewRecorder(), first.request(ctx, http.MethodGet, "2025-11-25", ""))
+	}()
+	called := make(chan *httptest.ResponseRecorder)
+	go func() {
+		called <- third.post("2025-11-25", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`)
+	}()
+	harness.Eventually(t, "call", func() bool { return w.now.Load() == 1 })
+	harness.Eventually(t, "refusal", func() bool {
+		_, fault := openSession(t, h, "alice")
+		return strings.Contains(fault, "the caller is at its limit of 2 sessions")
+	})
+
+	anonymous := must("")
+	must("") // in its place
+	harness.Eventually(t, "end of the anonymous session", func() bool { return !anonymous.alive() })
+	bob := must("bob")
+	if _, fault := openSession(t, h, "carol"); !strings.Contains(fault, "the server is at its limit of 4 sessions") {
+		t.Errorf("a fifth session: %q", fault)
+	}
+	bob.h.ServeHTTP(httptest.NewRecorder(), bob.request(t.Context(), http.MethodDelete, "2025-11-25", ""))
+	harness.Eventually(t, "room for carol", func() bool { _, fault := openSession(t, h, "carol"); return fault == "" })
+	if !first.alive() || !third.alive() {
+		t.Error("a session of alice was ended for another caller's")
+	}
+	cancel()
+	<-listening
+	close(w.open)
+	<-called
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	batch := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i+1)
+		}
+		return "[" + b.String()[1:] + "]"
+	}
+	srv := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Batch: 3}}, harness.AddGreet)
+	l, _ := openSession(t, srv.HTTPHandler(nil), "")
+	if w := l.post("2025-03-26", batch(4)); w.Code != 400 || !strings.Contains(w.Body.String(), "3 messages") {
+		t.Errorf("over HTTP: %d %s", w.Code, w.Body)
+	}
+	if w := l.post("2025-03-26", batch(3)); w.Code != 200 || strings.Count(w.Body.String(), "result") != 3 {
+		t.Errorf("3 over HTTP: %d %s", w.Code, w.Body)
+	}
+	c := harness.Pipe(t, srv)
+	c.Write(batch(4))
+	if got := fmt.Sprint(<-c.Read); !strings.Contains(got, "3 messages") || !strings.Contains(got, "-32600") {
+		t.Errorf("over standard input: %s", got)
+	}
+}
+
+// Calls of one session are bounded, and so are those of all of a caller's sessions. The answers that
+// calls wait for get through, and so do other callers.
+func TestCallsOfSessionsAreBounded(t *testing.T) {
+	w := newWaitingTool(t, askback.Limits{SessionCalls: 2, Streams: askback.Share{Total: 8, PerPrincipal: 3, Anonymous: 1}, Requests: askback.Share{Total: 2, PerPrincipal: 1}})
+	h := w.HTTPHandler(nil)
+	ended := make(chan string, 10)
+	wait := func(l *legacy, id int) {
+		before := w.now.Load()
+		go func() {
+			ended <- l.post("2025-11-25", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, id)).Body.String()
+		}()
+		harness.Eventually(t, "call", func() bool { return w.now.Load() > before || len(ended) > 0 })
+	}
+	one, _ := openSession(t, h, "alice")
+	two, _ := openSession(t, h, "alice")
+	wait(one, 1)
+	wait(one, 2)
+	wait(one, 3)
+	if got := <-ended; !strings.Contains(got, "limit of 2 open requests of one session") {
+		t.Errorf("the third call of a session: %s", got)
+	}
+	wait(two, 1)
+	wait(two, 2)
+	if got := <-ended; !strings.Contains(got, "the caller is at its limit of 3 open streams and requests") {
+		t.Errorf("the fourth call of a caller: %s", got)
+	}
+	if res := two.post("2025-11-25", `{"jsonrpc":"2.0","id":99,"result":{}}`); res.Code != 202 {
+		t.Errorf("an answer: %d %s", res.Code, res.Body)
+	}
+	bob, _ := openSession(t, h, "bob")
+	wait(bob, 1)
+	close(w.open)
+	for range 4 {
+		if got := <-ended; !strings.Contains(got, "done") {
+			t.Errorf("a call that was admitted: %s", got)
+		}
+	}
+}
+
+func TestCallsOfAConnectionAreBounded(t *testing.T) {
+	w := newWaitingTool(t, askback.Limits{SessionCalls: 2})
+	c := harness.Pipe(t, w.Server)
+	for id := range 3 {
+		c.Request(id+1, "tools/call", `"name":"wait"`, harness.WithExtension)
+	}
+	refused := c.Until("a refusal", func(m map[string]any) bool { return m["error"] != nil })
+	if got := fmt.Sprint(harness.At(refused, "error", "message")); !strings.Contains(got, "2 open requests") {
+		t.Errorf("the third: %s", got)
+	}
+	close(w.open)
+	c.Until("a result", func(m map[string]any) bool { return m["result"] != nil })
+	c.Until("a result", func(m map[string]any) bool { return m["result"] != nil })
+}
+
+// What stays open over HTTP counts as a stream, and not as a request in progress.
+func TestStreamsAreShared(t *testing.T) {
+	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}, Streams: askback.Share{Total: 2, PerPrincipal: 1, Anonymous: 1}})
+	h := w.HTTPHandler(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	listen := func(user string) chan *httptest.ResponseRecorder {
+		r := harness.Request{Method: "subscriptions/listen", Header: http.Header{"X-User": {user}, "Mcp-Name": nil}, Body: harness.Message(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, harness.AllCapabilities)}
+		got := make(chan *httptest.ResponseRecorder, 1)
+		started := newStarted()
+		go func() {
+			h.ServeHTTP(started, r.HTTP(t).WithContext(ctx))
+			got <- started.ResponseRecorder
+		}()
+		harness.Eventually(t, "subscription", func() bool { return started.began.Load() || len(got) > 0 })
+		return got
+	}
+	alice := listen("alice")
+	if res := <-listen("alice"); res.Code != 429 || !strings.Contains(res.Body.String(), "limit of 1 open streams") || res.Header().Get("Retry-After") == "" {
+		t.Errorf("a second one: %d %s", res.Code, res.Body)
+	}
+	bob := listen("bob")
+	if res := <-listen("carol"); res.Code != 503 {
+		t.Errorf("a third caller's: %d %s", res.Code, res.Body)
+	}
+	l, _ := openSession(t, h, "")
+	get := httptest.NewRecorder()
+	if h.ServeHTTP(get, l.request(ctx, http.MethodGet, "2025-11-25", "")); get.Code != 503 {
+		t.Errorf("the stream of a session: %d %s", get.Code, get.Body)
+	}
+	close(w.open)
+	as("alice", "").Send(t, h).Text(t)
+	cancel()
+	<-alice
+	<-bob
+}
+
+// started is a response that tells when it has begun.
+type started struct {
+	*httptest.ResponseRecorder
+	began atomic.Bool
+}
+
+func newStarted() *started { return &started{ResponseRecorder: httptest.NewRecorder()} }
+
+func (s *started) Write(p []byte) (int, error) {
+	defer s.began.Store(true)
+	return s.ResponseRecorder.Write(p)
+}
+
+// Where pages have a name of their own that may lead here, the names of the server have to be said.
+func TestHosts(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		opts   askback.HTTPOptions
+		remote bool // the server's address is not a loopback one
+		host   string
+		origin string
+		status int
+	}{
+		{"no page", askback.HTTPOptions{}, true, "any.example.com", "", 200},
+		{"a page under its own name", askback.HTTPOptions{}, true, "evil.example.com:8080", "http://evil.example.com:8080", 403},
+		{"a page of the server's address", askback.HTTPOptions{}, true, "192.168.1.7:8080", "http://192.168.1.7:8080", 200},
+		{"a page of a forwarded port", askback.HTTPOptions{}, true, "localhost:8080", "http://localhost:8080", 200},
+		{"a page from elsewhere", askback.HTTPOptions{}, true, "192.168.1.7:8080", "http://evil.example.com", 403},
+		{"a trusted page", askback.HTTPOptions{TrustedOrigins: []string{"https://app.example.com"}}, true, "mcp.example.com", "https://app.example.com", 200},
+		{"a trusted page of the server's own", askback.HTTPOptions{TrustedOrigins: []string{"https://mcp.example.com"}}, true, "mcp.example.com", "https://mcp.example.com", 200},
+		{"an allowed host", askback.HTTPOptions{AllowedHosts: []string{"MCP.example.com"}}, true, "mcp.example.com:8443", "https://mcp.example.com:8443", 200},
+		{"an allowed host and port", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com:8443"}}, true, "mcp.example.com:8443", "", 200},
+		{"another port", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com:8443"}}, true, "mcp.example.com", "", 403},
+		{"another host", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, true, "evil.example.com", "", 403},
+		{"another host, of a trusted page", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}, TrustedOrigins: []string{"https://app.example.com"}}, true, "evil.example.com", "https://app.example.com", 403},
+		{"an allowed host from elsewhere", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, true, "mcp.example.com", "https://evil.example.com", 403},
+		{"an allowed host behind a local proxy", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, false, "mcp.example.com", "", 200},
+		{"a local name beside an allowed host", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, false, "localhost:8080", "", 200},
+		{"an address that is not local, on a local server", askback.HTTPOptions{}, false, "192.168.1.7", "", 403},
+		{"no local protection, and a page", askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{DisableLocalhostProtection: true}}, false, "evil.example.com", "http://evil.example.com", 403},
+		{"no local protection, and no page", askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{DisableLocalhostProtection: true}}, false, "mcp.example.com", "", 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(&c.opts)
+			addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}
+			if c.remote {
+				addr.IP = net.IPv4(192, 168, 1, 7)
+			}
+			for _, r := range []harness.Request{{Target: "greet", Arguments: `{"place":"x"}`}, {Method: "tools/list", Header: http.Header{"Mcp-Name": nil}, Body: harness.Message(1, "tools/list", "", harness.AllCapabilities)}} {
+				r.Context = func(r *http.Request) *http.Request {
+					r.Host = c.host
+					if c.origin != "" {
+						r.Header.Set("Origin", c.origin)
+					}
+					return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr)))
+				}
+				if res := r.Send(t, h); res.Status != c.status {
+					t.Errorf("%s: status %d, want %d: %s", r.Method, res.Status, c.status, res.Raw)
+				}
+			}
+		})
+	}
+	for _, host := range []string{"", "https://mcp.example.com", "*.example.com", "mcp.example.com/mcp"} {
+		func() {
+			defer func() {
+				if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "allowed host") {
+					t.Errorf("the allowed host %q: %v", host, v)
+				}
+			}()
+			harness.NewServer(t, nil).HTTPHandler(&askback.HTTPOptions{AllowedHosts: []string{host}})
+		}()
+	}
+}
+
+// docs/limits.md has a row for every field of Limits.
+func TestTheTableOfLimitsIsComplete(t *testing.T) {
+	table, err := os.ReadFile("docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range reflect.TypeFor[askback.Limits]().NumField() {
+		name := "`Limits." + reflect.TypeFor[askback.Limits]().Field(i).Name + "`"
+		if n := strings.Count(string(table), name); n == 0 {
+			t.Errorf("docs/limits.md does not name %s", name)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package tap
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// The limits of what a server may ask while its earlier requests wait for their answers. The SDK starts a goroutine for
+// each request, and over HTTP each answer is a request of the client.
+const (
+	maxUnanswered      = 1024
+	maxUnansweredBytes = 16 << 20
+)
+
+// unanswered holds the sizes of a server's requests that are not answered yet, by their IDs.
+type unanswered struct {
+	config *Config
+
+	mu    sync.Mutex
+	sizes map[any]int
+	bytes int
+}
+
+func newUnanswered(c *Config) *unanswered { return &unanswered{config: c, sizes: make(map[any]int)} }
+
+// add adds a request, unless there are too many.
+func (u *unanswered) add(id any, size int) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.sizes[id]; ok {
+		return nil // the SDK refuses a second request with the ID of an open one
+	}
+	switch {
+	case len(u.sizes) == maxUnanswered:
+		return u.config.Limit("requests of the server at once", maxUnanswered)
+	case u.bytes+size > max(maxUnansweredBytes, int(u.config.MessageBytes)):
+		return u.config.Limit("bytes of the server's requests at once", max(maxUnansweredBytes, u.config.MessageBytes))
+	}
+	u.sizes[id] = size
+	u.bytes += size
+	return nil
+}
+
+// remove removes a request that was answered.
+func (u *unanswered) remove(id any) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.bytes -= u.sizes[id]
+	delete(u.sizes, id)
+}
+
+// addMessage adds a message, if it is a request.
+func (u *unanswered) addMessage(message []byte, depth int) error {
+	if strictjson.Check(message, depth) != nil { // the SDK may read a request in it, and nobody knows its ID
+		return u.add(new(byte), len(message))
+	}
+	if id := strictjson.Get(message, "id"); id != nil && strictjson.Get(message, "method") != nil {
+		return u.add(idKey(id), len(message))
+	}
+	return nil
+}
+
+// idKey returns the key of a request's ID, whichever way the SDK writes a number.
+func idKey(id []byte) string { return string(strictjson.AppendCanonical(nil, id)) }
+
+// answerID returns the ID in a message of the client that answers a request, or nil.
+func answerID(message []byte) []byte {
+	if strictjson.Get(message, "method") != nil {
+		return nil
+	}
+	return bytes.Clone(strictjson.Get(message, "id"))
+}
+
+// answering returns the context for sending an answer. The SDK gives it one without an end, and waits for it when the
+// session is closed: a server that never takes an answer would hold the session open.
+func (c *Config) answering(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, ResponseTime)
+	stop := context.AfterFunc(c.Life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// closeBody is a body whose end releases what its response needed.
+type closeBody struct {
+	io.ReadCloser
+	release func()
+}
+
+func (b *closeBody) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}

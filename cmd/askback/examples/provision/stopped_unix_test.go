@@ -1,0 +1,72 @@
+//go:build unix
+
+package provision_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// A process is stopped for longer than its lease, at some moment of its work. When it goes on, another has finished the
+// machine, which stays as its manifest says.
+func TestAProcessThatIsStoppedBeyondItsLease(t *testing.T) {
+	for n := range 5 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			i := newInstance(t, t.TempDir(), 0)
+			id := i.create(t)
+			worker, _ := startWorker(t, i.parent)
+			wait(t, "the machine is begun", func() bool { return slices.Contains(effects(t, i.host), "create-directories") })
+			time.Sleep(time.Duration(n) * 75 * time.Millisecond) // to stop it elsewhere in the disk image, or in the step after it
+			i.stop(t, worker.Process)
+
+			i.run(t)
+			i.until(t, id, "input_required")
+			i.answer(t, id, `"action": "accept", "content": {"network": "nat"}`)
+			done := i.until(t, id, "completed").Result.StructuredContent
+			before := effects(t, i.host)
+
+			sendSignal(t, worker.Process, syscall.SIGCONT)
+			time.Sleep(100 * time.Millisecond) // it goes on, if it can
+			sendSignal(t, worker.Process, syscall.SIGTERM)
+			if err := worker.Wait(); err != nil { // until no handler runs
+				t.Error(err)
+			}
+			checkMachine(t, done, i.machine())
+			wantOnly(t, i.host, "effects.log", "web-1")
+			if after := effects(t, i.host); len(after) != len(before) {
+				t.Errorf("effects %q, of which the last were made without a lease", after)
+			}
+		})
+	}
+}
+
+// stop stops a process at a moment at which it does not hold the lock of the database.
+func (i *instance) stop(t *testing.T, process *os.Process) {
+	t.Helper()
+	wait(t, "the process is stopped outside of a transaction", func() bool {
+		sendSignal(t, process, syscall.SIGSTOP)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := i.store.Renew(ctx, "no task", 0, time.Second); errors.Is(err, task.ErrNotFound) {
+			return true
+		}
+		sendSignal(t, process, syscall.SIGCONT)
+		return false
+	})
+}
+
+func sendSignal(t *testing.T, process *os.Process, s os.Signal) {
+	t.Helper()
+	if err := process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,396 @@
+// Package drain serves HTTP on one of several instances behind a load balancer, and stops it without failing a request.
+// It also answers the load balancer's probes.
+//
+//	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+//	defer stop()
+//	go srv.RunTasks(ctx) // gives its leases back when ctx is done
+//
+//	mux := http.NewServeMux()
+//	mux.Handle("/mcp", srv.HTTPHandler(nil))
+//	err := drain.Serve(ctx, listener, &http.Server{Handler: mux}, &drain.Options{Ready: srv.Ready})
+//
+// docs/deploy.md has configurations of proxies that work with it.
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options configure [Serve]. The zero value is ready to use.
+type Options struct {
+	// Delay is how long the server goes on to serve after ctx is done, so that load balancers notice that it is no
+	// longer ready. It must be longer than they take, and than they keep an idle connection. Zero means 5 seconds, a
+	// negative value no delay.
+	Delay time.Duration
+
+	// Grace is how long requests may go on running after the delay. Zero means 30 seconds. A supervisor that kills the
+	// process must wait for longer than Delay and Grace together.
+	Grace time.Duration
+
+	// Ready returns an error while the instance cannot serve, for example because its database is away:
+	// askback.Server.Ready does. It is called at most once a second, and has a second to answer. Nil means that the
+	// instance is ready until it stops.
+	Ready func(ctx context.Context) error
+
+	// Logger receives what happens when the server stops, and why it is not ready. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultDelay = 5 * time.Second
+	defaultGrace = 30 * time.Second
+
+	// quietTime is how long no request may come before the listener closes. A connection that the kernel has accepted
+	// at that moment is lost.
+	quietTime = time.Second
+
+	// retryAfter is the pause in seconds that the client of a refused request is asked for.
+	retryAfter = "1"
+)
+
+// Serve serves until ctx is done, and then stops in these steps:
+//
+//  1. GET /readyz turns from 200 to 503. Requests are served as before, but each response closes its connection.
+//  2. After the delay, requests without an end of their own end: streams of notifications, and those that wait for a
+//     task. A new request gets 503 with Retry-After. It was not begun, so that a proxy can send it elsewhere.
+//  3. The listener closes when all requests are finished and no new one has come for a second. What is still running at
+//     the end of the grace period is cut off.
+//
+// GET /healthz is 200 as long as the process lives. Neither path reaches the handler. If server.TLSConfig is set, it must
+// have the certificate, and the connections are TLS. Serve replaces server.Handler, and closes the listener. The error is
+// that of the listener; it is nil if the server stopped because ctx was done.
+func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts *Options) error {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Delay == 0 {
+		o.Delay = defaultDelay
+	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	if o.Delay = max(o.Delay, 0); o.Grace < 0 {
+		return fmt.Errorf("drain: a grace period of %v: want a positive one, or zero for %v", o.Grace, defaultGrace)
+	}
+	log := o.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	next := server.Handler
+	if next == nil {
+		next = http.DefaultServeMux
+	}
+	d := newDrainer(next, &readiness{check: o.Ready, log: log})
+	server.Handler = d
+
+	served := make(chan error, 1)
+	go func() {
+		if server.TLSConfig != nil {
+			served <- server.ServeTLS(listener, "", "")
+		} else {
+			served <- server.Serve(listener)
+		}
+	}()
+	failed := func(err error) error {
+		d.end()
+		server.Close()
+		return fmt.Errorf("serving on %s: %w", listener.Addr(), err)
+	}
+	select {
+	case err := <-served:
+		return failed(err)
+	case <-ctx.Done():
+	}
+
+	d.setPhase(unready)
+	if o.Delay > 0 {
+		log.InfoContext(ctx, "stopping: no longer ready, but serving until load balancers have noticed", "delay", o.Delay)
+		select {
+		case err := <-served:
+			return failed(err)
+		case <-time.After(o.Delay):
+		}
+	}
+	log.InfoContext(ctx, "stopping: finishing the requests that are running", "limit", o.Grace)
+	d.setPhase(refusing)
+	d.end()
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
+	defer cancel()
+	d.settle(bounded, min(o.Delay, quietTime))
+	if err := server.Shutdown(bounded); err != nil {
+		log.WarnContext(ctx, "the requests that did not finish in time were cut off", "limit", o.Grace)
+		server.Close()
+	}
+	<-served
+	return nil
+}
+
+type phase int
+
+const (
+	serving  phase = iota
+	unready        // serves, and closes each connection
+	refusing       // finishes what it has begun
+)
+
+// drainer is the handler around the server's own. It counts the requests, and knows the phase.
+type drainer struct {
+	next   http.Handler
+	ready  *readiness
+	ending context.Context // done when requests without an end of their own end
+	end    context.CancelFunc
+
+	mu      sync.Mutex
+	phase   phase
+	running int
+	latest  time.Time // when the last request was refused, or refusing began
+}
+
+func newDrainer(next http.Handler, ready *readiness) *drainer {
+	d := &drainer{next: next, ready: ready}
+	d.ending, d.end = context.WithCancel(context.Background())
+	return d
+}
+
+func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		switch r.URL.Path {
+		case "/healthz":
+			answer(w, http.StatusOK, "ok")
+			return
+		case "/readyz":
+			d.serveReady(w)
+			return
+		}
+	}
+	if !d.begin() {
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 256<<10)) // a client that still sends may not read the response
+		refuse(w)
+		return
+	}
+	defer d.finish()
+	closing := &closingWriter{ResponseWriter: w, drainer: d}
+	if !isOpenEnded(r) {
+		d.next.ServeHTTP(closing, r)
+		closing.begin() // a handler may leave the header to the server
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(d.ending, cancel)()
+	d.next.ServeHTTP(closing, r.WithContext(ctx))
+	if !closing.begun && d.ending.Err() != nil && r.Context().Err() == nil {
+		refuse(w)
+		return
+	}
+	closing.begin()
+}
+
+// isOpenEnded reports whether a request has no end of its own to wait for. These are the streams of notifications, and
+// the wait for a task's result, which the client repeats.
+func isOpenEnded(r *http.Request) bool {
+	method := r.Header.Get("Mcp-Method")
+	return method == "subscriptions/listen" || method == "tasks/result" ||
+		r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
+func (d *drainer) serveReady(w http.ResponseWriter) {
+	if d.now() != serving {
+		w.Header().Set("Connection", "close")
+		answer(w, http.StatusServiceUnavailable, "stopping")
+		return
+	}
+	if !d.ready.ok() {
+		answer(w, http.StatusServiceUnavailable, "not ready: the server's log says why")
+		return
+	}
+	answer(w, http.StatusOK, "ok")
+}
+
+// refuse answers a request that was not begun, or that waited for something that it did not change.
+func refuse(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Retry-After", retryAfter)
+	answer(w, http.StatusServiceUnavailable, "this server is stopping: send the request again")
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n") // an error means that the client is gone
+}
+
+// begin counts a request. It reports false if the request must be refused.
+func (d *drainer) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.phase == refusing {
+		d.latest = time.Now()
+		return false
+	}
+	d.running++
+	return true
+}
+
+func (d *drainer) finish() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running--
+}
+
+func (d *drainer) setPhase(p phase) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.phase, d.latest = p, time.Now()
+}
+
+func (d *drainer) now() phase {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.phase
+}
+
+// settle waits until no request runs and none has come for some time.
+func (d *drainer) settle(ctx context.Context, quiet time.Duration) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		d.mu.Lock()
+		settled := d.running == 0 && time.Since(d.latest) >= quiet
+		d.mu.Unlock()
+		if settled {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// closingWriter closes the connection of a response whose header is written while the server stops. The server's own
+// SetKeepAlivesEnabled would also close idle connections, on which a request may be under way.
+type closingWriter struct {
+	http.ResponseWriter
+	drainer *drainer
+	begun   bool
+}
+
+func (w *closingWriter) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	if w.drainer.now() != serving {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+func (w *closingWriter) WriteHeader(status int) {
+	if status >= http.StatusOK { // an informational header is followed by another one
+		w.begin()
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *closingWriter) Write(b []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements [http.Flusher].
+func (w *closingWriter) Flush() { _ = w.FlushError() }
+
+// FlushError is what [http.ResponseController] calls.
+func (w *closingWriter) FlushError() error {
+	w.begin()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap gives [http.ResponseController] the deadlines of the connection.
+func (w *closingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+const (
+	checkTime = time.Second // that a check may take
+	checkAge  = time.Second // that a result may have
+)
+
+// readiness remembers the result of a check for a moment, so that probes cannot load what it looks at.
+type readiness struct {
+	check func(ctx context.Context) error
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	at      time.Time
+	err     error
+	pending chan error // of a check that has not returned
+}
+
+func (r *readiness) ok() bool {
+	if r.check == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && time.Since(r.at) < checkAge {
+		return r.err == nil
+	}
+	before := r.err
+	r.err = r.run()
+	r.at = time.Now()
+	switch {
+	case r.err != nil && before == nil:
+		r.log.Error("not ready", "error", r.err)
+	case r.err == nil && before != nil:
+		r.log.Info("ready again")
+	}
+	return r.err == nil
+}
+
+var errNoAnswer = errors.New("the check of readiness did not answer in time")
+
+// run runs the check, even one that ignores its context. There is never more than one.
+func (r *readiness) run() error {
+	if r.pending != nil {
+		select {
+		case <-r.pending: // it answered too late
+		default:
+			return errNoAnswer
+		}
+	}
+	result := make(chan error, 1)
+	r.pending = result
+	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
+	go func() {
+		defer cancel()
+		err := errors.New("the check of readiness panicked or ended its goroutine")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("the check of readiness panicked: %v", p)
+			}
+			result <- err
+		}()
+		err = r.check(ctx)
+	}()
+	limit := time.NewTimer(checkTime)
+	defer limit.Stop()
+	select {
+	case err := <-result:
+		r.pending = nil
+		return err
+	case <-limit.C:
+		return errNoAnswer
+	}
+}

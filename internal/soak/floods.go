@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+)
+
+// The bars: what one caller may do to the server, and to another caller.
+const (
+	mostMemory = 200 << 20
+	slowerBy   = 3
+)
+
+// flood is what one hostile caller does. Attack returns when ctx is done.
+type flood struct {
+	name   string
+	user   string // empty is the anonymous caller
+	attack func(ctx context.Context, a *attack)
+}
+
+// attack is a flood that goes on.
+type attack struct {
+	*client
+	sent, refused atomic.Int64
+	full          chan struct{} // closed when the flood has reached its full extent
+}
+
+// count counts what was sent, unless the end of the flood has ended it.
+func (a *attack) count(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	a.sent.Add(1)
+	if err != nil {
+		a.refused.Add(1)
+	}
+}
+
+// together runs a function n times at once. The flood has its full extent when each has called up, or has returned.
+func (a *attack) together(n int, f func(up func())) {
+	var all, ready sync.WaitGroup
+	ready.Add(n)
+	go func() { ready.Wait(); close(a.full) }()
+	for range n {
+		all.Go(func() {
+			up := sync.OnceFunc(ready.Done)
+			defer up()
+			f(up)
+		})
+	}
+	all.Wait()
+}
+
+// repeat sends a request again and again, and pauses only after an error.
+func (a *attack) repeat(ctx context.Context, send func() error, up func()) {
+	for ctx.Err() == nil {
+		err := send()
+		a.count(ctx, err)
+		up()
+		if err != nil {
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+var floods = []flood{
+	{"150 half-sent bodies of 4 MB", "mallory", func(ctx context.Context, a *attack) {
+		a.together(150, func(up func()) { a.count(ctx, a.halfSent(ctx, 4<<20, 4<<20-1024, up)) })
+		<-ctx.Done()
+	}},
+	{"a batch of 5,000 calls", "mallory", func(ctx context.Context, a *attack) { a.batch(ctx, 5_000) }},
+	{"a batch of 30,000 calls", "mallory", func(ctx context.Context, a *attack) { a.batch(ctx, 30_000) }},
+	{"2,000 sessions", "mallory", func(ctx context.Context, a *attack) {
+		a.together(16, func(func()) {
+			for range 2_000 / 16 {
+				_, err := a.initialize(ctx, "2025-11-25")
+				a.count(ctx, err)
+			}
+		})
+		<-ctx.Done()
+	}},
+	{"100 slow readers", "mallory", func(ctx context.Context, a *attack) {
+		a.together(100, func(up func()) {
+			stream, err := a.talk(ctx)
+			a.count(ctx, err)
+			up()
+			if err == nil {
+				<-ctx.Done()
+				stream.Close()
+			}
+		})
+		<-ctx.Done()
+	}},
+	{"500 calls with 1 MB at once", "mallory", func(ctx context.Context, a *attack) {
+		members := `"name":"hold","arguments":{"a":"` + strings.Repeat("x", 1<<20) + `"}`
+		a.together(500, func(up func()) {
+			a.repeat(ctx, func() error { _, err := a.call(ctx, "tools/call", "hold", members); return err }, up)
+		})
+	}},
+	{"100 idle subscriptions to 64 tasks", "mallory", func(ctx context.Context, a *attack) {
+		var ids []string
+		for range 64 {
+			id, err := a.begin(ctx, `{}`)
+			a.count(ctx, err)
+			if err == nil {
+				ids = append(ids, id)
+			}
+		}
+		a.together(100, func(up func()) {
+			stream, err := a.listen(ctx, ids)
+			a.count(ctx, err)
+			up()
+			if err == nil {
+				_, _ = io.Copy(io.Discard, stream) // until the end
+				stream.Close()
+			}
+		})
+		<-ctx.Done()
+	}},
+	{"tasks of anonymous callers", "", func(ctx context.Context, a *attack) {
+		arguments := `{"a":"` + strings.Repeat("x", 256<<10) + `"}`
+		a.together(16, func(up func()) {
+			a.repeat(ctx, func() error { _, err := a.begin(ctx, arguments); return err }, up)
+		})
+	}},
+}
+
+// batch sends one batch of calls that ask, which only a revision before 2025-06-18 has.
+func (a *attack) batch(ctx context.Context, calls int) {
+	const version = "2025-03-26"
+	var body strings.Builder
+	for i := range calls {
+		fmt.Fprintf(&body, `,{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ask"}}`, i+2)
+	}
+	a.together(1, func(up func()) {
+		session, err := a.initialize(ctx, version)
+		var res *http.Response
+		if err == nil {
+			res, err = a.open(ctx, "["+body.String()[1:]+"]", "Mcp-Session-Id", session, "MCP-Protocol-Version", version)
+		}
+		if err == nil && res.StatusCode != http.StatusOK {
+			err = errRefused
+		}
+		a.count(ctx, err)
+		up()
+		if res != nil {
+			_, _ = io.Copy(io.Discard, res.Body) // until the end
+			res.Body.Close()
+		}
+	})
+	<-ctx.Done()
+}
+
+// flooded is the outcome of one flood.
+type flooded struct {
+	sent, refused int64
+	peak          int64
+	quiet, during time.Duration // 99 of 100 interactions of another caller take less
+	failed        int           // interactions of another caller
+}
+
+// check reports why the outcome does not reach the bars. A caller whose interactions take less than a hundredth of a
+// second in the quiet may need up to three of them: below, a ratio tells of the scheduler.
+func (f *flooded) check() error {
+	var err error
+	if f.peak > mostMemory {
+		err = errors.Join(err, fmt.Errorf("%.0f MB, at most %d", megabytes(f.peak), mostMemory>>20))
+	}
+	if bar := slowerBy * max(f.quiet, 10*time.Millisecond); f.during > bar {
+		err = errors.Join(err, fmt.Errorf("another caller waits %v, at most %v", f.during.Round(time.Millisecond), bar.Round(time.Millisecond)))
+	}
+	if f.failed > 0 {
+		err = errors.Join(err, fmt.Errorf("%d interactions of another caller failed", f.failed))
+	}
+	return err
+}
+
+// flooding starts a server of its own for each flood, and prints what the flood did to it and to another caller.
+func flooding(ctx context.Context, only string, lasts time.Duration, start func() (*subject, error), out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "flood\tsent\trefused\tpeak RSS MB\tp99 quiet\tp99 during\tbars")
+	var failed error
+	for _, f := range floods {
+		if !strings.Contains(f.name, only) {
+			continue
+		}
+		got, err := f.run(ctx, lasts, start)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		verdict := "reached"
+		if err := got.check(); err != nil {
+			verdict = strings.ReplaceAll(err.Error(), "\n", "; ")
+			failed = errors.Join(failed, fmt.Errorf("%s: %s", f.name, verdict))
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%.0f\t%v\t%v\t%s\n", f.name, got.sent, got.refused, megabytes(got.peak),
+			got.quiet.Round(100*time.Microsecond), got.during.Round(100*time.Microsecond), verdict)
+	}
+	return errors.Join(table.Flush(), failed)
+}
+
+func (f *flood) run(ctx context.Context, lasts time.Duration, start func() (*subject, error)) (*flooded, error) {
+	s, err := start()
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	got := new(flooded)
+	bob := newClient(s, "bob")
+	defer bob.close()
+	var warm, quiet latencies
+	if err := errors.Join(warm.measure(ctx, bob, time.Second), quiet.measure(ctx, bob, lasts)); err != nil {
+		return nil, err
+	}
+	got.quiet = quiet.p99()
+	attacking, stop := context.WithCancel(ctx)
+	defer stop()
+	a := &attack{client: newClient(s, f.user), full: make(chan struct{})}
+	defer a.close()
+	attacked := make(chan struct{})
+	go func() {
+		defer close(attacked)
+		f.attack(attacking, a)
+	}()
+	var during latencies
+	for begun, full := time.Now(), false; err == nil && !full && time.Since(begun) < 6*lasts; {
+		select {
+		case <-a.full: // once more, under all of it
+			full = true
+		default:
+		}
+		err = during.measure(ctx, bob, lasts)
+	}
+	if err == nil {
+		_, got.peak, err = s.memory()
+	}
+	stop()
+	<-attacked
+	got.during, got.failed = during.p99(), quiet.failed+during.failed
+	got.sent, got.refused = a.sent.Load(), a.refused.Load()
+	return got, err
+}
+
+// latencies are those of the interactions of another caller.
+type latencies struct {
+	took   []time.Duration
+	failed int
+}
+
+// measure lets a caller interact again and again. The error is that of ctx.
+func (l *latencies) measure(ctx context.Context, c *client, lasts time.Duration) error {
+	for end := time.Now().Add(lasts); time.Now().Before(end) && ctx.Err() == nil; {
+		begun := time.Now()
+		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+		if err := c.interaction(limited); err != nil {
+			l.failed++
+		}
+		cancel()
+		l.took = append(l.took, time.Since(begun))
+		time.Sleep(2 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+func (l *latencies) p99() time.Duration {
+	if len(l.took) == 0 {
+		return 0
+	}
+	slices.Sort(l.took)
+	return l.took[(len(l.took)-1)*99/100]
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// soak puts the mixed load on a server, and prints what the server uses. The error says what grew, or went wrong.
+func soak(ctx context.Context, s *subject, duration, every time.Duration, out io.Writer) error {
+	begun := time.Now()
+	loaded, stop := context.WithTimeout(ctx, duration)
+	defer stop()
+	load := mixedLoad()
+	wait := apply(loaded, s, load)
+	defer wait()
+	// Lines appear as they are measured, so that no column can wait for a wider one.
+	fmt.Fprintln(out, "   after   RSS MB  heap MB  goroutines  descriptors")
+	var samples []sample
+	look := time.NewTicker(every)
+	defer look.Stop()
+	for over := false; !over; {
+		select {
+		case <-look.C:
+		case <-loaded.Done():
+			over = true
+			continue
+		}
+		now, err := s.sample(ctx, begun)
+		if err != nil {
+			return err
+		}
+		samples = append(samples, now)
+		fmt.Fprintf(out, "%8v %8.1f %8.1f %11d %12d\n", now.at.Round(time.Second), megabytes(now.rss), megabytes(now.heap), now.goroutines, now.descriptors)
+	}
+	wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\nload\tdone\tfailed\t")
+	var failed error
+	for _, k := range load {
+		fmt.Fprintf(table, "%s\t%d\t%d\t\n", k.name, k.done.Load(), k.failed.Load())
+		if first := k.first.Load(); first != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %d failed, the first with: %w", k.name, k.failed.Load(), *first))
+		} else if k.done.Load() == 0 {
+			failed = errors.Join(failed, fmt.Errorf("%s: none was done", k.name))
+		}
+	}
+	table.Flush()
+	return errors.Join(failed, grew(samples, warmUp(duration)))
+}
+
+func megabytes(bytes int64) float64 { return float64(bytes) / 1e6 }
+
+// warmUp is the beginning of a run, in which a server may grow: until what was abandoned first has expired, and the
+// runtime has the memory that the load needs.
+func warmUp(duration time.Duration) time.Duration { return max(duration/5, min(3*ttl, duration/2)) }
+
+// grew compares the first third of a run after its warm-up with the last third, by their medians: a single sample may
+// be taken in the middle of a burst.
+func grew(samples []sample, warm time.Duration) error {
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return s.at < warm })
+	third := len(samples) / 3
+	if third == 0 {
+		return nil
+	}
+	var err error
+	for _, m := range []struct {
+		name  string
+		value func(sample) int64
+		slack int64 // of what is too small to tell growth from noise
+	}{
+		{"resident memory", func(s sample) int64 { return s.rss }, 16 << 20},
+		{"the heap", func(s sample) int64 { return s.heap }, 4 << 20},
+		{"the number of goroutines", func(s sample) int64 { return int64(s.goroutines) }, 20},
+		{"the number of descriptors", func(s sample) int64 { return int64(s.descriptors) }, 20},
+	} {
+		before, after := median(samples[:third], m.value), median(samples[len(samples)-third:], m.value)
+		if after > before+before/10+m.slack {
+			err = errors.Join(err, fmt.Errorf("%s grew from %d to %d after the warm-up", m.name, before, after))
+		}
+	}
+	return err
+}
+
+func median(samples []sample, value func(sample) int64) int64 {
+	values := make([]int64, len(samples))
+	for i, s := range samples {
+		values[i] = value(s)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}

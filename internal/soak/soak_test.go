@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task"
+)
+
+// local is a subject in this process.
+func local(t *testing.T) *subject {
+	srv, err := newServer(new(task.MemoryStore))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", srv.HTTPHandler(&askback.HTTPOptions{}))
+	mux.HandleFunc("GET /usage", usage)
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.CloseClientConnections)
+	go func() {
+		if err := srv.RunTasks(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	return &subject{url: web.URL, pid: os.Getpid()}
+}
+
+// Each kind of load does what it is to do.
+func TestMixedLoad(t *testing.T) {
+	for _, k := range mixedLoad() {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			c := newClient(local(t), "alice")
+			defer c.close()
+			for range 3 {
+				if err := k.once(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestGrowthIsFound(t *testing.T) {
+	level := sample{rss: 100 << 20, heap: 50 << 20, goroutines: 100, descriptors: 50}
+	for name, test := range map[string]struct {
+		change func(i int, s *sample)
+		want   string
+	}{
+		"nothing":                     {func(int, *sample) {}, ""},
+		"noise":                       {func(i int, s *sample) { s.heap += int64(i%3) << 20; s.goroutines += i % 7 }, ""},
+		"a single peak":               {func(i int, s *sample) { s.rss += int64(i/59) << 30 }, ""},
+		"growth only in the warm-up":  {func(i int, s *sample) { s.goroutines += 100 * min(i, 11) }, ""},
+		"resident memory that grows":  {func(i int, s *sample) { s.rss += int64(i) << 20 }, "resident memory"},
+		"a heap that grows":           {func(i int, s *sample) { s.heap += int64(i) << 19 }, "the heap"},
+		"goroutines that are left":    {func(i int, s *sample) { s.goroutines += 2 * i }, "goroutines"},
+		"descriptors that are left":   {func(i int, s *sample) { s.descriptors += 2 * i }, "descriptors"},
+		"goroutines that become less": {func(i int, s *sample) { s.goroutines -= i }, ""},
+	} {
+		samples := make([]sample, 60)
+		for i := range samples {
+			samples[i] = level
+			samples[i].at = time.Duration(i+1) * 10 * time.Second
+			test.change(i, &samples[i])
+		}
+		err := grew(samples, warmUp(10*time.Minute))
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestBarsOfFloods(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		flooded
+		reached bool
+	}{
+		"no harm":                             {flooded{peak: 50 << 20, quiet: 20 * ms, during: 59 * ms}, true},
+		"within what a scheduler needs":       {flooded{peak: 50 << 20, quiet: 1 * ms, during: 29 * ms}, true},
+		"too much memory":                     {flooded{peak: 201 << 20, quiet: 20 * ms, during: 20 * ms}, false},
+		"another caller waits":                {flooded{peak: 50 << 20, quiet: 20 * ms, during: 61 * ms}, false},
+		"an interaction of another is failed": {flooded{peak: 50 << 20, quiet: 20 * ms, during: 20 * ms, failed: 1}, false},
+	} {
+		if err := test.check(); (err == nil) != test.reached {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A flood is measured from its beginning to its full extent.
+func TestFloodsAreMeasured(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("memory is read from Linux's /proc")
+	}
+	var out bytes.Buffer
+	start := func() (*subject, error) { return local(t), nil }
+	_ = flooding(t.Context(), "sessions", 50*time.Millisecond, start, &out) // whether it reaches the bars depends on the machine
+	if fields := strings.Fields(out.String()); !strings.Contains(out.String(), "2,000 sessions") || len(fields) < 12 {
+		t.Errorf("got %s", out.String())
+	}
+}

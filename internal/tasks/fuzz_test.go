@@ -1,0 +1,70 @@
+package tasks
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// A cursor that is accepted names a place in the list, which the same place's cursor names, too.
+func FuzzCursor(f *testing.F) {
+	encode := func(created int64, id string) string {
+		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", created, id))
+	}
+	for _, cursor := range []string{"", "x", "!", encode(1, ""), encode(time.Now().UnixMilli(), "a.b"), encode(-1<<63, "x"), encode(1<<63-1, "x")} {
+		f.Add(cursor)
+	}
+	f.Fuzz(func(t *testing.T, cursor string) {
+		raw, err := json.Marshal(cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, fault := parseCursor(raw)
+		if (after == nil) == (fault == nil) {
+			t.Fatalf("task %v, fault %v", after, fault)
+		}
+		if after == nil {
+			return
+		}
+		again, _ := json.Marshal(encode(after.Created.UnixMilli(), after.ID))
+		same, fault := parseCursor(again)
+		if len(again) > 258 { // with its quotes; another spelling of the number was shorter
+			return
+		}
+		if fault != nil || same.ID != after.ID || !same.Created.Equal(after.Created) {
+			t.Fatalf("%s and %s name %v and %v (%v)", raw, again, after, same, fault)
+		}
+	})
+}
+
+// A request about tasks is read or refused, and nothing but strings reach the store as IDs.
+func FuzzReadRequest(f *testing.F) {
+	for _, method := range append(wire.TaskMethods, MethodListen) {
+		f.Add(method, []byte(`{"taskId":"x","_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`))
+		f.Add(method, []byte(`{"taskId":7,"notifications":{"taskIds":["x"]}}`))
+		f.Add(method, []byte(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}},"task":{"ttl":1e999}}`))
+	}
+	f.Fuzz(func(t *testing.T, method string, params []byte) {
+		if strictjson.Check(params, 64) != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
+			return
+		}
+		q, fault := ReadRequest(method, params, nil)
+		if (q == nil) == (fault == nil) {
+			t.Fatalf("request %v, fault %v", q, fault)
+		}
+		if q != nil && (q.Method != method || !wire.IsTask(method)) {
+			t.Fatalf("read %q as %q", method, q.Method)
+		}
+		if OnlyTasks(params) && NamesTasks(params) && strictjson.Get(params, "notifications") == nil {
+			t.Fatal("a subscription without notifications names tasks")
+		}
+		if ttl, fault := wire.ParseTTL(strictjson.Get(params, "task")); fault == nil && ttl < 0 {
+			t.Fatalf("a time to live of %v", ttl)
+		}
+	})
+}

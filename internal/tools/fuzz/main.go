@@ -1,0 +1,271 @@
+// Fuzz runs every fuzz test of every module of the workspace for a short while, so that a new one is never forgotten.
+//
+//	go run ./internal/tools/fuzz [-time 10s] [-keep 20] [-list] [REGEXP]
+//
+// The regular expression selects targets by IMPORTPATH.NAME. A failing input is written below testdata/fuzz of its
+// package, where go test finds it again. With -keep, the smallest inputs that reached new code are added there.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	duration := flag.Duration("time", 10*time.Second, "how long to fuzz each target")
+	concurrent := flag.Int("concurrent", 2, "how many targets to fuzz at once, each on one processor")
+	keep := flag.Int("keep", 0, "how many inputs to add to the corpus of each target")
+	list := flag.Bool("list", false, "only list the targets")
+	flag.Parse()
+	if err := run(flag.Arg(0), *duration, *concurrent, *keep, *list); err != nil {
+		fmt.Fprintln(os.Stderr, "fuzz:", err)
+		os.Exit(1)
+	}
+}
+
+func run(pattern string, duration time.Duration, concurrent, keep int, list bool) error {
+	selected, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	targets, err := find()
+	if err != nil {
+		return err
+	}
+	targets = slices.DeleteFunc(targets, func(t target) bool { return !selected.MatchString(t.String()) })
+	if len(targets) == 0 {
+		return fmt.Errorf("no fuzz test matches %q; -list shows all", pattern)
+	}
+	if list {
+		for _, t := range targets {
+			fmt.Println(t)
+		}
+		return nil
+	}
+	work, err := os.MkdirTemp("", "fuzz")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("looking for the build cache: %w", err)
+	}
+	f := &fuzzer{filepath.Join(strings.TrimSpace(string(cache)), "fuzz"), work, duration, keep}
+	begun := time.Now()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed []string
+	slots := make(chan struct{}, max(1, concurrent))
+	for _, p := range packages(targets) {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			f.fuzzPackage(p, func(t target, summary string, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					failed = append(failed, t.String())
+					summary = err.Error()
+				}
+				fmt.Printf("%-70s %s\n", t, summary)
+			})
+		})
+	}
+	all.Wait()
+	fmt.Printf("%d targets in %v\n", len(targets), time.Since(begun).Round(time.Second))
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// packages groups targets by their packages, those with most of them first, which take longest.
+func packages(targets []target) [][]target {
+	groups := slices.Collect(func(yield func([]target) bool) {
+		for rest := targets; len(rest) > 0; {
+			n := slices.IndexFunc(rest, func(t target) bool { return t.pkg != rest[0].pkg })
+			if n < 0 {
+				n = len(rest)
+			}
+			if !yield(rest[:n]) {
+				return
+			}
+			rest = rest[n:]
+		}
+	})
+	slices.SortStableFunc(groups, func(a, b []target) int { return cmp.Compare(len(b), len(a)) })
+	return groups
+}
+
+// target is one fuzz test.
+type target struct {
+	dir, pkg, name string
+	large          bool // the package imports a database
+}
+
+// large is the part of the import paths of a database in Go, which takes many minutes to build for fuzzing.
+const large = "modernc.org/"
+
+func (t target) String() string { return t.pkg + "." + t.name }
+
+var declaration = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
+
+// find reads the names from the sources, because go test -list would build every test of the workspace.
+func find() ([]target, error) {
+	list := exec.Command("go", "list", "-json=Dir,ImportPath,Deps,TestGoFiles,XTestGoFiles", "work")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the packages of the workspace: %w", err)
+	}
+	var targets []target
+	for packages := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			Dir, ImportPath                 string
+			Deps, TestGoFiles, XTestGoFiles []string
+		}
+		if err := packages.Decode(&p); errors.Is(err, io.EOF) {
+			return targets, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("listing the packages of the workspace: %w", err)
+		}
+		isLarge := slices.ContainsFunc(p.Deps, func(path string) bool { return strings.HasPrefix(path, large) })
+		for _, file := range append(p.TestGoFiles, p.XTestGoFiles...) {
+			source, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				return nil, err
+			}
+			for _, found := range declaration.FindAllSubmatch(source, -1) {
+				targets = append(targets, target{p.Dir, p.ImportPath, string(found[1]), isLarge})
+			}
+		}
+	}
+}
+
+// fuzzer fuzzes packages.
+type fuzzer struct {
+	cache    string // where fuzzing keeps what it finds, as go test does
+	work     string // a directory for the tests' programs
+	duration time.Duration
+	keep     int
+}
+
+// fuzzPackage builds the tests of a package once, and fuzzes its targets one after the other. Those of a large package
+// are built as they are for go test: their inputs are random, and are not led to new code.
+func (f *fuzzer) fuzzPackage(targets []target, report func(t target, summary string, err error)) {
+	program := filepath.Join(f.work, strings.ReplaceAll(targets[0].pkg, "/", "_"))
+	build := exec.Command("go", "test", "-c", "-o", program)
+	if !targets[0].large {
+		build.Args = append(build.Args, "-fuzz=.")
+	}
+	build.Dir = targets[0].dir
+	out, err := build.CombinedOutput()
+	for _, t := range targets {
+		summary := ""
+		if err != nil {
+			report(t, "", fmt.Errorf("building the tests: %w\n%s", err, out))
+			continue
+		}
+		summary, fault := f.fuzz(program, t)
+		if fault == nil && f.keep > 0 {
+			fault = f.extend(t)
+		}
+		report(t, summary, fault)
+	}
+}
+
+// fuzz returns the last line of progress.
+func (f *fuzzer) fuzz(program string, t target) (summary string, err error) {
+	for range 2 {
+		test := exec.Command(program, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.fuzztime="+f.duration.String(),
+			"-test.fuzzminimizetime=1s", "-test.parallel=1", "-test.fuzzcachedir="+filepath.Join(f.cache, t.pkg))
+		test.Dir = t.dir
+		out, err := test.CombinedOutput()
+		text := string(out)
+		if err == nil {
+			return lastProgress(text), nil
+		}
+		// When the time is over, the fuzzer may report its own deadline as a failure. Then there is no failing input.
+		if !strings.Contains(text, "context deadline exceeded") || strings.Contains(text, "Failing input written") {
+			return "", fmt.Errorf("%w\n%s", err, text)
+		}
+		summary = lastProgress(text)
+	}
+	return summary, nil
+}
+
+func lastProgress(output string) string {
+	last := "no progress was reported"
+	for line := range strings.Lines(output) {
+		if progress, ok := strings.CutPrefix(line, "fuzz: elapsed: "); ok {
+			last = strings.TrimSpace(progress)
+		}
+	}
+	return last
+}
+
+// extend copies the smallest inputs that fuzzing has found into the corpus of the repository, up to a number of inputs in
+// all. Large ones would slow down every run of the tests.
+func (f *fuzzer) extend(t target) error {
+	const largest = 2 << 10
+	cached, corpus := filepath.Join(f.cache, t.pkg, t.name), filepath.Join(t.dir, "testdata", "fuzz", t.name)
+	found, err := readDir(cached)
+	if err != nil {
+		return err
+	}
+	known, err := readDir(corpus)
+	if err != nil {
+		return err
+	}
+	inputs := make(map[string][]byte)
+	for name := range found {
+		data, err := os.ReadFile(filepath.Join(cached, name))
+		if err != nil {
+			return err
+		}
+		if len(data) <= largest && !known[name] {
+			inputs[name] = data
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(inputs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(inputs[a]), len(inputs[b])), cmp.Compare(a, b))
+	})
+	for _, name := range names[:min(len(names), max(0, f.keep-len(known)))] {
+		if err := os.MkdirAll(corpus, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(corpus, name), inputs[name], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readDir returns the names in a directory, which may not exist.
+func readDir(dir string) (map[string]bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	names := make(map[string]bool)
+	for _, entry := range entries {
+		names[entry.Name()] = true
+	}
+	return names, nil
+}

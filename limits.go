@@ -1,0 +1,89 @@
+package askback
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/call"
+)
+
+// Limits bound calls and requests. A field that is zero has its default.
+type Limits struct {
+	Rounds       int           // rounds per call that end with input required; default 32
+	Questions    int           // questions per round; default 16
+	StateBytes   int           // bytes of a requestState as sent; default 64 KiB
+	StoredBytes  int           // bytes of a state that overflows into States.Store; default 16 MiB
+	MessageBytes int64         // bytes of one message of the client: an HTTP request's body, or a line of standard input; default 4 MiB
+	Depth        int           // nesting of a request's JSON; default 64
+	RoundTTL     time.Duration // how long a client may take to answer; default 1 hour
+	CallTTL      time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
+	SessionCalls int           // open requests of one session, or of one connection of standard input; default 64
+	Batch        int           // messages in one JSON-RPC batch; default 64
+
+	Requests  Share // HTTP requests in progress; default 2048
+	BodyBytes Share // bytes of the messages that are being read or served; default 32 MiB, or 8 times MessageBytes if that is more
+	Sessions  Share // sessions of clients before 2026-07-28; default 2048
+	Streams   Share // what stays open: subscriptions, and the streams and open requests of sessions; default 2048
+}
+
+// Share bounds something that all callers share. A field that is zero has its default.
+type Share struct {
+	Total        int // for all callers together; the default is that of the field in Limits
+	PerPrincipal int // for each principal; default a quarter of Total
+	Anonymous    int // for all anonymous callers together; default half of Total
+}
+
+func (l *Limits) setDefaults() error {
+	setDefault(&l.Rounds, 32)
+	setDefault(&l.Questions, 16)
+	setDefault(&l.StateBytes, 64<<10)
+	setDefault(&l.StoredBytes, 16<<20)
+	setDefault(&l.MessageBytes, 4<<20)
+	setDefault(&l.Depth, 64)
+	setDefault(&l.RoundTTL, time.Hour)
+	setDefault(&l.CallTTL, max(24*time.Hour, l.RoundTTL))
+	setDefault(&l.SessionCalls, 64)
+	setDefault(&l.Batch, 64)
+	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), int64(l.StoredBytes), l.MessageBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL),
+		int64(l.SessionCalls), int64(l.Batch)) < 0 {
+		return errors.New("askback: a negative limit; zero means the default")
+	}
+	return nil
+}
+
+// shares makes the pools of what has a limit with owners.
+func (l *Limits) shares() (shares call.Shares, err error) {
+	message := int(min(l.MessageBytes, math.MaxInt/8))
+	for _, s := range []struct {
+		field        string
+		share        Share
+		total, least int // the default, and what serves one request
+		what         string
+		pool         **bound.Pool
+	}{
+		{"Requests", l.Requests, 2048, 1, "requests in progress", &shares.Requests},
+		{"BodyBytes", l.BodyBytes, max(32<<20, 8*message), message, "bytes of messages in progress", &shares.BodyBytes},
+		{"Sessions", l.Sessions, 2048, 1, "sessions", &shares.Sessions},
+		{"Streams", l.Streams, 2048, 1, "open streams and requests of sessions", &shares.Streams},
+	} {
+		setDefault(&s.share.Total, s.total)
+		setDefault(&s.share.PerPrincipal, max(s.share.Total/4, s.least))
+		setDefault(&s.share.Anonymous, max(s.share.Total/2, s.least))
+		if least := min(s.share.Total, s.share.PerPrincipal, s.share.Anonymous); least < s.least {
+			return shares, fmt.Errorf("askback: a share of Limits.%s is %d, too little for one request: it must be at least %d, and zero means the default", s.field, least, s.least)
+		}
+		*s.pool = bound.NewPool(s.what, bound.Share(s.share))
+	}
+	return shares, nil
+}
+
+// ofCalls are the limits that have no owner.
+func (l *Limits) ofCalls() call.Limits {
+	return call.Limits{
+		Rounds: l.Rounds, Questions: l.Questions, StateBytes: l.StateBytes, StoredBytes: l.StoredBytes, MessageBytes: l.MessageBytes,
+		Depth: l.Depth, RoundTTL: l.RoundTTL, CallTTL: l.CallTTL, SessionCalls: l.SessionCalls, Batch: l.Batch,
+	}
+}

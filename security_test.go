@@ -1,0 +1,54 @@
+package askback_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+// SECURITY.md says which test shows what stops an attack. The tests exist, and no row is without one.
+func TestSecurityNamesItsTests(t *testing.T) {
+	data, err := os.ReadFile("SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if !strings.HasPrefix(line, "| ") || strings.TrimSpace(cells[len(cells)-1]) == "shown by" {
+			continue
+		}
+		rows++
+		if len(cells) != 3 {
+			t.Errorf("%d cells in %s", len(cells), line)
+		}
+		for _, complaint := range checkShown(cells[len(cells)-1]) {
+			t.Errorf("%s: %s", cells[0], complaint)
+		}
+	}
+	if rows < 30 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
+func TestKeysThatAreMissingAreWarnedOf(t *testing.T) {
+	for _, missing := range []bool{true, false} {
+		logger, log := harness.Logs()
+		opts := &askback.Options{Logger: logger}
+		if !missing {
+			opts.Keys = harness.NewRing(t)
+		}
+		if _, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil), opts); err != nil {
+			t.Fatal(err)
+		}
+		if warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "no keys configured"); warned != missing {
+			t.Errorf("keys are missing: %v, and the log says %q", missing, log)
+		}
+	}
+}

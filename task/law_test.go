@@ -1,0 +1,219 @@
+package task_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// unreliable is a store to which a share of all calls is lost: half of them before they have an effect, half of them
+// after it. It records how each task ended.
+type unreliable struct {
+	task.Store
+	share float64
+
+	mu     sync.Mutex
+	random *rand.Rand
+	lost   int
+	ended  map[string]task.Task // as each task first was in a terminal status
+	bad    []string             // what must not happen
+}
+
+// lossy makes a call to the store, unless it is lost.
+func lossy[T any](u *unreliable, call func() (T, error)) (T, error) {
+	u.mu.Lock()
+	before, after := u.random.Float64() < u.share/2, u.random.Float64() < u.share/2
+	if before || after {
+		u.lost++
+	}
+	u.mu.Unlock()
+	var none T
+	if before {
+		return none, errLost
+	}
+	result, err := call()
+	if after && err == nil {
+		return none, errLost
+	}
+	return result, err
+}
+
+func (u *unreliable) Get(ctx context.Context, id string) (*task.Task, error) {
+	return lossy(u, func() (*task.Task, error) { return u.Store.Get(ctx, id) })
+}
+
+func (u *unreliable) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	return lossy(u, func() (*task.Task, error) { return u.Store.Claim(ctx, after, skip, lease) })
+}
+
+func (u *unreliable) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+	entries, err = lossy(u, func() ([][]byte, error) {
+		var err error
+		call, entries, err = u.Store.Journal(ctx, id)
+		return entries, err
+	})
+	return call, entries, err
+}
+
+func (u *unreliable) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+	_, err := lossy(u, func() (any, error) { return nil, u.Store.Append(ctx, id, fence, entry) })
+	return err
+}
+
+func (u *unreliable) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+	return lossy(u, func() (int64, error) { return u.Store.Renew(ctx, id, fence, lease) })
+}
+
+func (u *unreliable) Expired(ctx context.Context, limit int) ([]string, error) {
+	return lossy(u, func() ([]string, error) { return u.Store.Expired(ctx, limit) })
+}
+
+func (u *unreliable) Update(ctx context.Context, t *task.Task, up task.Update) error {
+	written, err := lossy(u, func() (*task.Task, error) {
+		written := *t
+		return &written, u.write(ctx, &written, up)
+	})
+	if err == nil {
+		*t = *written
+	}
+	return err
+}
+
+// write makes an update, and compares a task that has ended with how it ended.
+func (u *unreliable) write(ctx context.Context, t *task.Task, up task.Update) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := u.Store.Update(ctx, t, up); err != nil || !t.Status.Terminal() {
+		return err
+	}
+	first, known := u.ended[t.ID]
+	if !known {
+		u.ended[t.ID] = *t
+		return nil
+	}
+	if first.Status != t.Status || !bytes.Equal(first.Outcome, t.Outcome) || first.Round != t.Round {
+		u.bad = append(u.bad, fmt.Sprintf("%s %q became %s %q", first.Status, first.Outcome, t.Status, t.Outcome))
+	}
+	return nil
+}
+
+func (u *unreliable) hasEnded(id string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ended := u.ended[id]
+	return ended
+}
+
+// Whatever calls to the store are lost: a task that has ended does not run again, and stays as it is; a question costs
+// one round; an entry is in the journal once; and every task ends.
+func TestLawOfLostCalls(t *testing.T) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 5
+	}
+	for _, share := range []float64{0.05, 0.1, 0.2, 0.35, 0.5} {
+		t.Run(fmt.Sprintf("%.0f percent", 100*share), func(t *testing.T) {
+			for seed := range seeds {
+				synctest.Test(t, func(t *testing.T) { loseCalls(t, share, seed) })
+			}
+		})
+	}
+}
+
+func loseCalls(t *testing.T, share float64, seed uint64) {
+	plain := new(task.MemoryStore)
+	u := &unreliable{Store: plain, share: share, random: rand.New(rand.NewPCG(seed, uint64(1000*share))), ended: map[string]task.Task{}}
+	f := &fixture{t, silent{u}}
+	handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Stopped {
+			return task.Verdict{}, nil
+		}
+		if u.hasEnded(w.Task.ID) {
+			t.Errorf("seed %d: a task runs again that has ended", seed)
+		}
+		w.Report("working")
+		for _, step := range []string{"reserve", "pay"} {
+			if slices.ContainsFunc(w.Entries, func(e []byte) bool { return string(e) == step }) {
+				continue
+			}
+			if err := w.Record(ctx, []byte(step)); err != nil {
+				return task.Verdict{}, err
+			}
+			time.Sleep(time.Second) // for reports and renewals
+		}
+		if !slices.ContainsFunc(w.Entries, func(e []byte) bool { return string(e) == "answer" }) {
+			return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
+		}
+		time.Sleep(4 * time.Second)
+		return task.Verdict{Status: task.Completed, Outcome: fmt.Appendf(nil, "of claim %d", w.Task.Fence), Round: w.Task.Round}, nil
+	}
+	opts := task.Options{Settings: task.Settings{Workers: 2, TTL: 24 * time.Hour, Attempts: 1000}, Handler: handler, Look: time.Second}
+	_, stop1 := f.engine(&opts)
+	_, stop2 := f.engine(&opts)
+	client := must(task.NewEngine(plain, &task.Options{Look: time.Second})) // which loses nothing
+
+	created := make([]*task.Task, 4)
+	for i := range created {
+		created[i] = f.create(client, new(task.New))
+	}
+	for i, c := range created {
+		wait := func(status task.Status) *task.Task {
+			for version := int64(-1); ; {
+				now, err := client.Wait(t.Context(), "", c.ID, version)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if now.Status == status || now.Status.Terminal() {
+					return now
+				}
+				version = now.Version
+			}
+		}
+		wait(task.InputRequired)
+		if _, err := client.Change(t.Context(), "", c.ID, func(now *task.Task) (*task.Update, error) {
+			up := answer(now)
+			return &up, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := task.Completed
+		if i == 0 { // at any moment of the second run, even after it
+			time.Sleep(time.Duration(seed) * 200 * time.Millisecond)
+			if now, err := client.Cancel(t.Context(), "", c.ID); err == nil {
+				u.mu.Lock()
+				u.ended[c.ID] = *now
+				u.mu.Unlock()
+				want = task.Cancelled
+			}
+		}
+		if now := wait(task.Completed); now.Status != want || now.Round != 1 {
+			t.Errorf("seed %d: task %d is %s in round %d, want %s in round 1: %s", seed, i, now.Status, now.Round, want, now.Message)
+		}
+		if _, entries, err := plain.Journal(t.Context(), c.ID); err != nil || fmt.Sprintf("%q", entries) != `["reserve" "pay" "answer"]` {
+			t.Errorf("seed %d: task %d recorded %q, %v", seed, i, entries, err)
+		}
+	}
+	// Nothing is due later, either: what was written last was written with the knowledge that the tasks have ended.
+	for range 100 {
+		time.Sleep(time.Hour / 100)
+		if due := plain.Scheduled(); due == 0 {
+			break
+		}
+	}
+	stop1()
+	stop2()
+	if n := plain.Scheduled(); n != 0 {
+		t.Errorf("seed %d: %d tasks are due that have ended", seed, n)
+	}
+	if len(u.bad) > 0 || u.lost == 0 {
+		t.Errorf("seed %d: %d calls lost; %q", seed, u.lost, u.bad)
+	}
+}

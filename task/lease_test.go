@@ -1,0 +1,239 @@
+package task_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// A handler's context is done while no other worker can have the task, however late the store's answers are.
+func TestTheContextEndsBeforeTheLease(t *testing.T) {
+	const lease = 10 * time.Second
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, tt := range []struct {
+		name  string
+		store func(s *slow)
+	}{
+		{"the store is silent", func(s *slow) { s.renew = hang }},
+		{"the store is out of reach", func(s *slow) { s.renew = func(context.Context) error { return errLost } }},
+		{"the claim is answered late", func(s *slow) {
+			s.claimed = func(ctx context.Context) { time.Sleep(4 * time.Second) }
+			s.renew = hang
+		}},
+		{"a renewal is answered late", func(s *slow) {
+			var renewals atomic.Int32
+			s.renewed = func(ctx context.Context) { time.Sleep(3 * time.Second) }
+			s.renew = func(ctx context.Context) error {
+				if renewals.Add(1) > 1 {
+					return hang(ctx)
+				}
+				return nil
+			}
+		}},
+		{"after a renewal the row cannot be read", func(s *slow) {
+			var renewals atomic.Int32
+			s.get = hang
+			s.renew = func(ctx context.Context) error {
+				if renewals.Add(1) == 1 { // somebody answers, so that the worker reads the row
+					now, _ := s.Store.Get(ctx, s.id)
+					_ = s.Store.Update(ctx, now, task.Update{Keep: true})
+					return nil
+				}
+				return hang(ctx)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &slow{Store: new(task.MemoryStore)}
+				tt.store(s)
+				f := &fixture{t, silent{s}}
+				client := must(task.NewEngine(s.Store, nil))
+				s.id = f.create(client, new(task.New)).ID
+				ended := make(chan struct{}, 10)
+				_, stop := f.engine(&task.Options{Settings: task.Settings{Lease: lease, Workers: 1}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+					<-ctx.Done()
+					if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
+						t.Errorf("the cause is %v", context.Cause(ctx))
+					}
+					if other, err := s.Store.Claim(context.Background(), "", nil, lease); other != nil || err != nil {
+						t.Errorf("another worker could have claimed the task already: %v, %v", other, err)
+					}
+					ended <- struct{}{}
+					return task.Verdict{}, nil
+				}})
+				begun := time.Now()
+				<-ended
+				if took := time.Since(begun); took < lease/2 {
+					t.Errorf("it ended after %v already", took)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// slow is a store whose answers are late.
+type slow struct {
+	task.Store
+	id         string
+	claimed    func(ctx context.Context)       // after a Claim
+	renewed    func(ctx context.Context)       // after a Renew
+	renew, get func(ctx context.Context) error // before it
+}
+
+func (s *slow) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	t, err := s.Store.Claim(ctx, after, skip, lease)
+	if s.claimed != nil && t != nil {
+		s.claimed(ctx)
+	}
+	return t, err
+}
+
+func (s *slow) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+	if s.renew != nil {
+		if err := s.renew(ctx); err != nil {
+			return 0, err
+		}
+	}
+	version, err := s.Store.Renew(ctx, id, fence, lease)
+	if s.renewed != nil {
+		s.renewed(ctx)
+	}
+	return version, err
+}
+
+func (s *slow) Get(ctx context.Context, id string) (*task.Task, error) {
+	if s.get != nil {
+		if err := s.get(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// A process that was stopped goes on before its timers do: the context must tell by the clocks that the lease is over.
+func TestTheContextLooksAtTheClocks(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		sent time.Time
+		over bool
+	}{
+		{"just claimed", time.Now(), false},
+		{"a little before its end", time.Now().Add(-50 * time.Minute), false},
+		{"at its end, to be on the safe side", time.Now().Add(-59 * time.Minute), true},
+		{"the machine was suspended, so that the monotonic clock stood still", time.Now().Round(0).Add(-2 * time.Hour), true},
+	} {
+		ctx, stop := task.Leased(t.Context(), time.Hour, tt.sent)
+		if over := ctx.Err() != nil; over != tt.over || over && context.Cause(ctx) != task.ErrLeaseLost {
+			t.Errorf("%s: Err returns %v, because %v", tt.name, ctx.Err(), context.Cause(ctx))
+		}
+		stop()
+	}
+}
+
+// A handler that does not return although its context is done keeps neither the worker nor the task, and cannot record.
+func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(e *task.Engine, id string, stop func())
+	}{
+		{"cancelled", func(e *task.Engine, id string, _ func()) { _, _ = e.Cancel(context.Background(), "", id) }},
+		{"shutdown", func(_ *task.Engine, _ string, stop func()) { stop() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const lease = 10 * time.Second
+				var log bytes.Buffer
+				f := &fixture{t, silent{new(task.MemoryStore)}}
+				started, release, recorded := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+				cleaned := make(chan int64, 1)
+				opts := &task.Options{
+					Settings: task.Settings{Lease: lease, Workers: 1},
+					Logger:   slog.New(slog.NewTextHandler(&log, nil)),
+					Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+						switch {
+						case w.Task.Target != "stubborn":
+							return completed(""), nil
+						case w.Stopped:
+							cleaned <- w.Task.Fence
+							return task.Verdict{}, nil
+						case w.Task.Fence > 1:
+							return completed("the second worker's"), nil
+						}
+						close(started)
+						<-release
+						recorded <- w.Record(ctx, []byte("late"))
+						return completed("too late"), nil
+					},
+				}
+				e, stop := f.engine(opts)
+				created := f.create(e, &task.New{Target: "stubborn"})
+				<-started
+				begun := time.Now()
+				tt.end(e, created.ID, stop)
+				if tt.name == "cancelled" {
+					f.until(e, f.create(e, &task.New{Target: "other"}), task.Completed) // the worker is free
+				} else if took := time.Since(begun); took > 2*lease {
+					t.Errorf("shutting down took %v", took)
+				}
+				close(release)
+				if err := <-recorded; !errors.Is(err, task.ErrLeaseLost) { // even before another worker has the task
+					t.Errorf("Record of the abandoned handler: %v", err)
+				}
+				if tt.name == "cancelled" {
+					if fence := <-cleaned; fence != 2 {
+						t.Errorf("it is cleaned up under fence %d, want another than the handler's that still runs", fence)
+					}
+				} else {
+					next, _ := f.engine(opts)
+					f.until(next, created, task.Completed)
+				}
+				if _, entries, _ := e.Journal(t.Context(), created.ID); len(entries) != 0 {
+					t.Errorf("it recorded %q", entries)
+				}
+				synctest.Wait()
+				if s := log.String(); !strings.Contains(s, "level=ERROR") || !strings.Contains(s, "does not return") || !strings.Contains(s, "target=stubborn") {
+					t.Errorf("the log has %s", s)
+				}
+			})
+		})
+	}
+}
+
+// A database that is down must not fill the disk with lines that say so.
+func TestAStoreThatFailsFillsNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := &meddled{Store: new(task.MemoryStore)}
+		f := &fixture{t, silent{store}}
+		e, stop := f.engine(&task.Options{
+			Look: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				time.Sleep(time.Second)
+				w.Report("working")
+				time.Sleep(time.Second)
+				return completed(""), w.Record(ctx, []byte("step"))
+			},
+		})
+		for range 16 {
+			f.create(e, new(task.New))
+		}
+		time.Sleep(time.Second)
+		store.down.Store(true)
+		time.Sleep(time.Minute)
+		stop()
+		lines := strings.Count(log.String(), "\n")
+		if lines > 60 || lines < 10 || !strings.Contains(log.String(), "suppressed=") {
+			t.Errorf("%d lines in a minute, want one of each kind in five seconds:\n%.2000s", lines, &log)
+		}
+	})
+}

@@ -1,0 +1,41 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task"
+)
+
+// The order of a journal does not depend on where its rows lie, or on how the database finds them.
+func TestAJournalIsReadInItsOrder(t *testing.T) {
+	dsn := with(pgtest.DSN(t), "search_path=ordered")
+	s := open(t, dsn)
+	defer s.Close()
+	n := newTask()
+	want := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
+	if err := s.Create(t.Context(), n, time.Hour, []byte("call"), want, task.Quota{Unfinished: 1, Kept: 1, Bytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, sql := range []string{
+		`ALTER TABLE ordered.journal DROP CONSTRAINT journal_pkey`, // whose index happens to have the order
+		`UPDATE ordered.journal SET body = body WHERE seq < 2`,     // rows that are written again lie behind the others
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call, entries, err := s.Journal(t.Context(), n.ID)
+	if err != nil || string(call) != "call" || !cmp.Equal(entries, want) {
+		t.Errorf("the journal of %q is %q, %v", call, entries, err)
+	}
+}

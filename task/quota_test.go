@@ -1,0 +1,272 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// newIdle returns an engine that runs nothing.
+func newIdle(t *testing.T, store task.Store, opts *task.Options) *task.Engine {
+	t.Helper()
+	e, err := task.NewEngine(store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// end ends a task as another process would.
+func (f *fixture) end(created *task.Task) {
+	f.t.Helper()
+	f.change(created, func(now *task.Task) task.Update {
+		now.Status = task.Completed
+		return task.Update{Due: -1}
+	})
+}
+
+// A principal that makes many short calls must not fill the store, and must not be locked out for days either.
+func TestEndedTasksMakeRoom(t *testing.T) {
+	for _, bound := range []task.Quota{{Kept: 20}, {Bytes: 20 * 4}} {
+		for _, principal := range []string{"alice", ""} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: bound, Anonymous: bound}, Grace: time.Hour})
+				create := func() (*task.Task, error) {
+					return e.Create(t.Context(), &task.New{Principal: principal, Call: []byte("call")})
+				}
+				var first *task.Task
+				for i := range 20 {
+					created, err := create()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if i == 0 {
+						first = created
+					}
+					f.end(created)
+				}
+				time.Sleep(time.Hour) // not longer
+				if _, err := create(); !errors.Is(err, task.ErrQuota) {
+					t.Errorf("%+v for %q: before the ended tasks are old the error is %v", bound, principal, err)
+				}
+				if _, err := f.store.Get(t.Context(), first.ID); err != nil {
+					t.Errorf("%+v: a task that ended just now: %v", bound, err)
+				}
+				time.Sleep(2 * time.Millisecond)
+				for range 20 {
+					created, err := create()
+					if err != nil {
+						t.Fatalf("%+v for %q: once the ended tasks are old the error is %v", bound, principal, err)
+					}
+					f.end(created)
+				}
+				if _, err := f.store.Get(t.Context(), first.ID); !errors.Is(err, task.ErrNotFound) {
+					t.Errorf("%+v: the oldest task, of which there is no more room: %v", bound, err)
+				}
+				if _, err := e.Create(t.Context(), &task.New{Principal: "bob", Call: []byte("call")}); err != nil {
+					t.Errorf("%+v: another principal: %v", bound, err)
+				}
+			})
+		}
+	}
+}
+
+// A task too many does not cost those that have ended, and neither does one that would never fit.
+func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1, Bytes: 100}}})
+		ended := f.create(e, &task.New{Principal: "alice"})
+		f.end(ended)
+		time.Sleep(time.Hour)
+		parked := f.create(e, &task.New{Principal: "alice"})
+		for name, n := range map[string]*task.New{
+			"one too many":  {Principal: "alice"},
+			"one too large": {Principal: "alice", Call: make([]byte, 101)},
+		} {
+			if _, err := e.Create(t.Context(), n); !errors.Is(err, task.ErrQuota) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := f.store.Get(t.Context(), ended.ID); err != nil {
+			t.Errorf("the ended task: %v", err)
+		}
+		// Its answers count, too.
+		_, err := e.Change(t.Context(), "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+			return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
+		})
+		if full, ok := errors.AsType[*task.QuotaError](err); !ok || full.Max.Bytes != 100 {
+			t.Errorf("an answer that is too large: %v", err)
+		}
+	})
+}
+
+func TestAnonymousTasksAreShortLived(t *testing.T) {
+	for _, c := range []struct {
+		settings  task.Settings
+		principal string
+		asked     time.Duration
+		want      time.Duration
+	}{
+		{task.Settings{}, "", 0, time.Hour},
+		{task.Settings{}, "", 7 * 24 * time.Hour, time.Hour},
+		{task.Settings{}, "", time.Minute, time.Minute},
+		{task.Settings{}, "alice", 0, 24 * time.Hour},
+		{task.Settings{}, "alice", 100 * 24 * time.Hour, 7 * 24 * time.Hour},
+		{task.Settings{MaxAnonymousTTL: 48 * time.Hour}, "", 0, 24 * time.Hour},
+		{task.Settings{MaxAnonymousTTL: 48 * time.Hour}, "", 72 * time.Hour, 48 * time.Hour},
+		{task.Settings{MaxTTL: time.Minute}, "", 0, time.Minute},
+	} {
+		f := newFixture(t)
+		created := f.create(newIdle(t, f.store, &task.Options{Settings: c.settings}), &task.New{Principal: c.principal, TTL: c.asked})
+		if got := created.Expires.Sub(created.Created); got != c.want {
+			t.Errorf("%+v: %q asked for %v and got %v, want %v", c.settings, c.principal, c.asked, got, c.want)
+		}
+	}
+}
+
+func TestTaskThatHoldsTooMuchFails(t *testing.T) {
+	const bound = 100
+	for name, run := range map[string]task.Handler{
+		"a step": func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if err := w.Record(ctx, make([]byte, 60)); err != nil {
+				return task.Verdict{}, err
+			}
+			err := w.Record(ctx, make([]byte, 41))
+			if !errors.Is(err, task.ErrTooLarge) {
+				t.Errorf("Record: %v, want %v", err, task.ErrTooLarge)
+			}
+			return completed("whatever it makes of the error"), nil
+		},
+		"the result": func(context.Context, *task.Work) (task.Verdict, error) {
+			return completed(strings.Repeat("r", 101)), nil
+		},
+		"the questions": func(context.Context, *task.Work) (task.Verdict, error) {
+			return task.Verdict{Status: task.InputRequired, Pending: make([]byte, 101)}, nil
+		},
+		"the answers": func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			if len(w.Entries) > 0 {
+				t.Error("the handler runs with answers that are too large")
+			}
+			return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
+		},
+	} {
+		f := newFixture(t)
+		var cleaned atomic.Int32
+		e, _ := f.engine(&task.Options{Settings: task.Settings{TaskBytes: bound}, Failure: func(message string) []byte { return []byte(message) },
+			Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				if w.Stopped {
+					cleaned.Add(1)
+					return task.Verdict{}, w.Record(ctx, make([]byte, 200)) // nothing is in the way of cleaning up
+				}
+				return run(ctx, w)
+			}})
+		created := f.create(e, &task.New{Principal: "alice"})
+		if name == "the answers" {
+			f.until(e, created, task.InputRequired)
+			if _, err := e.Change(t.Context(), "alice", created.ID, func(now *task.Task) (*task.Update, error) {
+				u := answer(now)
+				u.Entries = [][]byte{make([]byte, 101)}
+				return &u, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		failed := f.until(e, created, task.Failed)
+		if !strings.Contains(failed.Message, "100 bytes") || string(failed.Outcome) != failed.Message {
+			t.Errorf("%s: %q, %q", name, failed.Message, failed.Outcome)
+		}
+		wait(t, name+": cleaned up", func() bool { return cleaned.Load() == 1 })
+	}
+}
+
+// Somebody who has tasks without end keeps nobody else waiting for more than a moment.
+func TestNobodyGetsTheLastWorkerTwice(t *testing.T) {
+	for _, count := range []int{2, 3, 16} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			f := newFixture(t)
+			var mu sync.Mutex
+			running, most := map[string]int{}, map[string]int{}
+			open := make(chan struct{})
+			e, stop := f.engine(&task.Options{Settings: task.Settings{Workers: count}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				p := w.Task.Principal
+				mu.Lock()
+				running[p]++
+				most[p] = max(most[p], running[p])
+				mu.Unlock()
+				if p == "mallory" {
+					come(ctx, open)
+				}
+				mu.Lock()
+				running[p]--
+				mu.Unlock()
+				return completed(""), nil
+			}})
+			var last *task.Task
+			for range 3 * count {
+				last = f.create(e, &task.New{Principal: "mallory"})
+			}
+			has := func(want int) func() bool {
+				return func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return running["mallory"] == want
+				}
+			}
+			wait(t, "mallory has her share", has(count-1))
+			for i := range 10 { // one after the other, and each at once
+				f.until(e, f.create(e, &task.New{Principal: fmt.Sprint("modest ", i%3)}), task.Completed)
+			}
+			if !has(count - 1)() {
+				t.Error("mallory's tasks do not run meanwhile")
+			}
+			close(open)
+			f.until(e, last, task.Completed)
+			stop()
+			mu.Lock()
+			defer mu.Unlock()
+			if most["mallory"] != count-1 {
+				t.Errorf("mallory had %d of %d workers at once", most["mallory"], count)
+			}
+		})
+	}
+}
+
+// When a worker becomes free, those that had their share are served at once, and not at the next look.
+func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
+	f := newFixture(t)
+	// The first task's worker has lost its lease, so that no change wakes anybody when it ends.
+	f.store = &meddled{Store: f.store, update: func(now *task.Task, u task.Update) error {
+		if now.Target == "first" && u.Leased {
+			return task.ErrLeaseLost
+		}
+		return nil
+	}}
+	first, second := make(chan struct{}), make(chan struct{}, 1)
+	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2, Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		if w.Task.Target == "first" {
+			come(ctx, first)
+			return completed(""), nil
+		}
+		second <- struct{}{}
+		return completed(""), nil
+	}})
+	f.create(e, &task.New{Target: "first"})
+	f.create(e, &task.New{Target: "second"})
+	time.Sleep(50 * time.Millisecond) // most likely the second has been looked for by now, and passed over
+	close(first)
+	select {
+	case <-second:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the second task does not run")
+	}
+}

@@ -1,0 +1,153 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// counting counts the reads of a store.
+type counting struct {
+	task.Store
+	gets, looks atomic.Int64
+	fail        atomic.Bool // Versions fails
+}
+
+func (c *counting) Get(ctx context.Context, id string) (*task.Task, error) {
+	c.gets.Add(1)
+	return c.Store.Get(ctx, id)
+}
+
+func (c *counting) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
+	c.looks.Add(1)
+	if c.fail.Load() {
+		return nil, errors.New("no database")
+	}
+	return c.Store.Versions(ctx, ids)
+}
+
+// However many wait, the store is asked about once in a Look, and only what has changed is read.
+func TestIdleSubscriptionsShareOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const subscriptions, each = 100, 64
+		store := &counting{Store: silent{new(task.MemoryStore)}}
+		f := &fixture{t, store.Store}
+		e := newIdle(t, store, nil)
+		elsewhere := newIdle(t, store.Store, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		var reports atomic.Int64
+		var tasks []*task.Task
+		for i := range subscriptions {
+			var own []*task.Task
+			for range each {
+				own = append(own, f.create(elsewhere, &task.New{Principal: fmt.Sprint(i)}))
+			}
+			tasks = append(tasks, own...)
+			all.Go(func() {
+				_ = e.Follow(ctx, own, func(*task.Task) error { reports.Add(1); return nil })
+			})
+			all.Go(func() { _, _ = e.Wait(ctx, own[0].Principal, own[0].ID, 0) })
+			time.Sleep(7 * time.Millisecond) // they do not begin at once
+		}
+		time.Sleep(5 * time.Second)
+		if reports.Load() != subscriptions*each {
+			t.Errorf("%d reports at the start, want one for each task", reports.Load())
+		}
+		gets, looks := store.gets.Load(), store.looks.Load()
+		const seconds = 60
+		time.Sleep(seconds * time.Second)
+		perLook := int64((subscriptions*each + 499) / 500)
+		if n := store.gets.Load() - gets; n != 0 {
+			t.Errorf("%d tasks were read though none has changed", n)
+		}
+		if n := store.looks.Load() - looks; n > seconds*perLook || n < seconds/2*perLook {
+			t.Errorf("the store was asked %d times in %d seconds, want %d or a few less", n, seconds, seconds*perLook)
+		}
+		// A change elsewhere is seen within two looks by the one whose task it is, who reads that task alone.
+		f.change(tasks[100], func(now *task.Task) task.Update { now.Message = "changed"; return task.Update{Keep: true} })
+		time.Sleep(2 * time.Second)
+		if n := store.gets.Load() - gets; n != 1 || reports.Load() != subscriptions*each+1 {
+			t.Errorf("after one change %d tasks were read and %d reported, want one", n, reports.Load()-subscriptions*each)
+		}
+		// So is the end of all.
+		for _, one := range tasks {
+			f.end(one)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		all.Wait()
+		if e.Waiting() != 0 {
+			t.Errorf("%d tasks are still waited for", e.Waiting())
+		}
+	})
+}
+
+// A look that fails is told to the one who made it; the others look again.
+func TestALookThatFailsIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{Store: silent{new(task.MemoryStore)}}
+		f := &fixture{t, store.Store}
+		e := newIdle(t, store, nil)
+		one := f.create(e, &task.New{})
+		ended := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := e.Wait(t.Context(), "", one.ID, 0)
+				ended <- err
+			}()
+			time.Sleep(100 * time.Millisecond)
+		}
+		store.fail.Store(true)
+		if err := <-ended; err == nil {
+			t.Error("the one whose look failed waits no more, and has no error")
+		}
+		store.fail.Store(false)
+		f.end(one)
+		if err := <-ended; err != nil {
+			t.Errorf("the other: %v", err)
+		}
+	})
+}
+
+// A task that is deleted while somebody waits for it ends the wait.
+func TestADeletedTaskIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		e := newIdle(t, f.store, nil)
+		one := f.create(e, &task.New{Principal: "alice"})
+		f.end(one)
+		one, err := e.Get(t.Context(), "alice", one.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := e.Wait(t.Context(), "alice", one.ID, one.Version)
+			ended <- err
+		}()
+		time.Sleep(time.Second / 2)
+		if n, err := f.store.Evict(t.Context(), "alice", 0, 1); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if err := <-ended; !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+func TestAFingerprintDoesNotTellTheID(t *testing.T) {
+	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	f := task.Fingerprint(id)
+	if f != task.Fingerprint(id) || f == task.Fingerprint(id+"A") || len(f) != 22 {
+		t.Errorf("the fingerprint is %q", f)
+	}
+}

@@ -1,0 +1,217 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+func TestFence(t *testing.T) {
+	var fences []int64
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(_ context.Context, call *askback.Call) (string, error) {
+		fences = append(fences, call.Fence())
+		_, err := askback.Elicit[struct {
+			Name string `json:"name"`
+		}](call, "name", "Whose?")
+		return "", err
+	}))
+	s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t"`)
+	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	s.Get(harness.WithExtension, id, "input_required")
+	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"name":{"action":"accept","content":{"name":"x"}}`))
+	s.Get(harness.WithExtension, id, "completed")
+	if fmt.Sprint(fences) != "[0 1 2]" {
+		t.Errorf("the fencing tokens are %v, want 0 outside of the task, and then one more for each claim", fences)
+	}
+}
+
+// waiting is a server with a task that does not end, in a bubble of synctest.
+type waiting struct {
+	http.Handler
+	id string
+}
+
+func newWaiting(t *testing.T, store task.Store, sdk ...mcp.Middleware) *waiting {
+	t.Helper()
+	m := mcp.NewServer(&mcp.Implementation{Name: "waiting", Version: "1"}, nil)
+	m.AddReceivingMiddleware(sdk...) // if there is any, requests go through the SDK
+	srv, err := askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.AddText("wait", nil, func(ctx context.Context, _ *askback.Call) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	})(srv)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- srv.RunTasks(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	w := &waiting{Handler: srv.HTTPHandler(nil)}
+	created := w.send(t, context.Background(), "tools/call", `"name":"wait","task":{}`).body(t)
+	w.id, _ = harness.At(created, "result", "task", "taskId").(string)
+	return w
+}
+
+type recorded struct{ *httptest.ResponseRecorder }
+
+func (w *waiting) send(t *testing.T, ctx context.Context, method, params string) recorded {
+	t.Helper()
+	capabilities := harness.ProposalOnly
+	if method == "subscriptions/listen" {
+		capabilities = harness.WithExtension
+	}
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(harness.Message(1, method, params, capabilities)))
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer token",
+		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method,
+	} {
+		r.Header.Set(name, value)
+	}
+	if method == "tools/call" {
+		r.Header.Set("Mcp-Name", "wait")
+	}
+	res := recorded{httptest.NewRecorder()}
+	w.ServeHTTP(res, r)
+	return res
+}
+
+func (r recorded) body(t *testing.T) map[string]any {
+	t.Helper()
+	body := r.Body.String()
+	if at := strings.LastIndex(body, "data: "); at >= 0 {
+		body = body[at+len("data: "):]
+	}
+	var message map[string]any
+	if err := json.Unmarshal([]byte(body), &message); err != nil {
+		t.Fatalf("%d %q: %v", r.Code, body, err)
+	}
+	return message
+}
+
+// A server that stops ends the requests that wait, with what clients repeat.
+func TestAWaitEndsWhenTheServerStops(t *testing.T) {
+	stopping := &call.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: 1500 * time.Millisecond}
+	pass := func(next mcp.MethodHandler) mcp.MethodHandler { return next }
+	for _, middleware := range [][]mcp.Middleware{nil, {pass}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWaiting(t, new(task.MemoryStore), middleware...)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			time.AfterFunc(time.Minute, func() { cancel(stopping) })
+			res := w.send(t, ctx, "tasks/result", `"taskId":"`+w.id+`"`)
+			message, _ := harness.At(res.body(t), "error", "message").(string)
+			if res.Code != 503 || res.Header().Get("Retry-After") != "2" || message != "the server is stopping: send the request again" {
+				t.Errorf("%d %v %s", res.Code, res.Header(), res.Body)
+			}
+
+			ctx, cancel = context.WithCancelCause(context.Background())
+			time.AfterFunc(time.Minute, func() { cancel(stopping) })
+			res = w.send(t, ctx, "subscriptions/listen", `"notifications":{"taskIds":["`+w.id+`"]}`)
+			if res.Code != 200 || strings.Contains(res.Body.String(), `"error"`) { // the stream ends, and the client opens another
+				t.Errorf("%d %s", res.Code, res.Body)
+			}
+		})
+	}
+}
+
+// What waits does so for as long as the token of its caller, who is asked for another one then.
+func TestAWaitEndsWithItsToken(t *testing.T) {
+	for method, params := range map[string]string{
+		"tasks/result":         `"taskId":"%s"`,
+		"subscriptions/listen": `"notifications":{"taskIds":["%s"]}`,
+	} {
+		for _, others := range []string{"", `"toolsListChanged":true,`} {
+			if others != "" && method == "tasks/result" {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWaiting(t, new(task.MemoryStore))
+				begun := time.Now()
+				w.Handler = auth.RequireBearerToken(func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
+					return &auth.TokenInfo{UserID: "alice", Expiration: begun.Add(time.Minute)}, nil
+				}, nil)(w.Handler)
+				created := w.send(t, t.Context(), "tools/call", `"name":"wait","task":{}`).body(t)
+				id, _ := harness.At(created, "result", "task", "taskId").(string)
+				res := w.send(t, t.Context(), method, strings.Replace(fmt.Sprintf(params, id), "{", "{"+others, 1))
+				if took := time.Since(begun); took != time.Minute {
+					t.Errorf("%s ended after %v", method, took)
+				}
+				message, _ := harness.At(res.body(t), "error", "message").(string)
+				if want := "the caller's token has expired: send the request again"; message != want || method == "tasks/result" && res.Code != 503 {
+					t.Errorf("%s: %d %s", method, res.Code, res.Body)
+				}
+				time.Sleep(time.Second)
+				if again := w.send(t, t.Context(), method, fmt.Sprintf(params, id)); again.Code != 401 {
+					t.Errorf("%s again: %d", method, again.Code)
+				}
+			})
+		}
+	}
+}
+
+// While the database is silent a client is told to come back, in time. When it answers again, so does the server.
+func TestASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &silentStore{Store: new(task.MemoryStore)}
+		w := newWaiting(t, store)
+		store.silent.Store(true)
+		for method, params := range map[string]string{
+			"tasks/get": `"taskId":"` + w.id + `"`, "tasks/cancel": `"taskId":"` + w.id + `"`, "tasks/result": `"taskId":"` + w.id + `"`,
+		} {
+			begun := time.Now()
+			res := w.send(t, t.Context(), method, params)
+			if took := time.Since(begun); took > 5*time.Second || res.Code != 503 || res.Header().Get("Retry-After") != "1" {
+				t.Errorf("%s: %d %v %s after %v", method, res.Code, res.Header(), res.Body, took)
+			}
+		}
+		store.silent.Store(false)
+		if res := w.send(t, t.Context(), "tasks/get", `"taskId":"`+w.id+`"`); res.Code != 200 {
+			t.Errorf("afterwards: %d %s", res.Code, res.Body)
+		}
+	})
+}
+
+// silentStore is a store whose database does not answer while silent is set.
+type silentStore struct {
+	task.Store
+	silent atomic.Bool
+}
+
+func (s *silentStore) wait(ctx context.Context) error {
+	if !s.silent.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return errors.Join(errors.New("no answer"), ctx.Err())
+}
+
+func (s *silentStore) Get(ctx context.Context, id string) (*task.Task, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *silentStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+	if err := s.wait(ctx); err != nil {
+		return 0, err
+	}
+	return s.Store.Renew(ctx, id, fence, lease)
+}
