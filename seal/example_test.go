@@ -116,47 +116,38 @@ func ExampleRing_Rotate() {
 	// 15:00:00 forget 1
 }
 
-// wrapped is a key management service: it holds the key file encrypted.
+// wrapped is a key management service that holds the key file encrypted. It is a seal.Source.
 type wrapped struct{ text string }
 
-func (w *wrapped) Decrypt(context.Context) (string, error) { return w.text, nil }
+func (w *wrapped) decrypt(context.Context) (string, error) { return w.text, nil }
+
+func (w *wrapped) Load(ctx context.Context) (*seal.Ring, error) {
+	text, err := w.decrypt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return seal.ParseRing(text)
+}
 
 // A server whose key file is encrypted by a key management service uses other keys without a restart. The ring is the one
-// in its askback.Options. Call reload from a loop, or when a signal comes.
-func ExampleRing_Replace() {
-	kms := &wrapped{"askback-key-1_20261120T110000Z_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"}
-	load := func(ctx context.Context) (*seal.Ring, error) {
-		text, err := kms.Decrypt(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return seal.ParseRing(text)
-	}
+// in its askback.Options. Call Reload from a loop, or when a signal comes. A seal.File is a source, too.
+func ExampleRing_Reload() {
 	ctx := context.Background()
-	ring, err := load(ctx)
+	kms := &wrapped{"askback-key-1_20261120T110000Z_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"}
+	ring, err := kms.Load(ctx)
 	if err != nil {
 		panic(err)
 	}
-	reload := func() {
-		next, err := load(ctx)
-		if err == nil {
-			err = ring.Replace(next)
-		}
-		if err != nil {
-			fmt.Println("still using the old keys:", err)
-		}
-	}
 
 	kms.text += "\naskback-key-1_20261121T110000Z_FjZ6rLZ6SgF8jairlWgsyzkIY3gPcRTdoKDgxVZEx8Q" // somebody rotates
-	reload()
-	fmt.Println(ring)
+	changed, err := ring.Reload(ctx, kms)
+	fmt.Println(changed, err, ring)
 	kms.text = "damaged"
-	reload()
-	fmt.Println(ring)
+	_, err = ring.Reload(ctx, kms)
+	fmt.Println("still using the old keys:", err)
 	// Output:
-	// seal.Ring(seal.Key(3v2aigtk, created 2026-11-20T11:00:00Z), seal.Key(rk773b6u, created 2026-11-21T11:00:00Z))
+	// true <nil> seal.Ring(seal.Key(3v2aigtk, created 2026-11-20T11:00:00Z), seal.Key(rk773b6u, created 2026-11-21T11:00:00Z))
 	// still using the old keys: seal: parse keys: line 1, entry 1: does not begin with "askback-key-1_": want a key as 'askback keys new' writes it
-	// seal.Ring(seal.Key(3v2aigtk, created 2026-11-20T11:00:00Z), seal.Key(rk773b6u, created 2026-11-21T11:00:00Z))
 }
 
 // What the client sees of its state.

@@ -16,13 +16,19 @@ import (
 // reloadInterval is how often a server looks for other keys in its file.
 const reloadInterval = 5 * time.Second
 
-// keyFile gives a running server the keys of its file whenever the file has other ones.
+// keyFile gives a running server the keys of its file whenever the file has other ones. It is a [seal.Source].
 type keyFile struct {
 	name string
 	ring *seal.Ring // of the server
 	log  *slog.Logger
 
+	warning string // about the file, of the last look
 	failure string // of the last look, which was logged
+}
+
+func (f *keyFile) Load(context.Context) (ring *seal.Ring, err error) {
+	ring, f.warning, err = readKeys(f.name, nil)
+	return ring, err
 }
 
 // follow looks at the file from time to time, and when a signal asks for it, until ctx is done.
@@ -43,7 +49,8 @@ func (f *keyFile) follow(ctx context.Context, asked <-chan os.Signal) {
 
 // reload uses the keys of the file. If it has none that can be read, those in use stay.
 func (f *keyFile) reload(ctx context.Context) {
-	next, warning, err := readKeys(f.name, nil)
+	before := f.ring.Keys()
+	changed, err := f.ring.Reload(ctx, f)
 	if err != nil {
 		if f.failure != err.Error() {
 			f.log.ErrorContext(ctx, "cannot use the key file: the keys that are in use stay", "error", err)
@@ -51,29 +58,21 @@ func (f *keyFile) reload(ctx context.Context) {
 		}
 		return
 	}
-	f.failure = ""
-	if next.EncodeSecrets() == f.ring.EncodeSecrets() {
+	if f.failure = ""; !changed {
 		return
 	}
-	if warning != "" {
-		f.log.WarnContext(ctx, warning)
+	if f.warning != "" {
+		f.log.WarnContext(ctx, f.warning)
 	}
-	var forgotten []seal.Key
-	keys := next.Keys()
-	for _, old := range f.ring.Keys() {
-		if !slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == old.ID() }) {
-			forgotten = append(forgotten, old)
-		}
-	}
-	if err := f.ring.Replace(next); err != nil {
-		f.log.ErrorContext(ctx, "cannot use the key file: the keys that are in use stay", "error", err)
-		return
-	}
+	keys := f.ring.Keys()
+	forgotten := slices.DeleteFunc(before, func(old seal.Key) bool {
+		return slices.ContainsFunc(keys, func(k seal.Key) bool { return k.ID() == old.ID() })
+	})
 	attributes := []any{"keys", f.name, "key", keys[0].ID(), "opens", ids(keys)}
 	if len(forgotten) > 0 {
 		attributes = append(attributes, "forgotten", ids(forgotten))
 	}
-	if t := next.Revoked(); !t.IsZero() {
+	if t := f.ring.Revoked(); !t.IsZero() {
 		attributes = append(attributes, "revoked", t)
 	}
 	f.log.InfoContext(ctx, "the key file has changed: sealing requestState with its keys", attributes...)

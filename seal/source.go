@@ -1,0 +1,57 @@
+package seal
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Source is where the keys of a ring come from: a [File], or a service of your own that unwraps them.
+type Source interface {
+	// Load returns a ring with the keys that are to be used now.
+	Load(ctx context.Context) (*Ring, error)
+}
+
+// File is the name of a file with the text of [Ring.EncodeSecrets], as 'askback keys' writes it. It is a [Source].
+type File string
+
+// maxFile bounds the bytes of a key file, which has about a hundred for each key.
+const maxFile = 1 << 20
+
+// Load reads the file. No error has any of its secrets.
+func (f File) Load(context.Context) (*Ring, error) {
+	file, err := os.Open(string(f))
+	if err != nil {
+		return nil, fmt.Errorf("seal: load keys: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("it is larger than %d bytes", maxFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("seal: load keys: %s: %w", string(f), err)
+	}
+	ring, err := ParseRing(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", string(f), err)
+	}
+	return ring, nil
+}
+
+// Reload gives the ring the keys of a source with [Ring.Replace], and reports whether they are others than before. With an
+// error the ring keeps its keys. Call it from time to time, or when something says that there are other keys.
+func (r *Ring) Reload(ctx context.Context, from Source) (changed bool, err error) {
+	next, err := from.Load(ctx)
+	if err != nil {
+		return false, err
+	}
+	if next == nil || next.current == nil || r.current == nil {
+		return false, r.Replace(next)
+	}
+	if next.EncodeSecrets() == r.EncodeSecrets() {
+		return false, nil
+	}
+	return true, r.Replace(next)
+}

@@ -1,0 +1,73 @@
+package seal_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/seal"
+)
+
+type source func() (*seal.Ring, error)
+
+func (s source) Load(context.Context) (*seal.Ring, error) { return s() }
+
+func TestReload(t *testing.T) {
+	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	ring, err := seal.NewRing(seal.NewKey(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := seal.Binding{Audience: "tracker"}
+	token, err := ring.Seal(b, []byte("payload"), now, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := seal.NewRing(seal.NewKey(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "keys")
+	write := func(text string) seal.Source {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return seal.File(file)
+	}
+	secret := ring.Keys()[0].EncodeSecret()
+	for _, tc := range []struct {
+		name    string
+		from    seal.Source
+		changed bool
+		failure string // in the error
+		opens   bool   // what was sealed before
+	}{
+		{"the same keys", write(ring.EncodeSecrets()), false, "", true},
+		{"no file", seal.File(file + "x"), false, "no such file", true},
+		{"a service that fails", source(func() (*seal.Ring, error) { return nil, errors.New("no answer") }), false, "no answer", true},
+		{"no ring", source(func() (*seal.Ring, error) { return nil, nil }), false, "empty ring", true},
+		{"an empty ring", source(func() (*seal.Ring, error) { return new(seal.Ring), nil }), false, "empty ring", true},
+		{"the same keys, revoked", source(func() (*seal.Ring, error) { return ring.RevokeBefore(now.Add(time.Second)), nil }), true, "", false},
+		{"other keys", source(func() (*seal.Ring, error) { return other, nil }), true, "", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			changed, err := ring.Reload(t.Context(), tc.from)
+			if changed != tc.changed || (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
+				t.Errorf("changed: %v, error: %v", changed, err)
+			}
+			if _, err := ring.Open(token, b, now); (err == nil) != tc.opens {
+				t.Errorf("what was sealed before: %v", err)
+			}
+		})
+	}
+	for name, text := range map[string]string{"a damaged file": secret + "x", "a file that is too large": strings.Repeat("#\n", 1<<20)} {
+		_, err := ring.Reload(t.Context(), write(text))
+		if err == nil || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), secret[20:]) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
