@@ -83,7 +83,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		return true
 	}
 	if tasks.OnlyTasks(req.Params) && !c.front.watched() {
-		c.all.Go(func() { // looking the tasks up must not hold up other requests
+		c.start(func() { // looking the tasks up must not hold up other requests
 			defer c.unlisten(req.ID)
 			if !prepare() || c.notify(own.ctx, tasks.MethodAcknowledged, own.Acknowledge(nil)) != nil {
 				return
@@ -174,7 +174,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 		if err := c.notify(ctx, tasks.MethodAcknowledged, l.Acknowledge(params.Notifications)); err != nil {
 			return err
 		}
-		c.all.Go(func() {
+		c.start(func() {
 			if c.follow(l) != nil {
 				c.endExpired(id, l)
 				return
@@ -216,14 +216,25 @@ func (c *connection) announce(ctx context.Context, res *jsonrpc.Response) {
 		c.announced.Add(-1)
 		return
 	}
-	c.all.Go(func() {
+	c.start(func() {
 		defer c.announced.Add(-1)
 		_ = c.front.Tasks.Announce(c.life, id, func(params []byte) error { return c.notify(c.life, tasks.MethodStatus, params) })
 	})
 }
 
+// start runs f in a goroutine for which Close waits, unless the connection is closed.
+func (c *connection) start(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() == nil {
+		c.all.Go(f)
+	}
+}
+
 func (c *connection) Close() error {
+	c.mu.Lock()
 	c.end()
+	c.mu.Unlock()
 	err := c.Connection.Close()
 	c.all.Wait()
 	return err
