@@ -354,3 +354,16 @@ func TestAuditOfADeclinedQuestion(t *testing.T) {
 	a.wants(t, "1 asked login", "2 answered login decline", "2 ended failed", "0 refused replayed")
 	a.log.Has(t, "Options.Audit")
 }
+
+// An answer that does not fit is none: only the question that is asked again is told.
+func TestAuditOfAnAnswerThatDoesNotFit(t *testing.T) {
+	a := new(auditor)
+	h := harness.NewServer(t, a.options(), harness.AddGreet).HTTPHandler(nil)
+	r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = `{"login":{"action":"accept","content":{"name":7}}}`
+	r.State = r.Send(t, h).Asked(t, "login")
+	r.Responses = harness.Octocat
+	r.Send(t, h).Text(t)
+	a.wants(t, "1 asked login", "2 asked login", "3 answered login accept", "3 ended completed")
+}
