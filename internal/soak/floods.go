@@ -27,7 +27,7 @@ type flood struct {
 	attack func(ctx context.Context, a *attack)
 }
 
-// attack is a flood that goes on.
+// attack is what a flood sends.
 type attack struct {
 	*client
 	sent, refused atomic.Int64
@@ -165,7 +165,7 @@ func (a *attack) batch(ctx context.Context, calls int) {
 
 // flooded is the outcome of one flood.
 type flooded struct {
-	sent, refused int64
+	counted
 	peak          int64
 	quiet, during time.Duration // 99 of 100 interactions of another caller take less
 	failed        int           // interactions of another caller
@@ -187,8 +187,11 @@ func (f *flooded) check() error {
 	return err
 }
 
+// beginning begins an attack.
+type beginning func(ctx context.Context, f *flood, s *subject) (*attacker, error)
+
 // flooding starts a server of its own for each flood, and prints what the flood did to it and to another caller.
-func flooding(ctx context.Context, only string, lasts time.Duration, start func() (*subject, error), out io.Writer) error {
+func flooding(ctx context.Context, only string, lasts time.Duration, start func() (*subject, error), begin beginning, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "flood\tsent\trefused\tpeak RSS MB\tp99 quiet\tp99 during\tbars")
 	var failed error
@@ -196,7 +199,7 @@ func flooding(ctx context.Context, only string, lasts time.Duration, start func(
 		if !strings.Contains(f.name, only) {
 			continue
 		}
-		got, err := f.run(ctx, lasts, start)
+		got, err := f.run(ctx, lasts, start, begin)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
@@ -205,13 +208,13 @@ func flooding(ctx context.Context, only string, lasts time.Duration, start func(
 			verdict = strings.ReplaceAll(err.Error(), "\n", "; ")
 			failed = errors.Join(failed, fmt.Errorf("%s: %s", f.name, verdict))
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%.0f\t%v\t%v\t%s\n", f.name, got.sent, got.refused, megabytes(got.peak),
+		fmt.Fprintf(table, "%s\t%d\t%d\t%.0f\t%v\t%v\t%s\n", f.name, got.Sent, got.Refused, megabytes(got.peak),
 			got.quiet.Round(100*time.Microsecond), got.during.Round(100*time.Microsecond), verdict)
 	}
 	return errors.Join(table.Flush(), failed)
 }
 
-func (f *flood) run(ctx context.Context, lasts time.Duration, start func() (*subject, error)) (*flooded, error) {
+func (f *flood) run(ctx context.Context, lasts time.Duration, start func() (*subject, error), begin beginning) (*flooded, error) {
 	s, err := start()
 	if err != nil {
 		return nil, err
@@ -225,15 +228,10 @@ func (f *flood) run(ctx context.Context, lasts time.Duration, start func() (*sub
 		return nil, err
 	}
 	got.quiet = quiet.p99()
-	attacking, stop := context.WithCancel(ctx)
-	defer stop()
-	a := &attack{client: newClient(s, f.user), full: make(chan struct{})}
-	defer a.close()
-	attacked := make(chan struct{})
-	go func() {
-		defer close(attacked)
-		f.attack(attacking, a)
-	}()
+	a, err := begin(ctx, f, s)
+	if err != nil {
+		return nil, err
+	}
 	var during latencies
 	for begun, full := time.Now(), false; err == nil && !full && time.Since(begun) < 6*lasts; {
 		select {
@@ -246,11 +244,10 @@ func (f *flood) run(ctx context.Context, lasts time.Duration, start func() (*sub
 	if err == nil {
 		_, got.peak, err = s.memory()
 	}
-	stop()
-	<-attacked
+	var stopped error
+	got.counted, stopped = a.stop()
 	got.during, got.failed = during.p99(), quiet.failed+during.failed
-	got.sent, got.refused = a.sent.Load(), a.refused.Load()
-	return got, err
+	return got, errors.Join(err, stopped)
 }
 
 // latencies are those of the interactions of another caller.

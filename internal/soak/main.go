@@ -10,8 +10,9 @@
 // lives for 20 seconds. Every ten seconds a line tells its memory, goroutines and descriptors; after a warm-up none may
 // grow. A response that is not as it should be is a failure, too.
 //
-// A flood gets a server of its own. The bars: its memory stays below 200 MB, and 99 of 100 interactions of another caller
-// take at most three times as long as in the quiet. It needs Linux, whose /proc tells what a process uses.
+// A flood gets a server of its own, and comes from a process that the machine serves last (nice). The bars: the server's
+// memory stays below 200 MB, and 99 of 100 interactions of another caller take at most three times as long as in the
+// quiet. It needs Linux, whose /proc tells what a process uses.
 package main
 
 import (
@@ -30,6 +31,8 @@ func main() {
 	flooded := flag.Bool("floods", false, "floods of one caller instead of mixed load")
 	only := flag.String("only", "", "only floods whose name contains this `TEXT`")
 	serve := flag.Bool("serve", false, "run as the server (used by the program itself)")
+	attack := flag.String("attack", "", "run as the attacker with the flood of this `NAME` (used by the program itself)")
+	url := flag.String("url", "", "`URL` to attack")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -37,8 +40,10 @@ func main() {
 	switch {
 	case *serve:
 		err = runServer()
+	case *attack != "":
+		err = runAttacker(ctx, *attack, *url)
 	case *flooded:
-		err = flooding(ctx, *only, orDefault(*lasts, 10*time.Second), startSubject, os.Stdout)
+		err = flooding(ctx, *only, orDefault(*lasts, 10*time.Second), startSubject, away, os.Stdout)
 	default:
 		err = soakChild(ctx, orDefault(*lasts, 10*time.Minute), *every)
 	}

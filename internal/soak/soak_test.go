@@ -102,7 +102,7 @@ func TestFloodsAreMeasured(t *testing.T) {
 	}
 	var out bytes.Buffer
 	start := func() (*subject, error) { return local(t), nil }
-	_ = flooding(t.Context(), "sessions", 50*time.Millisecond, start, &out) // whether it reaches the bars depends on the machine
+	_ = flooding(t.Context(), "sessions", 50*time.Millisecond, start, here, &out) // whether it reaches the bars depends on the machine
 	if fields := strings.Fields(out.String()); !strings.Contains(out.String(), "2,000 sessions") || len(fields) < 12 {
 		t.Errorf("got %s", out.String())
 	}
