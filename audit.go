@@ -9,7 +9,7 @@ import "github.com/askback-mcp/askback/internal/call"
 // repeats, is told again. What is told of one round is in order, except that the answer to a task's question is told
 // when it is stored, by which time a worker may have gone on with it.
 type AuditEvent struct {
-	Kind      string // one of AuditAsked, AuditAnswered, AuditStep, AuditRefused, AuditState and AuditEnded
+	Kind      string // one of AuditAsked, AuditAnswered, AuditStep, AuditRefused, AuditShed, AuditState and AuditEnded
 	Principal string // the caller, or "" for an anonymous one
 	Method    string // such as "tools/call"; "" for a message in a session that is no request
 	Target    string // the tool's or prompt's name, or the resource's URI; "" for a request about a task
@@ -37,6 +37,9 @@ const (
 	// named), session (it is another caller's), authorize, replayed (by [Options.ReplayGuard]), or what a state did not
 	// match: one of the Reason constants of package seal, no_store, stored_missing, stored_altered or payload.
 	AuditRefused = call.AuditRefused
+
+	// AuditShed: a call was handed back to its client with a state and no questions, because of Limits.Calls.
+	AuditShed = call.AuditShed
 
 	// AuditState: something worth a metric became of a requestState. The Reason is an Outcome of package state.
 	AuditState = call.AuditState

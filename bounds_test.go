@@ -67,7 +67,7 @@ type unread struct{ t *testing.T }
 func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); return 0, io.EOF }
 
 func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
-	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
+	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}, Calls: askback.Share{Total: 4, PerPrincipal: 4}})
 	h := w.HTTPHandler(nil)
 	var admitted []<-chan *harness.Response
 	for _, step := range []struct {

@@ -232,7 +232,7 @@ func TestLawInTheStore(t *testing.T) {
 
 // The law of TestLawInEveryHome holds for every combination: every kind and style of handler, every
 // set of options, and every form of the protocol over HTTP, with requests that reach one instance
-// or another. If no request is repeated, each step runs once.
+// or another, sometimes while its caller's share of calls is used up. If no request is repeated, each step runs once.
 func TestLawOfAllTogether(t *testing.T) {
 	var mu sync.Mutex
 	ran := 0
@@ -248,6 +248,7 @@ func TestLawOfAllTogether(t *testing.T) {
 		overflow int
 		guard    bool
 		bare     bool
+		crowded  bool
 	}
 	ring := harness.NewRing(t)
 	pairs := map[options][]http.Handler{}
@@ -257,6 +258,9 @@ func TestLawOfAllTogether(t *testing.T) {
 		}
 		opts := askback.Options{Keys: ring, Principal: userHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
 			Tasks: &askback.Tasks{Store: tasks, Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}}}}
+		if o.crowded {
+			opts.Limits.Calls = askback.Share{PerPrincipal: 1, Anonymous: 1}
+		}
 		if o.guard {
 			opts.ReplayGuard = new(state.MemoryGuard)
 		}
@@ -274,6 +278,7 @@ func TestLawOfAllTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			addFollowers(srv, count)
+			addOccupant(srv)
 			working.Go(func() { _ = srv.RunTasks(ctx) })
 			pairs[o] = append(pairs[o], srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 		}
@@ -283,6 +288,7 @@ func TestLawOfAllTogether(t *testing.T) {
 	var pair []http.Handler
 	var user string
 	var random *rand.Rand
+	var crowded bool
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		h := pair[random.IntN(2)]
@@ -290,7 +296,11 @@ func TestLawOfAllTogether(t *testing.T) {
 			h = pair[0]
 		}
 		r.Header.Set("X-User", user)
+		occupied := crowded && random.IntN(4) == 0
 		mu.Unlock()
+		if occupied {
+			defer occupy(t, h, r.Header.Get("X-User"))()
+		}
 		h.ServeHTTP(w, r)
 	}))
 	defer web.Close()
@@ -304,6 +314,7 @@ func TestLawOfAllTogether(t *testing.T) {
 			overflow: rapid.SampledFrom([]int{0, 1, 300}).Draw(rt, "overflow"),
 			guard:    rapid.Bool().Draw(rt, "guard"),
 			bare:     rapid.Bool().Draw(rt, "bare"),
+			crowded:  rapid.Bool().Draw(rt, "crowded"),
 		}
 		o.bare = o.bare && !o.guard // New refuses both
 		name := rapid.SampledFrom([]string{"tool", "task", "detaching", "inline", "manual", "sdk", "prompt", "resource"}).Draw(rt, "handler")
@@ -315,7 +326,7 @@ func TestLawOfAllTogether(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		repeats := !o.guard && rapid.Bool().Draw(rt, "repeats")
 		mu.Lock()
-		pair, user, ran, random = instances(o), who, 0, rand.New(rand.NewPCG(seed, 0))
+		pair, user, ran, random, crowded = instances(o), who, 0, rand.New(rand.NewPCG(seed, 0)), o.crowded
 		mu.Unlock()
 
 		want, steps := atOnce(plan)

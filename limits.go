@@ -24,6 +24,7 @@ type Limits struct {
 	Batch        int           // messages in one JSON-RPC batch; default 64
 
 	Requests  Share // HTTP requests in progress; default 2048
+	Calls     Share // calls that run at once outside of sessions and tasks; default half of Requests; more are handed back
 	BodyBytes Share // bytes of the messages that are being read or served; default 32 MiB, or 8 times MessageBytes if that is more
 	Sessions  Share // sessions of clients before 2026-07-28; default 2048
 	Streams   Share // what stays open: subscriptions, and the streams and open requests of sessions; default 2048
@@ -57,6 +58,8 @@ func (l *Limits) setDefaults() error {
 // shares makes the pools of what has a limit with owners.
 func (l *Limits) shares() (shares call.Shares, err error) {
 	message := int(min(l.MessageBytes, math.MaxInt/8))
+	requests := l.Requests
+	setDefault(&requests.Total, 2048)
 	for _, s := range []struct {
 		field        string
 		share        Share
@@ -64,7 +67,8 @@ func (l *Limits) shares() (shares call.Shares, err error) {
 		what         string
 		pool         **bound.Pool
 	}{
-		{"Requests", l.Requests, 2048, 1, "requests in progress", &shares.Requests},
+		{"Requests", requests, requests.Total, 1, "requests in progress", &shares.Requests},
+		{"Calls", l.Calls, max(requests.Total/2, 1), 1, "calls that run at once", &shares.Calls},
 		{"BodyBytes", l.BodyBytes, max(32<<20, 8*message), message, "bytes of messages in progress", &shares.BodyBytes},
 		{"Sessions", l.Sessions, 2048, 1, "sessions", &shares.Sessions},
 		{"Streams", l.Streams, 2048, 1, "open streams and requests of sessions", &shares.Streams},

@@ -32,6 +32,7 @@ const (
 	AuditAnswered = "answered"
 	AuditStep     = "step"
 	AuditRefused  = "refused"
+	AuditShed     = "shed"
 	AuditState    = "state"
 	AuditEnded    = "ended"
 )

@@ -63,6 +63,7 @@ type Request struct {
 	Task      TaskRequest
 	Principal string
 	InSession bool // the request is the whole call, in a session before 2026-07-28
+	Crowded   bool // the call is to be handed back to the client, if it can be
 	Bare      bool // the answers came without a state, and are taken by their keys alone
 	Progress  ProgressFunc
 	// View makes the SDK's view of the request.

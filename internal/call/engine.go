@@ -58,6 +58,9 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	if out != nil || err != nil {
 		return out, err
 	}
+	if r.Crowded && e.canShed(r, j) {
+		return e.shed(ctx, r, j, home)
+	}
 	for again := true; again; {
 		round := j.Round + 1
 		if r.Task.AtOnce {
@@ -75,14 +78,40 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 			return out, err
 		}
 		if again, err = home.Suspend(ctx, j, out); err != nil {
-			home.End(ctx, j, err)
-			e.Audit.ended(ctx, r, j.ID, round, nil, err)
-			if out, err = e.failed(r.Handler, err); err != nil {
-				err = Fault(err) // the home's, and not the handler's
-			}
-			return out, err
+			return e.unkept(ctx, r, j, home, round, err)
 		}
 	}
+	return out, nil
+}
+
+// unkept ends a call whose journal its home could not keep.
+func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, home Home, round int, err error) (*Outcome, error) {
+	home.End(ctx, j, err)
+	e.Audit.ended(ctx, r, j.ID, round, nil, err)
+	out, err := e.failed(r.Handler, err)
+	if err != nil {
+		err = Fault(err) // the home's, and not the handler's
+	}
+	return out, err
+}
+
+// canShed reports whether a call can be handed back without running its handler. The answers to one in the manual style,
+// or to one that has no state yet, would be lost.
+func (e *Engine) canShed(r *Request, j *journal.Journal) bool {
+	lost := j.IsManual() || r.Bare && len(r.Params.Responses) > 0
+	return !lost && !r.Task.AtOnce && j.Round < e.Limits.Rounds
+}
+
+// shed hands a call back with a state and no questions: the client comes back with it at another time, and perhaps to
+// another instance. (basic/patterns/mrtr, "Server Requirements")
+func (e *Engine) shed(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
+	j.Receive(r.Params.Responses)
+	j.Round++
+	out := new(Outcome)
+	if _, err := home.Suspend(ctx, j, out); err != nil {
+		return e.unkept(ctx, r, j, home, j.Round, err)
+	}
+	e.Audit.tell(ctx, r, j.ID, j.Round, AuditEvent{Kind: AuditShed})
 	return out, nil
 }
 

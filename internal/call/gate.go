@@ -37,7 +37,7 @@ type Gate struct {
 }
 
 // Shares are the limits that have owners.
-type Shares struct{ Requests, BodyBytes, Sessions, Streams *bound.Pool }
+type Shares struct{ Requests, Calls, BodyBytes, Sessions, Streams *bound.Pool }
 
 // Access is a request at the gate.
 type Access struct {
@@ -51,6 +51,7 @@ type Access struct {
 type Passage struct {
 	Principal, Method, Target string
 	InSession                 bool
+	Crowded                   bool // the caller's share of calls that run at once is used up
 }
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
@@ -107,7 +108,13 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = WhileTokenLasts(ctx, a.Extra)
 		defer cancel()
 	}
-	err := serve(ctx, Passage{a.Principal, a.Method, a.Target, session != nil})
+	p := Passage{a.Principal, a.Method, a.Target, session != nil, false}
+	if session == nil && wire.MayAsk(a.Method) {
+		hold, full := g.Take(ctx, g.Shares.Calls, a.Principal, 1)
+		defer hold.Release()
+		p.Crowded = full != nil
+	}
+	err := serve(ctx, p)
 	if err != nil && expired(ctx) {
 		err = context.Cause(ctx)
 	}
@@ -209,7 +216,7 @@ func (g *Gate) full(ctx context.Context, err error) error {
 		return err
 	}
 	if n := g.refusals.add(*full, time.Now()); n > 0 {
-		g.Log.WarnContext(ctx, "askback: requests were refused because of a limit", "limit", full.What, "max", full.Max, "reason", string(full.Whose)+" limit", "requests", n)
+		g.Log.WarnContext(ctx, "askback: requests were refused or handed back because of a limit", "limit", full.What, "max", full.Max, "reason", string(full.Whose)+" limit", "requests", n)
 	}
 	unavailable := &UnavailableError{full.Error(), retryAfter}
 	if full.Whose == bound.Everybody {

@@ -26,7 +26,9 @@ func parseResult(raw []byte) *result {
 		case "resultType":
 			r.kind, _ = strictjson.String(value)
 		case "inputRequests":
-			r.encoded = value
+			if string(value) != "{}" { // the drafts have no member without requests
+				r.encoded = value
+			}
 			for key, request := range strictjson.Members(value) {
 				method, _ := strictjson.String(strictjson.Get(request, "method"))
 				r.requests = append(r.requests, wire.InputRequest{Key: string(key), Method: method, Params: strictjson.Get(request, "params")})

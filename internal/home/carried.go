@@ -54,7 +54,7 @@ type Carried struct {
 func (c *Carried) Open(ctx context.Context) (*journal.Journal, *call.Outcome, error) {
 	j, out, err := c.open(ctx, time.Now())
 	if j != nil {
-		c.resumed, c.manual, c.entries = j.Round > 0, manualStyle(j), len(j.Entries)
+		c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
 	}
 	return j, out, err
 }

@@ -204,7 +204,7 @@ func (c *Carried) reconcile(ctx context.Context, j *journal.Journal, payload []b
 		c.Log.WarnContext(ctx, "askback: a requestState is not what is stored; the call goes on from what is stored",
 			"method", c.request.Handler.Method, "call", journal.Derived("call", j.ID), "round", j.Round)
 	}
-	if manualStyle(j) {
+	if j.IsManual() {
 		return j // its answers do not name the round of their question
 	}
 	// The answers are to the questions that came with the state.
@@ -236,7 +236,7 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	}
 	// The answers may be to questions of any round. Their keys name the question (see
 	// [journal.Run.Distinct]), except those that a handler in the manual style chooses.
-	fits := err == nil && j != nil && (j.Round == 1 || !manualStyle(j))
+	fits := err == nil && j != nil && (j.Round == 1 || !j.IsManual())
 	if fits {
 		var fault error
 		if fits, fault = c.use(ctx, time.Now().Add(c.Limits.RoundTTL), roundID(j)); fault != nil {
@@ -256,11 +256,6 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	}
 	c.observe(ctx, outcome)
 	return j, nil
-}
-
-// manualStyle reports whether j is of a handler that keeps its own state, whose questions have no digests.
-func manualStyle(j *journal.Journal) bool {
-	return j.Manual != "" || slices.ContainsFunc(j.Pending, func(q journal.Question) bool { return q.Digest == journal.Digest{} })
 }
 
 // roundID returns the ID of a round for a [state.Guard], whether its journal was carried or stored.

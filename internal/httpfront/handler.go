@@ -386,6 +386,7 @@ func (h *handler) serve(ctx context.Context, principal string, handler *call.Han
 			Raw:       req.Params,
 			Can:       params.Meta.Capabilities,
 			Principal: p.Principal,
+			Crowded:   p.Crowded,
 			Progress:  progress,
 			View:      func(m call.Manual) mcp.Request { return call.View(req.Method, req.Params, nil, extra, m) },
 		}

@@ -105,6 +105,26 @@ func (j *Journal) receive(key string, d Digest, raw []byte) {
 	}
 }
 
+// Receive records the client's answers, by wire key, to questions that are pending. They are pending no more.
+func (j *Journal) Receive(responses map[string][]byte) {
+	j.receiveAll(responses)
+	j.Pending = slices.DeleteFunc(j.Pending, func(q Question) bool { return responses[q.Wire] != nil })
+}
+
+func (j *Journal) receiveAll(responses map[string][]byte) {
+	for _, q := range j.Pending {
+		if raw, ok := responses[q.Wire]; ok {
+			j.receive(q.Key, q.Digest, raw)
+		}
+	}
+}
+
+// IsManual reports whether the handler of the call keeps its own state, in the SDK's manual style: its questions have
+// no digests.
+func (j *Journal) IsManual() bool {
+	return j.Manual != "" || slices.ContainsFunc(j.Pending, func(q Question) bool { return q.Digest == Digest{} })
+}
+
 func (e *Entry) isAnswer() bool { return e.Kind == Answer || e.Kind == Unread }
 
 // WireKey returns the key under which to send a question: the author's key, or a fresh one if that was used before.

@@ -63,11 +63,7 @@ type Run struct {
 // Begin starts a run on j, which the run extends. Responses are the client's answers by wire key. Those to questions
 // that are pending in j are recorded, and all others ignored.
 func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
-	for _, q := range j.Pending {
-		if raw, ok := responses[q.Wire]; ok {
-			j.receive(q.Key, q.Digest, raw)
-		}
-	}
+	j.receiveAll(responses)
 	before := j.Pending
 	j.Pending = nil
 	return &Run{journal: j, before: before, limits: limits, steps: make(map[string]bool)}

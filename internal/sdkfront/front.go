@@ -342,6 +342,7 @@ func (f *Front) serveOwn(ctx context.Context, p call.Passage, h *call.Handler, r
 		Can:       params.Meta.Capabilities,
 		Principal: p.Principal,
 		InSession: p.InSession,
+		Crowded:   p.Crowded,
 		Progress:  progressTo(ctx, session, req),
 		View:      func(m call.Manual) mcp.Request { return call.View(h.Method, raw, session, req.GetExtra(), m) },
 	}

@@ -199,13 +199,11 @@ type InputRequest struct {
 	Params []byte
 }
 
-// InputRequired appends an InputRequiredResult. It has no inputRequests member when there are no requests: the client
-// only comes back with the state.
+// InputRequired appends an InputRequiredResult. Without requests the client only comes back with the state: there is an
+// empty inputRequests member then, by which the Go SDK's client tells the result from a complete one.
 func InputRequired(dst []byte, requests []InputRequest, state string, meta []byte) []byte {
 	dst = append(dst, `{"resultType":"input_required"`...)
-	if len(requests) > 0 {
-		dst = AppendInputRequests(append(dst, `,"inputRequests":`...), requests)
-	}
+	dst = AppendInputRequests(append(dst, `,"inputRequests":`...), requests)
 	if state != "" {
 		dst = appendString(append(dst, `,"requestState":`...), state)
 	}

@@ -33,7 +33,7 @@ func TestInputRequiredIsEncodedExactly(t *testing.T) {
 		state    string
 		want     string
 	}{
-		{nil, "s", `{"resultType":"input_required","requestState":"s","_meta":{}}`},
+		{nil, "s", `{"resultType":"input_required","inputRequests":{},"requestState":"s","_meta":{}}`},
 		{[]InputRequest{{"a", "roots/list", []byte(`{}`)}}, "", `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","params":{}}},"_meta":{}}`},
 		{[]InputRequest{{"ü\"\n", "m", []byte(`{}`)}, {"b", "m", []byte(`{}`)}}, "s",
 			`{"resultType":"input_required","inputRequests":{"ü\"\n":{"method":"m","params":{}},"b":{"method":"m","params":{}}},"requestState":"s","_meta":{}}`},

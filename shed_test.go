@@ -1,0 +1,204 @@
+package askback_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/state"
+)
+
+// These tests check how calls are handed back because of Limits.Calls.
+
+// addOccupant adds a tool that is called by occupy.
+func addOccupant(srv *askback.Server) {
+	askback.AddTool(srv, &mcp.Tool{Name: "occupy"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+		close(ctx.Value(occupied{}).(chan struct{}))
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+}
+
+type occupied struct{}
+
+// occupy takes one of a caller's calls until leave.
+func occupy(t *testing.T, h http.Handler, user string) (leave func()) {
+	runs, left := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), occupied{}, runs))
+	r := harness.Request{Target: "occupy", Header: http.Header{"X-User": {user}}}
+	r.Context = func(r *http.Request) *http.Request { return r.WithContext(ctx) }
+	go func() {
+		defer close(left)
+		r.Send(t, h)
+	}()
+	select {
+	case <-runs:
+	case <-left: // handed back: another one has it
+	}
+	return func() {
+		cancel()
+		<-left
+	}
+}
+
+// A call that comes while its caller's share of calls is used up is handed back with a state and no questions, whatever
+// it brings, and goes on from there at another instance. Nothing is asked or done twice.
+func TestCallsAreHandedBack(t *testing.T) {
+	for name, configure := range map[string]func(o *askback.Options){
+		"sealed":    func(*askback.Options) {},
+		"used once": func(o *askback.Options) { o.ReplayGuard = new(state.MemoryGuard) },
+		"stored":    func(o *askback.Options) { o.States = &state.Options{Store: new(state.MemoryStore), Mode: state.Dual} },
+		"stored, and used once": func(o *askback.Options) {
+			o.States = &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}
+			o.ReplayGuard = new(state.MemoryGuard)
+		},
+		"without a first state": func(o *askback.Options) { o.BareFirstRound = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []string
+			var log bytes.Buffer
+			opts := &askback.Options{
+				Keys: harness.NewRing(t), Principal: userHeader, Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Audit:  func(_ context.Context, e askback.AuditEvent) { told = append(told, e.Kind+" "+e.Principal) },
+			}
+			configure(opts)
+			ran := 0
+			register := func(srv *askback.Server) {
+				addOccupant(srv)
+				askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+					if _, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) { ran++; return ran, nil }); err != nil {
+						return "", err
+					}
+					a, err := askback.Elicit[harness.Login](call, "who", "Who?")
+					return "hello " + a.Name, err
+				})
+			}
+			h := harness.NewServer(t, opts, register).HTTPHandler(nil)
+			there := harness.NewServer(t, opts, register).HTTPHandler(nil)
+			alice := harness.Request{Target: "greet", Header: http.Header{"X-User": {"alice"}}}
+
+			leave := occupy(t, h, "alice")
+			bob := alice
+			bob.Header = http.Header{"X-User": {"bob"}}
+			bob.Send(t, h).Asked(t, "who")
+			begun := ran
+			handedBack := func(res *harness.Response) string {
+				t.Helper()
+				if state := res.Asked(t); state == "" || !strings.Contains(res.Raw, `"inputRequests":{}`) {
+					t.Fatalf("got %s", res.Raw)
+				}
+				return res.Result.State
+			}
+			alice.State = handedBack(alice.Send(t, h))
+			alice.State = handedBack(alice.Send(t, h))
+			if ran != begun {
+				t.Error("a handler ran beyond the limit")
+			}
+			alice.State = alice.Send(t, there).Asked(t, "who")
+			alice.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
+			alice.State = handedBack(alice.Send(t, h))
+			alice.Responses = ""
+			leave()
+			if got := alice.Send(t, h).Text(t); got != "hello Ann" || ran != begun+1 {
+				t.Errorf("got %q after %d runs of the step", got, ran-begun)
+			}
+			if n := slices.Index(told, "shed alice"); n < 0 || slices.Contains(told, "shed bob") {
+				t.Errorf("the operator was told %q", told)
+			}
+			if !strings.Contains(log.String(), "calls that run at once") {
+				t.Errorf("the log has %s", log.String())
+			}
+		})
+	}
+}
+
+// What would lose answers or go on for ever is served instead.
+func TestCallsThatAreNotHandedBack(t *testing.T) {
+	limits := askback.Limits{Rounds: 2, Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}}
+	for name, bare := range map[string]bool{"answers without a state": true, "no round is left": false} {
+		t.Run(name, func(t *testing.T) {
+			h := harness.NewServer(t, &askback.Options{Limits: limits, BareFirstRound: bare}, addOccupant, harness.AddGreet).HTTPHandler(nil)
+			r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+			if !bare {
+				leave := occupy(t, h, "")
+				r.State = r.Send(t, h).Asked(t)
+				leave()
+			}
+			r.State = r.Send(t, h).Asked(t, "login")
+			r.Responses = harness.Octocat
+			defer occupy(t, h, "")()
+			if got := r.Send(t, h).Text(t); !strings.Contains(got, "octocat") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// The answers to a handler in the manual style are not in a journal.
+func TestManualAnswersAreNotLost(t *testing.T) {
+	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}}, addOccupant, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, error) {
+			return manualTool(ctx, call.Request().(*mcp.CallToolRequest))
+		})
+	}).HTTPHandler(nil)
+	r := harness.Request{Target: "manual"}
+	for _, name := range []string{"", "x"} {
+		if name != "" {
+			r.Responses = `{"login":{"action":"accept","content":{"name":"x"}}}`
+		}
+		r.State = r.Send(t, h).Asked(t, "login")
+	}
+	defer occupy(t, h, "")()
+	if got := r.Send(t, h).Text(t); got != "x+x" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A call that becomes a task at once runs no handler.
+func TestTasksAreNotHandedBack(t *testing.T) {
+	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}}, addOccupant, func(srv *askback.Server) {
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(context.Context, *askback.Call, map[string]any) (string, error) { return "built", nil })
+	})
+	defer occupy(t, s.Handler, "")()
+	if task := s.Result(harness.WithExtension, "tools/call", "build", `"name":"build"`); task["taskId"] == nil {
+		t.Errorf("got %v", task)
+	}
+}
+
+// The Go SDK's client comes back by itself.
+func TestTheSDKsClientComesBack(t *testing.T) {
+	leave, shed := func() {}, 0
+	opts := &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}, Audit: func(_ context.Context, e askback.AuditEvent) {
+		if e.Kind == askback.AuditShed {
+			shed++
+			leave()
+		}
+	}}
+	h := harness.NewServer(t, opts, addOccupant, harness.AddGreet).HTTPHandler(nil)
+	web := httptest.NewServer(h)
+	defer web.Close()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return accept(map[string]any{"name": "octocat"}), nil
+		},
+	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	leave = occupy(t, h, "")
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: harness.Greeting{Place: "Oslo"}})
+	if err != nil || shed == 0 || len(res.Content) != 1 || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "octocat") {
+		t.Errorf("got %+v, %v", res, err)
+	}
+}
