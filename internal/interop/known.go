@@ -25,14 +25,14 @@ var (
 var known = []failure{
 	{
 		code: "G1", peer: "gosdk",
-		clients: []string{"gosdk"}, servers: []string{"askback", "typescript", "mcpgo"},
+		clients: []string{"gosdk"}, servers: []string{"typescript", "mcpgo"},
 		tools: []string{"t_state"}, transports: modern,
 		words: "returned input_required as the result",
 		note: `The client takes a result with requestState and without inputRequests for the final one (mcp/mrtr.go:91),
 			and hands it out with a nil error. The specification makes inputRequests optional (basic/patterns/mrtr, server
 			requirements 2 and 6) and has such a request retried; a client need not do that by itself (client requirement 1:
 			"MAY"), but the SDK's docs/client.md, "Multi Round-Trip Requests", says that it does for every result whose
-			NeedsInput() is true, as this one's is. Its own server sends an empty inputRequests instead, which works.`,
+			NeedsInput() is true, as this one's is. Its own server and Askback send an empty inputRequests instead, which works.`,
 	},
 	{
 		code: "G2", peer: "gosdk",
