@@ -374,7 +374,7 @@ type stealing struct {
 	stolen atomic.Int32
 }
 
-func (s *stealing) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+func (s *stealing) Watch(ctx context.Context, ready func(), changed func(id string, due bool)) error {
 	s.news.mu.Lock()
 	s.news.changed = append(s.news.changed, changed)
 	s.news.mu.Unlock()

@@ -35,7 +35,7 @@ func newStatements(schema string) statements {
 				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
 					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, entries, bytes)
 				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
-					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp(), 0, 0,
+					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp() + $21::interval, 0, $22::bigint,
 					cardinality($16::bytea[]), $20::bigint
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
 				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
@@ -65,34 +65,49 @@ func newStatements(schema string) statements {
 			LIMIT $5`),
 
 		// A claimed row is locked before it is changed, and rows that others have locked are passed over: instances that
-		// claim at once get different tasks. The ranges of principals come one after the other; the first that has a due
-		// task ends the search. One without an end reaches to the last principal.
+		// claim at once get different tasks. First come the principals in turn, one probe of the index each, and only as
+		// far as they are needed; then one task of each; and if there are fewer such principals than tasks are wanted,
+		// more tasks of theirs.
+		//
+		// A row is read as it is when it is locked, but the journal as it was when the statement began. The row says how
+		// many entries there are.
 		claim: in(`
-			WITH next AS MATERIALIZED (
-				SELECT due.id
-				FROM unnest($1::text[], $2::text[]) AS range (first, beyond),
-				LATERAL (
-					SELECT id FROM (
-						SELECT id FROM {schema}.task
-						WHERE due <= statement_timestamp() AND principal >= range.first AND principal < range.beyond
-						ORDER BY principal, due
-						LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-					) AS bounded
-					UNION ALL
-					SELECT id FROM (
-						SELECT id FROM {schema}.task
-						WHERE due <= statement_timestamp() AND principal >= range.first AND range.beyond IS NULL
-						ORDER BY principal, due
-						LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-					) AS unbounded
-				) AS due
-				LIMIT 1
+			WITH RECURSIVE later (principal) AS (
+				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal > $1::text ORDER BY principal, due LIMIT 1)
+				UNION ALL
+				SELECT next.principal FROM later, LATERAL (
+					SELECT principal FROM {schema}.task
+					WHERE due <= statement_timestamp() AND principal > later.principal ORDER BY principal, due LIMIT 1) AS next
+			), earlier (principal) AS (
+				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal <= $1::text ORDER BY principal, due LIMIT 1)
+				UNION ALL
+				SELECT next.principal FROM earlier, LATERAL (
+					SELECT principal FROM {schema}.task
+					WHERE due <= statement_timestamp() AND principal > earlier.principal AND principal <= $1::text ORDER BY principal, due LIMIT 1) AS next
+			), one AS MATERIALIZED (
+				SELECT row_number() OVER () AS turn, principal, id FROM (
+					SELECT t.principal, due.id
+					FROM (SELECT principal FROM later UNION ALL SELECT principal FROM earlier) AS t, LATERAL (
+						SELECT id FROM {schema}.task WHERE due <= statement_timestamp() AND principal = t.principal
+						ORDER BY principal, due LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS due
+					WHERE t.principal <> ALL ($2::text[])
+					LIMIT $4::bigint) AS first
+			), more AS MATERIALIZED (
+				SELECT row_number() OVER () * principals + turn AS turn, due.id
+				FROM one, (SELECT count(*) AS principals FROM one) AS n, LATERAL (
+					SELECT id FROM {schema}.task WHERE due <= statement_timestamp() AND principal = one.principal AND id <> one.id
+					ORDER BY principal, due LIMIT ($4 - principals) / principals + (turn <= ($4 - principals) % principals)::int
+					FOR NO KEY UPDATE SKIP LOCKED) AS due
+			), t AS (
+				UPDATE {schema}.task AS t
+				SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $3::interval
+				FROM (SELECT turn, id FROM one UNION ALL SELECT turn, id FROM more) AS next
+				WHERE t.id = next.id
+				RETURNING t.*, next.turn
 			)
-			UPDATE {schema}.task AS t
-			SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $3::interval
-			FROM next
-			WHERE t.id = next.id
-			RETURNING ` + columns("pending", "outcome")),
+			SELECT ` + columns("pending", "outcome") + `, turn, entries,
+				ARRAY (SELECT body FROM {schema}.journal AS j WHERE j.id = t.id ORDER BY seq)
+			FROM t`),
 
 		journal: in(`SELECT body FROM {schema}.journal WHERE id = $1 ORDER BY seq`),
 
@@ -114,18 +129,18 @@ func newStatements(schema string) statements {
 		update: in(`
 			WITH t AS (
 				UPDATE {schema}.task
-				SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11,
+				SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11 + $17::bigint, fence = fence + $17::bigint,
 					updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
-					due = CASE WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
+					due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
 					entries = entries + cardinality($14::bytea[]), bytes = bytes + $15::bigint
 				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
-				RETURNING id, updated, version, entries
+				RETURNING id, updated, version, fence, entries
 			), j AS (
 				INSERT INTO {schema}.journal (id, seq, body)
 				SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
 				FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
 			)
-			SELECT updated, version FROM t`),
+			SELECT updated, version, fence FROM t`),
 
 		usage: in(usage("$1", "null::bigint")),
 
@@ -230,10 +245,11 @@ func columns(pending, outcome string) string {
 		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence`
 }
 
-func scan(row pgx.Row) (*task.Task, error) {
+// scan reads columns, and those after them into more.
+func scan(row pgx.Row, more ...any) (*task.Task, error) {
 	var t task.Task
-	err := row.Scan(&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
-		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence)
+	err := row.Scan(append([]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
+		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence}, more...)...)
 	if err != nil {
 		return nil, err
 	}

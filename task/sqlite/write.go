@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,8 +19,8 @@ const (
 	rollbackSQL = `ROLLBACK`
 
 	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
-	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, ended)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`
+	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, wake, ended)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 
@@ -30,6 +31,7 @@ const (
 	claimSQL    = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, attempts = attempts + 1
 		WHERE seq = ?
 		RETURNING ` + columns + `, pending, outcome`
+	claimedJournalSQL = `SELECT entry FROM journal WHERE task = ? ORDER BY n`
 
 	leasedSQL   = `SELECT seq, attempts FROM task WHERE id = ? AND fence = ?`
 	recordedSQL = `UPDATE task SET attempts = 0 WHERE seq = ?`
@@ -40,9 +42,9 @@ const (
 	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
 		stopped = ?, attempts = ?, updated = ?, version = version + 1`
 	// The parameter after the version is the fence, or NULL if it does not matter. The last one is the status again.
-	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) AND (ended = 0 OR status = ?) RETURNING seq`
+	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) AND (ended = 0 OR status = ?) RETURNING seq, fence`
 	updateKeepSQL  = updateSQL + updateWhereSQL
-	updateDueSQL   = updateSQL + `, due = ?, wake = ?` + updateWhereSQL
+	updateDueSQL   = updateSQL + `, due = ?, wake = ?, fence = fence + ?` + updateWhereSQL
 
 	stateSQL = `SELECT version, fence FROM task WHERE id = ?`
 	ownerSQL = `SELECT unfinished, kept, usage.bytes FROM task JOIN usage USING (principal) WHERE seq = ?`
@@ -56,7 +58,7 @@ const (
 
 // writes are the statements of the writer.
 var writes = []string{
-	beginSQL, commitSQL, rollbackSQL, usageSQL, createSQL, callSQL, entrySQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL,
+	beginSQL, commitSQL, rollbackSQL, usageSQL, createSQL, callSQL, entrySQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 }
@@ -90,9 +92,13 @@ func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int6
 }
 
 // Create adds a task with its journal. See [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
+func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	var created time.Time
+	claims := 0
+	if lease > 0 {
+		claims = 1
+	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		used, err := usage(s.w[usageSQL].QueryRowContext(ctx, t.Principal))
 		if err != nil {
@@ -103,9 +109,10 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 			return err
 		}
 		created = timeAt(now)
+		due, wake := schedule(now, lease)
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
-			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped, t.Attempts,
-			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), now, t.Status.Terminal())
+			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped, t.Attempts+claims,
+			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), due, wake, t.Status.Terminal())
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists
 		}
@@ -125,7 +132,8 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 		return err
 	}
 	t.Created, t.Updated, t.Expires = created, created, created.Add(ttl.Truncate(time.Millisecond))
-	t.Version, t.Fence = 0, 0
+	t.Version, t.Fence = 0, int64(claims)
+	t.Attempts += claims
 	return nil
 }
 
@@ -170,31 +178,43 @@ func bytesOrNull(b []byte) any {
 	return b
 }
 
-// Claim takes a task that is due, or nil. See [task.Store].
-func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *task.Task, err error) {
-	defer s.wrap(ctx, "claim a task", &err)
+// Claim takes tasks that are due. See [task.Store].
+func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
+	defer s.wrap(ctx, "claim tasks", &err)
 	var due bool
 	err = s.r[anyDueSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
 	if err != nil || !due {
 		return nil, err
 	}
-	err = s.write(ctx, func(ctx context.Context, now int64) (err error) {
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		if _, err := s.w[wakeSQL].ExecContext(ctx, now); err != nil {
 			return err
 		}
-		seq, err := s.nextDue(ctx, after, skip)
-		if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or all are passed over
-			return nil
+		for len(claimed) < limit {
+			seq, err := s.nextDue(ctx, after, skip)
+			if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or all are passed over
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			t, err := scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), seq))
+			if err != nil {
+				return err
+			}
+			journal, err := collect(ctx, s.w[claimedJournalSQL], column[[]byte], seq)
+			if err != nil {
+				return err
+			}
+			claimed = append(claimed, &task.Claimed{Task: t, Call: blob(journal[0]), Entries: journal[1:]})
+			after = t.Principal
 		}
-		if err == nil {
-			t, err = scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), seq))
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return claimed, nil
 }
 
 // nextDue finds the first due task of the next principal in the index after this one that is not in skip, or else of
@@ -274,7 +294,11 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 // Update writes what may change in the row of a task, and entries. See [task.Store].
 func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
 	defer s.wrap(ctx, "update a task", &err)
-	var updated int64
+	var updated, stored int64
+	claims := 0
+	if u.Lease > 0 {
+		claims = 1
+	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		updated = now
 		var fence *int64
@@ -282,15 +306,15 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			fence = &t.Fence
 		}
 		stmt := s.w[updateKeepSQL]
-		args := append(make([]any, 0, 16), string(t.Status), t.Status.Terminal(), t.Message,
-			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts, now)
-		if !u.Keep {
+		args := append(make([]any, 0, 17), string(t.Status), t.Status.Terminal(), t.Message,
+			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts+claims, now)
+		if u.Lease > 0 || !u.Keep {
 			stmt = s.w[updateDueSQL]
-			due, wake := schedule(now, u.Due)
-			args = append(args, due, wake)
+			due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
+			args = append(args, due, wake, claims)
 		}
 		var seq int64
-		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence, string(t.Status))...).Scan(&seq)
+		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence, string(t.Status))...).Scan(&seq, &stored)
 		if errors.Is(err, sql.ErrNoRows) {
 			var version int64
 			version, err = s.state(ctx, t.ID, fence)
@@ -321,6 +345,10 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	}
 	t.Updated = timeAt(updated)
 	t.Version++
+	if claims > 0 {
+		t.Fence = stored
+		t.Attempts++
+	}
 	return nil
 }
 

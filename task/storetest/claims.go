@@ -123,7 +123,7 @@ var claimTests = []test{
 			slices.Reverse(skip)
 			after := principals[i%len(principals)]
 			for range want {
-				t, err := s.Claim(f.ctx, after, skip, long)
+				t, err := claimOne(s, f.ctx, after, skip, long)
 				f.ok("Claim", err)
 				if t == nil {
 					break
@@ -136,7 +136,7 @@ var claimTests = []test{
 				f.Fatalf("without %q in one turn the principals were %q, want %q", skip, got, want)
 			}
 		}
-		if t, err := s.Claim(f.ctx, "a", principals, long); t != nil || err != nil {
+		if t, err := claimOne(s, f.ctx, "a", principals, long); t != nil || err != nil {
 			f.Errorf("with all principals in skip Claim gave %v, %v", t, err)
 		}
 	}},
@@ -229,7 +229,7 @@ var claimTests = []test{
 		claimed := together(&f.suite, 8, func(i int, add func(string)) error {
 			after := ""
 			for range n + 1 {
-				t, err := handles[i%2].Claim(f.ctx, after, nil, long)
+				t, err := claimOne(handles[i%2], f.ctx, after, nil, long)
 				if t == nil || err != nil {
 					return err
 				}
@@ -258,7 +258,7 @@ var claimTests = []test{
 		fences := make(map[string][]int64)
 		for _, t := range together(&f.suite, 8, func(i int, add func(*task.Task)) error {
 			for got := 0; got < claims/8; {
-				t, err := handles[i%2].Claim(f.ctx, "", nil, time.Millisecond)
+				t, err := claimOne(handles[i%2], f.ctx, "", nil, time.Millisecond)
 				if err != nil {
 					return err
 				}

@@ -212,8 +212,8 @@ var updateTests = []test{
 	}},
 	{"entries for which the principal has no room are refused with the whole update", func(f *fixture, s task.Store) {
 		t, room := newTask("alice"), newTask("alice")
-		f.ok("Create", s.Create(f.ctx, t, long, make([]byte, 50), nil, task.Quota{}))
-		f.ok("Create", s.Create(f.ctx, room, long, make([]byte, 50), nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, t, long, 0, make([]byte, 50), nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, room, long, 0, make([]byte, 50), nil, task.Quota{}))
 		f.update(s, t, task.Update{Due: -1})
 		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 105}
 		given := clone(t)
@@ -240,7 +240,7 @@ var updateTests = []test{
 		quota := task.Quota{Bytes: 8*4 + room}
 		added := together(&f.suite, 8, func(i int, add func(int)) error {
 			t := newTask("alice")
-			if err := handles[i%2].Create(f.ctx, t, long, []byte("call"), nil, quota); err != nil {
+			if err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), nil, quota); err != nil {
 				return except(task.ErrQuota, err)
 			}
 			for range 3 {
