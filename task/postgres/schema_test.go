@@ -47,7 +47,7 @@ func TestMigrationCountsBytes(t *testing.T) {
 	}
 	defer s.Close()
 	var used task.Quota
-	err = s.pool.QueryRow(ctx, s.sql.usage, "alice").Scan(&used.Unfinished, &used.Kept, &used.Bytes)
+	err = s.pool.QueryRow(ctx, inSchema(usage("$1", "null"), s.schema), "alice").Scan(&used.Unfinished, &used.Kept, &used.Bytes)
 	if want := (task.Quota{Unfinished: 1, Kept: 2, Bytes: 4 + 5 + 4 + 3}); used != want || err != nil {
 		t.Errorf("alice has %+v, %v; want %+v", used, err, want)
 	}

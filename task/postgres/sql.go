@@ -17,8 +17,8 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockPrincipal, create, get, versions, list, claim, journal, append, renew, update, usage, owner, notify, fence string
-	expired, purgeable, evictable, purge                                                                           string
+	lockTimeout, lockQuotas, create, get, versions, list, claim, journal, append, renew, update, updateWithin, notify, fence string
+	expired, purgeable, evictable, purge                                                                                     string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
 }
@@ -27,8 +27,17 @@ type statements struct {
 func newStatements(schema string) statements {
 	in := func(sql string) string { return inSchema(sql, schema) }
 	return statements{
-		// The lock ends with the transaction.
-		lockPrincipal: in(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' quota ' || $1::text, 0))`),
+		lockTimeout: `SELECT set_config('lock_timeout', '1s', true)`,
+
+		// The locks end with the transaction. All take theirs in the same order.
+		lockQuotas: in(`
+			SELECT pg_advisory_xact_lock(key) FROM (
+				SELECT DISTINCT hashtextextended({name} || ' quota ' || principal, 0) AS key FROM (
+					SELECT unnest($1::text[]) AS principal
+					UNION ALL
+					SELECT (SELECT principal FROM {schema}.task AS t WHERE t.id = u.id) FROM unnest($2::text[]) AS u (id)
+				) AS p WHERE principal IS NOT NULL ORDER BY key
+			) AS k`),
 
 		create: in(`
 			WITH used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
@@ -40,6 +49,7 @@ func newStatements(schema string) statements {
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
 				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
 					AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0) + coalesce(octet_length($9::bytea), 0) <= $19)
+				ON CONFLICT (id) DO NOTHING
 				RETURNING id, created, expires
 			), j AS (
 				INSERT INTO {schema}.journal (id, seq, body)
@@ -126,29 +136,16 @@ func newStatements(schema string) statements {
 			WHERE id = $1 AND fence = $2
 			RETURNING version`),
 
-		update: in(`
-			WITH t AS (
-				UPDATE {schema}.task
-				SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11 + $17::bigint, fence = fence + $17::bigint,
-					updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
-					due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
-					entries = entries + cardinality($14::bytea[]), bytes = bytes + $15::bigint
-				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
-				RETURNING id, updated, version, fence, entries
-			), j AS (
-				INSERT INTO {schema}.journal (id, seq, body)
-				SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
-				FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
-			)
-			SELECT updated, version, fence FROM t`),
+		update: in(update("", "", "")),
 
-		usage: in(usage("$1", "null::bigint")),
+		// The usage is exact since its statement begins when the lock is held.
+		updateWithin: in(update(
+			"used AS MATERIALIZED ("+usage("(SELECT principal FROM {schema}.task WHERE id = $1)", "null::bigint")+"), ",
+			"FROM used", "AND used.bytes + $15 <= $18::bigint")),
 
 		notify: in(`SELECT pg_notify({name}, fingerprint) FROM unnest($1::text[]) AS fingerprint`),
 
-		owner: in(`SELECT principal FROM {schema}.task WHERE id = $1`),
-
-		fence: in(`SELECT fence, version FROM {schema}.task WHERE id = $1`),
+		fence: in(`SELECT fence, version, status FROM {schema}.task WHERE id = $1`),
 
 		expired: in(`
 			SELECT id FROM {schema}.task
@@ -221,6 +218,28 @@ const (
 	kept        = `created < 'infinity'`
 	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND created < 'infinity'`
 )
+
+// update is the statement of an update, with what a bound adds to it.
+func update(with, from, where string) string {
+	return `
+		WITH ` + with + `t AS (
+			UPDATE {schema}.task AS t
+			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11 + $17::bigint,
+				updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1, fence = fence + $17::bigint,
+				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
+					WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
+				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint
+			` + from + `
+			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
+				` + where + `
+			RETURNING id, updated, version, fence, entries
+		), j AS (
+			INSERT INTO {schema}.journal (id, seq, body)
+			SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
+			FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
+		)
+		SELECT updated, version, fence FROM t`
+}
 
 // usage is the query for what a principal has. It reads up to limit of its tasks, if that is not null.
 func usage(principal, limit string) string {

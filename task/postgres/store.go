@@ -72,6 +72,7 @@ import (
 // The server's synchronous_commit decides when a write is durable; by default it survives a crash of the server.
 type Store struct {
 	pool   *pgxpool.Pool
+	group  group
 	schema string
 	sql    statements
 
@@ -142,24 +143,16 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 	scan := func(row pgx.Row) error {
 		return row.Scan(&created, &expires, &used.Unfinished, &used.Kept, &used.Bytes)
 	}
-	if quota == (task.Quota{}) {
-		err = scan(s.pool.QueryRow(ctx, s.sql.create, args...))
-	} else {
-		// The usage is exact since its statement begins when the lock is held. Both go
-		// to the server at once, and are one transaction.
-		var batch pgx.Batch
-		batch.Queue(s.sql.lockPrincipal, t.Principal)
-		batch.Queue(s.sql.create, args...).QueryRow(scan)
-		err = s.pool.SendBatch(ctx, &batch).Close()
+	w := &write{id: t.ID, sql: s.sql.create, args: args, result: scan}
+	if quota != (task.Quota{}) {
+		w.lock.principal = &t.Principal
 	}
-	switch {
-	case code(err) == uniqueViolation:
-		return task.ErrExists
-	case err != nil:
+	if _, err := s.write(ctx, w); err != nil {
 		return err
-	case created == nil:
+	}
+	if created == nil {
 		add := task.Quota{Unfinished: 1, Kept: 1, Bytes: size(entries) + int64(len(call)+len(t.Pending)+len(t.Outcome))}
-		return quota.Check(used, add)
+		return cmp.Or(quota.Check(used, add), task.ErrExists)
 	}
 	t.Created, t.Updated, t.Expires = created.UTC(), created.UTC(), expires.UTC()
 	t.Version, t.Fence = 0, int64(claims)
@@ -256,9 +249,9 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 // Append implements [task.Store].
 func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to a journal", &err)
-	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry)
+	tag, err := s.write(ctx, &write{id: id, sql: s.sql.append, args: []any{lookup(id), fence, entry}})
 	if err == nil && tag.RowsAffected() == 0 {
-		return s.refused(ctx, id, &fence, nil)
+		return s.refused(ctx, &task.Task{ID: id}, &fence, nil)
 	}
 	return err
 }
@@ -268,7 +261,7 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 	defer s.wrap(ctx, "renew a lease", &err)
 	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), fence, lease).Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s.refused(ctx, id, &fence, nil)
+		return 0, s.refused(ctx, &task.Task{ID: id}, &fence, nil)
 	}
 	return version, err
 }
@@ -299,15 +292,16 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	}
 	var updated time.Time
 	var version, stored int64
-	if u.Quota.Bytes > 0 && len(u.Entries) > 0 {
-		err = s.updateWithin(ctx, t.ID, u, args, &updated, &version, &stored)
-	} else {
-		err = s.pool.QueryRow(ctx, s.sql.update, args...).Scan(&updated, &version, &stored)
+	w := &write{id: t.ID, sql: s.sql.update, args: args, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &stored) }}
+	if u.Quota.Bytes > 0 && size(u.Entries) > 0 {
+		// The principal is the stored one: the given task's may be any.
+		w.sql, w.args, w.lock.owner = s.sql.updateWithin, append(args, u.Quota.Bytes), lookup(t.ID)
 	}
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return s.refused(ctx, t.ID, fence, &t.Version)
-	case err != nil:
+	_, err = s.write(ctx, w)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = s.refused(ctx, t, fence, &u)
+	}
+	if err != nil {
 		return err
 	}
 	t.Updated, t.Version = updated.UTC(), version
@@ -317,30 +311,6 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	}
 	s.tell(t.ID, u.Lease <= 0 && !u.Keep && u.Due == 0)
 	return nil
-}
-
-// updateWithin updates a task if its principal has room for the entries. The principal is the stored one: the given
-// task's may be any.
-func (s *Store) updateWithin(ctx context.Context, id string, u task.Update, args []any, to ...any) error {
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		var principal string
-		if err := tx.QueryRow(ctx, s.sql.owner, lookup(id)).Scan(&principal); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, s.sql.lockPrincipal, principal); err != nil {
-			return err
-		}
-		if err := tx.QueryRow(ctx, s.sql.update, args...).Scan(to...); err != nil {
-			return err
-		}
-		var used task.Quota
-		if err := tx.QueryRow(ctx, s.sql.usage, principal).Scan(&used.Unfinished, &used.Kept, &used.Bytes); err != nil {
-			return err
-		}
-		added := size(u.Entries)
-		used.Bytes -= added // they are there
-		return u.Quota.Check(used, task.Quota{Bytes: added})
-	})
 }
 
 // Expired implements [task.Store]. The tasks that expired first come first.
@@ -380,12 +350,13 @@ func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, e
 	return len(ids), nil
 }
 
-// refused returns the reason why a write under conditions found no task. A fence or version of nil is no condition.
-// Fences and versions, once passed, do not come back, so the reason still holds although it is read later than the
-// write.
-func (s *Store) refused(ctx context.Context, id string, fence, version *int64) error {
-	var stored, storedVersion int64
-	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored, &storedVersion)
+// refused returns the reason why a write under conditions found no task. A fence that is nil is no condition; nor are
+// the version and the status without an update. Fences and versions, once passed, do not come back, so the reason still
+// holds although it is read later than the write.
+func (s *Store) refused(ctx context.Context, t *task.Task, fence *int64, u *task.Update) error {
+	var stored, version int64
+	var status task.Status
+	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(t.ID)).Scan(&stored, &version, (*string)(&status))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound
@@ -393,10 +364,12 @@ func (s *Store) refused(ctx context.Context, id string, fence, version *int64) e
 		return err
 	case fence != nil && *fence != stored:
 		return task.ErrLeaseLost
-	case version != nil && *version == storedVersion:
-		return task.ErrEnded // nothing else forbids the write
+	case u == nil || version != t.Version:
+		return task.ErrConflict
+	case status.Terminal() && status != t.Status:
+		return task.ErrEnded
 	}
-	return task.ErrConflict
+	return &task.QuotaError{Max: task.Quota{Bytes: u.Quota.Bytes}} // nothing else forbids the write
 }
 
 // wrap adds to an error what was being done. If the server is gone, so are the other
@@ -420,8 +393,6 @@ func lost(err error) bool {
 	var broken *net.OpError
 	return errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
-
-const uniqueViolation = "23505"
 
 // code returns the code of an error of the server, or "".
 func code(err error) string {

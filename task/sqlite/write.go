@@ -18,6 +18,10 @@ const (
 	commitSQL   = `COMMIT`
 	rollbackSQL = `ROLLBACK`
 
+	savepointSQL  = `SAVEPOINT one`
+	rollbackToSQL = `ROLLBACK TO one`
+	releaseSQL    = `RELEASE one`
+
 	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
 	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, wake, ended)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`
@@ -58,37 +62,115 @@ const (
 
 // writes are the statements of the writer.
 var writes = []string{
-	beginSQL, commitSQL, rollbackSQL, usageSQL, createSQL, callSQL, entrySQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL, claimedJournalSQL,
+	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 }
 
+// A write is what one caller does in a transaction, which it shares with others who write at the same time: so that one
+// sync makes them all durable.
+type write struct {
+	do   func(ctx context.Context, now int64) error
+	err  error
+	done chan struct{}
+}
+
 // write calls do in a transaction, while nobody else writes. What do gives to statements is a context that does not
 // end: they wait for nothing, and a transaction whose COMMIT is interrupted may or may not have happened.
-func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) (err error) {
+//
+// Whoever gets the connection makes all writes that wait, each within a savepoint, so that one that fails leaves the
+// others alone.
+func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	w := &write{do: do, done: make(chan struct{})}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, w)
+	s.mu.Unlock()
 	select {
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-w.done: // another has made it
+		return w.err
 	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+		select {
+		case <-w.done: // both came at once
+			return w.err
+		default:
+		}
+	case <-ctx.Done():
+		if s.withdraw(w) {
+			return ctx.Err()
+		}
+		<-w.done
+		return w.err
 	}
-	defer func() { <-s.writing }()
-	on := context.WithoutCancel(ctx)
+	if _, err := s.w[beginSQL].ExecContext(ctx); err != nil {
+		s.withdraw(w)
+		return err // the others try for themselves
+	}
+	s.transact(context.WithoutCancel(ctx))
+	return w.err
+}
+
+// withdraw takes a write back, unless it was or is being made.
+func (s *Store) withdraw(w *write) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.waiting, w)
+	if i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// transact makes the writes that wait, in the transaction that has begun.
+func (s *Store) transact(ctx context.Context) {
+	s.mu.Lock()
+	writes := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	broken := errors.New("another write in the same transaction panicked")
 	defer func() {
-		if err != nil {
-			s.w[rollbackSQL].ExecContext(on) // fails if there is nothing to roll back
+		if broken != nil {
+			s.w[rollbackSQL].ExecContext(ctx) // fails if there is nothing to roll back
+		}
+		for _, w := range writes {
+			w.err = cmp.Or(w.err, broken)
+			close(w.done)
 		}
 	}()
-	if _, err := s.w[beginSQL].ExecContext(ctx); err != nil {
-		return err
+	broken = s.makeAll(ctx, writes)
+}
+
+// makeAll makes writes and commits them. An error is one of the transaction, in which nothing was written.
+func (s *Store) makeAll(ctx context.Context, writes []*write) (err error) {
+	for _, w := range writes {
+		if w.err, err = s.within(ctx, w, len(writes) > 1); err != nil {
+			return err
+		}
 	}
-	if err := do(on, time.Now().UnixMilli()); err != nil {
-		return err
-	}
-	_, err = s.w[commitSQL].ExecContext(on)
+	_, err = s.w[commitSQL].ExecContext(ctx)
 	return err
+}
+
+// within makes one write. If others share the transaction it takes a savepoint, and an error of the write is not one of
+// the transaction.
+func (s *Store) within(ctx context.Context, w *write, shared bool) (err, broken error) {
+	if !shared {
+		err := w.do(ctx, time.Now().UnixMilli())
+		return err, err
+	}
+	if _, err := s.w[savepointSQL].ExecContext(ctx); err != nil {
+		return err, err
+	}
+	if err = w.do(ctx, time.Now().UnixMilli()); err != nil {
+		_, broken = s.w[rollbackToSQL].ExecContext(ctx)
+	}
+	if broken == nil {
+		_, broken = s.w[releaseSQL].ExecContext(ctx)
+	}
+	return err, broken
 }
 
 // Create adds a task with its journal. See [task.Store].
