@@ -54,6 +54,42 @@ var createTests = []test{
 		f.wantRow(other, t)
 		f.wantJournal(other, t.ID)
 	}},
+	{"under a lease it is claimed: Fence and Attempts are one higher, and it is due when the lease ends", func(f *fixture, s task.Store) {
+		for _, quota := range []task.Quota{{}, {Unfinished: 100, Kept: 100, Bytes: 1 << 20}} {
+			t := newTask("alice")
+			t.Attempts = 2
+			f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), list("one"), quota))
+			if t.Fence != 1 || t.Attempts != 3 || t.Version != 0 {
+				f.Errorf("Fence is %d, Attempts is %d and Version is %d; want 1, 3 and 0", t.Fence, t.Attempts, t.Version)
+			}
+			for _, s := range f.instances(s, 2) {
+				f.wantRow(s, t)
+				f.noneDue(s)
+			}
+			f.append(s, t.ID, 1, "two")
+			f.wantJournal(s, t.ID, "one", "two")
+			f.release(s, t)
+			if c := f.claimThis(s, t.ID, long); c.Fence != 2 {
+				f.Errorf("the next claim has the Fence %d, want 2", c.Fence)
+			}
+		}
+		const lease = 60 * time.Millisecond
+		t, start := newTask("alice"), time.Now()
+		f.ok("Create", s.Create(f.ctx, t, long, lease, nil, nil, task.Quota{}))
+		f.claimNext(s)
+		f.wantPassed(start, lease)
+	}},
+	{"what is refused is not claimed", func(f *fixture, s task.Store) {
+		t := f.add(s, "alice")
+		again, other := clone(t), newTask("alice")
+		f.wantError("Create", s.Create(f.ctx, again, long, long, nil, nil, task.Quota{}), task.ErrExists)
+		f.wantError("Create", s.Create(f.ctx, other, long, long, nil, nil, task.Quota{Unfinished: 1}), task.ErrQuota)
+		if again.Fence != 0 || again.Attempts != 0 || other.Fence != 0 || other.Attempts != 0 {
+			f.Errorf("the given tasks became %+v and %+v", again, other)
+		}
+		f.wantRow(s, t)
+		f.claimThis(s, t.ID, long)
+	}},
 	{"the task is there when its handle has been closed and the database is opened again", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		f.create(s, t, "one", "two")
