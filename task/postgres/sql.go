@@ -108,14 +108,15 @@ func newStatements(schema string) statements {
 					SELECT id FROM {schema}.task WHERE due <= statement_timestamp() AND principal = one.principal AND id <> one.id
 					ORDER BY principal, due LIMIT ($4 - principals) / principals + (turn <= ($4 - principals) % principals)::int
 					FOR NO KEY UPDATE SKIP LOCKED) AS due
+			), next AS MATERIALIZED (
+				SELECT turn, id FROM one UNION ALL SELECT turn, id FROM more
 			), t AS (
-				UPDATE {schema}.task AS t
+				UPDATE {schema}.task
 				SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $3::interval
-				FROM (SELECT turn, id FROM one UNION ALL SELECT turn, id FROM more) AS next
-				WHERE t.id = next.id
-				RETURNING t.*, next.turn
+				WHERE id = ANY (ARRAY (SELECT id FROM next))
+				RETURNING *
 			)
-			SELECT ` + columns("pending", "outcome") + `, turn, entries,
+			SELECT ` + columns("pending", "outcome") + `, (SELECT turn FROM next WHERE next.id = t.id), entries,
 				ARRAY (SELECT body FROM {schema}.journal AS j WHERE j.id = t.id ORDER BY seq)
 			FROM t`),
 

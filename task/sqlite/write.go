@@ -105,11 +105,13 @@ func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int6
 		<-w.done
 		return w.err
 	}
+	on := context.WithoutCancel(ctx)
 	if _, err := s.w[beginSQL].ExecContext(ctx); err != nil {
+		s.w[rollbackSQL].ExecContext(on) // it may have begun, just when ctx ended
 		s.withdraw(w)
 		return err // the others try for themselves
 	}
-	s.transact(context.WithoutCancel(ctx))
+	s.transact(on)
 	return w.err
 }
 
