@@ -95,10 +95,11 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	}
 	worker := e.freeWorker(t)
 	err := e.admit(ctx, n.Principal, int64(len(n.Call))+sizeOf(n.Entries), func(quota Quota) error {
-		return e.store.Create(ctx, t, min(ttl, longest), worker.lease(), n.Call, n.Entries, quota)
+		ctx, lease := worker.claims(ctx)
+		return e.store.Create(ctx, t, min(ttl, longest), lease, n.Call, n.Entries, quota)
 	})
 	if err != nil {
-		worker.free(t.ID, 1, err)
+		worker.free()
 	}
 	if n.ID != "" && (errors.Is(err, ErrExists) || errors.Is(err, ErrQuota)) {
 		if known, found := e.Get(ctx, n.Principal, n.ID); found == nil {
@@ -198,11 +199,13 @@ func (e *Engine) Change(ctx context.Context, principal, id string, change func(t
 			worker = e.freeWorker(t)
 		}
 		err = e.admit(ctx, principal, sizeOf(u.Entries), func(quota Quota) error {
-			u.Quota, u.Lease = quota, worker.lease()
+			u.Quota = quota
+			ctx, lease := worker.claims(ctx)
+			u.Lease = lease
 			return e.store.Update(ctx, t, *u)
 		})
 		if err != nil {
-			worker.free(id, t.Fence+1, err)
+			worker.free()
 		}
 		if errors.Is(err, ErrConflict) {
 			continue

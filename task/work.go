@@ -137,6 +137,11 @@ func (e *Engine) persist(ctx context.Context, write func() error) error {
 	}
 }
 
+// refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
+func refused(err error) bool {
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrConflict) || errors.Is(err, ErrEnded) || errors.Is(err, ErrNotFound)
+}
+
 // work runs a claimed task and writes the outcome.
 func (e *Engine) work(ctx context.Context, c *Claimed, l *lease) {
 	t := c.Task

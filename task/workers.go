@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -128,12 +127,13 @@ func (e *Engine) freeWorker(t *Task) *freeWorker {
 	return &freeWorker{w, t.Principal, time.Now()}
 }
 
-// lease is the one under which the write claims the task; zero without a worker.
-func (f *freeWorker) lease() time.Duration {
+// claims returns the lease under which the write claims the task, which is zero without a worker, and the context of the
+// write. It does not end with the caller's: a claim whose answer is lost keeps the task until the lease ends.
+func (f *freeWorker) claims(ctx context.Context) (context.Context, time.Duration) {
 	if f == nil {
-		return 0
+		return ctx, 0
 	}
-	return f.workers.engine.opts.Lease
+	return context.WithoutCancel(ctx), f.workers.engine.opts.Lease
 }
 
 // run begins the work on the task that the write has claimed.
@@ -143,33 +143,10 @@ func (f *freeWorker) run(c *Claimed) {
 	}
 }
 
-// free frees the worker after a write that gave an error. If the answer to the write was lost, the task may be claimed
-// under this fence: then it is given back.
-func (f *freeWorker) free(id string, fence int64, err error) {
-	if f == nil {
-		return
-	}
-	if refused(err) {
+// free frees the worker after a write that gave an error. If only the answer was lost, the task is claimed; nobody can
+// tell whose claim it is, so it goes on when the lease ends.
+func (f *freeWorker) free() {
+	if f != nil {
 		f.workers.release(f.principal)
-		return
 	}
-	go func() {
-		defer f.workers.release(f.principal)
-		e := f.workers.engine
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(f.workers.ctx), e.opts.Lease)
-		defer cancel()
-		if _, err := e.store.Renew(ctx, id, fence, 0); err == nil {
-			e.wakeWorkers()
-		}
-	}()
-}
-
-// refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
-func refused(err error) bool {
-	for _, refusal := range []error{ErrLeaseLost, ErrConflict, ErrEnded, ErrNotFound, ErrExists, ErrQuota} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
 }

@@ -8,20 +8,21 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A write is one statement that must be durable when it has been made. Writes of several callers at once share a
 // transaction: they go to the server together, and its log is synced once for all of them.
+//
+// A write may still be made when its caller has given up, and so must be one that cannot be made twice: an insert of an
+// ID, or an update of a version. An entry of a journal is neither.
 type write struct {
 	ctx    context.Context
 	id     string // of the task
 	lock   lock
 	sql    string
 	args   []any
-	result func(row pgx.Row) error // nil if none is wanted; it must not keep others from being made
+	result func(row pgx.Row) error
 
-	tag  pgconn.CommandTag
 	err  error
 	done chan struct{}
 }
@@ -47,7 +48,7 @@ const (
 )
 
 // write makes a write. When ctx ends it returns at once; then the write may or may not be made.
-func (s *Store) write(ctx context.Context, w *write) (pgconn.CommandTag, error) {
+func (s *Store) write(ctx context.Context, w *write) error {
 	w.ctx, w.done = ctx, make(chan struct{})
 	g := &s.group
 	g.mu.Lock()
@@ -62,9 +63,9 @@ func (s *Store) write(ctx context.Context, w *write) (pgconn.CommandTag, error) 
 	}
 	select {
 	case <-w.done:
-		return w.tag, w.err
+		return w.err
 	case <-ctx.Done():
-		return pgconn.CommandTag{}, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -143,12 +144,7 @@ func (s *Store) transact(writes []*write) error {
 	slices.SortStableFunc(writes, func(a, b *write) int { return cmp.Compare(a.id, b.id) })
 	for _, w := range writes {
 		w.err = nil
-		query := batch.Queue(w.sql, w.args...)
-		if w.result == nil {
-			query.Exec(func(tag pgconn.CommandTag) error { w.tag = tag; return nil })
-			continue
-		}
-		query.QueryRow(func(row pgx.Row) error {
+		batch.Queue(w.sql, w.args...).QueryRow(func(row pgx.Row) error {
 			err := w.result(row)
 			if err == pgx.ErrNoRows {
 				w.err, err = err, nil // which is an answer

@@ -147,7 +147,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 	if quota != (task.Quota{}) {
 		w.lock.principal = &t.Principal
 	}
-	if _, err := s.write(ctx, w); err != nil {
+	if err := s.write(ctx, w); err != nil {
 		return err
 	}
 	if created == nil {
@@ -249,7 +249,7 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 // Append implements [task.Store].
 func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to a journal", &err)
-	tag, err := s.write(ctx, &write{id: id, sql: s.sql.append, args: []any{lookup(id), fence, entry}})
+	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry)
 	if err == nil && tag.RowsAffected() == 0 {
 		return s.refused(ctx, &task.Task{ID: id}, &fence, nil)
 	}
@@ -297,7 +297,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 		// The principal is the stored one: the given task's may be any.
 		w.sql, w.args, w.lock.owner = s.sql.updateWithin, append(args, u.Quota.Bytes), lookup(t.ID)
 	}
-	_, err = s.write(ctx, w)
+	err = s.write(ctx, w)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.refused(ctx, t, fence, &u)
 	}
