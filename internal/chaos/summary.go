@@ -25,6 +25,7 @@ type summary struct {
 
 	stops, partitions, restarts, rotations int
 	lostByDatabase, lostByServers, delayed int64
+	silent                                 int64 // requests that the database left without a response for long, by itself
 	calls                                  int // of link_accounts, which a client carries from round to round
 
 	completed, cancelled, proposals int // tasks
@@ -64,6 +65,9 @@ func (s *summary) String() string {
 	}
 	if s.lostByDatabase+s.lostByServers+s.delayed > 0 {
 		row("responses lost", "%d of the database, %d of servers; %d delayed", s.lostByDatabase, s.lostByServers, s.delayed)
+	}
+	if s.silent > 0 {
+		row("left unanswered", "%d requests by the database itself, for %v or longer", s.silent, silence)
 	}
 	row("tasks", "%d completed, %d cancelled; %d of them in the proposals' dialect", s.completed, s.cancelled, s.proposals)
 	if s.calls > 0 {
@@ -139,6 +143,7 @@ func (c *chaos) account(ctx context.Context) error {
 	for _, p := range c.places {
 		if p.database != nil {
 			s.lostByDatabase += p.database.lost.Load()
+			s.silent += p.database.silences.Load()
 			s.delayed += p.database.delayed.Load()
 		}
 		if p.web != nil {
