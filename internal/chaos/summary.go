@@ -26,7 +26,7 @@ type summary struct {
 	stops, partitions, restarts, rotations int
 	lostByDatabase, lostByServers, delayed int64
 	silent                                 int64 // requests that the database left without a response for long, by itself
-	calls                                  int // of link_accounts, which a client carries from round to round
+	calls                                  int   // of link_accounts, which a client carries from round to round
 
 	completed, cancelled, proposals int // tasks
 	unacknowledged                  int
