@@ -17,8 +17,11 @@ type proxy struct {
 	loss     float64       // the probability that a request is carried, and its response lost
 	delay    float64       // the probability that a response is late
 	latest   time.Duration // how late a response can be
+	hold     float64       // the probability that a request arrives only after held, when its sender has given up
+	held     time.Duration
 
-	// silent, if set, is told of a request that had no response for as long as patience, without a fault of the proxy's.
+	// silent, if set, is told of a request that is held, and of one that had no response for as long as patience, without
+	// a fault of the proxy's.
 	silent   func(from, to time.Time)
 	patience time.Duration
 
@@ -26,6 +29,7 @@ type proxy struct {
 	lost    atomic.Int64
 	delayed atomic.Int64
 
+	holds    atomic.Int64
 	silences atomic.Int64
 
 	mu     sync.Mutex
@@ -106,6 +110,11 @@ func (p *proxy) carry(client *net.TCPConn) {
 	var requests sync.WaitGroup
 	requests.Go(func() {
 		p.copy(server, client, func() bool {
+			if now := time.Now(); p.faulty.Load() && rand.Float64() < p.hold {
+				p.silent(now, now.Add(p.held))
+				p.holds.Add(1)
+				time.Sleep(p.held)
+			}
 			asked.CompareAndSwap(0, time.Now().UnixNano())
 			if p.faulty.Load() && rand.Float64() < p.loss {
 				doomed.Store(true)

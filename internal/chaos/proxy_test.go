@@ -165,3 +165,25 @@ func TestSilenceIsNoted(t *testing.T) {
 		})
 	}
 }
+
+// A request that is held arrives, although its sender has given up.
+func TestAHeldRequestArrives(t *testing.T) {
+	p, conn, heard := through(t, 0)
+	if _, err := say(conn); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan time.Time, 1)
+	p.hold, p.held, p.silent = 1, 10*time.Millisecond, func(_, to time.Time) { held <- to }
+	p.faulty.Store(true)
+	if _, err := conn.Write([]byte("hello\n")); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	until := <-held
+	for heard.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if time.Now().Before(until) {
+		t.Error("it arrived before its time")
+	}
+}

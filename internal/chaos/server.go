@@ -82,6 +82,7 @@ func (c *chaos) prepare(dsn string) (err error) {
 			if p.database, err = newProxy(func() string { return database.Host }, 0.01, 0.02, time.Second); err != nil {
 				return err
 			}
+			p.database.hold, p.database.held = 0.002, longerThanALease
 			p.database.patience = silence
 			p.database.silent = func(from, to time.Time) {
 				if s := c.server(slot); s != nil {
@@ -178,6 +179,9 @@ func (c *chaos) startServer(slot int) (*server, error) {
 	}()
 	return s, nil
 }
+
+// longerThanALease is how late a held request reaches the database: what it wants to write is no longer its sender's.
+const longerThanALease = 12 * time.Second
 
 // silence is how long a database is without an answer before a server is taken for cut off: a little less than the
 // deadline of a store.
