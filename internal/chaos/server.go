@@ -82,7 +82,7 @@ func (c *chaos) prepare(dsn string) (err error) {
 			if p.database, err = newProxy(func() string { return database.Host }, 0.01, 0.02, time.Second); err != nil {
 				return err
 			}
-			p.database.hold, p.database.held = 0.002, longerThanALease
+			p.database.hold, p.database.held = 0.005, longerThanALease
 			p.database.patience = silence
 			p.database.silent = func(from, to time.Time) {
 				if s := c.server(slot); s != nil {
