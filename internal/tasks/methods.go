@@ -121,7 +121,7 @@ func (s *Service) serve(ctx context.Context, q *Request) (*result, error) {
 	}
 	switch q.Method {
 	case wire.GetTask:
-		return s.describe(t, q.Extension)
+		return s.describe(ctx, t, q.Extension)
 	case wire.CancelTask:
 		return s.cancel(ctx, q)
 	case wire.TaskResult:
@@ -177,14 +177,14 @@ func interrupted(ctx context.Context) error {
 
 // describe returns the state of a task. For the extension it includes the questions, the result
 // or the error that belong to the status.
-func (s *Service) describe(t *task.Task, extension bool) (*result, error) {
+func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (*result, error) {
 	res := &result{members: row(t, extension).Append(nil, extension)}
 	if !extension {
 		return res, nil
 	}
 	switch {
 	case t.Status == task.InputRequired:
-		requests, err := inputRequests(t)
+		requests, err := s.inputRequests(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -197,13 +197,22 @@ func (s *Service) describe(t *task.Task, extension bool) (*result, error) {
 	return res, nil
 }
 
-func inputRequests(t *task.Task) ([]wire.InputRequest, error) {
+func (s *Service) inputRequests(ctx context.Context, t *task.Task) ([]wire.InputRequest, error) {
 	open, err := home.OpenQuestions(t)
+	if err != nil {
+		return nil, s.unreadable(ctx, err)
+	}
 	requests := make([]wire.InputRequest, len(open))
 	for i, q := range open {
 		requests[i] = wire.InputRequest{Key: q.Wire, Method: q.Method, Params: q.Params}
 	}
-	return requests, err
+	return requests, nil
+}
+
+// unreadable is the error for a task that is not stored as it should be. Unlike that of a store which does not answer,
+// it does not tell the client to try again.
+func (s *Service) unreadable(ctx context.Context, err error) error {
+	return s.storeFailed(ctx, "reading a stored task", err)
 }
 
 func row(t *task.Task, extension bool) *wire.Task {
@@ -265,7 +274,7 @@ func (s *Service) cancel(ctx context.Context, q *Request) (*result, error) {
 	case ended:
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "Cannot cancel task: already in terminal status '%s'", row(t, false).Status)
 	}
-	return s.describe(t, false)
+	return s.describe(ctx, t, false)
 }
 
 // await answers tasks/result once the task has ended. While the task waits for input, a session
@@ -284,7 +293,7 @@ func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
 				return nil, s.failed(ctx, "asking for a task", err)
 			}
 		case t.Status == task.InputRequired:
-			requests, err := inputRequests(t)
+			requests, err := s.inputRequests(ctx, t)
 			return &result{questions: requests, related: t.ID}, err
 		case t.Status == task.Completed:
 			return &result{result: t.Outcome, related: t.ID}, nil
@@ -306,13 +315,13 @@ func outcomeError(t *task.Task) *jsonrpc.Error {
 
 // ask sends the open questions of a task to the client of a session.
 func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.Task) error {
-	requests, err := inputRequests(t)
+	requests, err := s.inputRequests(ctx, t)
 	if err != nil {
 		return err
 	}
 	var typed mcp.InputRequestMap
 	if err := json.Unmarshal(wire.AppendInputRequests(nil, requests), &typed); err != nil {
-		return fmt.Errorf("a stored question: %w", err)
+		return s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
 	}
 	related := mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": t.ID}}
 	for _, request := range typed {
