@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/ending"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -277,9 +278,14 @@ func (s *Service) cancel(ctx context.Context, q *Request) (*result, error) {
 	return s.describe(ctx, t, false)
 }
 
+// errEnding ends a wait whose server ends.
+var errEnding = &call.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: time.Second}
+
 // await answers tasks/result once the task has ended. While the task waits for input, a session
 // is asked with requests of the server; any other client gets the questions as the answer.
 func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
+	ctx, done := ending.Follow(ctx, errEnding)
+	defer done()
 	version := int64(-1)
 	for {
 		t, err := s.Engine.Wait(ctx, q.Principal, q.TaskID, version)
