@@ -412,11 +412,11 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 	if raw == nil || strictjson.TypeOf(raw) == strictjson.TypeNull {
 		return nil, nil
 	}
-	cursor, isString := strictjson.String(raw)
+	cursor, _ := strictjson.String(raw) // what is no string is empty, and has no ID
 	data, err1 := base64.RawURLEncoding.DecodeString(cursor)
 	created, id, hasID := strings.Cut(string(data), ".")
 	ms, err2 := strconv.ParseInt(created, 10, 64)
-	if !isString || len(cursor) > 256 || !hasID || err1 != nil || err2 != nil || ms < 0 || ms > lastCursor || !utf8.ValidString(id) || strings.Contains(id, "\x00") {
+	if len(cursor) > 256 || !hasID || err1 != nil || err2 != nil || ms < 0 || ms > lastCursor || !utf8.ValidString(id) || strings.Contains(id, "\x00") {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: the cursor is none of this server's")
 	}
 	return &task.Task{ID: id, Created: time.UnixMilli(ms)}, nil
