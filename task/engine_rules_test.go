@@ -25,6 +25,7 @@ type meddled struct {
 	claim   func(ctx context.Context) error                   // before a Claim
 	renew   func() error                                      // before a Renew
 	expired func(ids []string, err error) ([]string, error)   // after an Expired
+	evict   func() error                                      // before an Evict
 	watch   func(context.Context, func(), func(string)) error // in place of Watch
 	down    atomic.Bool                                       // writes fail
 }
@@ -99,6 +100,15 @@ func (m *meddled) Expired(ctx context.Context, limit int) ([]string, error) {
 		return m.expired(ids, err)
 	}
 	return ids, err
+}
+
+func (m *meddled) Evict(ctx context.Context, principal string, age time.Duration, limit int) (int, error) {
+	if m.evict != nil {
+		if err := m.evict(); err != nil {
+			return 0, err
+		}
+	}
+	return m.Store.Evict(ctx, principal, age, limit)
 }
 
 // watching is a meddled store that can report changes.

@@ -105,11 +105,12 @@ func (u *unreliable) write(ctx context.Context, t *task.Task, up task.Update) er
 	return nil
 }
 
+// hasEnded reports whether a task has ended. At the moment of its cancellation a run may just begin.
 func (u *unreliable) hasEnded(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, ended := u.ended[id]
-	return ended
+	t, ended := u.ended[id]
+	return ended && (t.Status != task.Cancelled || time.Since(t.Updated) > 0)
 }
 
 // Whatever calls to the store are lost: a task that has ended does not run again, and stays as it is; a question costs
