@@ -58,7 +58,7 @@ func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error
 	return m.Store.Update(ctx, t, u)
 }
 
-func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+func (m *meddled) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
 	if m.down.Load() {
 		return errLost
 	}
@@ -67,7 +67,7 @@ func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []by
 			return err
 		}
 	}
-	return m.Store.Append(ctx, id, fence, entry)
+	return m.Store.Append(ctx, id, fence, there, entry)
 }
 
 func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {

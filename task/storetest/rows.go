@@ -118,7 +118,7 @@ var createTests = []test{
 			f.ok("Create with "+name, s.Create(f.ctx, t, long, b, [][]byte{b, between, b}, task.Quota{}))
 			f.wantBytes(s, name, t.ID, b, b, between, b)
 			f.ok("Update with "+name, s.Update(f.ctx, t, task.Update{Keep: true, Entries: [][]byte{b}}))
-			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, b))
+			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, 4, b))
 			f.wantBytes(s, name, t.ID, b, b, between, b, b, b)
 		}
 	}},
