@@ -32,6 +32,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"claim", claimSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"journal of a claimed task", claimedJournalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"entry", entrySQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
+		{"append", appendSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"leased", leasedSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"renew", renewSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"update, keep", updateKeepSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},

@@ -25,7 +25,7 @@ var updateTests = []test{
 				f.wantRow(s, t)
 				f.noneDue(s)
 			}
-			f.wantError("Append under the lease before", s.Append(f.ctx, t.ID, before.Fence, []byte("late")), task.ErrLeaseLost)
+			f.wantError("Append under the lease before", s.Append(f.ctx, t.ID, before.Fence, 1, []byte("late")), task.ErrLeaseLost)
 			f.append(s, t.ID, t.Fence, "step")
 			f.wantJournal(s, t.ID, "answer", "step")
 			f.release(s, t)
@@ -346,7 +346,13 @@ var updateTests = []test{
 			s := handles[i/2]
 			for n := range each {
 				entry := fmt.Sprintf("%d %02d", i, n)
-				write := func() error { return s.Append(f.ctx, t.ID, 0, []byte(entry)) }
+				write := func() error {
+					_, entries, err := s.Journal(f.ctx, t.ID)
+					if err != nil {
+						return err
+					}
+					return s.Append(f.ctx, t.ID, 0, len(entries), []byte(entry))
+				}
 				if i%2 == 1 {
 					write = func() error {
 						got, err := s.Get(f.ctx, t.ID)
