@@ -27,9 +27,9 @@ func (w *writes) Update(ctx context.Context, t *task.Task, u task.Update) error 
 	return w.Store.Update(ctx, t, u)
 }
 
-func (w *writes) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+func (w *writes) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
 	w.appends.Add(1)
-	return w.Store.Append(ctx, id, fence, entry)
+	return w.Store.Append(ctx, id, fence, there, entry)
 }
 
 func (w *writes) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
