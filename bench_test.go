@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -46,7 +47,7 @@ func benchmarkInteraction(b *testing.B, h http.Handler) {
 		r := template.WithContext(b.Context())
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(withDeadlines{w}, r)
 		return w
 	}
 	b.ReportAllocs()
@@ -59,6 +60,12 @@ func benchmarkInteraction(b *testing.B, h http.Handler) {
 		}
 	}
 }
+
+// withDeadlines is a recorder whose deadlines can be set, as those of a connection.
+type withDeadlines struct{ *httptest.ResponseRecorder }
+
+func (withDeadlines) SetReadDeadline(time.Time) error  { return nil }
+func (withDeadlines) SetWriteDeadline(time.Time) error { return nil }
 
 // BenchmarkTaskGet is a tasks/get of the extension for a parked task. The response includes the
 // task's question.

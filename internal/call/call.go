@@ -66,8 +66,10 @@ type Request struct {
 	Crowded   bool // the call is to be handed back to the client, if it can be
 	Bare      bool // the answers came without a state, and are taken by their keys alone
 	Progress  ProgressFunc
-	// View makes the SDK's view of the request.
-	View func(Manual) mcp.Request
+	Session   *mcp.ServerSession // nil outside of sessions
+	Extra     *mcp.RequestExtra  // nil in a task
+	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
+	As func(Manual) mcp.Request
 }
 
 // Call is one call as its handler sees it in one round. It is safe for concurrent use until the handler returns.
@@ -130,7 +132,7 @@ func (c *Call) View() mcp.Request {
 	if c.view != nil {
 		return c.view
 	}
-	return c.Request.View(c.manual)
+	return c.Request.view(c.manual)
 }
 
 // SetView replaces the request that the handler sees.

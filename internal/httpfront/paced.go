@@ -9,17 +9,11 @@ import (
 // the SDK's, gets an error in place of waiting for a client that does not read.
 type pacedWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
 	timeout time.Duration
 }
 
 // part is what has to be read in time: it bounds the pace, and not the size, of a response.
 const part = 64 << 10
-
-// paced returns w with a deadline for each part.
-func paced(w http.ResponseWriter, timeout time.Duration) *pacedWriter {
-	return &pacedWriter{w, http.NewResponseController(w), timeout}
-}
 
 func (w *pacedWriter) Write(p []byte) (n int, err error) {
 	for err == nil && (n == 0 || n < len(p)) {
@@ -38,7 +32,7 @@ func (w *pacedWriter) Write(p []byte) (n int, err error) {
 func (w *pacedWriter) FlushError() error {
 	w.begin()
 	defer w.set(time.Time{}) // HTTP/2 ends a stream at its deadline, even one that waits for nothing
-	return w.control.Flush()
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // Unwrap implements what [http.ResponseController] looks for.
@@ -50,6 +44,6 @@ func (w *pacedWriter) begin() { w.set(time.Now().Add(w.timeout)) }
 
 func (w *pacedWriter) set(deadline time.Time) {
 	if w.timeout > 0 {
-		_ = w.control.SetWriteDeadline(deadline) // where there are deadlines
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(deadline) // where there are deadlines
 	}
 }

@@ -288,7 +288,7 @@ func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string,
 	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
 		return f.next(ctx, method, c.View())
 	}}
-	r.View = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
+	r.As = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
 	var at call.Home = f.Carrier.Home(r)
 	if r.InSession {
 		at = &home.Held{Session: sessionOf(req), Request: r}
@@ -344,7 +344,8 @@ func (f *Front) serveOwn(ctx context.Context, p call.Passage, h *call.Handler, r
 		InSession: p.InSession,
 		Crowded:   p.Crowded,
 		Progress:  progressTo(ctx, session, req),
-		View:      func(m call.Manual) mcp.Request { return call.View(h.Method, raw, session, req.GetExtra(), m) },
+		Session:   session,
+		Extra:     req.GetExtra(),
 	}
 	if !p.InSession {
 		return f.Calls.Serve(ctx, r, f.Carrier.Home(r))

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
@@ -145,7 +144,6 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 			w.Report(progressMessage(progress, total, message))
 			return nil
 		},
-		View: func(m call.Manual) mcp.Request { return call.View(w.Task.Method, began.Params, nil, nil, m) },
 	}
 	stored := &home.Stored{Work: w}
 	if w.Stopped {

@@ -92,18 +92,28 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 		}
 		req.ID = id
 	}
-	if v, ok := strictjson.String(version); !ok || v != "2.0" {
+	if v, ok := strictjson.Text(version); !ok || string(v) != "2.0" {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "jsonrpc" must be "2.0"`)
 	}
-	m, ok := strictjson.String(method)
-	if !ok || m == "" {
+	m, ok := strictjson.Text(method)
+	if !ok || len(m) == 0 {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "method" must be a string`)
 	}
-	req.Method = m
+	req.Method = constant(m, CallTool, GetPrompt, ReadResource, GetTask, UpdateTask)
 	if req.Params != nil && strictjson.TypeOf(req.Params) != strictjson.TypeObject {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "params" must be an object`)
 	}
 	return req, nil
+}
+
+// constant returns a text as one of the constants that it usually equals, without allocating.
+func constant(text []byte, usual ...string) string {
+	for _, s := range usual {
+		if string(text) == s {
+			return s
+		}
+	}
+	return string(text)
 }
 
 // Addressee returns the ID of the request that a refused message belongs to: the client's own request or, if response
