@@ -83,7 +83,7 @@ type Call struct {
 	view   mcp.Request // in place of the request's own
 	id     string      // the journal's: a secret
 	named  atomic.Bool // the handler has read what is derived from id
-	run    *journal.Run
+	run    journal.Run
 	audit  *Audit
 	asks   atomic.Bool // the handler asks through its Call
 
@@ -93,8 +93,8 @@ type Call struct {
 	sent bool
 }
 
-func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
-	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run, audit: e.Audit}
+func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
+	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, audit: e.Audit}
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.

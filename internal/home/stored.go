@@ -47,11 +47,10 @@ func (s *Stored) Open(ctx context.Context) (*journal.Journal, *call.Outcome, err
 }
 
 // Begin implements [call.Home].
-func (s *Stored) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
-	run := journal.Begin(j, nil, limits)
+func (s *Stored) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+	run.Begin(j, nil, limits)
 	run.Commit = s.record
 	run.Live = s.ctx.Err // which looks at the lease: the author's context may be derived from it, and end a moment later
-	return run
 }
 
 func (s *Stored) record(ctx context.Context, e *journal.Entry) error {

@@ -400,10 +400,13 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
 		return
 	}
-	response := wire.AppendResult(make([]byte, 0, 64+out.Size(h.SDK.Info)), req.ID, func(dst []byte) []byte {
+	buffer := takeBuffer()
+	defer buffer.giveBack()
+	buffer.data = wire.AppendResult(buffer.data, req.ID, func(dst []byte) []byte {
 		dst, err = out.AppendResult(dst, h.SDK.Info)
 		return dst
 	})
+	response := buffer.data
 	if err != nil {
 		h.log.ErrorContext(ctx, "askback: a result cannot be encoded", "method", req.Method, "error", err)
 		response = wire.AppendError(nil, req.ID, wire.Errorf(jsonrpc.CodeInternalError, "internal error"))

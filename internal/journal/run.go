@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -63,18 +64,23 @@ type Run struct {
 // Begin starts a run on j, which the run extends. Responses are the client's answers by wire key. Those to questions
 // that are pending in j are recorded, and all others ignored.
 func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
+	r := new(Run)
+	r.Begin(j, responses, limits)
+	return r
+}
+
+// Begin is the function of this name, for a zero Run that is a part of something else.
+func (r *Run) Begin(j *Journal, responses map[string][]byte, limits Limits) {
 	j.receiveAll(responses)
-	before := j.Pending
+	r.journal, r.before, r.limits = j, j.Pending, limits
 	j.Pending = nil
-	return &Run{journal: j, before: before, limits: limits, steps: make(map[string]bool)}
 }
 
 // BeginBare starts the run of a retry that carries answers but no state, the form in which a first round needs none:
 // any question of this run takes the answer under its key.
-func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
-	r := Begin(j, nil, limits)
+func (r *Run) BeginBare(j *Journal, responses map[string][]byte, limits Limits) {
+	r.Begin(j, nil, limits)
 	r.bare = maps.Clone(responses)
-	return r
 }
 
 // errOver is the error for goroutines that a handler left running when it returned. By then
@@ -182,6 +188,9 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	// A second step under a name would silently get the first one's result.
 	if r.steps[key] {
 		return nil, false, fmt.Errorf("the step name %q is used twice in one run: give each step its own", key)
+	}
+	if r.steps == nil {
+		r.steps = make(map[string]bool)
 	}
 	r.steps[key] = true
 	if e := r.journal.find(Step, key); e != nil {
@@ -364,5 +373,5 @@ func (r *Run) preferredWireKey(a Ask) string {
 	if first {
 		return a.Key
 	}
-	return fmt.Sprintf("%s#%x", a.Key, a.Digest[:4])
+	return a.Key + "#" + hex.EncodeToString(a.Digest[:4])
 }

@@ -172,7 +172,7 @@ func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
 // AppendRequest appends a request, or a notification.
 func AppendRequest(dst []byte, req Request) []byte {
 	dst = append(appendHead(dst, req.ID), `"method":`...)
-	dst = append(appendString(dst, req.Method), `,"params":`...)
+	dst = append(AppendString(dst, req.Method), `,"params":`...)
 	return append(append(dst, req.Params...), '}')
 }
 
@@ -215,12 +215,13 @@ func InputRequired(dst []byte, requests []InputRequest, state string, meta []byt
 	dst = append(dst, `{"resultType":"input_required"`...)
 	dst = AppendInputRequests(append(dst, `,"inputRequests":`...), requests)
 	if state != "" {
-		dst = appendString(append(dst, `,"requestState":`...), state)
+		dst = AppendString(append(dst, `,"requestState":`...), state)
 	}
 	return append(appendMeta(dst, meta), '}')
 }
 
-func appendString(dst []byte, s string) []byte {
+// AppendString appends a text as a JSON string.
+func AppendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
 			quoted, _ := json.Marshal(s) // a string always marshals
