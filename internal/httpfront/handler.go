@@ -78,7 +78,7 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := &visit{pacedWriter: pacedWriter{w, h.writeTimeout}}
+	v := &visit{pacedWriter: pacedWriter{ResponseWriter: w, timeout: h.writeTimeout}}
 	defer v.begin()
 	h.serveHTTP(v, r)
 }
