@@ -49,6 +49,7 @@ type Run struct {
 	mu      sync.Mutex
 	journal *Journal
 	before  []Question        // those pending when the run began
+	next    int               // the entry that is probably asked for next
 	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
 	parked  bool  // a checkpoint was reached
@@ -112,7 +113,8 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		delete(r.bare, a.Key)
 		r.journal.receive(a.Key, a.Digest, raw)
 	}
-	for i := r.journal.answer(a.Key, a.Digest); i >= 0; i = r.journal.answer(a.Key, a.Digest) {
+	answers := func(e *Entry) bool { return e.isAnswer() && e.Key == a.Key && e.Digest == a.Digest }
+	for i := r.recorded(answers); i >= 0; i = r.recorded(answers) {
 		e := &r.journal.Entries[i]
 		if e.Kind == Answer {
 			return e.Value, nil
@@ -193,8 +195,8 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 		r.steps = make(map[string]bool)
 	}
 	r.steps[key] = true
-	if e := r.journal.find(Step, key); e != nil {
-		return e.Value, true, nil
+	if i := r.recorded(func(e *Entry) bool { return e.Kind == Step && e.Key == key }); i >= 0 {
+		return r.journal.Entries[i].Value, true, nil
 	}
 	if r.suspended() {
 		return nil, false, ErrInputRequired
@@ -205,6 +207,20 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	r.active++
 	r.running.Add(1)
 	return nil, false, nil
+}
+
+// recorded returns the index of the entry that fits, or -1. A run comes by most entries in their order, so that it finds
+// the next one where it found the last.
+func (r *Run) recorded(fits func(e *Entry) bool) int {
+	entries := r.journal.Entries
+	for n := range entries {
+		i := (r.next + n) % len(entries)
+		if fits(&entries[i]) {
+			r.next = i + 1
+			return i
+		}
+	}
+	return -1
 }
 
 func (r *Run) endStep() {
