@@ -3,8 +3,11 @@ package form
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/exactjson"
 )
 
 // FuzzCheck: whatever the bytes, there is an *Error, or an answer that decodes and holds nothing but the form's own.
@@ -50,8 +53,12 @@ func FuzzCheck(f *testing.F) {
 				t.Fatalf("%q → %q", content, clean)
 			}
 		}
-		if err := json.Unmarshal(clean, new(form)); err != nil {
+		var decoded, exact form
+		if err := json.Unmarshal(clean, &decoded); err != nil {
 			t.Fatalf("%q → %q: %v", content, clean, err)
+		}
+		if err := exactjson.Unmarshal(clean, &exact); err != nil || !reflect.DeepEqual(decoded, exact) {
+			t.Fatalf("%q → %q: encoding/json decodes %+v, and exactjson %+v, %v", content, clean, decoded, exact, err)
 		}
 		if again, err := s.Check(clean); err != nil || string(again) != string(clean) {
 			t.Fatalf("%q → %q → %q, %v", content, clean, again, err)
