@@ -9,8 +9,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	casejson "github.com/segmentio/encoding/json"
 
+	"github.com/askback-mcp/askback/internal/exactjson"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -88,10 +88,7 @@ func (a *Arguments) Decode(arguments []byte, into any) (err error) {
 			return err
 		}
 	}
-	// Names are matched exactly: encoding/json would let "Name" reach a field whose schema was only applied to
-	// "name".
-	_, err = casejson.Parse(arguments, into, casejson.DontMatchCaseInsensitiveStructFields)
-	return err
+	return exactjson.Unmarshal(arguments, into) // because the schema was applied to exact names
 }
 
 // validate validates arguments in full, and returns them with defaults.

@@ -120,6 +120,9 @@ func afterSurrogates(lead byte) byte {
 	return lead
 }
 
+// AppendString appends a string, which must be valid UTF-8, in canonical form.
+func AppendString(dst []byte, s string) []byte { return appendString(dst, []byte(s)) }
+
 // appendString appends s in quotes with the escapes of RFC 8785.
 func appendString(dst, s []byte) []byte {
 	const hex = "0123456789abcdef"
