@@ -11,7 +11,7 @@ import "github.com/askback-mcp/askback/internal/call"
 type AuditEvent struct {
 	Kind      string // one of AuditAsked, AuditAnswered, AuditStep, AuditRefused, AuditShed, AuditState and AuditEnded
 	Principal string // the caller, or "" for an anonymous one
-	Method    string // such as "tools/call"; "" for a message in a session that is no request
+	Method    string // such as "tools/call"; "" for what is refused before it is read
 	Target    string // the tool's or prompt's name, or the resource's URI; "" for a request about a task
 	Call      string // what [Call.ID] returns; "" before the call is known
 	Round     int    // what [Call.Round] returns; 0 before the call is known

@@ -65,6 +65,23 @@ func (a *auditor) wants(t *testing.T, want ...string) {
 	}
 }
 
+// wantsEvents checks each field of the events.
+func (a *auditor) wantsEvents(t *testing.T, want ...askback.AuditEvent) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if diff := cmp.Diff(want, a.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// forget forgets the events so far.
+func (a *auditor) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = nil
+}
+
 // paying is what is told of a call of pay that is answered.
 var paying = []string{
 	"1 asked login", "2 answered login accept", "2 step charge completed", "2 asked sure", "3 answered sure accept", "3 ended completed",
@@ -265,6 +282,83 @@ func askInline(ctx context.Context, req *mcp.CallToolRequest, _ struct{ Note str
 		"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
 	}})
 	return harness.Text("MARK-outcome"), nil, err
+}
+
+// A question that a handler asks through its session is told with the call's principal, method, target and round. It has
+// no key and no digest, and an answer has an action only where it is that of an elicitation.
+func TestAuditOfQuestionsThroughASession(t *testing.T) {
+	const accept = `{"action":"accept","content":{"name":"MARK"}}`
+	model := `{"role":"assistant","model":"m","content":{"type":"text","text":"MARK"}}`
+	elicit := func(ctx context.Context, s *mcp.ServerSession) error {
+		_, err := s.Elicit(ctx, &mcp.ElicitParams{Message: "MARK"})
+		return err
+	}
+	for _, c := range []struct {
+		says     string
+		ask      func(ctx context.Context, s *mcp.ServerSession) error
+		answer   string
+		answered bool
+		action   string
+	}{
+		{"accepted", elicit, `"result":` + accept, true, "accept"},
+		{"declined", elicit, `"result":{"action":"decline"}`, true, "decline"},
+		{"cancelled", elicit, `"result":{"action":"cancel"}`, true, "cancel"},
+		{"an action of the client's own", elicit, `"result":{"action":"MARK"}`, true, ""},
+		{"an error", elicit, `"error":{"code":1,"message":"MARK"}`, false, ""},
+		{"sampling", func(ctx context.Context, s *mcp.ServerSession) error {
+			_, err := s.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1})
+			return err
+		}, `"result":` + model, true, ""},
+		{"roots", func(ctx context.Context, s *mcp.ServerSession) error {
+			_, err := s.ListRoots(ctx, nil)
+			return err
+		}, `"result":{"roots":[{"uri":"file:///MARK"}]}`, true, ""},
+	} {
+		for what, target := range map[string]string{"tools/call": "native", "prompts/get": "native", "resources/read": "test:native"} {
+			t.Run(c.says+" "+what, func(t *testing.T) {
+				a := new(auditor)
+				m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
+				m.AddTool(&mcp.Tool{Name: "native", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					return &mcp.CallToolResult{}, c.ask(ctx, req.Session)
+				})
+				m.AddPrompt(&mcp.Prompt{Name: "native"}, func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+					return &mcp.GetPromptResult{}, c.ask(ctx, req.Session)
+				})
+				m.AddResource(&mcp.Resource{Name: "native", URI: "test:native"}, func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+					return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "x"}}}, c.ask(ctx, req.Session)
+				})
+				srv, err := askback.New(m, a.options())
+				if err != nil {
+					t.Fatal(err)
+				}
+				pipe := harness.Pipe(t, srv)
+				pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+					`,"clientInfo":{"name":"c","version":"1"}}}`)
+				pipe.Response(1)
+				pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				member := "name"
+				if what == "resources/read" {
+					member = "uri"
+				}
+				pipe.Request(2, what, `"`+member+`":"`+target+`"`, "")
+				question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
+				pipe.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,%s}`, question["id"], c.answer))
+				pipe.Response(2)
+
+				of := askback.AuditEvent{Principal: "alice", Method: what, Target: target, Round: 1}
+				asked, answered := of, of
+				asked.Kind, answered.Kind, answered.Action = askback.AuditAsked, askback.AuditAnswered, c.action
+				want := []askback.AuditEvent{asked}
+				if c.answered {
+					want = append(want, answered)
+				}
+				a.mu.Lock()
+				a.events = slices.DeleteFunc(a.events, func(e askback.AuditEvent) bool { return e.Kind == askback.AuditEnded })
+				a.mu.Unlock()
+				a.wantsEvents(t, want...)
+			})
+		}
+	}
 }
 
 // What is refused is told with the reason, by every way in, and so is a call that ends badly.

@@ -3,6 +3,7 @@ package askback_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
 )
 
 // These tests check the limits that have owners.
@@ -312,6 +314,148 @@ func TestStreamsOutliveTheDeadlineOfTheirParts(t *testing.T) {
 	})
 }
 
+// Over HTTP/2 a client that does not read a response ends its own stream, and not the connection. A stream that waits
+// longer than the deadline between its parts goes on.
+func TestReadersOverHTTP2HaveADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "large"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+				return strings.Repeat("x", 10<<20) + "done", nil // more than a client takes in without reading
+			})
+			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				for i := range 3 {
+					if err := call.Progress(ctx, float64(i+1), 3, "working"); err != nil {
+						return "", err
+					}
+					time.Sleep(10 * time.Minute)
+				}
+				return "done", nil
+			})
+		})
+		h := srv.HTTPHandler(nil)
+		ended := make(chan time.Time, 1)
+		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor != 2 {
+				t.Errorf("the request came over %s", r.Proto)
+			}
+			h.ServeHTTP(w, r)
+			ended <- time.Now()
+		}))
+		server.Listener.Close()
+		server.Listener, server.EnableHTTP2 = p, true
+		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		server.StartTLS()
+		connections := 0
+		transport := server.Client().Transport.(*http.Transport)
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			connections++
+			return p.dial(t), nil
+		}
+		defer func() { transport.CloseIdleConnections(); close(p.closed); server.Config.Close() }()
+		send := func(r harness.Request) *http.Response {
+			request := r.HTTP(t)
+			request.RequestURI, request.URL.Scheme, request.URL.Host, request.Host = "", "https", "example.com", ""
+			res, err := transport.RoundTrip(request.WithContext(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+
+		begun := time.Now()
+		slow := send(harness.Request{Target: "large"})
+		if took := (<-ended).Sub(begun); took != 30*time.Second {
+			t.Errorf("the handler was held for %v", took)
+		}
+		if body, err := io.ReadAll(slow.Body); err == nil {
+			t.Errorf("the client got all %d bytes later", len(body))
+		}
+		slow.Body.Close()
+		for _, r := range []harness.Request{{Target: "large"}, {Target: "report", Meta: `,"progressToken":1`}} {
+			res := send(r)
+			body, err := io.ReadAll(res.Body)
+			if err != nil || !strings.Contains(string(body), "done") {
+				t.Errorf("%s: %d bytes, %v", r.Target, len(body), err)
+			}
+			res.Body.Close()
+			<-ended
+		}
+		if connections != 1 {
+			t.Errorf("there were %d connections", connections)
+		}
+	})
+}
+
+// A subscription to tasks whose client does not read it ends, too, and makes room for another one.
+func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := harness.NewServer(t, &askback.Options{
+			Tasks:  &askback.Tasks{Store: new(task.MemoryStore)},
+			Limits: askback.Limits{Streams: askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}},
+		}, harness.AddEcho)
+		h := srv.HTTPHandler(nil)
+		created := harness.Request{Target: "echo", Capabilities: harness.WithExtension}.Send(t, h)
+		var result struct{ Result struct{ TaskID string } }
+		if err := json.Unmarshal([]byte(created.Raw), &result); err != nil || result.Result.TaskID == "" {
+			t.Fatalf("no task: %s", created.Raw)
+		}
+		ended := make(chan time.Time, 1)
+		p := servePipes(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r)
+			ended <- time.Now()
+		}))
+		listen := func() net.Conn {
+			conn := p.dial(t)
+			send(t, conn, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
+				Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+result.Result.TaskID+`"]}`, harness.WithExtension)}.HTTP(t), 1<<20)
+			return conn
+		}
+		begun := time.Now()
+		silent := listen()
+		if took := (<-ended).Sub(begun); took != 30*time.Second {
+			t.Errorf("the subscription was held for %v", took)
+		}
+		silent.Close()
+		conn := listen()
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 1<<10)
+		if n, err := io.ReadAtLeast(res.Body, got, 100); err != nil || !strings.Contains(string(got), "notifications/subscriptions/acknowledged") {
+			t.Errorf("the next subscription: %d %s, %v", res.StatusCode, got[:n], err)
+		}
+		conn.Close()
+		<-ended
+	})
+}
+
+// So does what net/http writes at the end of a stream, when its last part is read and the handler has returned.
+func TestTheEndOfAStreamHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return "done", call.Progress(ctx, 1, 1, "working")
+			})
+		})
+		conn := servePipes(t, srv.HTTPHandler(nil)).dial(t)
+		send(t, conn, harness.Request{Target: "report", Meta: `,"progressToken":1`}.HTTP(t), 1<<20)
+		var got []byte
+		for part := make([]byte, 1<<10); !strings.Contains(string(got), "done"); {
+			n, err := conn.Read(part)
+			if err != nil {
+				t.Fatalf("%v after %s", err, got)
+			}
+			got = append(got, part[:n]...)
+		}
+		time.Sleep(31 * time.Second)
+		if rest, err := io.ReadAll(conn); len(rest) > 0 {
+			t.Errorf("the server waited to write %q, %v", rest, err)
+		}
+	})
+}
+
 // slowly takes a second for each read.
 type slowly struct{ io.Reader }
 
@@ -386,11 +530,12 @@ func TestSessionsAreShared(t *testing.T) {
 
 	// Sessions in which something is open are not idle.
 	ctx, cancel := context.WithCancel(t.Context())
-	listening := make(chan struct{})
+	listening, stream := make(chan struct{}), newStarted()
 	go func() {
 		defer close(listening)
-		h.ServeHTTP(httptest.NewRecorder(), first.request(ctx, http.MethodGet, "2025-11-25", ""))
+		h.ServeHTTP(stream, first.request(ctx, http.MethodGet, "2025-11-25", ""))
 	}()
+	harness.Eventually(t, "stream", stream.began.Load)
 	called := make(chan *httptest.ResponseRecorder)
 	go func() {
 		called <- third.post("2025-11-25", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`)

@@ -77,7 +77,10 @@ func TestAuthorize(t *testing.T) {
 // it, or answer its server's questions.
 func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	answered := make(chan string, 1)
-	srv := harness.NewServer(t, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)}, func(srv *askback.Server) {
+	a := new(auditor)
+	opts := a.options()
+	opts.Principal = userHeader
+	srv := harness.NewServer(t, opts, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 			if err == nil {
@@ -120,18 +123,21 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	answer := func(name string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":%q}}}`, asked.ID, name)
 	}
-	for what, res := range map[string]*http.Response{
-		"an answer": send("bob", http.MethodPost, answer("mallory")),
-		"a call":    send("bob", http.MethodPost, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ask"}}`),
-		"a list":    send("bob", http.MethodPost, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`),
-		"listening": send("bob", http.MethodGet, ""),
-		"the end":   send("bob", http.MethodDelete, ""),
-		"nobody":    send("", http.MethodDelete, ""),
+	for _, c := range []struct{ says, user, method, body string }{
+		{"an answer", "bob", http.MethodPost, answer("mallory")},
+		{"a call", "bob", http.MethodPost, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"ask"}}`},
+		{"a list", "bob", http.MethodPost, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`},
+		{"listening", "bob", http.MethodGet, ""},
+		{"the end", "bob", http.MethodDelete, ""},
+		{"nobody", "", http.MethodDelete, ""},
 	} {
+		a.forget()
+		res := send(c.user, c.method, c.body)
 		body, _ := io.ReadAll(res.Body)
 		if res.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "another caller") {
-			t.Errorf("%s: status %d, %s", what, res.StatusCode, body)
+			t.Errorf("%s: status %d, %s", c.says, res.StatusCode, body)
 		}
+		a.wantsEvents(t, askback.AuditEvent{Kind: askback.AuditRefused, Principal: c.user, Reason: "session"})
 	}
 	if res := send("alice", http.MethodPost, answer("octocat")); res.StatusCode != http.StatusAccepted {
 		t.Errorf("alice's own answer: status %d", res.StatusCode)
@@ -144,7 +150,10 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 // The gate also applies when the SDK's own handler serves a server's sessions.
 func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-	srv, err := askback.New(m, &askback.Options{Principal: userHeader, Logger: slog.New(slog.DiscardHandler)})
+	a := new(auditor)
+	opts := a.options()
+	opts.Principal = userHeader
+	srv, err := askback.New(m, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,6 +175,7 @@ func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
 	if w := send("bob", session, call); !strings.Contains(w.Body.String(), "another caller") {
 		t.Errorf("bob: %s", w.Body)
 	}
+	a.wantsEvents(t, askback.AuditEvent{Kind: askback.AuditRefused, Principal: "bob", Method: "tools/call", Target: "t", Reason: "session"})
 	if w := send("alice", session, call); !strings.Contains(w.Body.String(), "done") {
 		t.Errorf("alice: %s", w.Body)
 	}

@@ -383,7 +383,7 @@ func (s *stealing) Watch(ctx context.Context, ready func(), changed func(id stri
 	return nil
 }
 
-func (s *stealing) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+func (s *stealing) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
 	if rand.Int32N(100) < s.often.Load() {
 		if t, err := s.Get(ctx, id); err == nil && t.Fence == fence && !t.Stopped {
 			if s.Update(ctx, t, task.Update{}) == nil {
@@ -401,7 +401,7 @@ func (s *stealing) Append(ctx context.Context, id string, fence int64, entry []b
 			}
 		}
 	}
-	return s.Store.Append(ctx, id, fence, entry)
+	return s.Store.Append(ctx, id, fence, there, entry)
 }
 
 // news tells the instances about stolen tasks.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,6 +67,34 @@ func TestBodyOverTheLimitInChunks(t *testing.T) {
 	chunked := func(r *http.Request) *http.Request { r.ContentLength = -1; return r }
 	harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Context: chunked}.Send(t, h).Asked(t, "login")
 	harness.Request{Target: "greet", Arguments: `{"place":"` + strings.Repeat("x", 1<<11) + `"}`, Context: chunked}.Send(t, h).Refused(t, 413, -32600)
+}
+
+// A body may have as many bytes as the limit says, and not one more.
+func TestBodiesOfTheLimitPass(t *testing.T) {
+	const limit = 10_000 // no power of two, by which a body without a Content-Length grows
+	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: limit}}, harness.AddGreet).HTTPHandler(nil)
+	l, _ := openSession(t, h, "")
+	modern := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.HTTP(t)
+	old := l.request(t.Context(), http.MethodPost, "2025-11-25", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	for name, r := range map[string]*http.Request{"2026-07-28": modern, "a session": old} {
+		message, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, chunked := range []bool{false, true} {
+			for more, want := range []int{http.StatusOK, http.StatusRequestEntityTooLarge} {
+				body := string(message) + strings.Repeat(" ", limit+more-len(message))
+				sent := r.Clone(t.Context())
+				if sent.Body, sent.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body)); chunked {
+					sent.ContentLength = -1
+				}
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, sent); w.Code != want {
+					t.Errorf("%s, %d bytes, chunked %v: status %d, want %d: %s", name, len(body), chunked, w.Code, want, w.Body)
+				}
+			}
+		}
+	}
 }
 
 // If the time of a call ends while its handler works, the error says so.

@@ -192,21 +192,47 @@ func TestThereIsOneServerOnAnSDKsServer(t *testing.T) {
 
 // Middleware that panics fails its request, and the process continues.
 func TestMiddlewareThatPanics(t *testing.T) {
-	srv := everything(t, askback.Options{})
-	srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+	unlucky := func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method == "tools/call" {
 				panic("no luck")
 			}
 			return next(ctx, method, req)
 		}
-	})
-	for _, f := range fronts {
-		t.Run(f.name, func(t *testing.T) {
-			response := f.dial(t, srv, nil)("tools/call", `"name":"quiet"`)
-			if harness.At(response, "error", "message") != "internal error" {
-				t.Errorf("got %v", response)
-			}
-		})
+	}
+	harmless := (&watcher{seen: make(map[string]int)}).middleware
+	for name, add := range map[string]func(opts askback.Options) *askback.Server{
+		"on the Server": func(opts askback.Options) *askback.Server {
+			srv := everything(t, opts)
+			srv.AddReceivingMiddleware(harmless, unlucky)
+			return srv
+		},
+		"on the Server, with other middleware on the SDK's": func(opts askback.Options) *askback.Server {
+			srv := everythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(harmless) })
+			srv.AddReceivingMiddleware(unlucky)
+			return srv
+		},
+		"on the SDK's server, before New": func(opts askback.Options) *askback.Server {
+			return everythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(unlucky) })
+		},
+	} {
+		for _, f := range fronts {
+			t.Run(name+" "+f.name, func(t *testing.T) {
+				log := new(harness.Log)
+				ask := f.dial(t, add(askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), nil)
+				for _, tool := range []string{"quiet", "plain"} { // ours, and one on the SDK's server
+					response := ask("tools/call", `"name":"`+tool+`"`)
+					if harness.At(response, "error", "message") != "internal error" || harness.At(response, "error", "code") != -32603.0 {
+						t.Errorf("%s: got %v", tool, response)
+					}
+				}
+				if logged := log.String(); strings.Count(logged, "no luck") != 2 {
+					t.Errorf("logged %s", logged)
+				}
+				if response := ask("prompts/get", `"name":"p"`); harness.At(response, "result") == nil {
+					t.Errorf("the next request: %v", response)
+				}
+			})
+		}
 	}
 }

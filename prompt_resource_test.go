@@ -2,6 +2,7 @@ package askback_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -35,8 +36,6 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 	if res := p.Send(t, h); !strings.Contains(res.Raw, `"description":"Go octocat"`) || !strings.Contains(res.Raw, `"messages":[]`) {
 		t.Errorf("prompt: %s", res.Raw)
 	}
-	harness.Request{Method: "prompts/get", Target: "p"}.Send(t, h).Refused(t, 400, -32602)
-	harness.Request{Method: "prompts/get", Target: "p", Arguments: `{"topic":1}`}.Send(t, h).Refused(t, 400, -32602)
 	harness.Request{Method: "prompts/get", Target: "none"}.Send(t, h).Refused(t, 400, -32602)
 
 	for _, uri := range []string{"doc://one", "doc://two"} {
@@ -54,6 +53,62 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 	res := harness.Request{Method: "resources/read", Target: "doc://missing"}.Send(t, h)
 	if res.Refused(t, 400, -32602); !strings.Contains(res.Raw, "doc://missing") {
 		t.Errorf("missing resource: %s", res.Raw)
+	}
+}
+
+// A prompt's arguments are strings, and those that it requires are there, or its handler does not run. The error names
+// the argument that is missing, and no value. Arguments that the prompt does not list reach the handler.
+func TestArgumentsOfPrompts(t *testing.T) {
+	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+		srv.AddPrompt(&mcp.Prompt{Name: "p", Arguments: []*mcp.PromptArgument{{Name: "style"}, {Name: "topic", Required: true}, {Name: "tone", Required: true}}},
+			func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+				return &mcp.GetPromptResult{Description: fmt.Sprint(args)}, nil
+			})
+		srv.AddPrompt(&mcp.Prompt{Name: "plain"}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{Description: fmt.Sprint(args, args == nil)}, nil
+		})
+	})
+	const wrongType = "must be a string"
+	for _, c := range []struct{ prompt, arguments, want, refusal string }{
+		{"p", `{"topic":"Go","tone":"dry"}`, "map[tone:dry topic:Go]", ""},
+		{"p", `{"topic":"","tone":"\u00e4","style":"s"}`, "map[style:s tone:ä topic:]", ""},
+		{"p", `{"topic":"Go","tone":"dry","other":"x"}`, "map[other:x tone:dry topic:Go]", ""},
+		{"p", ``, "", `needs the argument \"topic\"`},
+		{"p", `{}`, "", `needs the argument \"topic\"`},
+		{"p", `{"style":"s","topic":"Go"}`, "", `needs the argument \"tone\"`},
+		{"p", `{"Topic":"Go","tone":"dry"}`, "", `needs the argument \"topic\"`},
+		{"p", `{"topic":7,"tone":"dry"}`, "", wrongType},
+		{"p", `{"topic":null,"tone":"dry"}`, "", wrongType},
+		{"p", `{"topic":true,"tone":"dry"}`, "", wrongType},
+		{"p", `{"topic":["MARK"],"tone":"dry"}`, "", wrongType},
+		{"p", `{"topic":{"a":"MARK"},"tone":"dry"}`, "", wrongType},
+		{"p", `{"topic":"Go","tone":"dry","other":7}`, "", wrongType}, // also where the prompt does not list it
+		{"plain", ``, "map[] false", ""},
+		{"plain", `{"a":"b"}`, "map[a:b] false", ""},
+		{"none", `{}`, "", "none"},
+	} {
+		for _, f := range fronts {
+			if c.refusal == wrongType && f.name != "HTTP" {
+				continue // the SDK decodes them
+			}
+			t.Run(f.name+" "+c.prompt+" "+c.arguments, func(t *testing.T) {
+				params := `"name":"` + c.prompt + `"`
+				if c.arguments != "" {
+					params += `,"arguments":` + c.arguments
+				}
+				response := f.dial(t, srv, nil)("prompts/get", params)
+				if c.refusal == "" {
+					if got := harness.At(response, "result", "description"); got != c.want {
+						t.Errorf("got %v, want %s", response, c.want)
+					}
+					return
+				}
+				message := fmt.Sprint(harness.At(response, "error", "message"))
+				if harness.At(response, "error", "code") != -32602.0 || !strings.Contains(fmt.Sprintf("%q", message), c.refusal) || strings.Contains(message, "MARK") {
+					t.Errorf("got %v, want -32602 that says %s", response, c.refusal)
+				}
+			})
+		}
 	}
 }
 

@@ -6,15 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/drain"
 	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -111,11 +115,16 @@ func TestTasksInASessionBefore20260728(t *testing.T) {
 
 func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddEcho, harness.AddRequired, harness.AddGreet)
+	testSession(t, overHTTP(t, s.URL))
+}
+
+// overHTTP is a session with the server at this URL. The first message that is written must open it.
+func overHTTP(t *testing.T, url string) *harness.Conversation {
 	c := harness.NewConversation(t)
 	var session string
 	var all sync.WaitGroup
 	post := func(message string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(message))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(message))
 		if err != nil {
 			t.Error(err)
 			return
@@ -151,8 +160,52 @@ func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
 		}
 		all.Go(func() { post(message) })
 	}
-	defer all.Wait()
-	testSession(t, c)
+	t.Cleanup(all.Wait)
+	return c
+}
+
+// A server that stops ends the waits for results in its sessions, with an error after which clients try again, and
+// does not wait for those who wait.
+func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, harness.AddEcho,
+		harness.AddText("wait", nil, func(ctx context.Context, _ *askback.Call) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { _ = srv.RunTasks(t.Context()) }) // goes on, so that only the stop ends what waits
+	ended := make(chan error, 1)
+	all.Go(func() {
+		ended <- drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)}, &drain.Options{Delay: -1, Grace: time.Minute, Logger: logger})
+	})
+	t.Cleanup(func() { stop(); all.Wait() })
+
+	c := overHTTP(t, "http://"+listener.Addr().String())
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	for i, tool := range []string{"wait", "echo"} {
+		created := c.Call(10+i, "tools/call", `"name":"`+tool+`","task":{}`, "")
+		id, _ := harness.At(created, "result", "task", "taskId").(string)
+		c.Request(20+i, "tasks/result", `"taskId":"`+id+`"`, "")
+	}
+	c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" }) // nobody answers it
+	begun := time.Now()
+	stop()
+	for i := range 2 {
+		res := c.Response(20 + i)
+		if message, _ := harness.At(res, "error", "message").(string); harness.At(res, "error", "code") != -32603.0 || !strings.Contains(message, "send the request again") {
+			t.Errorf("%v", res)
+		}
+	}
+	if err := <-ended; err != nil || time.Since(begun) > 50*time.Second {
+		t.Errorf("the server ended after %v: %v", time.Since(begun), err)
+	}
 }
 
 // testSession runs a task from start to end in a session of 2025-11-25.

@@ -50,9 +50,14 @@ type waiting struct {
 
 func newWaiting(t *testing.T, store task.Store, sdk ...mcp.Middleware) *waiting {
 	t.Helper()
+	return newWaitingLogging(t, store, slog.New(slog.DiscardHandler), sdk...)
+}
+
+func newWaitingLogging(t *testing.T, store task.Store, log *slog.Logger, sdk ...mcp.Middleware) *waiting {
+	t.Helper()
 	m := mcp.NewServer(&mcp.Implementation{Name: "waiting", Version: "1"}, nil)
 	m.AddReceivingMiddleware(sdk...) // if there is any, requests go through the SDK
-	srv, err := askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)})
+	srv, err := askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

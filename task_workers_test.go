@@ -150,11 +150,11 @@ type appendFails struct {
 	failing atomic.Bool
 }
 
-func (a *appendFails) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+func (a *appendFails) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
 	if a.failing.Load() {
 		return errors.New("out of reach")
 	}
-	return a.Store.Append(ctx, id, fence, entry)
+	return a.Store.Append(ctx, id, fence, there, entry)
 }
 
 func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {

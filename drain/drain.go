@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/ending"
 )
 
 // Options configure [Serve]. The zero value is ready to use.
@@ -181,7 +183,7 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.finish()
 	closing := &closingWriter{ResponseWriter: w, drainer: d}
 	if !isOpenEnded(r) {
-		d.next.ServeHTTP(closing, r)
+		d.next.ServeHTTP(closing, r.WithContext(ending.With(r.Context(), d.ending)))
 		closing.begin() // a handler may leave the header to the server
 		return
 	}
@@ -197,7 +199,8 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // isOpenEnded reports whether a request has no end of its own to wait for. These are the streams of notifications, and
-// the wait for a task's result, which the client repeats.
+// the wait for a task's result, which the client repeats. In a session before 2026-07-28 that wait has no header to tell
+// it by, and ends through the context of the session.
 func isOpenEnded(r *http.Request) bool {
 	method := r.Header.Get("Mcp-Method")
 	return method == "subscriptions/listen" || method == "tasks/result" ||

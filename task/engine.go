@@ -127,7 +127,7 @@ func (e *Engine) admit(ctx context.Context, principal string, size int64, write 
 		}
 		evicted, evictErr := e.store.Evict(ctx, principal, e.opts.Grace, evictLimit)
 		if evictErr != nil {
-			return fmt.Errorf("making room for %w: %w", err, evictErr)
+			return fmt.Errorf("making room: %w", evictErr)
 		}
 		if evicted == 0 {
 			return err

@@ -25,6 +25,7 @@ type meddled struct {
 	claim   func(ctx context.Context) error                   // before a Claim
 	renew   func() error                                      // before a Renew
 	expired func(ids []string, err error) ([]string, error)   // after an Expired
+	evict   func() error                                      // before an Evict
 	watch   func(context.Context, func(), func(string)) error // in place of Watch
 	down    atomic.Bool                                       // writes fail
 }
@@ -57,7 +58,7 @@ func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error
 	return m.Store.Update(ctx, t, u)
 }
 
-func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+func (m *meddled) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
 	if m.down.Load() {
 		return errLost
 	}
@@ -66,7 +67,7 @@ func (m *meddled) Append(ctx context.Context, id string, fence int64, entry []by
 			return err
 		}
 	}
-	return m.Store.Append(ctx, id, fence, entry)
+	return m.Store.Append(ctx, id, fence, there, entry)
 }
 
 func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
@@ -99,6 +100,15 @@ func (m *meddled) Expired(ctx context.Context, limit int) ([]string, error) {
 		return m.expired(ids, err)
 	}
 	return ids, err
+}
+
+func (m *meddled) Evict(ctx context.Context, principal string, age time.Duration, limit int) (int, error) {
+	if m.evict != nil {
+		if err := m.evict(); err != nil {
+			return 0, err
+		}
+	}
+	return m.Store.Evict(ctx, principal, age, limit)
 }
 
 // watching is a meddled store that can report changes.

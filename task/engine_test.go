@@ -473,6 +473,8 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	for name, opts := range map[string]*task.Options{
 		"negative":   {Settings: task.Settings{Workers: -1}},
+		"anonymous":  {Settings: task.Settings{MaxAnonymousTTL: -1}},
+		"quota":      {Settings: task.Settings{Anonymous: task.Quota{Bytes: -1}}},
 		"TTL beyond": {Settings: task.Settings{TTL: 2 * time.Hour, MaxTTL: time.Hour}},
 	} {
 		if _, err := task.NewEngine(nil, opts); err == nil {

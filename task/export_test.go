@@ -24,3 +24,10 @@ func (s *MemoryStore) Scheduled() int {
 	defer s.mu.Unlock()
 	return len(s.due)
 }
+
+// Principals returns the number of principals that have something, for tests.
+func (s *MemoryStore) Principals() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.used)
+}

@@ -27,16 +27,23 @@ type unreliable struct {
 	bad    []string             // what must not happen
 }
 
-// lossy makes a call to the store, unless it is lost.
+// lossy makes a call to the store, unless it is lost or arrives late.
 func lossy[T any](u *unreliable, call func() (T, error)) (T, error) {
 	u.mu.Lock()
 	before, after := u.random.Float64() < u.share/2, u.random.Float64() < u.share/2
+	late := time.Duration(-1)
+	if u.random.IntN(2) == 0 {
+		late = time.Duration(u.random.Int64N(int64(15 * time.Second)))
+	}
 	if before || after {
 		u.lost++
 	}
 	u.mu.Unlock()
 	var none T
 	if before {
+		if late >= 0 {
+			time.AfterFunc(late, func() { _, _ = call() })
+		}
 		return none, errLost
 	}
 	result, err := call()
@@ -51,7 +58,7 @@ func (u *unreliable) Get(ctx context.Context, id string) (*task.Task, error) {
 }
 
 func (u *unreliable) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	return lossy(u, func() (*task.Task, error) { return u.Store.Claim(ctx, after, skip, lease) })
+	return lossy(u, func() (*task.Task, error) { return u.Store.Claim(context.WithoutCancel(ctx), after, skip, lease) })
 }
 
 func (u *unreliable) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
@@ -63,13 +70,13 @@ func (u *unreliable) Journal(ctx context.Context, id string) (call []byte, entri
 	return call, entries, err
 }
 
-func (u *unreliable) Append(ctx context.Context, id string, fence int64, entry []byte) error {
-	_, err := lossy(u, func() (any, error) { return nil, u.Store.Append(ctx, id, fence, entry) })
+func (u *unreliable) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+	_, err := lossy(u, func() (any, error) { return nil, u.Store.Append(context.WithoutCancel(ctx), id, fence, there, entry) })
 	return err
 }
 
 func (u *unreliable) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
-	return lossy(u, func() (int64, error) { return u.Store.Renew(ctx, id, fence, lease) })
+	return lossy(u, func() (int64, error) { return u.Store.Renew(context.WithoutCancel(ctx), id, fence, lease) })
 }
 
 func (u *unreliable) Expired(ctx context.Context, limit int) ([]string, error) {
@@ -79,7 +86,7 @@ func (u *unreliable) Expired(ctx context.Context, limit int) ([]string, error) {
 func (u *unreliable) Update(ctx context.Context, t *task.Task, up task.Update) error {
 	written, err := lossy(u, func() (*task.Task, error) {
 		written := *t
-		return &written, u.write(ctx, &written, up)
+		return &written, u.write(context.WithoutCancel(ctx), &written, up)
 	})
 	if err == nil {
 		*t = *written
@@ -105,14 +112,15 @@ func (u *unreliable) write(ctx context.Context, t *task.Task, up task.Update) er
 	return nil
 }
 
+// hasEnded reports whether a task has ended. At the moment of its cancellation a run may just begin.
 func (u *unreliable) hasEnded(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, ended := u.ended[id]
-	return ended
+	t, ended := u.ended[id]
+	return ended && (t.Status != task.Cancelled || time.Since(t.Updated) > 0)
 }
 
-// Whatever calls to the store are lost: a task that has ended does not run again, and stays as it is; a question costs
+// Whatever calls to the store are lost or arrive late: a task that has ended does not run again, and stays as it is; a question costs
 // one round; an entry is in the journal once; and every task ends.
 func TestLawOfLostCalls(t *testing.T) {
 	seeds := uint64(40)

@@ -29,7 +29,7 @@ func (l *lease) left() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	return l.safe() - max(now.Sub(l.taken), now.Round(0).Sub(l.taken.Round(0)))
+	return l.safe() - max(now.Sub(l.taken), now.Sub(l.taken.Round(0))) // without its monotonic reading, by the wall clock
 }
 
 // renewed notes a renewal that was sent to the store at the given time.

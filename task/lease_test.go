@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,24 +121,40 @@ func (s *slow) Get(ctx context.Context, id string) (*task.Task, error) {
 	return s.Store.Get(ctx, id)
 }
 
-// A process that was stopped goes on before its timers do: the context must tell by the clocks that the lease is over.
+// A process that was stopped goes on before its timers do: the context must tell by the clocks that the lease is over,
+// and by both. The monotonic one may stand still while the machine is suspended, and the wall clock may be set back.
 func TestTheContextLooksAtTheClocks(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		sent time.Time
-		over bool
+		name            string
+		monotonic, wall time.Duration // since the lease was taken
+		over            bool
 	}{
-		{"just claimed", time.Now(), false},
-		{"a little before its end", time.Now().Add(-50 * time.Minute), false},
-		{"at its end, to be on the safe side", time.Now().Add(-59 * time.Minute), true},
-		{"the machine was suspended, so that the monotonic clock stood still", time.Now().Round(0).Add(-2 * time.Hour), true},
+		{"just claimed", 0, 0, false},
+		{"a little before its end", 50 * time.Minute, 50 * time.Minute, false},
+		{"at its end, to be on the safe side", 59 * time.Minute, 59 * time.Minute, true},
+		{"the machine was suspended", 0, 2 * time.Hour, true},
+		{"the wall clock was set back", 2 * time.Hour, -time.Hour, true},
+		{"the wall clock was set back a little", 50 * time.Minute, 40 * time.Minute, false},
 	} {
-		ctx, stop := task.Leased(t.Context(), time.Hour, tt.sent)
+		ctx, stop := task.Leased(t.Context(), time.Hour, before(t, tt.monotonic, tt.wall))
 		if over := ctx.Err() != nil; over != tt.over || over && context.Cause(ctx) != task.ErrLeaseLost {
 			t.Errorf("%s: Err returns %v, because %v", tt.name, ctx.Err(), context.Cause(ctx))
 		}
 		stop()
 	}
+}
+
+// before returns a time since which each clock has gone on by another duration. The package time has no way to make one.
+func before(t *testing.T, monotonic, wall time.Duration) time.Time {
+	t.Helper()
+	at := time.Now().Add(-wall) // shifts both readings
+	reading := (*int64)(reflect.ValueOf(&at).Elem().FieldByName("ext").Addr().UnsafePointer())
+	*reading += int64(wall - monotonic)
+	by := func(since, want time.Duration) bool { return (since - want).Abs() < time.Minute }
+	if !by(time.Since(at), monotonic) || !by(time.Now().Round(0).Sub(at.Round(0)), wall) {
+		t.Fatal("time.Time is not made as this test assumes")
+	}
+	return at
 }
 
 // A handler that does not return although its context is done keeps neither the worker nor the task, and cannot record.

@@ -36,8 +36,8 @@ func (l *losing) Update(ctx context.Context, t *task.Task, u task.Update) error 
 	return err
 }
 
-func (l *losing) Append(ctx context.Context, id string, fence int64, entry []byte) error {
-	err := l.Store.Append(ctx, id, fence, entry)
+func (l *losing) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+	err := l.Store.Append(ctx, id, fence, there, entry)
 	if err == nil && l.append != nil && l.append() {
 		return errLost
 	}
@@ -449,6 +449,55 @@ func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 	f.until(e, created, task.Completed)
 }
 
+// What several goroutines of a handler record, and what others add meanwhile, is in the journal once. One that records
+// alone needs one write for each entry.
+func TestRecordingBesideOthers(t *testing.T) {
+	f := newFixture(t)
+	var appends atomic.Int32
+	f.store = &meddled{Store: f.store, append: func() error { appends.Add(1); return nil }}
+	var e *task.Engine
+	alone := make(chan int32, 1)
+	e, _ = f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		record := func(name string) {
+			if err := w.Record(ctx, []byte(name)); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(w.Entries) > 0 {
+			return completed(""), nil
+		}
+		for i := range 5 {
+			record(fmt.Sprint("alone ", i))
+		}
+		alone <- appends.Load()
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() { record(fmt.Sprint("together ", i)) })
+		}
+		if _, err := e.Change(ctx, "", w.Task.ID, func(*task.Task) (*task.Update, error) {
+			return &task.Update{Keep: true, Entries: [][]byte{[]byte("signal")}}, nil
+		}); err != nil {
+			t.Error(err)
+		}
+		record("last")
+		all.Wait()
+		return completed(""), nil
+	}})
+	created := f.create(e, &task.New{})
+	f.until(e, created, task.Completed)
+	if n := <-alone; n != 5 {
+		t.Errorf("%d writes for 5 entries", n)
+	}
+	_, entries, err := f.store.Journal(t.Context(), created.ID)
+	times := make(map[string]int)
+	for _, e := range entries {
+		times[string(e)]++
+	}
+	if err != nil || len(entries) != 12 || len(times) != 12 {
+		t.Errorf("the journal is %q, %v", entries, err)
+	}
+}
+
 // An equal entry of the worker that now has the task does not count as this worker's.
 func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 	f := newFixture(t)
@@ -461,7 +510,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
 			other, failed := plain.store.Claim(context.Background(), "", nil, time.Hour)
 			if failed == nil {
-				failed = plain.store.Append(context.Background(), other.ID, other.Fence, []byte("step"))
+				failed = plain.store.Append(context.Background(), other.ID, other.Fence, 0, []byte("step"))
 			}
 			if failed != nil {
 				t.Error(failed)

@@ -189,8 +189,11 @@ func (s *MemoryStore) Journal(ctx context.Context, id string) (call []byte, entr
 }
 
 // Append adds an entry to the journal under a lease. See [Store].
-func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, entry []byte) error {
+func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
 	return s.doTask(ctx, id, &fence, func(m *memoryTask, _ int64) error {
+		if len(m.entries) != there {
+			return ErrConflict
+		}
 		m.Attempts = 0
 		m.add(entry)
 		used := s.used[m.Principal]

@@ -44,6 +44,27 @@ func TestMemoryStoreTellsOtherEngines(t *testing.T) {
 	f.until(other, created, task.Completed)
 }
 
+// A principal whose tasks were all deleted takes no memory.
+func TestMemoryStoreForgetsPrincipals(t *testing.T) {
+	s := new(task.MemoryStore)
+	for i := range 3 {
+		n := &task.Task{ID: fmt.Sprint(i), Principal: fmt.Sprint("p", i), Status: task.Completed}
+		if err := s.Create(t.Context(), n, -time.Hour, []byte("call"), nil, task.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Update(t.Context(), n, task.Update{Due: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.Principals()
+	if n, err := s.Purge(t.Context(), 0, 2); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if before != 3 || s.Principals() != 1 {
+		t.Errorf("%d principals have something, and later %d; want 3 and 1", before, s.Principals())
+	}
+}
+
 func ExampleMemoryStore() {
 	store := new(task.MemoryStore)
 	engine, err := task.NewEngine(store, &task.Options{

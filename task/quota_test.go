@@ -82,32 +82,90 @@ func TestEndedTasksMakeRoom(t *testing.T) {
 
 // A task too many does not cost those that have ended, and neither does one that would never fit.
 func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		bound task.Quota
+		write func(ctx context.Context, e *task.Engine, parked *task.Task) error
+	}{
+		{"one too many", task.Quota{Unfinished: 1}, func(ctx context.Context, e *task.Engine, _ *task.Task) error {
+			return second(e.Create(ctx, &task.New{Principal: "alice"}))
+		}},
+		{"a call that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *task.Engine, _ *task.Task) error {
+			return second(e.Create(ctx, &task.New{Principal: "alice", Call: make([]byte, 60), Entries: [][]byte{make([]byte, 41)}}))
+		}},
+		{"an answer that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *task.Engine, parked *task.Task) error {
+			return second(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+				return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
+			}))
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: tt.bound}})
+			ended := f.create(e, &task.New{Principal: "alice"})
+			f.end(ended)
+			time.Sleep(time.Hour)
+			parked := f.create(e, &task.New{Principal: "alice"})
+			if full, ok := errors.AsType[*task.QuotaError](tt.write(t.Context(), e, parked)); !ok || full.Max != tt.bound {
+				t.Errorf("%s: %v", tt.name, full)
+			}
+			if _, err := f.store.Get(t.Context(), ended.ID); err != nil {
+				t.Errorf("%s: the ended task: %v", tt.name, err)
+			}
+		})
+	}
+}
+
+// Answers make room as new tasks do: what they need is deleted of the principal's own tasks only.
+func TestEndedTasksMakeRoomForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1, Bytes: 100}}})
-		ended := f.create(e, &task.New{Principal: "alice"})
-		f.end(ended)
-		time.Sleep(time.Hour)
+		e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Bytes: 100}}})
 		parked := f.create(e, &task.New{Principal: "alice"})
-		for name, n := range map[string]*task.New{
-			"one too many":  {Principal: "alice"},
-			"one too large": {Principal: "alice", Call: make([]byte, 101)},
-		} {
-			if _, err := e.Create(t.Context(), n); !errors.Is(err, task.ErrQuota) {
-				t.Errorf("%s: %v", name, err)
-			}
+		var ended []*task.Task
+		for _, principal := range []string{"alice", "bob"} {
+			ended = append(ended, f.create(e, &task.New{Principal: principal, Call: make([]byte, 60)}))
+			f.end(ended[len(ended)-1])
 		}
-		if _, err := f.store.Get(t.Context(), ended.ID); err != nil {
-			t.Errorf("the ended task: %v", err)
+		time.Sleep(time.Hour)
+		if _, err := e.Change(t.Context(), "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+			return &task.Update{Entries: [][]byte{make([]byte, 41)}}, nil
+		}); err != nil {
+			t.Fatal(err)
 		}
-		// Its answers count, too.
-		_, err := e.Change(t.Context(), "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
-			return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
-		})
-		if full, ok := errors.AsType[*task.QuotaError](err); !ok || full.Max.Bytes != 100 {
-			t.Errorf("an answer that is too large: %v", err)
+		if _, err := f.store.Get(t.Context(), ended[0].ID); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("alice's ended task: %v", err)
+		}
+		if _, err := f.store.Get(t.Context(), ended[1].ID); err != nil {
+			t.Errorf("bob's ended task: %v", err)
 		}
 	})
+}
+
+// A store that cannot make room has failed: the caller may try again at once, and the operator should know.
+func TestMakingRoomFails(t *testing.T) {
+	f := newFixture(t)
+	f.store = &meddled{Store: f.store, evict: func() error { return errLost }}
+	e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Kept: 1}}})
+	f.end(f.create(e, &task.New{Principal: "alice"}))
+	if _, err := e.Create(t.Context(), &task.New{Principal: "alice"}); !errors.Is(err, errLost) || errors.Is(err, task.ErrQuota) {
+		t.Errorf("the error is %v, want that of Evict", err)
+	}
+}
+
+// All anonymous callers together have a quota of their own.
+func TestAnonymousCallersHaveTheirOwnQuota(t *testing.T) {
+	f := newFixture(t)
+	e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 2}, Anonymous: task.Quota{Unfinished: 1}}})
+	for principal, most := range map[string]int{"alice": 2, "": 1} {
+		for range most {
+			f.create(e, &task.New{Principal: principal})
+		}
+		_, err := e.Create(t.Context(), &task.New{Principal: principal})
+		if full, ok := errors.AsType[*task.QuotaError](err); !ok || full.Max.Unfinished != most {
+			t.Errorf("%q: %v, want a quota of %d", principal, err, most)
+		}
+	}
 }
 
 func TestAnonymousTasksAreShortLived(t *testing.T) {
@@ -125,6 +183,8 @@ func TestAnonymousTasksAreShortLived(t *testing.T) {
 		{task.Settings{MaxAnonymousTTL: 48 * time.Hour}, "", 0, 24 * time.Hour},
 		{task.Settings{MaxAnonymousTTL: 48 * time.Hour}, "", 72 * time.Hour, 48 * time.Hour},
 		{task.Settings{MaxTTL: time.Minute}, "", 0, time.Minute},
+		{task.Settings{MaxTTL: time.Minute}, "", time.Hour, time.Minute},
+		{task.Settings{MaxTTL: time.Minute, MaxAnonymousTTL: time.Hour}, "", time.Hour, time.Minute},
 	} {
 		f := newFixture(t)
 		created := f.create(newIdle(t, f.store, &task.Options{Settings: c.settings}), &task.New{Principal: c.principal, TTL: c.asked})
@@ -186,6 +246,45 @@ func TestTaskThatHoldsTooMuchFails(t *testing.T) {
 			t.Errorf("%s: %q, %q", name, failed.Message, failed.Outcome)
 		}
 		wait(t, name+": cleaned up", func() bool { return cleaned.Load() == 1 })
+	}
+}
+
+// All that a task holds counts against its limit, to the byte.
+func TestTheLimitOfATaskIsExact(t *testing.T) {
+	type sizes struct{ call, entry, step, pending, outcome int }
+	for _, tt := range []struct {
+		holds sizes
+		want  task.Status
+	}{
+		{sizes{call: 40, entry: 20, step: 20, outcome: 20}, task.Completed},
+		{sizes{call: 40, entry: 20, step: 20, pending: 20}, task.InputRequired},
+		{sizes{call: 40, entry: 20, step: 20, outcome: 21}, task.Failed},
+		{sizes{call: 40, entry: 20, step: 20, pending: 21}, task.Failed},
+		{sizes{call: 40, entry: 20, step: 21, outcome: 20}, task.Failed},
+		{sizes{call: 40, entry: 21, step: 20, outcome: 20}, task.Failed},
+		{sizes{call: 41, entry: 20, step: 20, outcome: 20}, task.Failed},
+		{sizes{call: 100, entry: 1}, task.Failed},
+	} {
+		f := newFixture(t)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{TaskBytes: 100}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			switch {
+			case w.Stopped:
+				return task.Verdict{}, nil
+			case tt.holds.call == 100:
+				t.Errorf("%+v: the handler runs", tt.holds)
+			}
+			if err := w.Record(ctx, make([]byte, tt.holds.step)); err != nil {
+				return task.Verdict{}, err
+			}
+			if tt.holds.pending > 0 {
+				return task.Verdict{Status: task.InputRequired, Pending: make([]byte, tt.holds.pending)}, nil
+			}
+			return completed(strings.Repeat("r", tt.holds.outcome)), nil
+		}})
+		created := f.create(e, &task.New{Call: make([]byte, tt.holds.call), Entries: [][]byte{make([]byte, tt.holds.entry)}})
+		if now := f.until(e, created, tt.want); tt.want == task.Failed && !strings.Contains(now.Message, "more than 100 bytes") {
+			t.Errorf("%+v: %q", tt.holds, now.Message)
+		}
 	}
 }
 

@@ -70,10 +70,10 @@ func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries
 	return s.store.Journal(ctx, id)
 }
 
-func (s safeStore) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
+func (s safeStore) Append(ctx context.Context, id string, fence int64, there int, entry []byte) (err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Append(ctx, id, fence, entry)
+	return s.store.Append(ctx, id, fence, there, entry)
 }
 
 func (s safeStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {

@@ -154,9 +154,11 @@ type Store interface {
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
 
-	// Append adds one entry to the journal under the lease with this fence, and sets Attempts to 0. It changes
-	// neither Version nor Updated. The error is ErrLeaseLost if another claim came between, whatever the status.
-	Append(ctx context.Context, id string, fence int64, entry []byte) error
+	// Append adds one entry to the journal under the lease with this fence, behind as many entries as there are, and
+	// sets Attempts to 0. It changes neither Version nor Updated. The error is ErrLeaseLost if another claim came
+	// between, whatever the status; else it is ErrConflict if there are not that many entries: one that is repeated,
+	// or arrives late, is never added twice.
+	Append(ctx context.Context, id string, fence int64, there int, entry []byte) error
 
 	// Renew makes the lease with this fence end after the given time, and returns the
 	// task's Version. A task that is not due at all, because it was parked or has ended,

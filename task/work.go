@@ -45,6 +45,9 @@ type Work struct {
 	unanswered string
 	inDoubt    bool
 
+	recording sync.Mutex // held while an entry is recorded
+	there     int        // how many entries the journal has, as far as is known
+
 	mu       sync.Mutex
 	message  string // the last one that was reported
 	recorded bool   // this attempt recorded something, and so does not count as failed
@@ -86,23 +89,34 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 	// What was done must be recorded, even if the task is interrupted at this moment.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
 	defer cancel()
+	w.recording.Lock()
+	defer w.recording.Unlock()
 	store, again := w.engine.store, false
 	err := w.engine.persist(ctx, func() error {
-		if again {
-			_, entries, err := store.Journal(ctx, w.Task.ID)
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
-				t, err := store.Get(ctx, w.Task.ID)
-				if err == nil && t.Fence != w.Task.Fence { // another worker has done the same
-					err = ErrLeaseLost
+		for {
+			if again {
+				_, entries, err := store.Journal(ctx, w.Task.ID)
+				if err != nil {
+					return err
 				}
+				w.there = len(entries)
+				if slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
+					t, err := store.Get(ctx, w.Task.ID)
+					if err == nil && t.Fence != w.Task.Fence { // another worker has done the same
+						err = ErrLeaseLost
+					}
+					return err
+				}
+			}
+			again = true
+			err := store.Append(ctx, w.Task.ID, w.Task.Fence, w.there, entry)
+			if err == nil {
+				w.there++
+			}
+			if !errors.Is(err, ErrConflict) { // else there is an answer, or this entry, whose response was lost
 				return err
 			}
 		}
-		again = true
-		return store.Append(ctx, w.Task.ID, w.Task.Fence, entry)
 	})
 	if err == nil {
 		w.mu.Lock()
@@ -397,6 +411,7 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
 		return v, fmt.Errorf("reading the journal: %w", err)
 	}
+	w.there = len(w.Entries)
 	if err := w.grow(len(w.Call) + int(sizeOf(w.Entries))); err != nil {
 		return v, err
 	}

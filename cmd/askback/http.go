@@ -16,11 +16,18 @@ import (
 
 // listen listens on the address of --addr. It explains errors that the user can correct.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, usagef("--addr %q: want HOST:PORT, such as 127.0.0.1:8080", addr)
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	}
+	if err != nil {
+		return nil, usagef("--addr %q: want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8080", addr)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	unknown, isName := errors.AsType[*net.DNSError](err)
 	switch {
+	case isName && unknown.IsNotFound:
+		return nil, usagef("--addr %q: %s is no address and no host that is known here; want HOST:PORT, such as 127.0.0.1:8080", addr, unknown.Name)
 	case err == nil:
 		return listener, nil
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -53,6 +53,9 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 		{"call", at, "t", "--header", "Ä: " + secret}, {"call", at, "t", "--header", "A(1): " + secret}, {"call", at, "t", "--header", "A: " + secret + "\x01"},
 		{"call", at, "t", "--header", "A: " + secret + "\nB: b\nC: c"}, {"call", at, "t", "--header", "host: " + secret}, {"call", at, "t", "--header", "@none"},
 		{"call", "sh -c :", "t", "--header", "A: " + secret},
+		{"serve", "--addr", ""}, {"serve", "--addr", "8080"}, {"serve", "--addr", "127.0.0.1"}, {"serve", "--addr", "127.0.0.1:65536"},
+		{"serve", "--addr", "127.0.0.1:-1"}, {"serve", "--addr", "127.0.0.1:nonsense"}, {"serve", "--addr", "a b:0"}, {"serve", "--addr", "[::1:0"},
+		{"serve", "--addr", "http://127.0.0.1:0/"}, {"serve", "--addr", "1.2.3.4.:5:6"},
 		{"resume", ""}, {"resume", "none"}, {"resume", "list"}, {"resume", "method"}, {"resume", "method", at}, {"resume", "script", at},
 	} {
 		code, _, stderr := command(t, args...)

@@ -16,7 +16,7 @@ const (
 	faultKill      = "kill"      // SIGKILL
 	faultStop      = "stop"      // SIGSTOP for about the time of a lease, and SIGCONT
 	faultPartition = "partition" // a server without its database for about the time of a lease
-	faultLoss      = "loss"      // responses lost or late, those of the database and those of the servers
+	faultLoss      = "loss"      // responses of databases and servers lost or late, and requests that reach the database late
 	faultRoll      = "roll"      // restarts by SIGTERM, one server after another, with a rotation of keys and two releases
 )
 

@@ -182,6 +182,14 @@ func (l *ledger) killed(pid int, at time.Time) {
 	l.troubles = append(l.troubles, &trouble{killed, pid, at, at})
 }
 
+// silent notes that the database did not answer a process for a long time, as happens on a machine that has too much to
+// do: no fault that was made.
+func (l *ledger) silent(pid int, from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.troubles = append(l.troubles, &trouble{cutOff, pid, from, to})
+}
+
 // trouble notes that a process is in trouble from now until end is called.
 func (l *ledger) trouble(what string, pid int) (end func()) {
 	t := &trouble{what, pid, time.Now(), time.Now().Add(time.Hour)}

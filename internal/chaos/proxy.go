@@ -17,10 +17,20 @@ type proxy struct {
 	loss     float64       // the probability that a request is carried, and its response lost
 	delay    float64       // the probability that a response is late
 	latest   time.Duration // how late a response can be
+	hold     float64       // the probability that a request arrives only after held, when its sender has given up
+	held     time.Duration
+
+	// silent, if set, is told of a request that is held, and of one that had no response for as long as patience, without
+	// a fault of the proxy's.
+	silent   func(from, to time.Time)
+	patience time.Duration
 
 	faulty  atomic.Bool // whether responses are lost and delayed
 	lost    atomic.Int64
 	delayed atomic.Int64
+
+	holds    atomic.Int64
+	silences atomic.Int64
 
 	mu     sync.Mutex
 	healed chan struct{} // closed at the end of an interruption; nil without one
@@ -88,9 +98,24 @@ func (p *proxy) carry(client *net.TCPConn) {
 	defer conn.Close()
 	server := conn.(*net.TCPConn)
 	var doomed atomic.Bool // the next response is lost, and the connection with it
+	var asked atomic.Int64 // when the first request without a response was carried, in nanoseconds of Unix; or 0
+	answered := func() {
+		now := time.Now()
+		if from := time.Unix(0, asked.Swap(0)); p.silent != nil && from.Unix() > 0 && now.Sub(from) >= p.patience {
+			p.silences.Add(1)
+			p.silent(from, now)
+		}
+	}
+	defer answered() // or given up
 	var requests sync.WaitGroup
 	requests.Go(func() {
 		p.copy(server, client, func() bool {
+			if now := time.Now(); p.faulty.Load() && rand.Float64() < p.hold {
+				p.silent(now, now.Add(p.held))
+				p.holds.Add(1)
+				time.Sleep(p.held)
+			}
+			asked.CompareAndSwap(0, time.Now().UnixNano())
 			if p.faulty.Load() && rand.Float64() < p.loss {
 				doomed.Store(true)
 			}
@@ -99,6 +124,7 @@ func (p *proxy) carry(client *net.TCPConn) {
 		server.CloseWrite() // the server still does what it was told
 	})
 	p.copy(client, server, func() bool {
+		answered()
 		if doomed.Load() {
 			p.lost.Add(1)
 			return false

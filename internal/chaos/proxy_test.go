@@ -113,3 +113,77 @@ func TestAnInterruptionHoldsBackWhatIsSent(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// A target that does not answer for a long time is told of, whether it answers in the end or its client gives up.
+func TestSilenceIsNoted(t *testing.T) {
+	for name, patience := range map[string]time.Duration{"silent": time.Millisecond, "patient": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			p, err := newProxy(listener.Addr().String, 0, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			noted := make(chan time.Duration, 2)
+			p.patience = patience
+			p.silent = func(from, to time.Time) { noted <- to.Sub(from) }
+			for _, answers := range []bool{true, false} {
+				conn, err := net.Dial("tcp", p.addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn.Write([]byte("hello\n"))
+				target, err := listener.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := bufio.NewReader(target).ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Millisecond) // longer than its patience
+				if answers {
+					target.Write([]byte("hello\n"))
+					if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+						t.Fatal(err)
+					}
+				}
+				conn.Close()
+				target.Close()
+				if patience == time.Millisecond {
+					if silence := <-noted; silence < patience {
+						t.Errorf("it was noted after %v", silence)
+					}
+				}
+			}
+			if len(noted) > 0 {
+				t.Error("a silence too many")
+			}
+		})
+	}
+}
+
+// A request that is held arrives, although its sender has given up.
+func TestAHeldRequestArrives(t *testing.T) {
+	p, conn, heard := through(t, 0)
+	if _, err := say(conn); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan time.Time, 1)
+	p.hold, p.held, p.silent = 1, 10*time.Millisecond, func(_, to time.Time) { held <- to }
+	p.faulty.Store(true)
+	if _, err := conn.Write([]byte("hello\n")); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	until := <-held
+	for heard.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if time.Now().Before(until) {
+		t.Error("it arrived before its time")
+	}
+}

@@ -82,6 +82,13 @@ func (c *chaos) prepare(dsn string) (err error) {
 			if p.database, err = newProxy(func() string { return database.Host }, 0.01, 0.02, time.Second); err != nil {
 				return err
 			}
+			p.database.hold, p.database.held = 0.005, longerThanALease
+			p.database.patience = silence
+			p.database.silent = func(from, to time.Time) {
+				if s := c.server(slot); s != nil {
+					c.ledger.silent(s.PID(), from, to)
+				}
+			}
 		}
 		address := func() string {
 			u, _ := url.Parse(c.server(slot).url()) // of a server's own making
@@ -172,6 +179,13 @@ func (c *chaos) startServer(slot int) (*server, error) {
 	}()
 	return s, nil
 }
+
+// longerThanALease is how late a held request reaches the database: what it wants to write is no longer its sender's.
+const longerThanALease = 12 * time.Second
+
+// silence is how long a database is without an answer before a server is taken for cut off: a little less than the
+// deadline of a store.
+const silence = 4 * time.Second
 
 // patience is how long a server may take until it listens, or until it has ended.
 const patience = time.Minute

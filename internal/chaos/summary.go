@@ -25,7 +25,9 @@ type summary struct {
 
 	stops, partitions, restarts, rotations int
 	lostByDatabase, lostByServers, delayed int64
-	calls                                  int // of link_accounts, which a client carries from round to round
+	held                                   int64 // requests that reached the database only after the lease of their sender
+	silent                                 int64 // requests that the database left without a response for long, by itself
+	calls                                  int   // of link_accounts, which a client carries from round to round
 
 	completed, cancelled, proposals int // tasks
 	unacknowledged                  int
@@ -63,7 +65,10 @@ func (s *summary) String() string {
 		row("servers ended by SIGTERM", "%d; steps of key rotations %d", s.restarts, s.rotations)
 	}
 	if s.lostByDatabase+s.lostByServers+s.delayed > 0 {
-		row("responses lost", "%d of the database, %d of servers; %d delayed", s.lostByDatabase, s.lostByServers, s.delayed)
+		row("responses lost", "%d of the database, %d of servers; %d delayed; %d requests held", s.lostByDatabase, s.lostByServers, s.delayed, s.held)
+	}
+	if s.silent > 0 {
+		row("left unanswered", "%d requests by the database itself, for %v or longer", s.silent, silence)
 	}
 	row("tasks", "%d completed, %d cancelled; %d of them in the proposals' dialect", s.completed, s.cancelled, s.proposals)
 	if s.calls > 0 {
@@ -139,6 +144,8 @@ func (c *chaos) account(ctx context.Context) error {
 	for _, p := range c.places {
 		if p.database != nil {
 			s.lostByDatabase += p.database.lost.Load()
+			s.held += p.database.holds.Load()
+			s.silent += p.database.silences.Load()
 			s.delayed += p.database.delayed.Load()
 		}
 		if p.web != nil {

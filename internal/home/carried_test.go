@@ -1,6 +1,7 @@
 package home_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -81,7 +82,7 @@ func TestOpening(t *testing.T) {
 func (f *fleet) seal(r *request, payload []byte) string {
 	f.t.Helper()
 	sealed, err := f.carrier.Keys.Seal(seal.Binding{Audience: f.carrier.Audience, Method: "tools/call", Target: r.target,
-		Arguments: strictjson.Digest([]byte(r.arguments)), Principal: r.user}, payload, time.Now(), time.Now().Add(time.Hour))
+		Arguments: strictjson.Digest([]byte(cmp.Or(r.arguments, "{}"))), Principal: r.user}, payload, time.Now(), time.Now().Add(time.Hour))
 	if err != nil {
 		f.t.Fatal(err)
 	}

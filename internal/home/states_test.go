@@ -2,6 +2,8 @@ package home_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -65,6 +67,8 @@ func TestPhases(t *testing.T) {
 			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}, "authentication"},
 		{"no state at all", func(r *retry) { r.state = "nonsense" },
 			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}, "malformed"},
+		{"with a journal of a newer version", func(r *retry) { r.state = r.seal(&r.request, newer(nil)) },
+			map[state.Mode][2]string{dual: {done, "invalid"}, primary: {done, "invalid"}, only: {refused}}, "payload"},
 		{"at an instance with other keys", func(r *retry) {
 			r.carrier.Keys = newRing(r.t)
 			r.server = r.instance(r.mode, 0, r.trip)
@@ -143,6 +147,12 @@ func TestPhases(t *testing.T) {
 					}
 					if reason := strings.Join(f.reasons, " "); reason != c.reason {
 						t.Errorf("refused for %q, want %q", reason, c.reason)
+					}
+					if n := strings.Count(f.logged.String(), "level=ERROR"); n != strings.Count(want[1], "failed") {
+						t.Errorf("%d errors are logged: %s", n, f.logged)
+					}
+					if logged := f.logged.String(); c.reason != "" && !strings.Contains(logged, "reason="+c.reason) || strings.Contains(logged, "Oslo") || strings.Contains(logged, "Rome") {
+						t.Errorf("the log says %s", logged)
 					}
 					if mode == only && f.store.used > 0 {
 						t.Error("the store was used")
@@ -697,6 +707,14 @@ func TestOverflow(t *testing.T) {
 		{says: "a state that was altered", size: mega, between: func(o *overflow) {
 			o.fleet.store.alter = func(data []byte) []byte { data[len(data)/2] = 'y'; return data }
 		}, want: "refused", observed: "overflowed", reason: "stored_altered"},
+		{says: "a journal of a newer version", size: mega, between: func(o *overflow) {
+			newer := []byte("\x02newer")
+			sum := sha256.Sum256(newer)
+			if err := o.fleet.store.PutState(t.Context(), hex.EncodeToString(sum[:]), "", newer, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			o.state = o.seal(&o.request, journal.AppendReference(nil, sum))
+		}, want: "refused", observed: "overflowed", reason: "payload"},
 		{says: "a state of another caller", size: mega, between: func(o *overflow) { o.user = "mallory" },
 			want: "refused", observed: "overflowed", reason: "principal"},
 		{says: "at an instance without the store", size: mega, between: func(o *overflow) { o.store = false },
@@ -757,6 +775,9 @@ func TestOverflow(t *testing.T) {
 			}
 			if c.reason != "" && !strings.Contains(f.logged.String(), "reason="+c.reason) {
 				t.Errorf("the log does not give the reason: %s", f.logged)
+			}
+			if failed := strings.Contains(c.observed, "failed"); failed != strings.Contains(f.logged.String(), "level=ERROR") {
+				t.Errorf("the log says %s", f.logged)
 			}
 		})
 	}

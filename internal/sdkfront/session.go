@@ -3,7 +3,6 @@ package sdkfront
 import (
 	"context"
 	"errors"
-	"reflect"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -41,10 +40,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 // asksNatively reports whether a handler asks through its session, past the engine, which tells of all other questions
 // and gives them a key.
 func asksNatively(params mcp.Params) bool {
-	if params == nil || reflect.ValueOf(params).IsNil() { // as a handler may ask for roots
-		return true
-	}
-	return params.GetMeta()[wire.MetaKey] == nil
+	return params == nil || params.GetMeta()[wire.MetaKey] == nil // a handler may ask for roots without any
 }
 
 // tellNative tells the operator of a question that a handler asks through its session.

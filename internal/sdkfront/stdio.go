@@ -108,11 +108,11 @@ func filter(in io.Reader, pass, answer io.Writer, limits call.Limits) error {
 	}
 }
 
-// readLine reads a line of at most limit bytes, and skips the rest of a longer one.
+// readLine reads a line of at most limit bytes before its newline, and skips the rest of a longer one.
 func readLine(r *bufio.Reader, limit int64) (line []byte, tooLong bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
-		if int64(len(line)+len(part)) > limit {
+		if int64(len(line)+len(bytes.TrimSuffix(part, []byte("\n")))) > limit {
 			tooLong, line = true, nil
 		}
 		if !tooLong {

@@ -45,6 +45,27 @@ func TestAmbiguousLinesAreRefused(t *testing.T) {
 	}
 }
 
+// A line may have as many bytes as the limit says, without the newline that ends it. The reader's buffer is no limit.
+func TestLinesOfTheLimitPass(t *testing.T) {
+	const buffer = 64 << 10
+	for _, limit := range []int{100, buffer - 1, buffer, buffer + 1, 3 * buffer} {
+		for _, end := range []string{"", "\n"} {
+			for more, passes := range []bool{true, false} {
+				ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+				line := ping + strings.Repeat(" ", limit+more-len(ping)) + end
+				var passed, answered bytes.Buffer
+				if err := filter(strings.NewReader(line), &passed, &answered, call.Limits{MessageBytes: int64(limit), Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+					t.Error(err)
+				}
+				refused := strings.Contains(answered.String(), fmt.Sprintf("the limit of %d bytes", limit))
+				if refused == passes || strings.Contains(passed.String(), "ping") != passes {
+					t.Errorf("%d bytes with the limit %d and the end %q: passed on %d bytes, answered %s", limit+more, limit, end, passed.Len(), &answered)
+				}
+			}
+		}
+	}
+}
+
 // No member of any message may be there twice, wherever it is.
 func TestDuplicateMembersAreRefusedEverywhere(t *testing.T) {
 	const next = `{"jsonrpc":"2.0","id":"next","method":"ping"}` + "\n"

@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/askback-mcp/askback/internal/call"
@@ -24,7 +25,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 	_, err := s.Engine.Change(ctx, t.Principal, t.ID, func(t *task.Task) (*task.Update, error) {
 		open, err := home.OpenQuestions(t)
 		if err != nil {
-			return nil, err
+			return nil, s.unreadable(ctx, err)
 		}
 		u := &task.Update{Keep: true}
 		taken, round = nil, t.Round+1
@@ -37,7 +38,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 			}
 			check, err := question.AcceptFor(q.Method, q.Params)
 			if err != nil {
-				return nil, err
+				return nil, s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
 			}
 			if _, err := check(raw); err != nil {
 				refused = append(refused, q)
@@ -107,7 +108,7 @@ func (s *Service) askAgain(ctx context.Context, t *task.Task, left, refused []ho
 	}
 	j, err := home.DecodeJournal("", t.Round, slices.Concat(entries, more))
 	if err != nil {
-		return nil, err
+		return nil, s.unreadable(ctx, err)
 	}
 	for _, q := range left {
 		j.Pending = append(j.Pending, journal.Question{Wire: q.Wire})

@@ -31,11 +31,25 @@ func TestCursors(t *testing.T) {
 		"ABC":                            false,
 		".":                              false,
 		"":                               false,
+		"0." + strings.Repeat("A", 190):  true, // the longest cursor: 256 characters
+		"0." + strings.Repeat("A", 191):  false,
 	} {
 		raw, _ := json.Marshal(encodeCursor(text))
 		place, fault := parseCursor(raw)
 		if want != (fault == nil) || want != (place != nil) {
 			t.Errorf("%q: %v, %v", text, place, fault)
+		}
+	}
+}
+
+// Whatever else a client sends is no cursor either, except null, which is the start.
+func TestCursorsThatAreNone(t *testing.T) {
+	for raw, want := range map[string]bool{`null`: true, `7`: false, `true`: false, `{}`: false, `"!"`: false, `"MC5BQkM="`: false} {
+		place, fault := parseCursor([]byte(raw))
+		if place != nil || want != (fault == nil) {
+			t.Errorf("%s: %v, %v", raw, place, fault)
+		} else if fault != nil && fault.Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("%s: %v", raw, fault)
 		}
 	}
 }

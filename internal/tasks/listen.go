@@ -106,7 +106,7 @@ func (s *Service) Result(l *Listening) []byte {
 // Follow sends the state of each task, now and whenever it changes, until all have ended or ctx is done.
 func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
 	return s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
-		res, err := s.describe(t, true)
+		res, err := s.describe(ctx, t, true)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/ending"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -121,7 +122,7 @@ func (s *Service) serve(ctx context.Context, q *Request) (*result, error) {
 	}
 	switch q.Method {
 	case wire.GetTask:
-		return s.describe(t, q.Extension)
+		return s.describe(ctx, t, q.Extension)
 	case wire.CancelTask:
 		return s.cancel(ctx, q)
 	case wire.TaskResult:
@@ -177,14 +178,14 @@ func interrupted(ctx context.Context) error {
 
 // describe returns the state of a task. For the extension it includes the questions, the result
 // or the error that belong to the status.
-func (s *Service) describe(t *task.Task, extension bool) (*result, error) {
+func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (*result, error) {
 	res := &result{members: row(t, extension).Append(nil, extension)}
 	if !extension {
 		return res, nil
 	}
 	switch {
 	case t.Status == task.InputRequired:
-		requests, err := inputRequests(t)
+		requests, err := s.inputRequests(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -197,13 +198,22 @@ func (s *Service) describe(t *task.Task, extension bool) (*result, error) {
 	return res, nil
 }
 
-func inputRequests(t *task.Task) ([]wire.InputRequest, error) {
+func (s *Service) inputRequests(ctx context.Context, t *task.Task) ([]wire.InputRequest, error) {
 	open, err := home.OpenQuestions(t)
+	if err != nil {
+		return nil, s.unreadable(ctx, err)
+	}
 	requests := make([]wire.InputRequest, len(open))
 	for i, q := range open {
 		requests[i] = wire.InputRequest{Key: q.Wire, Method: q.Method, Params: q.Params}
 	}
-	return requests, err
+	return requests, nil
+}
+
+// unreadable is the error for a task that is not stored as it should be. Unlike that of a store which does not answer,
+// it does not tell the client to try again.
+func (s *Service) unreadable(ctx context.Context, err error) error {
+	return s.storeFailed(ctx, "reading a stored task", err)
 }
 
 func row(t *task.Task, extension bool) *wire.Task {
@@ -265,12 +275,17 @@ func (s *Service) cancel(ctx context.Context, q *Request) (*result, error) {
 	case ended:
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "Cannot cancel task: already in terminal status '%s'", row(t, false).Status)
 	}
-	return s.describe(t, false)
+	return s.describe(ctx, t, false)
 }
+
+// errEnding ends a wait whose server ends.
+var errEnding = &call.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: time.Second}
 
 // await answers tasks/result once the task has ended. While the task waits for input, a session
 // is asked with requests of the server; any other client gets the questions as the answer.
 func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
+	ctx, done := ending.Follow(ctx, errEnding)
+	defer done()
 	version := int64(-1)
 	for {
 		t, err := s.Engine.Wait(ctx, q.Principal, q.TaskID, version)
@@ -284,7 +299,7 @@ func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
 				return nil, s.failed(ctx, "asking for a task", err)
 			}
 		case t.Status == task.InputRequired:
-			requests, err := inputRequests(t)
+			requests, err := s.inputRequests(ctx, t)
 			return &result{questions: requests, related: t.ID}, err
 		case t.Status == task.Completed:
 			return &result{result: t.Outcome, related: t.ID}, nil
@@ -306,13 +321,13 @@ func outcomeError(t *task.Task) *jsonrpc.Error {
 
 // ask sends the open questions of a task to the client of a session.
 func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.Task) error {
-	requests, err := inputRequests(t)
+	requests, err := s.inputRequests(ctx, t)
 	if err != nil {
 		return err
 	}
 	var typed mcp.InputRequestMap
 	if err := json.Unmarshal(wire.AppendInputRequests(nil, requests), &typed); err != nil {
-		return fmt.Errorf("a stored question: %w", err)
+		return s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
 	}
 	related := mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": t.ID}}
 	for _, request := range typed {
@@ -397,11 +412,11 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 	if raw == nil || strictjson.TypeOf(raw) == strictjson.TypeNull {
 		return nil, nil
 	}
-	cursor, isString := strictjson.String(raw)
+	cursor, _ := strictjson.String(raw) // what is no string is empty, and has no ID
 	data, err1 := base64.RawURLEncoding.DecodeString(cursor)
 	created, id, hasID := strings.Cut(string(data), ".")
 	ms, err2 := strconv.ParseInt(created, 10, 64)
-	if !isString || len(cursor) > 256 || !hasID || err1 != nil || err2 != nil || ms < 0 || ms > lastCursor || !utf8.ValidString(id) || strings.Contains(id, "\x00") {
+	if len(cursor) > 256 || !hasID || err1 != nil || err2 != nil || ms < 0 || ms > lastCursor || !utf8.ValidString(id) || strings.Contains(id, "\x00") {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: the cursor is none of this server's")
 	}
 	return &task.Task{ID: id, Created: time.UnixMilli(ms)}, nil

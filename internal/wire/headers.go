@@ -170,10 +170,11 @@ func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
 }
 
 // sameInteger compares numerically: 42.0 and 42 are equal. Safe integers have at most 16 digits, so it refuses long
-// spellings before any arithmetic.
+// spellings before any arithmetic. It refuses other bases, signs and exponents, which other readers of the header may
+// not understand.
 func sameInteger(a, b string) bool {
 	const longest = 40
-	if len(a) > longest || len(b) > longest || strings.ContainsAny(a+b, "eE_/xXpPiInN") {
+	if len(a) > longest || len(b) > longest || strings.Trim(a+b, "-.0123456789") != "" {
 		return false
 	}
 	x, isNumber := new(big.Rat).SetString(a)

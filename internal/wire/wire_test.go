@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -51,7 +52,11 @@ func TestNumbersInHeadersAreComparedAsNumbers(t *testing.T) {
 	}{
 		{"42", "42", true}, {"42.0", "42", true}, {"-7", "-7.0", true}, {"9007199254740993", "9007199254740993", true},
 		{"42", "43", false}, {"9007199254740993", "9007199254740992", false}, {"", "0", false}, {"0x2A", "42", false},
-		{"42.5", "42.5", false}, {"1e2", "100", false}, {"1/1", "1", false}, {"Inf", "1", false},
+		{"42.5", "42.5", false}, {"1e2", "100", false}, {"100", "1e2", false}, {"1/1", "1", false}, {"Inf", "1", false},
+		{"0b10", "2", false}, {"0o7", "7", false}, {"+42", "42", false}, {"4_2", "42", false}, {"1p1", "2", false}, {" 42", "42", false},
+		{"010", "10", true}, {"010", "8", false}, {"-", "0", false}, {".", "0", false}, {"4-2", "42", false}, {"-0", "0", true},
+		{"1." + strings.Repeat("0", 38), "1", true}, {"1." + strings.Repeat("0", 39), "1", false},
+		{"1", "1." + strings.Repeat("0", 38), true}, {"1", "1." + strings.Repeat("0", 39), false},
 	} {
 		if got := sameInteger(test.header, test.body); got != test.same {
 			t.Errorf("header %q, body %s: %v", test.header, test.body, got)

@@ -99,7 +99,7 @@ func newStatements(schema string) statements {
 		append: in(`
 			WITH t AS (
 				UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)
-				WHERE id = $1 AND fence = $2
+				WHERE id = $1 AND fence = $2 AND entries = $4
 				RETURNING id, entries
 			)
 			INSERT INTO {schema}.journal (id, seq, body)

@@ -245,9 +245,9 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 }
 
 // Append implements [task.Store].
-func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
+func (s *Store) Append(ctx context.Context, id string, fence int64, there int, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to a journal", &err)
-	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry)
+	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry, there)
 	if err == nil && tag.RowsAffected() == 0 {
 		return s.refused(ctx, id, &fence, nil)
 	}

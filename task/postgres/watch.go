@@ -40,7 +40,9 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprin
 }
 
 func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprint string)) error {
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	beginning, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(beginning, s.pool.Config().ConnConfig)
 	if err != nil {
 		return err
 	}
@@ -49,12 +51,12 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprin
 		defer cancel()
 		conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(ctx, inSchema("LISTEN {schema}", s.schema)); err != nil {
+	if _, err := conn.Exec(beginning, inSchema("LISTEN {schema}", s.schema)); err != nil {
 		return err
 	}
 
 	// An empty fingerprint, sent by another connection, shows that it hears.
-	if _, err := s.pool.Exec(ctx, inSchema("SELECT pg_notify({name}, '')", s.schema)); err != nil {
+	if _, err := s.pool.Exec(beginning, inSchema("SELECT pg_notify({name}, '')", s.schema)); err != nil {
 		return err
 	}
 	for heard := false; ; {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -43,7 +44,7 @@ func TestWatchTellsOfOtherInstances(t *testing.T) {
 		if err := s.Update(ctx, n, task.Update{Keep: true}); !errors.Is(err, task.ErrConflict) {
 			t.Fatal(err)
 		}
-		if err := s.Append(ctx, n.ID, 0, entry); err != nil {
+		if err := s.Append(ctx, n.ID, 0, 0, entry); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestWatchThroughAPooler(t *testing.T) {
 
 // A connection may be gone without a word.
 func TestWatchTriesASilentConnection(t *testing.T) {
-	postgres.WatchTimes(t, 300*time.Millisecond, 20*time.Millisecond)
+	postgres.WatchTimes(t, 2*time.Second, 20*time.Millisecond)
 	p := newProxy(t, pgtest.DSN(t))
 	s := open(t, p.dsn)
 	defer s.Close()
@@ -117,11 +118,29 @@ func TestWatchTriesASilentConnection(t *testing.T) {
 	}
 }
 
+// Neither does a connection that falls silent at the beginning keep a watch waiting.
+func TestWatchBeginsOnASilentConnection(t *testing.T) {
+	postgres.WatchTimes(t, 500*time.Millisecond, time.Hour)
+	for _, at := range []string{"", "LISTEN", "SELECT pg_notify"} {
+		p := newProxy(t, pgtest.DSN(t))
+		s := open(t, p.dsn)
+		p.deadAt.Store(at)
+		p.dead.Store(at == "")
+		ended := make(chan error, 1)
+		go func() { ended <- s.Watch(t.Context(), func() { t.Errorf("silent at %q: ready was called", at) }, nil) }()
+		if err := soon(t, ended); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("silent at %q: Watch ended with %v", at, err)
+		}
+		s.Close()
+	}
+}
+
 // A proxy is between a store and its server.
 type proxy struct {
-	dsn  string
-	deaf atomic.Bool // notifications are lost
-	dead atomic.Bool // all that the server says is lost
+	dsn    string
+	deaf   atomic.Bool  // notifications are lost
+	dead   atomic.Bool  // all that the server says is lost
+	deadAt atomic.Value // the text of a client at which the proxy is dead, if not empty
 }
 
 func newProxy(t *testing.T, dsn string) *proxy {
@@ -152,7 +171,7 @@ func newProxy(t *testing.T, dsn string) *proxy {
 				continue
 			}
 			go func() {
-				io.Copy(backend, client)
+				io.Copy(backend, overheard{client, p})
 				backend.Close()
 			}()
 			go func() {
@@ -162,6 +181,20 @@ func newProxy(t *testing.T, dsn string) *proxy {
 		}
 	}()
 	return p
+}
+
+// overheard is what a client says.
+type overheard struct {
+	io.Reader
+	proxy *proxy
+}
+
+func (o overheard) Read(b []byte) (int, error) {
+	n, err := o.Reader.Read(b)
+	if at, _ := o.proxy.deadAt.Load().(string); at != "" && bytes.Contains(b[:n], []byte(at)) {
+		o.proxy.dead.Store(true)
+	}
+	return n, err
 }
 
 // answers passes on what the server says: a letter, a length, and what follows.

@@ -50,7 +50,11 @@ func writeUntilKilled(path string) error {
 			return fmt.Errorf("claimed %v: %w", t, err)
 		}
 		fmt.Println("claimed", t.ID, t.Fence)
-		if err := s.Append(ctx, t.ID, t.Fence, fmt.Appendf(nil, "appended %d", t.Fence)); err != nil {
+		_, entries, err := s.Journal(ctx, t.ID)
+		if err != nil {
+			return err
+		}
+		if err := s.Append(ctx, t.ID, t.Fence, len(entries), fmt.Appendf(nil, "appended %d", t.Fence)); err != nil {
 			return err
 		}
 		fmt.Println("appended", t.ID, t.Fence)

@@ -31,6 +31,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"next due", nextDueSQL, []string{"SEARCH task USING COVERING INDEX task_due (principal>?)"}},
 		{"claim", claimSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"entry", entrySQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
+		{"append", appendSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"leased", leasedSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"renew", renewSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"update, keep", updateKeepSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,6 +23,8 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
+	// Number 0 is the call.
+	appendSQL = `INSERT INTO journal (task, n, entry) SELECT ?1, ?3 + 1, ?2 WHERE (SELECT max(n) FROM journal WHERE task = ?1) = ?3`
 
 	// A task whose lease or delay has ended is due since then.
 	wakeSQL     = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
@@ -56,7 +59,7 @@ const (
 
 // writes are the statements of the writer.
 var writes = []string{
-	beginSQL, commitSQL, rollbackSQL, usageSQL, createSQL, callSQL, entrySQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL,
+	beginSQL, commitSQL, rollbackSQL, usageSQL, createSQL, callSQL, entrySQL, appendSQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 }
@@ -223,7 +226,7 @@ func ceil(d time.Duration) int64 {
 }
 
 // Append adds an entry to the journal under a lease. See [task.Store].
-func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte) (err error) {
+func (s *Store) Append(ctx context.Context, id string, fence int64, there int, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to the journal of a task", &err)
 	return s.write(ctx, func(ctx context.Context, _ int64) error {
 		var seq int64
@@ -240,7 +243,14 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, entry []byte
 				return err
 			}
 		}
-		return s.addEntries(ctx, seq, [][]byte{entry})
+		added, err := s.w[appendSQL].ExecContext(ctx, seq, blob(entry), there)
+		if err != nil {
+			return err
+		}
+		if n, err := added.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, task.ErrConflict)
+		}
+		return nil
 	})
 }
 

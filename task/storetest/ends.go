@@ -148,7 +148,7 @@ var purgeTests = []test{
 		c := f.addLeased(s)
 		f.ended(s, c, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
-		f.wantError("Append", s.Append(f.ctx, c.ID, c.Fence, []byte("x")), task.ErrNotFound)
+		f.wantError("Append", s.Append(f.ctx, c.ID, c.Fence, 0, []byte("x")), task.ErrNotFound)
 		_, err := s.Renew(f.ctx, c.ID, c.Fence, long)
 		f.wantError("Renew", err, task.ErrNotFound)
 		f.wantError("Update", s.Update(f.ctx, c, task.Update{Leased: true, Due: -1}), task.ErrNotFound)
@@ -253,7 +253,7 @@ var contextTests = []test{
 			"List":     func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
 			"Claim":    func() error { _, err := s.Claim(ctx, "", nil, long); return err },
 			"Journal":  func() error { _, _, err := s.Journal(ctx, t.ID); return err },
-			"Append":   func() error { return s.Append(ctx, t.ID, 0, []byte("x")) },
+			"Append":   func() error { return s.Append(ctx, t.ID, 0, 0, []byte("x")) },
 			"Renew":    func() error { _, err := s.Renew(ctx, t.ID, 0, long); return err },
 			"Update":   func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
 			"Expired":  func() error { _, err := s.Expired(ctx, 10); return err },
@@ -273,7 +273,7 @@ var contextTests = []test{
 			case 0:
 				s.Create(ctx, newTask("bob"), long, []byte("call"), list("one", "two"), task.Quota{})
 			case 1:
-				s.Append(ctx, t.ID, 0, []byte("x"))
+				s.Append(ctx, t.ID, 0, 0, []byte("x"))
 			case 2:
 				if s.Update(ctx, got, task.Update{Due: -1, Entries: list("y")}) == nil {
 					t = got

@@ -77,7 +77,7 @@ var journalTests = []test{
 		current := f.claim(other, "", long)
 		for _, fence := range []int64{lost.Fence, 0, current.Fence + 1, -1} {
 			f.wantError(fmt.Sprintf("Append under fence %d of %d", fence, current.Fence),
-				s.Append(f.ctx, lost.ID, fence, []byte("not mine")), task.ErrLeaseLost)
+				s.Append(f.ctx, lost.ID, fence, 1, []byte("not mine")), task.ErrLeaseLost)
 		}
 		f.wantRow(s, current)
 		f.wantJournal(s, lost.ID, "mine")
@@ -94,11 +94,40 @@ var journalTests = []test{
 			f.wantJournal(s, c.ID, "late", string(status))
 			f.update(s, c, task.Update{Due: 0})
 			f.claim(s, "", long)
-			f.wantError("Append to a task that another has claimed", s.Append(f.ctx, c.ID, c.Fence, []byte("no")), task.ErrLeaseLost)
+			f.wantError("Append to a task that another has claimed", s.Append(f.ctx, c.ID, c.Fence, 2, []byte("no")), task.ErrLeaseLost)
 		}
 	}},
+	{"Append behind another number of entries than there are is ErrConflict, and adds nothing", func(f *fixture, s task.Store) {
+		c := f.addLeased(s)
+		f.append(s, c.ID, c.Fence, "one")
+		for _, there := range []int{0, 2, -1} {
+			f.wantError(fmt.Sprintf("Append behind %d entries of 1", there), s.Append(f.ctx, c.ID, c.Fence, there, []byte("two")), task.ErrConflict)
+		}
+		f.wantJournal(s, c.ID, "one")
+		f.update(s, c, task.Update{Keep: true, Entries: list("answer")})
+		f.wantError("Append behind an answer", s.Append(f.ctx, c.ID, c.Fence, 1, []byte("two")), task.ErrConflict)
+		f.append(s, c.ID, c.Fence, "two")
+		f.wantJournal(s, c.ID, "one", "answer", "two")
+	}},
+	{"of equal appends at the same time one is made", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
+		c := f.addLeased(s)
+		made := together(&f.suite, 4, func(i int, add func(int)) error {
+			err := handles[i%2].Append(f.ctx, c.ID, c.Fence, 0, []byte("one"))
+			if err == nil {
+				add(i)
+			} else if !errors.Is(err, task.ErrConflict) {
+				return err
+			}
+			return nil
+		})
+		if len(made) != 1 {
+			f.Errorf("%d of 4 were made", len(made))
+		}
+		f.wantJournal(s, c.ID, "one")
+	}},
 	{"Append to an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
-		f.wantError("Append", s.Append(f.ctx, newID(), 0, []byte("x")), task.ErrNotFound)
+		f.wantError("Append", s.Append(f.ctx, newID(), 0, 0, []byte("x")), task.ErrNotFound)
 	}},
 	{"what the old worker appended is in the journal that the new one reads, and nothing comes after", func(f *fixture, s task.Store) {
 		f.raceForJournal(s, 1, 60)
@@ -143,7 +172,7 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 					// The version is that of the claim: only the holder of the lease writes.
 					err = s.Update(f.ctx, t, task.Update{Leased: true, Keep: true, Entries: list(entry)})
 				} else {
-					err = s.Append(f.ctx, t.ID, t.Fence, []byte(entry))
+					err = s.Append(f.ctx, t.ID, t.Fence, len(entries)+n, []byte(entry))
 				}
 				if err == nil {
 					c.written = append(c.written, entry)

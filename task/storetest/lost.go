@@ -158,8 +158,8 @@ func (s *losingStore) Update(ctx context.Context, t *task.Task, u task.Update) e
 	return err
 }
 
-func (s *losingStore) Append(ctx context.Context, id string, fence int64, entry []byte) error {
-	return s.answer(s.Store.Append(ctx, id, fence, entry))
+func (s *losingStore) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+	return s.answer(s.Store.Append(ctx, id, fence, there, entry))
 }
 
 func (s *losingStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {

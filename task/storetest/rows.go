@@ -118,7 +118,7 @@ var createTests = []test{
 			f.ok("Create with "+name, s.Create(f.ctx, t, long, b, [][]byte{b, between, b}, task.Quota{}))
 			f.wantBytes(s, name, t.ID, b, b, between, b)
 			f.ok("Update with "+name, s.Update(f.ctx, t, task.Update{Keep: true, Entries: [][]byte{b}}))
-			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, b))
+			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, 4, b))
 			f.wantBytes(s, name, t.ID, b, b, between, b, b, b)
 		}
 	}},
@@ -244,8 +244,12 @@ var createTests = []test{
 		other := newTask("bob")
 		f.ok("Create", s.Create(f.ctx, other, long, make([]byte, 1000), nil, task.Quota{}))
 		f.update(s, other, task.Update{Due: -1})
-		t := newTask("alice")
-		t.Pending = []byte("12345")
+		t, ended := newTask("alice"), newTask("alice")
+		t.Pending, ended.Outcome = []byte("12345"), []byte("12345")
+		for what, t := range map[string]*task.Task{"questions": t, "an outcome": ended} {
+			bound := task.Quota{Bytes: 111}
+			f.wantFull("Create with "+what, s.Create(f.ctx, t, long, make([]byte, 100), list("1234567", ""), bound), bound)
+		}
 		f.ok("Create", s.Create(f.ctx, t, long, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
 		has("Create", 112)
 		f.append(s, t.ID, 0, "1234567890")

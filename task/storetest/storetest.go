@@ -269,7 +269,8 @@ func (f *fixture) release(s task.Store, claimed *task.Task) {
 
 func (f *fixture) append(s task.Store, id string, fence int64, entry string) {
 	f.Helper()
-	f.ok("Append", s.Append(f.ctx, id, fence, []byte(entry)))
+	_, entries := f.journal(s, id)
+	f.ok("Append", s.Append(f.ctx, id, fence, len(entries), []byte(entry)))
 }
 
 func (f *fixture) update(s task.Store, t *task.Task, u task.Update) {

@@ -292,7 +292,13 @@ var updateTests = []test{
 			s := handles[i/2]
 			for n := range each {
 				entry := fmt.Sprintf("%d %02d", i, n)
-				write := func() error { return s.Append(f.ctx, t.ID, 0, []byte(entry)) }
+				write := func() error {
+					_, entries, err := s.Journal(f.ctx, t.ID)
+					if err != nil {
+						return err
+					}
+					return s.Append(f.ctx, t.ID, 0, len(entries), []byte(entry))
+				}
 				if i%2 == 1 {
 					write = func() error {
 						got, err := s.Get(f.ctx, t.ID)
