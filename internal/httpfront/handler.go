@@ -44,7 +44,7 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 	}
 	h := &handler{
 		SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, hosts: hosts,
-		readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
+		jsonLists: opts.Streamable.JSONResponse, readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
 	}
 	streamable := opts.Streamable
 	streamable.DisableLocalhostProtection = true // it is ours, which knows of allowed hosts
@@ -74,6 +74,7 @@ type handler struct {
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision
 	sessions  http.Handler // the SDK's, for those before
 	drafts    *drafts.Edge // nil unless they are served
+	jsonLists bool         // the operator wants JSON and not events
 
 	readTimeout, writeTimeout time.Duration // none if they are not positive
 }
@@ -280,6 +281,7 @@ func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byt
 		h.respond(r.Context(), stream, req, out, err)
 	case req.ID != nil && wire.MayAsk(req.Method):
 		h.serveCall(w, r, req, mirrored)
+	case req.ID != nil && h.serveList(w, r, req):
 	default:
 		h.serveStateless(w, r)
 	}

@@ -155,8 +155,12 @@ func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 
 // AppendResult appends a result response; result appends a JSON object.
 func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
-	dst = append(appendHead(dst, id), `"result":`...)
-	return append(result(dst), '}')
+	return append(result(AppendResultHead(dst, id)), '}')
+}
+
+// AppendResultHead appends a result response up to the result, behind which is a closing brace.
+func AppendResultHead(dst, id []byte) []byte {
+	return append(appendHead(dst, id), `"result":`...)
 }
 
 // AppendRequest appends a request, or a notification.
