@@ -22,12 +22,14 @@ import (
 // HTTP handler without a network. The program in
 // internal/bench compares its cost with that of a plain net/http handler.
 func BenchmarkInteraction(b *testing.B) {
-	benchmarkInteraction(b, harness.NewServer(b, nil, harness.AddGreet).HTTPHandler(nil))
+	benchmarkInteraction(b, harness.NewServer(b, nil, harness.AddGreet).HTTPHandler(nil), greeting)
 }
 
+const greeting = `{"place":"New York"}`
+
 // benchmarkInteraction calls greet, and answers its question under any key.
-func benchmarkInteraction(b *testing.B, h http.Handler) {
-	ask := harness.Request{Target: "greet", Arguments: `{"place":"New York"}`}
+func benchmarkInteraction(b *testing.B, h http.Handler, arguments string) {
+	ask := harness.Request{Target: "greet", Arguments: arguments}
 	template := ask.HTTP(b)
 	first, err := io.ReadAll(template.Body)
 	if err != nil {
@@ -67,6 +69,33 @@ type withDeadlines struct{ *httptest.ResponseRecorder }
 func (withDeadlines) SetReadDeadline(time.Time) error  { return nil }
 func (withDeadlines) SetWriteDeadline(time.Time) error { return nil }
 
+// BenchmarkLargeArguments is the interaction of BenchmarkInteraction with arguments of several shapes and sizes, which
+// the tool takes as they are.
+func BenchmarkLargeArguments(b *testing.B) {
+	h := harness.NewServer(b, nil, func(srv *askback.Server) {
+		type arguments struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		tool := &mcp.Tool{Name: "greet", InputSchema: json.RawMessage(`{"type":"object"}`)}
+		askback.AddTool(srv, tool, func(_ context.Context, c *askback.Call, _ arguments) (string, error) {
+			login, err := askback.Elicit[harness.Login](c, "login", "Who are you?")
+			return "Hello " + login.Name, err
+		})
+	}).HTTPHandler(nil)
+	for _, shape := range []struct{ name, item string }{
+		{"strings", `"Crash on save, naïve path, after the second attempt to write"`},
+		{"arrays", strings.Repeat("[", 32) + "1" + strings.Repeat("]", 32)},
+		{"objects", `{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path","tags":["bug",null]}`},
+	} {
+		for _, size := range []int{1 << 10, 32 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKB", shape.name, size>>10), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				benchmarkInteraction(b, h, `{"items":[`+strings.Repeat(shape.item+",", size/(len(shape.item)+1))+`0]}`)
+			})
+		}
+	}
+}
+
 // BenchmarkTaskGet is a tasks/get of the extension for a parked task. The response includes the
 // task's question.
 func BenchmarkTaskGet(b *testing.B) {
@@ -99,7 +128,7 @@ func BenchmarkInlineInteraction(b *testing.B) {
 			return harness.Text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
 		})
 	}).HTTPHandler(nil)
-	benchmarkInteraction(b, h)
+	benchmarkInteraction(b, h, greeting)
 }
 
 var loginSchema = json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)

@@ -43,7 +43,7 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 	}
 	h := &handler{
 		SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, hosts: hosts,
-		readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
+		jsonLists: opts.Streamable.JSONResponse, readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
 	}
 	streamable := opts.Streamable
 	streamable.DisableLocalhostProtection = true // it is ours, which knows of allowed hosts
@@ -73,6 +73,7 @@ type handler struct {
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision
 	sessions  http.Handler // the SDK's, for those before
 	drafts    *drafts.Edge // nil unless they are served
+	jsonLists bool         // the operator wants JSON and not events
 
 	readTimeout, writeTimeout time.Duration // none if they are not positive
 }
@@ -279,6 +280,7 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		h.respond(r.Context(), &v.stream, req, out, err)
 	case req.ID != nil && wire.MayAsk(req.Method):
 		h.serveCall(w, v, r, req, body, mirrored)
+	case req.ID != nil && h.serveList(w, v, r, req):
 	default:
 		h.serveStateless(w, r, body)
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -165,8 +166,12 @@ func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 
 // AppendResult appends a result response; result appends a JSON object.
 func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
-	dst = append(appendHead(dst, id), `"result":`...)
-	return append(result(dst), '}')
+	return append(result(AppendResultHead(dst, id)), '}')
+}
+
+// AppendResultHead appends a result response up to the result, behind which is a closing brace.
+func AppendResultHead(dst, id []byte) []byte {
+	return append(appendHead(dst, id), `"result":`...)
 }
 
 // AppendRequest appends a request, or a notification.
@@ -220,17 +225,9 @@ func InputRequired(dst []byte, requests []InputRequest, state string, meta []byt
 	return append(appendMeta(dst, meta), '}')
 }
 
-// AppendString appends a text as a JSON string.
+// AppendString appends a text as a JSON string. What is not UTF-8 in it becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string always marshals
-			return append(dst, quoted...)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
+	return strictjson.AppendString(dst, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 // UnsupportedVersion is the error of versioning, "Protocol Version Negotiation".
