@@ -168,7 +168,14 @@ func overHTTP(t *testing.T, url string) *harness.Conversation {
 // does not wait for those who wait.
 func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
-	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, harness.AddEcho,
+	var waits atomic.Int32
+	opts := &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Authorize: func(_ context.Context, a askback.Access) error {
+		if a.Method == "tasks/result" {
+			waits.Add(1)
+		}
+		return nil
+	}}
+	srv := harness.NewServer(t, opts, harness.AddEcho,
 		harness.AddText("wait", nil, func(ctx context.Context, _ *askback.Call) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
@@ -195,6 +202,7 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 		c.Request(20+i, "tasks/result", `"taskId":"`+id+`"`, "")
 	}
 	c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" }) // nobody answers it
+	harness.Eventually(t, "both waits", func() bool { return waits.Load() == 2 })
 	begun := time.Now()
 	stop()
 	for i := range 2 {

@@ -21,17 +21,17 @@ const (
 
 var bugs = []bug{
 	{
-		// Whoever had the lease once can record steps.
+		// Whoever had the lease once can record steps, behind whatever there is by then.
 		name:     "append-without-fence",
 		violates: []string{"fence", "repeated"},
 		patches: []patch{{sqlFile, 1,
-			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)\n\t\t\t\tWHERE id = $1 AND fence = $2\n",
-			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)\n\t\t\t\tWHERE id = $1 AND $2::bigint IS NOT NULL\n"}},
+			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)\n\t\t\t\tWHERE id = $1 AND fence = $2 AND entries = $4\n",
+			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)\n\t\t\t\tWHERE id = $1 AND $2::bigint IS NOT NULL AND $4::bigint IS NOT NULL\n"}},
 	},
 	{
-		// Whoever had the lease once can change the task, if nobody has since.
+		// Whoever had the lease once can change the task, and add to its journal, if nobody has changed it since.
 		name:     "update-without-fence",
-		violates: []string{"fence"},
+		violates: []string{"fence", "repeated"},
 		patches: []patch{{sqlFile, 1,
 			"WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3)",
 			"WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR true)"}},
