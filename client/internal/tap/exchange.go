@@ -113,8 +113,8 @@ func (x *Exchange) sends(method string) bool {
 	return wire.MayAsk(method)
 }
 
-// inject adds answers, state and the request for a task to the parameters of a request.
-func (x *Exchange) inject(params []byte) ([]byte, error) {
+// Inject adds answers, state and the request for a task to the parameters of a request.
+func (x *Exchange) Inject(params []byte) ([]byte, error) {
 	if x.Answers == nil && x.State == nil && x.Task == nil {
 		return params, nil
 	}

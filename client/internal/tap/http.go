@@ -148,7 +148,7 @@ func mediaType(res *http.Response) string {
 // rewrite adds what the exchange has to add to its request, under the request's own method,
 // and encodes the request's name for a header, which the SDK (1.8.0) does not do.
 func (x *Exchange) rewrite(header http.Header, method string, body []byte) ([]byte, error) {
-	params, err := x.inject(strictjson.Get(body, "params"))
+	params, err := x.Inject(strictjson.Get(body, "params"))
 	if err != nil {
 		return nil, err
 	}
