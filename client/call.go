@@ -351,7 +351,7 @@ func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.
 func (c *call) decode(result []byte) (res mcp.Result, err error) {
 	switch c.method {
 	case wire.CallTool:
-		res, err = decode(result, new(mcp.CallToolResult))
+		res, err = decodeToolResult(result)
 	case wire.GetPrompt:
 		res, err = decode(result, new(mcp.GetPromptResult))
 	case wire.ReadResource:
