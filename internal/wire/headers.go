@@ -138,9 +138,13 @@ func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
 // In reports whether the headers of a request have this one.
 func (p ParamHeader) In(h http.Header) bool { return len(h[p.header]) > 0 }
 
-// Set sets the header for a call's arguments, unless the parameter is absent, or of a type that no header can carry
-// (basic/transports/streamable-http, "Client Behavior").
+// Set sets the header for a call's arguments (basic/transports/streamable-http, "Client Behavior"). It leaves out an
+// absent parameter, one of a type that no header can carry, and a header whose name is no token of RFC 9110.
 func (p ParamHeader) Set(h http.Header, arguments []byte) {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if strings.ContainsFunc(p.header, func(c rune) bool { return !strings.ContainsRune(token, c) }) {
+		return
+	}
 	value := arguments
 	for _, name := range p.path {
 		value = strictjson.Get(value, name)
