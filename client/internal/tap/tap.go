@@ -11,6 +11,9 @@
 //   - It bounds what is read.
 //
 // A request's [Exchange] says what to add, and receives the result. It travels in the request's context.
+//
+// Requests of calls and those about tasks do not come here if they go to a server of 2026-07-28 over HTTP: see package
+// streamable.
 package tap
 
 import (
