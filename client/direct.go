@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,7 @@ type direct struct {
 // newDirect returns nil where the SDK's client sends everything.
 func (s *Session) newDirect(t mcp.Transport, c *Client, config tap.Config) *direct {
 	web, ok := t.(*mcp.StreamableClientTransport)
-	if !ok || s.legacy() {
+	if res := s.sdk.InitializeResult(); !ok || res == nil || res.ProtocolVersion != wire.Version {
 		return nil
 	}
 	d := &direct{inline: s.inline, meta: map[string]any{
@@ -59,6 +60,9 @@ func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMe
 	}
 	r := &streamable.Request{Method: c.method, Name: c.target, Params: params, Header: d.inline.headers(c), Notify: d.notices.add}
 	result, err := d.endpoint.Send(ctx, r)
+	if away, ok := errors.AsType[*tap.AwayError](err); ok { // a call is not sent again: its host may want to know the cause
+		err = away.Cause
+	}
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("calling %q: %w", c.method, err)
 	}
@@ -70,9 +74,9 @@ func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMe
 
 // request sends a request about a task, or a subscription to one, and returns its result.
 func (d *direct) request(ctx context.Context, x *tap.Exchange, params *taskParams) (json.RawMessage, error) {
-	meta := params.GetMeta()
-	params.SetMeta(nil)
-	data, err := d.encode(params, meta)
+	plain := *params
+	plain.SetMeta(nil)
+	data, err := d.encode(&plain, params.GetMeta())
 	if err != nil {
 		return nil, err
 	}

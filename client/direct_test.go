@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -247,6 +248,27 @@ func TestResourcesInTheCacheChange(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	})
+}
+
+// A call that fails tells its host why, and the session goes on.
+func TestACallThatFails(t *testing.T) {
+	broken := true
+	transport := wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
+		if broken {
+			broken = false
+			panic(http.ErrAbortHandler)
+		}
+		respond(w, m, `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
+	})
+	session := connect(t, client.Options{}, transport, "")
+	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), `calling "tools/call"`) {
+		t.Errorf("got %v", err)
+	}
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if said(t, res, err) != "done" {
+		t.Error("no result")
+	}
 }
 
 // Arguments go into the headers that the list of tools names.

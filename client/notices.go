@@ -73,6 +73,9 @@ func (i *inlineSessions) notify(life context.Context, s *mcp.ClientSession, meth
 	if req, err := read(s, params); err == nil {
 		_, _ = i.receive(life, method, req) // a notification has no response
 	}
+	if life.Err() != nil { // the session may have been forgotten before this
+		i.states.Delete(s)
+	}
 }
 
 // notifications reads those of a server that the SDK has handlers for.

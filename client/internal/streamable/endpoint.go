@@ -123,7 +123,7 @@ func (e *Endpoint) post(ctx context.Context, r *Request, body []byte) (*http.Req
 	}
 	res, err := e.Client.Do(req)
 	if err != nil {
-		return nil, nil, &tap.AwayError{Reason: err.Error()}
+		return nil, nil, &tap.AwayError{Reason: err.Error(), Cause: err}
 	}
 	return req, res, nil
 }

@@ -65,7 +65,7 @@ func (e *Endpoint) readBody(res *http.Response) ([]byte, error) {
 		body.Grow(int(n) + bytes.MinRead) // so that ReadFrom needs no more
 	}
 	if _, err := body.ReadFrom(io.LimitReader(res.Body, most+1)); err != nil {
-		return nil, &tap.AwayError{Reason: err.Error()}
+		return nil, &tap.AwayError{Reason: err.Error(), Cause: err}
 	}
 	if int64(body.Len()) > most {
 		return nil, e.tooLarge()
@@ -90,12 +90,12 @@ func (e *Endpoint) readEvents(res *http.Response, r *Request, id string) (json.R
 			return nil, e.tooLarge()
 		}
 		if err != nil {
-			return nil, &tap.AwayError{Reason: err.Error()}
+			return nil, &tap.AwayError{Reason: err.Error(), Cause: err}
 		}
 		m, err := e.parse(data)
 		switch {
 		case err != nil && in.cut: // as if the event had not begun
-			return nil, &tap.AwayError{Reason: errCut.Error()}
+			return nil, &tap.AwayError{Reason: errCut.Error(), Cause: errCut}
 		case err != nil:
 		case m.method == nil && (m.answers(id) || !r.Listens):
 			return e.outcome(m, id)

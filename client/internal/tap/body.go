@@ -39,7 +39,7 @@ func (b *jsonBody) Read(p []byte) (int, error) {
 		case bounded.left < 0:
 			shown = b.x.failure(err)
 		default:
-			shown = b.x.failure(&AwayError{err.Error()})
+			shown = b.x.failure(&AwayError{Reason: err.Error()})
 		}
 		b.shown = bytes.NewReader(shown)
 	}

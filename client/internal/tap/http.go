@@ -108,7 +108,7 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 		return x.breakOff(req, err.Error())
 	case err != nil:
 		if lasts {
-			_ = x.fail(&AwayError{err.Error()})
+			_ = x.fail(&AwayError{Reason: err.Error()})
 		}
 		return nil
 	case lasts && resumes && (res.StatusCode >= 300 || mediaType(res) != typeEvents):
@@ -157,7 +157,7 @@ func (x *Exchange) rewrite(method string, body []byte) ([]byte, error) {
 
 // breakOff returns a stream that ends with an error, for one whose rest is out of reach.
 func (x *Exchange) breakOff(req *http.Request, reason string) *http.Response {
-	event := append([]byte("data: "), x.failure(&AwayError{reason})...)
+	event := append([]byte("data: "), x.failure(&AwayError{Reason: reason})...)
 	return &http.Response{
 		StatusCode: http.StatusOK, Status: "200 OK", Request: req, Header: http.Header{"Content-Type": {typeEvents}},
 		ContentLength: -1, Body: io.NopCloser(bytes.NewReader(append(event, "\n\n"...))),
