@@ -77,62 +77,88 @@ func processorTime() time.Duration {
 }
 
 func BenchmarkClient(b *testing.B) {
-	eachServer(b, func(b *testing.B, url string) {
-		answer := &mcp.ElicitResult{Action: "accept", Content: map[string]any{"resolution": "duplicate"}}
-		opts := &client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return answer, nil }}
-		session, err := client.New(opts).Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections(b)}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer session.Close()
-		params := &mcp.CallToolParams{Name: "close_bug", Arguments: map[string]any{"id": 4711}}
-		measure(b, func() error {
-			_, err := session.CallTool(b.Context(), params)
-			return err
-		})
-	})
+	eachServer(b, func(b *testing.B, url string) { measure(b, rounds(b, url)) })
 }
 
 func BenchmarkBareClient(b *testing.B) {
-	eachServer(b, func(b *testing.B, url string) {
-		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
-			`{"name":"askback-client","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}`
-		const first = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"close_bug","arguments":{"id":4711},` + meta
-		const second = first + `,"inputResponses":{"resolution":{"action":"accept","content":{"resolution":"duplicate"}}},"requestState":"` + cannedState + `"`
-		bare := ownConnections(b)
-		post := func(body, want string) error {
-			req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, url, strings.NewReader(body))
-			if err != nil {
-				return err
+	eachServer(b, func(b *testing.B, url string) { measure(b, bareRounds(b, url)) })
+}
+
+// A call that asks once allocates at most twice as often as a bare http.Client that sends the same requests.
+func TestAllocationsOfACall(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates, too")
+	}
+	s := httptest.NewServer(http.HandlerFunc(canned))
+	defer s.Close()
+	count := func(rounds func() error) float64 {
+		return testing.AllocsPerRun(200, func() {
+			if err := rounds(); err != nil {
+				t.Fatal(err)
 			}
-			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set("Accept", "application/json, text/event-stream")
-			req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-			req.Header.Set("Mcp-Method", "tools/call")
-			req.Header.Set("Mcp-Name", "close_bug")
-			res, err := bare.Do(req)
-			if err != nil {
-				return err
-			}
-			defer res.Body.Close()
-			data, err := io.ReadAll(res.Body)
-			if err == nil && !bytes.Contains(data, []byte(want)) {
-				err = fmt.Errorf("got %s", data)
-			}
+		})
+	}
+	ours, bare := count(rounds(t, s.URL)), count(bareRounds(t, s.URL))
+	if ours > 2*bare {
+		t.Errorf("%v allocations, and %v of a bare client", ours, bare)
+	}
+}
+
+// rounds returns a call that asks once.
+func rounds(tb testing.TB, url string) func() error {
+	answer := &mcp.ElicitResult{Action: "accept", Content: map[string]any{"resolution": "duplicate"}}
+	opts := &client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return answer, nil }}
+	session, err := client.New(opts).Connect(tb.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections(tb)}, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { session.Close() })
+	params := &mcp.CallToolParams{Name: "close_bug", Arguments: map[string]any{"id": 4711}}
+	return func() error {
+		_, err := session.CallTool(tb.Context(), params)
+		return err
+	}
+}
+
+// bareRounds returns the requests of such a call.
+func bareRounds(tb testing.TB, url string) func() error {
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
+		`{"name":"askback-client","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}`
+	const first = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"close_bug","arguments":{"id":4711},` + meta
+	const second = first + `,"inputResponses":{"resolution":{"action":"accept","content":{"resolution":"duplicate"}}},"requestState":"` + cannedState + `"`
+	bare := ownConnections(tb)
+	post := func(body, want string) error {
+		req, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
 			return err
 		}
-		measure(b, func() error {
-			if err := post(first+"}}", "input_required"); err != nil {
-				return err
-			}
-			return post(second+"}}", "complete")
-		})
-	})
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+		req.Header.Set("Mcp-Method", "tools/call")
+		req.Header.Set("Mcp-Name", "close_bug")
+		res, err := bare.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		data, err := io.ReadAll(res.Body)
+		if err == nil && !bytes.Contains(data, []byte(want)) {
+			err = fmt.Errorf("got %s", data)
+		}
+		return err
+	}
+	return func() error {
+		if err := post(first+"}}", "input_required"); err != nil {
+			return err
+		}
+		return post(second+"}}", "complete")
+	}
 }
 
 // ownConnections returns a client that shares no connections with another one.
-func ownConnections(b *testing.B) *http.Client {
+func ownConnections(tb testing.TB) *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	b.Cleanup(t.CloseIdleConnections)
+	tb.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t}
 }
