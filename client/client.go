@@ -11,8 +11,9 @@
 //	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "close_bug", Arguments: args})
 //
 // It stands on the client and the transports of the official Go SDK, and speaks to servers of every revision: those
-// of 2026-07-28 by Multi Round-Trip Requests, those before inside their session. A client declares the capabilities
-// that it has handlers for, and refuses to answer anything else.
+// of 2026-07-28 by Multi Round-Trip Requests, those before inside their session. Over HTTP the calls to the former go
+// past the SDK's client, which costs several times more. A client declares the capabilities that it has handlers for,
+// and refuses to answer anything else.
 //
 // A handler that has no answer at hand returns [ErrPark]. The call then ends with a [*PendingError], whose [Pending]
 // can be stored as JSON. Another process, on another machine, a day later, continues it with [Session.Resume].

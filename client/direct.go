@@ -20,8 +20,7 @@ import (
 // if its server is of 2026-07-28 and its transport is the SDK's for Streamable HTTP. The SDK's client sends all else:
 // discovery, lists, subscriptions of the host, and everything in other sessions.
 //
-// The SDK tells nobody which middleware it has; there is none but ours, because nothing of [Client] gives out its
-// mcp.Client.
+// No middleware of a host is passed by: nobody can add any, because nothing of [Client] gives out its mcp.Client.
 type direct struct {
 	endpoint streamable.Endpoint
 	inline   *inlineState

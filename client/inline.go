@@ -94,8 +94,9 @@ func readInline(method string, req mcp.Request, session *mcp.ClientSession) (q *
 	return q, task, ours, nil
 }
 
-// inlineState ties the questions that a server asks inside a session to the session's calls:
-// the calls bound them, and they end with the last call and with the session.
+// inlineState is what a session knows from the messages that the SDK's client receives. Above all it ties the questions
+// that a server asks inside a session to the session's calls: the calls bound them, and they end with the last call and
+// with the session.
 type inlineState struct {
 	mu    sync.Mutex
 	calls int                // that run
@@ -110,9 +111,11 @@ type inlineState struct {
 	// change of the list stores another pointer.
 	tools atomic.Pointer[map[string]string]
 
+	notifying sync.Mutex // held while a notification is handled
+
+	// What the SDK keeps for its own requests, and direct requests need as well.
 	mirrored  sync.Map // tools that mirror arguments into headers: their names to []wire.ParamHeader
 	resources resourceCache
-	notifying sync.Mutex // held while a notification is handled
 }
 
 // parkedQuestion is a question of a task that nobody answers now.
