@@ -25,9 +25,9 @@ func TestAllocations(t *testing.T) {
 		measured int
 		maximum  int
 	}{
-		{"interaction", interaction, 200, 202},
-		{"inline interaction", inlineInteraction, 744, 746},
-		{"tasks/get", taskGet, 104, 106},
+		{"interaction", interaction, 184, 186},
+		{"inline interaction", inlineInteraction, 728, 730},
+		{"tasks/get", taskGet, 96, 98},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties pools, which then allocate

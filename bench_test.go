@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -43,11 +44,17 @@ func (e *exchange) send(tb testing.TB) {
 		r := request.template.WithContext(tb.Context())
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(request.body)), int64(len(request.body))
 		w := httptest.NewRecorder()
-		if e.handler.ServeHTTP(w, r); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(request.want)) {
+		if e.handler.ServeHTTP(withDeadlines{w}, r); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(request.want)) {
 			tb.Fatal(w.Code, w.Body)
 		}
 	}
 }
+
+// withDeadlines is a recorder whose deadlines can be set, as those of a connection.
+type withDeadlines struct{ *httptest.ResponseRecorder }
+
+func (withDeadlines) SetReadDeadline(time.Time) error  { return nil }
+func (withDeadlines) SetWriteDeadline(time.Time) error { return nil }
 
 func (e *exchange) benchmark(b *testing.B) {
 	b.ReportAllocs()
@@ -61,13 +68,15 @@ func (e *exchange) benchmark(b *testing.B) {
 func BenchmarkInteraction(b *testing.B) { interaction(b).benchmark(b) }
 
 func interaction(tb testing.TB) *exchange {
-	return greeting(tb, harness.NewServer(tb, nil, harness.AddGreet))
+	return greeting(tb, harness.NewServer(tb, nil, harness.AddGreet), newYork)
 }
 
-// greeting calls greet, and answers its question under any key.
-func greeting(tb testing.TB, srv *askback.Server) *exchange {
+const newYork = `{"place":"New York"}`
+
+// greeting calls greet with arguments, and answers its question under any key.
+func greeting(tb testing.TB, srv *askback.Server, arguments string) *exchange {
 	handler := srv.HTTPHandler(nil)
-	ask := harness.Request{Target: "greet", Arguments: `{"place":"New York"}`}
+	ask := harness.Request{Target: "greet", Arguments: arguments}
 	retry := ask
 	asked := ask.Send(tb, handler).Result
 	retry.State = asked.State
@@ -75,6 +84,33 @@ func greeting(tb testing.TB, srv *askback.Server) *exchange {
 		retry.Responses = strings.Replace(harness.Octocat, "login", key, 1)
 	}
 	return &exchange{handler, []benchRequest{newBenchRequest(tb, ask, "Who are you?"), newBenchRequest(tb, retry, "Hello octocat")}}
+}
+
+// BenchmarkLargeArguments is the interaction of BenchmarkInteraction with arguments of several shapes and sizes, which
+// the tool takes as they are.
+func BenchmarkLargeArguments(b *testing.B) {
+	srv := harness.NewServer(b, nil, func(srv *askback.Server) {
+		type arguments struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		tool := &mcp.Tool{Name: "greet", InputSchema: json.RawMessage(`{"type":"object"}`)}
+		askback.AddTool(srv, tool, func(_ context.Context, c *askback.Call, _ arguments) (string, error) {
+			login, err := askback.Elicit[harness.Login](c, "login", "Who are you?")
+			return "Hello " + login.Name, err
+		})
+	})
+	for _, shape := range []struct{ name, item string }{
+		{"strings", `"Crash on save, naïve path, after the second attempt to write"`},
+		{"arrays", strings.Repeat("[", 32) + "1" + strings.Repeat("]", 32)},
+		{"objects", `{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path","tags":["bug",null]}`},
+	} {
+		for _, size := range []int{1 << 10, 32 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKB", shape.name, size>>10), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				greeting(b, srv, `{"items":[`+strings.Repeat(shape.item+",", size/(len(shape.item)+1))+`0]}`).benchmark(b)
+			})
+		}
+	}
 }
 
 // BenchmarkTaskGet is a tasks/get of the extension for a parked task. The response includes the
@@ -103,7 +139,7 @@ func inlineInteraction(tb testing.TB) *exchange {
 			}
 			return harness.Text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
 		})
-	}))
+	}), newYork)
 }
 
 var loginSchema = json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)

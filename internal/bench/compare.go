@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/bench/chart"
@@ -159,7 +160,14 @@ func figures(rows []*row, set settings) (tables string, bars chart.Bars) {
 	}
 	deeds := [][]string{{"server", "between question and answer there is", "checks the arguments", "checks the answer"}}
 	for _, r := range rows {
-		bars.Labels = append(bars.Labels, r.title)
+		kind := chart.Peer
+		switch {
+		case r.canned:
+			kind = chart.Floor
+		case strings.HasPrefix(r.name, "askback"):
+			kind = chart.Own
+		}
+		bars.Labels, bars.Kinds = append(bars.Labels, r.title), append(bars.Kinds, kind)
 		line := []string{r.title}
 		for i, q := range quantities {
 			value, ratio := q.median(r, rows[0])

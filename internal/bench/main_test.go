@@ -113,3 +113,23 @@ func TestTheDocumentHasAllPlaces(t *testing.T) {
 		}
 	}
 }
+
+// The experiments work, at a scale that measures nothing. Those that take long even so are left out.
+func TestGrowth(t *testing.T) {
+	needsLinux(t)
+	for _, e := range experiments {
+		switch e.name {
+		case "arguments", "tools", "connections":
+			continue
+		}
+		t.Run(e.name, func(t *testing.T) {
+			r, err := e.measure(0.001)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.table) < 2 || len(r.charts) == 0 || len(r.charts[0].SVG()) == 0 {
+				t.Errorf("got the table %v and %d charts", r.table, len(r.charts))
+			}
+		})
+	}
+}

@@ -101,7 +101,8 @@ type login struct {
 
 const question = "Who are you?"
 
-// floor reads the body and writes what Askback's server wrote for a body of that length.
+// floor reads the body and writes what Askback's server wrote for a body of that length. A GET gets a response that does
+// not end.
 func floor() (http.Handler, error) {
 	real, err := askbackServer()
 	if err != nil {
@@ -125,6 +126,11 @@ func floor() (http.Handler, error) {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_ = http.NewResponseController(w).Flush() // the client waits for it
+			<-r.Context().Done()
+			return
+		}
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return

@@ -14,8 +14,19 @@ import (
 type Bars struct {
 	Title  string
 	Labels []string // of the things, from top to bottom
+	Kinds  []Kind   // of the things
 	Panels []Panel
 }
+
+// Kind decides the colour of a thing.
+type Kind int
+
+// The kinds: what others are compared with, our own, and those of others.
+const (
+	Floor Kind = iota
+	Own
+	Peer
+)
 
 // Panel has one value for each label. Texts stand beside the bars.
 type Panel struct {
@@ -39,7 +50,7 @@ type Series struct {
 
 const (
 	width  = 760
-	left   = 190 // of the bars
+	left   = 270 // of the bars
 	row    = 24
 	header = 34
 )
@@ -89,13 +100,7 @@ func (b Bars) SVG() []byte {
 			if most > 0 {
 				length = v / most * (width - left - 150)
 			}
-			class := "b"
-			if i == 0 {
-				class = "d"
-			} else if i == 1 {
-				class = "a"
-			}
-			fmt.Fprintf(d, `<rect class="%s" x="%d" y="%.0f" width="%.1f" height="%d"/>`+"\n", class, left, y+4, max(length, 1), row-8)
+			fmt.Fprintf(d, `<rect class="%c" x="%d" y="%.0f" width="%.1f" height="%d"/>`+"\n", "dab"[b.Kinds[i]], left, y+4, max(length, 1), row-8)
 			d.text("", left+length+8, y+16, p.Texts[i])
 			y += row
 		}
@@ -106,7 +111,7 @@ func (b Bars) SVG() []byte {
 
 // SVG returns the chart.
 func (c Curves) SVG() []byte {
-	const top, bottom, from, to = 64, 300, 80, width - 20
+	const top, bottom, from, to = 64, 300, 80, width - 40
 	d := new(drawing)
 	d.text("t", 10, 22, c.Title)
 	d.text("", 10, 44, c.Y)

@@ -41,7 +41,7 @@ func has(t *testing.T, svg []byte, wants ...string) {
 }
 
 func TestBars(t *testing.T) {
-	b := Bars{"Costs", []string{"A & B", "C"}, []Panel{{"CPU", []float64{1, 0}, []string{"1 µs", "none"}}, {"Memory", []float64{0, 0}, []string{"-", "-"}}}}
+	b := Bars{"Costs", []string{"A & B", "C"}, []Kind{Floor, Peer}, []Panel{{"CPU", []float64{1, 0}, []string{"1 µs", "none"}}, {"Memory", []float64{0, 0}, []string{"-", "-"}}}}
 	svg := b.SVG()
 	has(t, svg, "Costs", "A & B", "CPU", "1 µs", "none", "Memory")
 	if strings.Count(string(svg), "<rect") != 4 {
