@@ -429,7 +429,7 @@ func growingUnanswered(scale float64) (*result, error) {
 			return nil, err
 		}
 		asked = until
-		if last, err = s.statistics(); err != nil {
+		if last, err = s.settled(); err != nil {
 			return nil, err
 		}
 		if len(values) == 0 {
@@ -555,11 +555,13 @@ var held []io.Closer
 // settled returns the statistics when goroutines that are ending have ended.
 func (s *server) settled() (statistics, error) {
 	last, err := s.statistics()
-	for deadline := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(deadline); {
-		time.Sleep(200 * time.Millisecond)
+	for same, tries := 0, 0; err == nil && same < 3 && tries < 100; tries++ {
+		time.Sleep(100 * time.Millisecond)
 		was := last.Goroutines
 		if last, err = s.statistics(); last.Goroutines == was {
-			break
+			same++
+		} else {
+			same = 0
 		}
 	}
 	return last, err
