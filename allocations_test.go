@@ -26,7 +26,7 @@ func TestAllocations(t *testing.T) {
 		maximum  int
 	}{
 		{"interaction", interaction, 37, 39},
-		{"inline interaction", inlineInteraction, 598, 600},
+		{"inline interaction", inlineInteraction, 599, 601},
 		{"tasks/get", taskGet, 80, 82},
 	} {
 		t.Run(c.name, func(t *testing.T) {
