@@ -46,7 +46,7 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"list", s.sql.list, "'','','infinity','',10", "task_list"},
 			{"claim", s.sql.claim, "'{user 1,user 3}','{user 2,NULL}','1m'", "task_due"},
 			{"journal", s.sql.journal, "''", "journal_pkey"},
-			{"append", s.sql.append, "'',0,''", "task_pkey"},
+			{"append", s.sql.append, "'',0,'',0", "task_pkey"},
 			{"renew", s.sql.renew, "'',0,'1m'", "task_pkey"},
 			{"update", s.sql.update, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0", "task_pkey"},
 			{"expired", s.sql.expired, "10", "task_expired"},

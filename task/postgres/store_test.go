@@ -51,7 +51,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			if _, err := s.Renew(ctx, c.ID, c.Fence, time.Minute); err != nil {
 				t.Error(err)
 			}
-			if err := s.Append(ctx, c.ID, c.Fence, 0, []byte("a")); err != nil {
+			if err := s.Append(ctx, c.ID, c.Fence, 3, []byte("a")); err != nil {
 				t.Error(err)
 			}
 			c.Status, c.Attempts, c.Expires = task.Working, 0, c.Created
