@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/exactjson"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -44,7 +45,8 @@ import (
 // (client/elicitation, "Form Mode Elicitation Requests", "Requested Schema")
 func Elicit[T any](call *Call, key, message string) (T, error) {
 	q, err := question.FormOf(message, reflect.TypeFor[T]())
-	return elicit[T](call, key, q, err)
+	content, err := call.elicit(key, q, err)
+	return decode[T](content, err, exactjson.Unmarshal)
 }
 
 // Question is a form for [ElicitWith].
@@ -60,20 +62,19 @@ type Question struct {
 // struct or a map[string]any. (client/elicitation, "Requested Schema")
 func ElicitWith[T any](call *Call, key string, q Question) (T, error) {
 	form, err := question.FormFor(q.Message, q.Schema, reflect.TypeFor[T]())
-	return elicit[T](call, key, form, err)
+	content, err := call.elicit(key, form, err)
+	return decode[T](content, err, json.Unmarshal)
 }
 
-// elicit returns the content of the answer to a form. The error is that of making the form.
-func elicit[T any](call *Call, key string, q *question.Question, err error) (T, error) {
-	var answer T
-	value, err := call.ask(key, q, err)
+// decode decodes the content of an answer, unless there is an error in its place.
+func decode[T any](content []byte, err error, unmarshal func([]byte, any) error) (T, error) {
 	if err != nil {
-		return answer, err
+		var none T
+		return none, err
 	}
-	if err := declined(key, value); err != nil {
-		return answer, err
-	}
-	return answer, json.Unmarshal(strictjson.Get(value, "content"), &answer)
+	var answer T
+	err = unmarshal(content, &answer)
+	return answer, err
 }
 
 // ElicitURL asks the user to open a page, and returns nil once the user agreed to. Whether the user finished there
@@ -82,11 +83,8 @@ func elicit[T any](call *Call, key string, q *question.Question, err error) (T, 
 // [Elicit]. (client/elicitation, "URL Mode Elicitation Requests")
 func ElicitURL(call *Call, key, message, url string) error {
 	q, err := question.URL(message, url)
-	value, err := call.ask(key, q, err)
-	if err != nil {
-		return err
-	}
-	return declined(key, value)
+	_, err = call.elicit(key, q, err)
+	return err
 }
 
 // Sample asks the client's model for a completion. It needs at least one message and
@@ -128,11 +126,15 @@ func (c *Call) ask(key string, q *question.Question, err error) ([]byte, error) 
 	return value, err
 }
 
-// declined is the error of an elicitation that was declined or cancelled.
-func declined(key string, value []byte) error {
+// elicit returns the content of the recorded answer to an elicitation. The error is that of making the question.
+func (c *Call) elicit(key string, q *question.Question, err error) ([]byte, error) {
+	value, err := c.ask(key, q, err)
+	if err != nil {
+		return nil, err
+	}
 	// Accept has recorded the action, so that it is one of the three.
 	if action, _ := question.Action(value); action != "accept" {
-		return &DeclinedError{Key: key, Action: action}
+		return nil, &DeclinedError{Key: key, Action: action}
 	}
-	return nil
+	return strictjson.Get(value, "content"), nil
 }

@@ -269,9 +269,9 @@ type HTTPOptions struct {
 	// were built on them: see docs/drafts.md. Leave it off where there are none.
 	Drafts bool
 
-	// Streamable configures what the SDK serves behind the same endpoint: lists, discovery, subscriptions, and the
-	// sessions of legacy clients. Stateless, MaxRequestBodyBytes and PropagateRequestCancellation are set by Askback.
-	// A SessionTimeout of zero means 30 minutes.
+	// Streamable configures what the SDK serves behind the same endpoint: subscriptions, and the sessions of legacy
+	// clients. Its JSONResponse is also the form of lists and discovery. Stateless, MaxRequestBodyBytes and
+	// PropagateRequestCancellation are set by Askback. A SessionTimeout of zero means 30 minutes.
 	Streamable mcp.StreamableHTTPOptions
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -17,73 +18,120 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// BenchmarkInteraction is a call that asks and its retry with the answer, through the
-// HTTP handler without a network. The program in
-// internal/bench compares its cost with that of a plain net/http handler.
-func BenchmarkInteraction(b *testing.B) {
-	benchmarkInteraction(b, harness.NewServer(b, nil, harness.AddGreet).HTTPHandler(nil))
+// exchange is what a benchmark sends to a handler again and again, without a network.
+type exchange struct {
+	handler  http.Handler
+	requests []benchRequest
 }
 
-// benchmarkInteraction calls greet, and answers its question under any key.
-func benchmarkInteraction(b *testing.B, h http.Handler) {
-	ask := harness.Request{Target: "greet", Arguments: `{"place":"New York"}`}
-	template := ask.HTTP(b)
-	first, err := io.ReadAll(template.Body)
+type benchRequest struct {
+	template *http.Request
+	body     []byte
+	want     string // text in the response
+}
+
+func newBenchRequest(tb testing.TB, r harness.Request, want string) benchRequest {
+	template := r.HTTP(tb)
+	body, err := io.ReadAll(template.Body)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
+	return benchRequest{template, body, want}
+}
+
+func (e *exchange) send(tb testing.TB) {
+	for _, request := range e.requests {
+		r := request.template.WithContext(tb.Context())
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(request.body)), int64(len(request.body))
+		w := httptest.NewRecorder()
+		if e.handler.ServeHTTP(withDeadlines{w}, r); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(request.want)) {
+			tb.Fatal(w.Code, w.Body)
+		}
+	}
+}
+
+// withDeadlines is a recorder whose deadlines can be set, as those of a connection.
+type withDeadlines struct{ *httptest.ResponseRecorder }
+
+func (withDeadlines) SetReadDeadline(time.Time) error  { return nil }
+func (withDeadlines) SetWriteDeadline(time.Time) error { return nil }
+
+func (e *exchange) benchmark(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		e.send(b)
+	}
+}
+
+// BenchmarkInteraction is a call that asks and its retry with the answer. The program in internal/bench compares its cost
+// with that of a plain net/http handler and of other libraries.
+func BenchmarkInteraction(b *testing.B) { interaction(b).benchmark(b) }
+
+func interaction(tb testing.TB) *exchange {
+	return greeting(tb, harness.NewServer(tb, nil, harness.AddGreet), newYork)
+}
+
+const newYork = `{"place":"New York"}`
+
+// greeting calls greet with arguments, and answers its question under any key.
+func greeting(tb testing.TB, srv *askback.Server, arguments string) *exchange {
+	handler := srv.HTTPHandler(nil)
+	ask := harness.Request{Target: "greet", Arguments: arguments}
 	retry := ask
-	asked := ask.Send(b, h).Result
+	asked := ask.Send(tb, handler).Result
 	retry.State = asked.State
 	for key := range asked.Requests {
 		retry.Responses = strings.Replace(harness.Octocat, "login", key, 1)
 	}
-	second, err := io.ReadAll(retry.HTTP(b).Body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	serve := func(body []byte) *httptest.ResponseRecorder {
-		r := template.WithContext(b.Context())
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if w := serve(first); w.Code != http.StatusOK {
-			b.Fatal(w.Body)
+	return &exchange{handler, []benchRequest{newBenchRequest(tb, ask, "Who are you?"), newBenchRequest(tb, retry, "Hello octocat")}}
+}
+
+// BenchmarkLargeArguments is the interaction of BenchmarkInteraction with arguments of several shapes and sizes, which
+// the tool takes as they are.
+func BenchmarkLargeArguments(b *testing.B) {
+	srv := harness.NewServer(b, nil, func(srv *askback.Server) {
+		type arguments struct {
+			Items []json.RawMessage `json:"items"`
 		}
-		if w := serve(second); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte("Hello octocat")) {
-			b.Fatal(w.Body)
+		tool := &mcp.Tool{Name: "greet", InputSchema: json.RawMessage(`{"type":"object"}`)}
+		askback.AddTool(srv, tool, func(_ context.Context, c *askback.Call, _ arguments) (string, error) {
+			login, err := askback.Elicit[harness.Login](c, "login", "Who are you?")
+			return "Hello " + login.Name, err
+		})
+	})
+	for _, shape := range []struct{ name, item string }{
+		{"strings", `"Crash on save, naïve path, after the second attempt to write"`},
+		{"arrays", strings.Repeat("[", 32) + "1" + strings.Repeat("]", 32)},
+		{"objects", `{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path","tags":["bug",null]}`},
+	} {
+		for _, size := range []int{1 << 10, 32 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKB", shape.name, size>>10), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				greeting(b, srv, `{"items":[`+strings.Repeat(shape.item+",", size/(len(shape.item)+1))+`0]}`).benchmark(b)
+			})
 		}
 	}
 }
 
 // BenchmarkTaskGet is a tasks/get of the extension for a parked task. The response includes the
 // task's question.
-func BenchmarkTaskGet(b *testing.B) {
-	s := harness.NewTaskServer(b, nil, harness.AddEcho)
+func BenchmarkTaskGet(b *testing.B) { taskGet(b).benchmark(b) }
+
+func taskGet(tb testing.TB) *exchange {
+	s := harness.NewTaskServer(tb, nil, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
-	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + harness.WithExtension + `}}}`)
-	template := harness.Request{Method: "tasks/get", Target: id, Body: string(body)}.HTTP(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		r := template.WithContext(b.Context())
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		w := httptest.NewRecorder()
-		if s.Handler.ServeHTTP(w, r); !bytes.Contains(w.Body.Bytes(), []byte("echo_input")) {
-			b.Fatal(w.Body)
-		}
-	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + harness.WithExtension + `}}}`
+	return &exchange{s.Handler, []benchRequest{newBenchRequest(tb, harness.Request{Method: "tasks/get", Target: id, Body: body}, "echo_input")}}
 }
 
 // BenchmarkInlineInteraction is the interaction of BenchmarkInteraction with a handler
 // that asks through a session.
-func BenchmarkInlineInteraction(b *testing.B) {
-	h := harness.NewServer(b, nil, func(srv *askback.Server) {
+func BenchmarkInlineInteraction(b *testing.B) { inlineInteraction(b).benchmark(b) }
+
+func inlineInteraction(tb testing.TB) *exchange {
+	return greeting(tb, harness.NewServer(tb, nil, func(srv *askback.Server) {
 		askback.AddInlineTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
 			res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who are you?", RequestedSchema: loginSchema})
 			if err != nil {
@@ -91,8 +139,7 @@ func BenchmarkInlineInteraction(b *testing.B) {
 			}
 			return harness.Text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
 		})
-	}).HTTPHandler(nil)
-	benchmarkInteraction(b, h)
+	}), newYork)
 }
 
 var loginSchema = json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)

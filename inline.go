@@ -51,7 +51,7 @@ func AddInlineTool[In, Out any](s *Server, t *mcp.Tool, h mcp.ToolHandlerFor[In,
 			res, out, err = h(ctx, req, in)
 			return err
 		})
-		return res, out, err
+		return ownResult(res), out, err
 	})
 	s.warnInline(t)
 }

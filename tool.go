@@ -53,7 +53,8 @@ func addHandler[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h Too
 	}
 }
 
-// run runs the handler, and tells apart what it returns.
+// run runs the handler, and tells apart what it returns. The result is the call's own: the author may return the same
+// one to many.
 func (h ToolHandler[In, Out]) run(ctx context.Context, call *Call, in In) (*mcp.CallToolResult, any, error) {
 	out, err := h(ctx, call, in)
 	if err != nil {
@@ -61,15 +62,36 @@ func (h ToolHandler[In, Out]) run(ctx context.Context, call *Call, in In) (*mcp.
 	}
 	switch out := any(out).(type) {
 	case string:
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: out}}}, nil, nil
+		return textResult(out), nil, nil
 	case *mcp.CallToolResult:
-		return out, nil, nil
+		return ownResult(out), nil, nil
 	}
 	return nil, out, nil
 }
 
-// addTool adds a tool whose handler returns a result and what belongs into its structured
-// content, either of which may be nil.
+// textResult returns a result with one text, in one piece of memory.
+func textResult(text string) *mcp.CallToolResult {
+	r := &struct {
+		result  mcp.CallToolResult
+		content [1]mcp.Content
+		text    mcp.TextContent
+	}{text: mcp.TextContent{Text: text}}
+	r.content[0] = &r.text
+	r.result.Content = r.content[:]
+	return &r.result
+}
+
+// ownResult returns a copy of a result, which may be nil.
+func ownResult(res *mcp.CallToolResult) *mcp.CallToolResult {
+	if res == nil {
+		return nil
+	}
+	own := *res
+	return &own
+}
+
+// addTool adds a tool whose handler returns a result of its own and what belongs into its structured content, either of
+// which may be nil.
 func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, run func(context.Context, *Call, In) (*mcp.CallToolResult, any, error)) {
 	tool := *t
 	arguments, err := schema.ForArguments(&tool, reflect.TypeFor[In]())
@@ -89,17 +111,20 @@ func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, run func
 		Headers: headers,
 		Tasks:   (*call.TaskSupport)(support),
 		Invoke: func(ctx context.Context, c *call.Call, params *wire.Params) (mcp.Result, error) {
-			var in In
-			if err := arguments.Decode(params.Arguments, &in); err != nil {
+			var own struct { // in one piece of memory
+				call Call
+				in   In
+			}
+			own.call.c = c
+			if err := arguments.Decode(params.Arguments, &own.in); err != nil {
 				return toolError(fmt.Errorf("invalid arguments: %w", err)), nil
 			}
-			res, out, err := run(ctx, &Call{c}, in)
+			final, out, err := run(ctx, &own.call, own.in)
 			if err != nil {
 				return nil, engineError(err)
 			}
-			final := new(mcp.CallToolResult)
-			if res != nil {
-				*final = *res // the author may return the same result to many
+			if final == nil {
+				final = new(mcp.CallToolResult)
 			}
 			if c.Suspended() || final.InputRequests != nil || final.RequestState != "" {
 				return final, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -66,19 +67,20 @@ func (o *Options) answer(ctx context.Context, q *Question) (answer json.RawMessa
 	return o.encode(q, res)
 }
 
-// checkElicited checks the answer to an elicitation. The content of a form is checked
-// against its schema, and the schema's defaults are filled in (client/elicitation, "Form
-// Mode Security"). A schema outside of the restricted dialect is left to the server.
-func checkElicited(q *Question, res *mcp.ElicitResult) (any, error) {
+// checkElicited checks the answer to an elicitation. It returns a form's answer as JSON, so that no number loses digits:
+// the content is checked against the schema, and the schema's defaults are filled in (client/elicitation, "Form Mode
+// Security"). It returns nil for any other answer, also to a schema outside of the restricted dialect, which is left to
+// the server.
+func checkElicited(q *Question, res *mcp.ElicitResult) (json.RawMessage, error) {
 	if res == nil || res.Action != "accept" && res.Action != "decline" && res.Action != "cancel" {
 		return nil, fmt.Errorf("the handler for %q must return a result with the action accept, decline or cancel", q.Key)
 	}
 	if q.URL != "" || res.Action != "accept" {
-		return res, nil
+		return nil, nil
 	}
-	schema, err := form.Parse(q.Schema)
+	schema, err := forms.parse(q.Schema)
 	if err != nil {
-		return res, nil
+		return nil, nil
 	}
 	content, err := json.Marshal(res.Content)
 	if err != nil {
@@ -88,8 +90,39 @@ func checkElicited(q *Question, res *mcp.ElicitResult) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the answer to %q does not fit its form: %w", q.Key, err)
 	}
-	// As JSON, so that no number loses digits.
-	return map[string]any{"action": "accept", "content": json.RawMessage(clean)}, nil
+	return slices.Concat([]byte(`{"action":"accept","content":`), clean, []byte("}")), nil
+}
+
+// forms are those that servers asked for lately.
+var forms formCache
+
+// formCache holds parsed forms by their schemas, because a tool asks the same question again and again. It is bounded,
+// and begins anew when it is full. The zero value is empty.
+type formCache struct {
+	mu     sync.Mutex
+	parsed map[string]*form.Schema
+}
+
+// parse returns the form of a schema that may have been parsed before.
+func (c *formCache) parse(schema []byte) (*form.Schema, error) {
+	const most, largest = 128, 8 << 10
+	c.mu.Lock()
+	known := c.parsed[string(schema)]
+	c.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	parsed, err := form.Parse(schema)
+	if err != nil || len(schema) > largest {
+		return parsed, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parsed == nil || len(c.parsed) == most {
+		c.parsed = make(map[string]*form.Schema)
+	}
+	c.parsed[string(schema)] = parsed
+	return parsed, nil
 }
 
 // encode checks and encodes an answer.
@@ -98,9 +131,9 @@ func (o *Options) encode(q *Question, answer any) (json.RawMessage, error) {
 		return nil, err
 	}
 	if res, ok := answer.(*mcp.ElicitResult); ok && q.Method == methodElicit {
-		var err error
-		if answer, err = checkElicited(q, res); err != nil {
-			return nil, err
+		clean, err := checkElicited(q, res)
+		if clean != nil || err != nil {
+			return clean, err
 		}
 	}
 	data, err := json.Marshal(answer)
@@ -123,14 +156,14 @@ func (o *Options) answerAll(ctx context.Context, questions []*Question, have map
 		wg sync.WaitGroup
 	)
 	answers = make(map[string]json.RawMessage, len(questions))
-	for _, q := range questions {
+	for i, q := range questions {
 		if given, ok := have[q.Key]; ok {
 			mu.Lock()
 			answers[q.Key] = given
 			mu.Unlock()
 			continue
 		}
-		wg.Go(func() {
+		ask := func() {
 			answer, err := o.answer(ctx, q)
 			mu.Lock()
 			defer mu.Unlock()
@@ -142,7 +175,12 @@ func (o *Options) answerAll(ctx context.Context, questions []*Question, have map
 			default:
 				answers[q.Key] = answer
 			}
-		})
+		}
+		if i == len(questions)-1 { // there is nothing else to do meanwhile
+			ask()
+		} else {
+			wg.Go(ask)
+		}
 	}
 	wg.Wait()
 	if ctx.Err() != nil {

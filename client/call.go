@@ -115,7 +115,9 @@ type call struct {
 	*Session
 	method, target string
 	params         json.RawMessage // as a Pending holds them
-	send           func(ctx context.Context) (mcp.Result, error)
+	arguments      json.RawMessage // of a tool
+	sent           []byte          // the parameters of every round, where they go past the SDK
+	throughSDK     func(ctx context.Context) (mcp.Result, error)
 	round          int      // the last round that was sent
 	pending        *Pending // what it asked, or nil before the first
 	pause          time.Duration
@@ -150,38 +152,43 @@ func (s *Session) newCall(method string, params any, meta mcp.Meta) (*call, erro
 		return nil, err
 	}
 	c := &call{Session: s, method: method, params: data}
+	var sent any    // in every round
 	switch method { // the SDK adds to the Meta that it is given
 	case wire.CallTool:
-		var arguments json.RawMessage
-		p := toolParams{Arguments: &arguments} // as JSON, so that no number loses digits
+		p := toolParams{Arguments: &c.arguments} // as JSON, so that no number loses digits
 		err = json.Unmarshal(data, &p)
 		c.target, c.task = p.Name, p.Task
+		if c.arguments == nil {
+			c.arguments = json.RawMessage(`{}`)
+		}
 		if c.task != nil && !s.legacy() {
 			meta = s.opts.withoutExtension(meta)
 		}
-		c.send = func(ctx context.Context) (mcp.Result, error) {
-			sent := &mcp.CallToolParams{Meta: maps.Clone(meta), Name: p.Name}
-			if arguments != nil {
-				sent.Arguments = arguments
-			}
-			return s.sdk.CallTool(ctx, sent)
+		sent = &toolParams{Name: p.Name, Arguments: c.arguments}
+		c.throughSDK = func(ctx context.Context) (mcp.Result, error) {
+			return s.sdk.CallTool(ctx, &mcp.CallToolParams{Meta: maps.Clone(meta), Name: p.Name, Arguments: c.arguments})
 		}
 	case wire.GetPrompt:
 		var p mcp.GetPromptParams
 		err = json.Unmarshal(data, &p)
 		c.target = p.Name
-		c.send = func(ctx context.Context) (mcp.Result, error) {
+		sent = &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments}
+		c.throughSDK = func(ctx context.Context) (mcp.Result, error) {
 			return s.sdk.GetPrompt(ctx, &mcp.GetPromptParams{Meta: maps.Clone(meta), Name: p.Name, Arguments: p.Arguments})
 		}
 	case wire.ReadResource:
 		var p mcp.ReadResourceParams
 		err = json.Unmarshal(data, &p)
 		c.target = p.URI
-		c.send = func(ctx context.Context) (mcp.Result, error) {
+		sent = &mcp.ReadResourceParams{URI: p.URI}
+		c.throughSDK = func(ctx context.Context) (mcp.Result, error) {
 			return s.sdk.ReadResource(ctx, &mcp.ReadResourceParams{Meta: maps.Clone(meta), URI: p.URI})
 		}
 	default:
 		err = fmt.Errorf("the method %q cannot wait", method)
+	}
+	if err == nil && s.direct != nil {
+		c.sent, err = s.direct.encode(sent, meta)
 	}
 	return c, err
 }
@@ -271,19 +278,21 @@ func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
 		r.StateSent = len(c.pending.State)
 	}
 	began := time.Now()
-	res, err := c.sendRound(ctx, x)
+	result, res, err := c.sendRound(ctx, x)
 	r.Elapsed = time.Since(began)
-	result, broken := x.Result()
-	err = cmp.Or(broken, err)
 	var next *Pending
 	if err == nil {
 		next, err = c.outcome(result)
+	}
+	final := err == nil && next == nil && c.became == nil
+	if final && res == nil {
+		res, err = c.decode(result)
 	}
 	r.Task = c.became
 	if hasCode(err, jsonrpc.CodeInvalidParams) && x.State != nil {
 		err = &RefusedError{err}
 	}
-	if r.Err, r.Final = err, err == nil && next == nil && c.became == nil; r.Final {
+	if r.Err, r.Final = err, final && err == nil; r.Final {
 		r.Result = result
 	}
 	if next != nil {
@@ -315,17 +324,43 @@ func (c *call) nextPause(p *Pending) time.Duration {
 
 // sendRound sends a request, and once more in two cases: the headers of a tool that was not
 // listed, or a tool that refuses to be called as a task.
-func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (mcp.Result, error) {
-	res, err := c.send(x.Context(ctx))
+func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (result json.RawMessage, res mcp.Result, err error) {
+	result, res, err = c.send(ctx, x)
 	if hasCode(err, mcp.CodeHeaderMismatch) && !c.relisted && c.relist(ctx) {
-		res, err = c.send(x.Context(ctx))
+		result, res, err = c.send(ctx, x)
 	}
 	// In the drafts no list says which tools cannot be tasks: the call asks once.
 	if hasCode(err, jsonrpc.CodeMethodNotFound) && c.task != nil && !c.legacy() {
 		c.task, x.Task = nil, nil
-		res, err = c.send(x.Context(ctx))
+		result, res, err = c.send(ctx, x)
 	}
-	return res, err
+	return result, res, err
+}
+
+// send sends a request. The result comes as it is, and also in its type if the SDK has decoded it.
+func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.Result, error) {
+	if c.direct != nil {
+		return c.direct.call(ctx, c, x)
+	}
+	res, err := c.throughSDK(x.Context(ctx))
+	result, broken := x.Result()
+	return result, res, cmp.Or(broken, err)
+}
+
+// decode decodes a result that is complete.
+func (c *call) decode(result []byte) (res mcp.Result, err error) {
+	switch c.method {
+	case wire.CallTool:
+		res, err = decodeToolResult(result)
+	case wire.GetPrompt:
+		res, err = decode(result, new(mcp.GetPromptResult))
+	case wire.ReadResource:
+		res, err = decode(result, new(mcp.ReadResourceResult))
+	}
+	if err != nil {
+		return nil, &ProtocolError{fmt.Sprintf("its result is not one of %s: %v", c.method, err)}
+	}
+	return res, nil
 }
 
 // relist lists tools until the one that is called appears, and reports whether it does. The SDK learns from its

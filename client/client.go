@@ -11,8 +11,9 @@
 //	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "close_bug", Arguments: args})
 //
 // It stands on the client and the transports of the official Go SDK, and speaks to servers of every revision: those
-// of 2026-07-28 by Multi Round-Trip Requests, those before inside their session. A client declares the capabilities
-// that it has handlers for, and refuses to answer anything else.
+// of 2026-07-28 by Multi Round-Trip Requests, those before inside their session. Over HTTP the calls to the former go
+// past the SDK's client, which costs several times more. A client declares the capabilities that it has handlers for,
+// and refuses to answer anything else.
 //
 // A handler that has no answer at hand returns [ErrPark]. The call then ends with a [*PendingError], whose [Pending]
 // can be stored as JSON. Another process, on another machine, a day later, continues it with [Session.Resume].
@@ -48,14 +49,13 @@ func New(opts *Options) *Client {
 	c := &Client{opts: *cmp.Or(opts, new(Options))}
 	c.opts.Limits.setDefaults()
 	c.inline.opts = &c.opts
-	impl := cmp.Or(c.opts.Implementation, &mcp.Implementation{Name: "askback-client", Version: "1.0.0"})
 	sdk := c.opts.SDK
 	sdk.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true}
 	sdk.Capabilities = c.opts.capabilities()
 	sdk.ElicitationHandler, sdk.CreateMessageHandler, sdk.CreateMessageWithToolsHandler = nil, nil, nil
-	c.sdk = mcp.NewClient(impl, &sdk)
+	c.sdk = mcp.NewClient(c.opts.implementation(), &sdk)
 	c.sdk.AddReceivingMiddleware(c.inline.answer)
-	c.sdk.AddSendingMiddleware(hideExtensions)
+	c.sdk.AddSendingMiddleware(hideExtensions, c.inline.learnHeaders)
 	if err := mcp.AddSendingCustomMethod[*taskParams, *rawResult](c.sdk, tap.CustomMethod); err != nil {
 		panic(err) // the SDK has a method of this name
 	}
@@ -94,7 +94,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 	}
 	wired, cut := context.WithCancel(context.Background())
 	connecting := context.AfterFunc(ctx, func() { time.AfterFunc(closeTime, cut) })
-	tapped := tap.Transport(t, tap.Config{
+	config := tap.Config{
 		MessageBytes: c.opts.Limits.MessageBytes,
 		Depth:        c.opts.Limits.Depth,
 		Questions:    c.opts.Limits.Questions,
@@ -102,9 +102,9 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		Broken:       func(reason string) error { return &ProtocolError{reason} },
 		Life:         wired,
 		Echo:         c.opts.Drafts,
-	})
+	}
 	hello := &tap.Exchange{Quiet: true}
-	if s.sdk, err = c.sdk.Connect(hello.Context(ctx), tapped, opts); err != nil {
+	if s.sdk, err = c.sdk.Connect(hello.Context(ctx), tap.Transport(t, config), opts); err != nil {
 		connecting()
 		cut()
 		return nil, fmt.Errorf("connecting: %w", err)
@@ -119,6 +119,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 	s.takes = takesTasks(initialized)
 	s.inline = c.inline.of(s.sdk)
 	s.forget = func() { c.inline.states.Delete(s.sdk) }
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.direct = s.newDirect(t, c, config)
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -17,8 +18,9 @@ import (
 // inlineSessions holds the state of each open session of a client, and answers the questions
 // that servers before 2026-07-28 ask inside them.
 type inlineSessions struct {
-	opts   *Options
-	states sync.Map // of *mcp.ClientSession to *inlineState
+	opts    *Options
+	receive mcp.MethodHandler // what the SDK's client calls for each message of a server
+	states  sync.Map          // of *mcp.ClientSession to *inlineState
 }
 
 func (i *inlineSessions) of(s *mcp.ClientSession) *inlineState {
@@ -28,10 +30,18 @@ func (i *inlineSessions) of(s *mcp.ClientSession) *inlineState {
 
 // answer is middleware of the SDK's client.
 func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	i.receive = func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		session := req.GetSession().(*mcp.ClientSession)
+		if strings.HasPrefix(method, "notifications/") { // one at a time, whichever way it came
+			state := i.of(session)
+			state.notifying.Lock()
+			defer state.notifying.Unlock()
+		}
 		if method == "notifications/tools/list_changed" {
 			i.of(session).tools.Store(new(map[string]string))
+		}
+		if changed, ok := req.GetParams().(*mcp.ResourceUpdatedNotificationParams); ok && changed != nil {
+			i.of(session).resources.forget(changed.URI)
 		}
 		if method != methodElicit && method != methodCreateMessage && method != methodListRoots {
 			return next(ctx, method, req)
@@ -61,6 +71,7 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return inlineResult(task, res, err)
 	}
+	return i.receive
 }
 
 // readInline reads a question, the ID of the task that asks it, if it is one, and whether
@@ -83,8 +94,9 @@ func readInline(method string, req mcp.Request, session *mcp.ClientSession) (q *
 	return q, task, ours, nil
 }
 
-// inlineState ties the questions that a server asks inside a session to the session's calls:
-// the calls bound them, and they end with the last call and with the session.
+// inlineState is what a session knows from the messages that the SDK's client receives. Above all it ties the questions
+// that a server asks inside a session to the session's calls: the calls bound them, and they end with the last call and
+// with the session.
 type inlineState struct {
 	mu    sync.Mutex
 	calls int                // that run
@@ -98,6 +110,12 @@ type inlineState struct {
 	// tools holds the execution.taskSupport of each tool, or nil if the list is not known. Each
 	// change of the list stores another pointer.
 	tools atomic.Pointer[map[string]string]
+
+	notifying sync.Mutex // held while a notification is handled
+
+	// What the SDK keeps for its own requests, and direct requests need as well.
+	mirrored  sync.Map // tools that mirror arguments into headers: their names to []wire.ParamHeader
+	resources resourceCache
 }
 
 // parkedQuestion is a question of a task that nobody answers now.

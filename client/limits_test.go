@@ -239,6 +239,8 @@ func TestMain(m *testing.M) {
 		}
 	}
 	switch role {
+	case "canned":
+		serveCanned()
 	case "stdio":
 		in := bufio.NewScanner(os.Stdin)
 		out := bufio.NewWriter(os.Stdout)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -110,9 +111,20 @@ func (o *Options) withoutExtension(meta mcp.Meta) mcp.Meta {
 	caps.Extensions = nil
 	all := make(mcp.Meta)
 	maps.Copy(all, meta)
-	all[mcp.MetaKeyClientCapabilities] = struct {
-		*mcp.ClientCapabilities
-		Roots *mcp.RootCapabilities `json:"roots,omitempty"` // not {} where there are none
-	}{caps, caps.RootsV2}
+	all[mcp.MetaKeyClientCapabilities] = encodable(caps)
 	return all
+}
+
+// encodable returns capabilities that marshal as the protocol has them. The SDK's type (1.8.0) marshals to roots where
+// there are none.
+func encodable(caps *mcp.ClientCapabilities) any {
+	return struct {
+		*mcp.ClientCapabilities
+		Roots *mcp.RootCapabilities `json:"roots,omitempty"`
+	}{caps, caps.RootsV2}
+}
+
+// implementation says who the client is.
+func (o *Options) implementation() *mcp.Implementation {
+	return cmp.Or(o.Implementation, &mcp.Implementation{Name: "askback-client", Version: "1.0.0"})
 }

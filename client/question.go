@@ -44,29 +44,45 @@ func (q *Question) parse() error {
 	if q.Method != methodElicit {
 		return nil
 	}
-	var p struct {
-		Mode    string          `json:"mode"`
-		Message string          `json:"message"`
-		Schema  json.RawMessage `json:"requestedSchema"`
-		URL     string          `json:"url"`
+	if kind := strictjson.TypeOf(q.Params); kind != strictjson.TypeObject && kind != strictjson.TypeNull {
+		return &ProtocolError{fmt.Sprintf("the question %q has no parameters", q.Key)}
 	}
-	if err := json.Unmarshal(q.Params, &p); err != nil {
-		return &ProtocolError{fmt.Sprintf("the question %q: %v", q.Key, err)}
+	var (
+		mode, address string
+		schema        json.RawMessage
+	)
+	for name, value := range strictjson.Members(q.Params) {
+		text, isString := strictjson.String(value)
+		isString = isString || strictjson.TypeOf(value) == strictjson.TypeNull
+		switch string(name) {
+		case "mode":
+			mode = text
+		case "message":
+			q.Message = text
+		case "url":
+			address = text
+		case "requestedSchema":
+			schema, isString = value, true
+		default:
+			continue
+		}
+		if !isString {
+			return &ProtocolError{fmt.Sprintf("the question %q: its %s is not a string", q.Key, name)}
+		}
 	}
-	q.Message = p.Message
 	switch {
-	case p.Mode == "url" && p.URL == "":
+	case mode == "url" && address == "":
 		return &ProtocolError{fmt.Sprintf("the question %q has no URL", q.Key)}
-	case p.Mode == "url" && !isPage(p.URL):
-		return &ProtocolError{fmt.Sprintf("the question %q asks to open %.60q, which is not an https:// or http:// URL", q.Key, p.URL)}
-	case p.Mode == "url":
-		q.URL = p.URL
-	case p.Mode == "form" || p.Mode == "":
-		if q.Schema = p.Schema; q.Schema == nil {
+	case mode == "url" && !isPage(address):
+		return &ProtocolError{fmt.Sprintf("the question %q asks to open %.60q, which is not an https:// or http:// URL", q.Key, address)}
+	case mode == "url":
+		q.URL = address
+	case mode == "form" || mode == "":
+		if q.Schema = schema; q.Schema == nil {
 			q.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
 	default:
-		return &UndeclaredError{Key: q.Key, Kind: "elicitation." + p.Mode}
+		return &UndeclaredError{Key: q.Key, Kind: "elicitation." + mode}
 	}
 	return nil
 }

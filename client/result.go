@@ -1,6 +1,12 @@
 package client
 
-import "github.com/askback-mcp/askback/internal/strictjson"
+import (
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
 
 // These functions read members that results of several methods share. The JSON has been checked.
 
@@ -37,4 +43,13 @@ func nextCursor(page []byte) (string, error) {
 		return "", &ProtocolError{"nextCursor is not a string"}
 	}
 	return next, nil
+}
+
+// decode decodes a result with the type's own decoder, which is the SDK's. It needs no second look at JSON that was
+// checked.
+func decode[R interface {
+	mcp.Result
+	json.Unmarshaler
+}](raw []byte, into R) (mcp.Result, error) {
+	return into, into.UnmarshalJSON(raw)
 }

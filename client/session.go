@@ -21,6 +21,7 @@ type Session struct {
 	opts     *Options
 	sdk      *mcp.ClientSession
 	endpoint string
+	direct   *direct // nil if the SDK's client sends everything
 	inline   *inlineState
 	forget   func()          // removes the session from its client
 	life     context.Context // ends when the session is closed
@@ -124,9 +125,16 @@ func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, 
 	}
 	ctx, done := join(ctx, s.life)
 	defer done()
-	_, err := mcp.CallCustomMethod[*taskParams, *rawResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
-	raw, broken := x.Result()
-	err = cmp.Or(broken, err)
+	var raw json.RawMessage
+	var err error
+	if s.direct != nil {
+		raw, err = s.direct.request(ctx, x, params)
+	} else {
+		_, err = mcp.CallCustomMethod[*taskParams, *rawResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
+		var broken error
+		raw, broken = x.Result()
+		err = cmp.Or(broken, err)
+	}
 	if err != nil && s.life.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

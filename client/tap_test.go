@@ -2,7 +2,9 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 
@@ -41,12 +43,12 @@ func TestResultOnResumedStream(t *testing.T) {
 	}
 }
 
-// The cancellation of a round is a separate message to the server, which must not carry the members of
-// the round.
+// Where the SDK's client sends the rounds, the cancellation of one is a separate message to the server, which must not
+// carry the members of the round.
 func TestCancellationCarriesNoAnswers(t *testing.T) {
 	cancelled := make(chan message, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	session := connect(t, answers(), wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+	session := connect(t, answers(), &mcp.LoggingTransport{Writer: io.Discard, Transport: wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
 		switch {
 		case m.Method == "notifications/cancelled":
 			cancelled <- m
@@ -57,7 +59,7 @@ func TestCancellationCarriesNoAnswers(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		}
-	}), "")
+	})}, "")
 	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "slow"}); err == nil {
 		t.Fatal("the call was not cancelled")
 	}
@@ -65,6 +67,27 @@ func TestCancellationCarriesNoAnswers(t *testing.T) {
 	if m.Params["requestId"] == nil || m.Params["inputResponses"] != nil || m.Params["requestState"] != nil {
 		t.Errorf("the cancellation carries %s", m.Params)
 	}
+}
+
+// Over HTTP a round of 2026-07-28 is cancelled by the end of its request (basic/patterns/cancellation).
+func TestCancellationEndsTheRequest(t *testing.T) {
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	session := connect(t, answers(), wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+		if m.Method != "tools/call" {
+			t.Errorf("the client sent %s", m.Method)
+			return
+		}
+		defer close(ended)
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush()
+		cancel()
+		<-r.Context().Done()
+	}), "")
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "slow"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	<-ended
 }
 
 func TestNameThatNoHeaderCanCarry(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 // sameOrigin sends requests to the origin of one endpoint, and refuses all others. A redirect, or the endpoint that a
 // server of 2024-11-05 names, would take answers, requestState, session and headers to a host that nobody chose.
 type sameOrigin struct {
-	base   http.RoundTripper // nil means http.DefaultTransport
-	origin string
+	base     http.RoundTripper // nil means http.DefaultTransport
+	endpoint *url.URL
 }
 
 // atOrigin binds a transport of the SDK that speaks HTTP to the origin of its endpoint, also
@@ -49,17 +49,18 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 		return nil, err
 	}
 	own := *cmp.Or(c, new(http.Client))
-	own.Transport = &sameOrigin{own.Transport, origin(u)}
+	own.Transport = &sameOrigin{own.Transport, u}
 	return &own, nil
 }
 
 func (t *sameOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
-	if to := origin(req.URL); to != t.origin {
+	same := req.URL.Scheme == t.endpoint.Scheme && req.URL.Host == t.endpoint.Host // as it nearly always is
+	if to := req.URL; !same && origin(to) != origin(t.endpoint) {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, fmt.Errorf("the server redirects to another origin, %.200q, which would get answers, requestState and headers: "+
-			"this is not followed; connect to that origin if it is the right one", to)
+			"this is not followed; connect to that origin if it is the right one", origin(to))
 	}
 	return cmp.Or(t.base, http.DefaultTransport).RoundTrip(req)
 }

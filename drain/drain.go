@@ -51,8 +51,7 @@ const (
 	defaultDelay = 5 * time.Second
 	defaultGrace = 30 * time.Second
 
-	// quietTime is how long no request may come before the listener closes. A connection that the kernel has accepted
-	// at that moment is lost.
+	// quietTime is how long no request may come before the listener closes.
 	quietTime = time.Second
 
 	// retryAfter is the pause in seconds that the client of a refused request is asked for.
@@ -64,8 +63,8 @@ const (
 //  1. GET /readyz turns from 200 to 503. Requests are served as before, but each response closes its connection.
 //  2. After the delay, requests without an end of their own end: streams of notifications, and those that wait for a
 //     task. A new request gets 503 with Retry-After. It was not begun, so that a proxy can send it elsewhere.
-//  3. The listener closes when all requests are finished and no new one has come for a second. What is still running at
-//     the end of the grace period is cut off.
+//  3. The listener closes when all requests are finished and no new one has come for a second. Connections that the
+//     kernel has accepted by then are answered, too. What is still running at the end of the grace period is cut off.
 //
 // GET /healthz is 200 as long as the process lives. Neither path reaches the handler. If server.TLSConfig is set, it must
 // have the certificate, and the connections are TLS. Serve replaces server.Handler, and closes the listener. The error is
@@ -95,6 +94,8 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 	d := newDrainer(next, &readiness{check: o.Ready, log: log})
 	server.Handler = d
 
+	last := &lastCall{Listener: listener}
+	listener = last
 	served := make(chan error, 1)
 	go func() {
 		if server.TLSConfig != nil {
@@ -129,11 +130,17 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
 	defer cancel()
 	d.settle(bounded, min(o.Delay, quietTime))
+	called := last.call()
+	if called {
+		<-served
+	}
 	if err := server.Shutdown(bounded); err != nil {
 		log.WarnContext(ctx, "the requests that did not finish in time were cut off", "limit", o.Grace)
 		server.Close()
 	}
-	<-served
+	if !called {
+		<-served
+	}
 	return nil
 }
 

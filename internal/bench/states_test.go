@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -71,24 +70,30 @@ func interactionWith(tb testing.TB, store func(testing.TB) state.Store, mode sta
 	if store != nil {
 		opts.States = &state.Options{Store: store(tb), Mode: mode, Overflow: overflow}
 	}
-	handler, err := askbackWith(opts)
+	srv, err := newAskback(opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	handler := srv.HTTPHandler(nil)
 	template := httptest.NewRequest(http.MethodPost, "/mcp", nil)
-	template.Header = headers.Clone()
-	serve := func(tb testing.TB, body string) string {
+	for line := range strings.SplitSeq(strings.TrimSpace(modernHeader+"greet"), "\r\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		template.Header.Set(name, value)
+	}
+	serve := func(tb testing.TB, body string) []byte {
 		r := template.WithContext(tb.Context())
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		return w.Body.String()
+		return w.Body.Bytes()
 	}
+	const arguments = `{"place":` + newYork + `}`
+	ask := toolCall("greet", arguments, "")
 	return func(tb testing.TB) {
-		_, rest, _ := strings.Cut(serve(tb, ask), `"requestState":"`)
-		state, _, ok := strings.Cut(rest, `"`)
-		if done := serve(tb, fmt.Sprintf(retry, `"`+state+`"`)); !ok || !strings.Contains(done, final) {
-			tb.Fatal(done)
+		state := requestState(serve(tb, ask))
+		done := serve(tb, toolCall("greet", arguments, answered(octocat, state, "login")))
+		if err := greeted(done, octocat, newYork); err != nil {
+			tb.Fatal(err)
 		}
 	}
 }

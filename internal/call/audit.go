@@ -112,7 +112,7 @@ func (c *Call) tellManual() {
 		return
 	}
 	var responses mcp.InputResponseMap
-	switch r := c.Request.View(c.manual).(type) {
+	switch r := c.Request.view(c.manual).(type) {
 	case *mcp.CallToolRequest:
 		responses = r.Params.InputResponses
 	case *mcp.GetPromptRequest:

@@ -66,8 +66,10 @@ type Request struct {
 	Crowded   bool // the call is to be handed back to the client, if it can be
 	Bare      bool // the answers came without a state, and are taken by their keys alone
 	Progress  ProgressFunc
-	// View makes the SDK's view of the request.
-	View func(Manual) mcp.Request
+	Session   *mcp.ServerSession // nil outside of sessions
+	Extra     *mcp.RequestExtra  // nil in a task
+	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
+	As func(Manual) mcp.Request
 }
 
 // Call is one call as its handler sees it in one round. It is safe for concurrent use until the handler returns.
@@ -81,7 +83,7 @@ type Call struct {
 	view   mcp.Request // in place of the request's own
 	id     string      // the journal's: a secret
 	named  atomic.Bool // the handler has read what is derived from id
-	run    *journal.Run
+	run    journal.Run
 	audit  *Audit
 	asks   atomic.Bool // the handler asks through its Call
 
@@ -91,8 +93,8 @@ type Call struct {
 	sent bool
 }
 
-func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, run *journal.Run, manual Manual) *Call {
-	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, run: run, audit: e.Audit}
+func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
+	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, audit: e.Audit}
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.
@@ -130,7 +132,7 @@ func (c *Call) View() mcp.Request {
 	if c.view != nil {
 		return c.view
 	}
-	return c.Request.View(c.manual)
+	return c.Request.view(c.manual)
 }
 
 // SetView replaces the request that the handler sees.

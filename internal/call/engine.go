@@ -23,8 +23,8 @@ type Home interface {
 	// Open returns the journal that the request goes on from. An outcome in its place is
 	// that of a request whose call has ended or become a task before.
 	Open(ctx context.Context) (*journal.Journal, *Outcome, error)
-	// Begin starts a run on the journal, with the client's answers.
-	Begin(j *journal.Journal, limits journal.Limits) *journal.Run
+	// Begin starts run, which is zero, on the journal with the client's answers.
+	Begin(run *journal.Run, j *journal.Journal, limits journal.Limits)
 	// Suspend keeps the journal of a round that ended with out, which needs input, and may
 	// complete out. If it has the answers already, the call goes on at once with them.
 	Suspend(ctx context.Context, j *journal.Journal, out *Outcome) (again bool, err error)
@@ -64,7 +64,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	for again := true; again; {
 		round := j.Round + 1
 		if r.Task.AtOnce {
-			home.Begin(j, e.journalLimits()) // takes the answers
+			home.Begin(new(journal.Run), j, e.journalLimits()) // takes the answers
 			out, err = &Outcome{detached: true}, nil
 		} else {
 			out, err = e.Round(ctx, r, j, home)
@@ -122,8 +122,9 @@ func (e *Engine) journalLimits() journal.Limits {
 // Round runs the handler once against j and extends j.
 func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
 	manual := takeManual(j, r)
-	run := home.Begin(j, e.journalLimits())
-	c := e.newCall(ctx, r, j, run, manual)
+	c := e.newCall(ctx, r, j, manual)
+	run := &c.run
+	home.Begin(run, j, e.journalLimits())
 	result, err := e.invoke(ctx, c)
 	if !r.Bare || !c.asks.Load() { // a bare retry does not tell whose its answers are
 		c.tellManual()
@@ -166,9 +167,9 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 // CleanUp runs the handler of a task that was ended from outside as far as j goes, and then
 // what it registered to undo what it began.
 func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
-	run := journal.Begin(j, nil, e.journalLimits())
-	run.Halt = errTaskEnded
-	c := e.newCall(ctx, r, j, run, Manual{})
+	c := e.newCall(ctx, r, j, Manual{})
+	c.run.Begin(j, nil, e.journalLimits())
+	c.run.Halt = errTaskEnded
 	_, err := e.invoke(ctx, c)
 	return c.cleanUp(ctx, err)
 }

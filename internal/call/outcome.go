@@ -3,6 +3,7 @@ package call
 import (
 	"encoding/json"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -70,13 +71,14 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 	case o.Task != nil:
 		return wire.CreateTaskResult(dst, &o.Task.Task, o.Task.Extension, info), nil
 	case o.InputRequired():
-		meta, err := o.meta(info)
+		var buffer [512]byte
+		meta, err := o.appendMeta(buffer[:0], info)
 		if err != nil {
 			return nil, err
 		}
-		requests := make([]wire.InputRequest, len(o.Questions))
-		for i, q := range o.Questions {
-			requests[i] = wire.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params}
+		requests := make([]wire.InputRequest, 0, 8)
+		for _, q := range o.Questions {
+			requests = append(requests, wire.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params})
 		}
 		return wire.InputRequired(dst, requests, o.State, meta), nil
 	}
@@ -89,6 +91,10 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 		}
 		result, info = withMeta(result, all), nil
 	}
+	var buffer [1024]byte
+	if text, ok := appendText(buffer[:0], result); ok {
+		return wire.Complete(dst, text, info, ""), nil
+	}
 	encoded, members, err := EncodeResult(result)
 	if err != nil {
 		return nil, err
@@ -96,8 +102,31 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 	return wire.Complete(dst, encoded, info, members), nil
 }
 
-// meta is the _meta of a result that needs input, or nil.
-func (o *Outcome) meta(info []byte) ([]byte, error) {
+// appendText appends a result as [EncodeResult] encodes it with its further members, if it is a tool's and all of it
+// is text, as most are.
+func appendText(dst []byte, result mcp.Result) (encoded []byte, ok bool) {
+	r, ok := result.(*mcp.CallToolResult)
+	if !ok || len(r.Meta) > 0 || r.Content == nil || r.StructuredContent != nil || r.InputRequests != nil || r.RequestState != "" {
+		return nil, false
+	}
+	dst = append(dst, `{"isError":`...)
+	dst = append(strconv.AppendBool(dst, r.IsError), `,"content":[`...)
+	for i, c := range r.Content {
+		text, ok := c.(*mcp.TextContent)
+		if !ok || text == nil || len(text.Meta) > 0 || text.Annotations != nil {
+			return nil, false
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"type":"text","text":`...)
+		dst = append(wire.AppendString(dst, text.Text), '}')
+	}
+	return append(dst, "]}"...), true
+}
+
+// appendMeta appends the _meta of a result that needs input, or nothing.
+func (o *Outcome) appendMeta(meta, info []byte) ([]byte, error) {
 	if len(o.Meta) > 0 {
 		all, err := merge(info, o.Meta)
 		if err != nil {
@@ -110,7 +139,7 @@ func (o *Outcome) meta(info []byte) ([]byte, error) {
 	if o.State == "" {
 		return info, nil
 	}
-	meta := append(make([]byte, 0, len(info)+64), '{')
+	meta = append(meta, '{')
 	if len(info) > 2 { // more than {}
 		meta = append(append(meta, info[1:len(info)-1]...), ',')
 	}

@@ -10,6 +10,13 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
+func (r *Request) view(m Manual) mcp.Request {
+	if r.As != nil {
+		return r.As(m)
+	}
+	return View(r.Handler.Method, r.Raw, r.Session, r.Extra, m)
+}
+
 // View makes the SDK's view of a request. What does not decode is left zero.
 func View(method string, raw []byte, session *mcp.ServerSession, extra *mcp.RequestExtra, m Manual) mcp.Request {
 	// By exact names: encoding/json would let "Arguments" stand in for "arguments".

@@ -34,10 +34,9 @@ func Echo(carrier *home.Carrier) func(r *call.Request, held *home.Held, id []byt
 }
 
 // Begin implements [call.Home].
-func (e *echoed) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
-	run := e.Held.Begin(j, limits)
+func (e *echoed) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+	e.Held.Begin(run, j, limits)
 	run.Distinct = e.states
-	return run
 }
 
 // Suspend implements [call.Home]. Where there can be no state, because it is too large or the store fails, the call

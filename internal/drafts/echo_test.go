@@ -301,8 +301,9 @@ func TestKeysOfACallInASession(t *testing.T) {
 		}
 		r := c.request(&wire.Params{Target: "x"})
 		at := &echoed{Held: &home.Held{Request: r}, carried: c.carrier.Home(r), states: c.carrier.States != nil}
-		if got := at.Begin(new(journal.Journal), journal.Limits{}).Distinct; got != store {
-			t.Errorf("with a store %v: distinct keys %v", store, got)
+		var run journal.Run
+		if at.Begin(&run, new(journal.Journal), journal.Limits{}); run.Distinct != store {
+			t.Errorf("with a store %v: distinct keys %v", store, run.Distinct)
 		}
 	}
 }

@@ -19,11 +19,12 @@
 //	clean, err := schema.Check(answer.Content) // *form.Error names what is wrong, property by property
 //	err = json.Unmarshal(clean, &resolution)
 //
-// An answer passes through in one direction: raw bytes, Check, clean bytes, json.Unmarshal. Clean bytes hold the
-// properties of the schema and nothing else, each under its exact name, so encoding/json's case-insensitive match of
-// names never applies. Clean bytes of a schema made by [For] always decode into its struct: Check itself refuses an
-// integer too large for its field and a leap second that time.Time cannot hold, and respells the integer 4.2e1 as 42.
-// Numbers are compared as exact decimals and never become a float64.
+// An answer passes through in one direction: raw bytes, Check, clean bytes, json.Unmarshal (or exactjson.Unmarshal,
+// which decodes them to the same value). Clean bytes hold the properties of the schema and nothing else, each under its
+// exact name, so encoding/json's case-insensitive match of names never applies. Clean bytes of a schema made by [For]
+// always decode into its struct: Check itself refuses an integer too large for its field and a leap second that
+// time.Time cannot hold, respells the integer 4.2e1 as 42, and spells a date without escapes. Numbers are compared as
+// exact decimals and never become a float64.
 //
 // An author who needs more than tags can express writes the schema by hand and passes it to [Parse], which accepts
 // exactly the restricted subset.

@@ -3,8 +3,11 @@ package form
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/exactjson"
 )
 
 // FuzzCheck: whatever the bytes, there is an *Error, or an answer that decodes and holds nothing but the form's own.
@@ -28,7 +31,7 @@ func FuzzCheck(f *testing.F) {
 		"", "null", "{}", "[]", "{", oneAnswer, sixAnswers, `{"agree":true,"agree":false}`, `{"agree":true,"A\u0067ree":1}`,
 		`{"agree":false,"small":1.2e1,"float":1e38,"num":1e-300,"when":"2026-02-30T00:00:00Z","day":"2024-02-29","link":"a:b","one":"b"}`,
 		`{"agree":true,"age":1e999999999,"x":[{"y":"\\\"]}"}]}`, `{"agree":true,"name":"\ud800","colors":["red"," blue"]}`,
-		`{"agree":true,"when":"2026-07-28T12:00:00.123456789+23:59"}`, `{"agree":true,"num":-0.0e-9}`,
+		`{"agree":true,"when":"2026-07-28T12:00:00.123456789+23:59"}`, `{"agree":true,"num":-0.0e-9}`, `{"agree":true,"when":"2026\u002d02-28T00:00:00Z"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -50,8 +53,12 @@ func FuzzCheck(f *testing.F) {
 				t.Fatalf("%q → %q", content, clean)
 			}
 		}
-		if err := json.Unmarshal(clean, new(form)); err != nil {
+		var decoded, exact form
+		if err := json.Unmarshal(clean, &decoded); err != nil {
 			t.Fatalf("%q → %q: %v", content, clean, err)
+		}
+		if err := exactjson.Unmarshal(clean, &exact); err != nil || !reflect.DeepEqual(decoded, exact) {
+			t.Fatalf("%q → %q: encoding/json decodes %+v, and exactjson %+v, %v", content, clean, decoded, exact, err)
 		}
 		if again, err := s.Check(clean); err != nil || string(again) != string(clean) {
 			t.Fatalf("%q → %q → %q, %v", content, clean, again, err)

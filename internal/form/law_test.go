@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/exactjson"
 )
 
 // fieldOf draws a struct field, and how to draw values for it that conform. Limits stay below 2⁵³ and formats out of
@@ -181,6 +183,10 @@ func TestLawConformingAnswersArrive(t *testing.T) {
 		}
 		if diff := cmp.Diff(want.Interface(), got.Interface()); diff != "" {
 			t.Fatal(diff)
+		}
+		exact := reflect.New(typ)
+		if err := exactjson.Unmarshal(clean, exact.Interface()); err != nil || !reflect.DeepEqual(exact.Interface(), got.Interface()) {
+			t.Fatalf("exactjson decodes %s into %+v, %v, in place of %+v", clean, exact, err, got)
 		}
 		again, err := Parse(s.JSON())
 		if err != nil || string(again.JSON()) != string(s.JSON()) {

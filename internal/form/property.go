@@ -83,8 +83,11 @@ func (p *property) check(dst, value []byte) (clean []byte, problem string) {
 	} else if n > p.max {
 		return dst, fmt.Sprintf("must be at most %s long", count(p.max, "character"))
 	}
-	if f := p.format; f != nil && (len(s) > f.longest || !f.ok(string(s))) {
-		return dst, p.format.want
+	if f := p.format; f != nil {
+		if len(s) > f.longest || !f.ok(string(s)) {
+			return dst, f.want
+		}
+		return strictjson.AppendString(dst, string(s)), "" // without escapes, which a time.Time does not decode
 	}
 	return append(dst, value...), ""
 }

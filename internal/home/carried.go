@@ -143,14 +143,13 @@ func (c *Carried) tell(ctx context.Context, kind, reason string) {
 }
 
 // Begin implements [call.Home].
-func (c *Carried) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
-	begin := journal.Begin
+func (c *Carried) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+	begin := run.Begin
 	if c.request.Bare {
-		begin = journal.BeginBare
+		begin = run.BeginBare
 	}
-	run := begin(j, c.request.Params.Responses, limits)
+	begin(j, c.request.Params.Responses, limits)
 	run.Distinct = c.States != nil // in every phase: one may be rolled out
-	return run
 }
 
 // Suspend implements [call.Home]: it seals the journal.

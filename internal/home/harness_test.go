@@ -222,7 +222,7 @@ func (i *instance) asCall(r request) *call.Request {
 	}
 	q := &call.Request{
 		Params: params, Principal: r.user, Can: wire.Form,
-		View: func(m call.Manual) mcp.Request {
+		As: func(m call.Manual) mcp.Request {
 			return call.View("tools/call", []byte(`{}`), nil, nil, m)
 		},
 	}

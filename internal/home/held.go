@@ -33,8 +33,8 @@ func (h *Held) Open(context.Context) (*journal.Journal, *call.Outcome, error) {
 }
 
 // Begin implements [call.Home].
-func (h *Held) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
-	return journal.Begin(j, h.Request.Params.Responses, limits)
+func (h *Held) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+	run.Begin(j, h.Request.Params.Responses, limits)
 }
 
 // Suspend implements [call.Home]: it asks the client, and the call goes on.

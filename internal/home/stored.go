@@ -3,8 +3,10 @@ package home
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -27,31 +29,58 @@ type Stored struct {
 	lost error // the reason why an entry was not recorded, which voids the run
 }
 
-// StoredCall is what a task begins with.
+// StoredCall is what a task begins with: in the store an object with the members call, can and params.
 type StoredCall struct {
-	Call   string          `json:"call"` // the call's secret id
-	Can    wire.Capability `json:"can"`
-	Params json.RawMessage `json:"params"` // name, arguments and _meta of the request
+	Call   string // the call's secret id
+	Can    wire.Capability
+	Params []byte // name, arguments and _meta of the request
+}
+
+// AppendStoredCall appends the call that a task begins with; request has the checked parameters of the call.
+func AppendStoredCall(dst []byte, id string, can wire.Capability, request []byte) []byte {
+	dst = wire.AppendString(append(dst, `{"call":`...), id)
+	dst = strconv.AppendUint(append(dst, `,"can":`...), uint64(can), 10)
+	dst = append(dst, `,"params":{`...)
+	separator := ""
+	for _, name := range []string{"name", "arguments", "_meta"} {
+		if member := strictjson.Get(request, name); member != nil {
+			dst = append(append(dst, separator...), `"`+name+`":`...)
+			dst, separator = append(dst, member...), ","
+		}
+	}
+	return append(dst, "}}"...)
+}
+
+// ReadStoredCall reads what AppendStoredCall wrote. Its Params alias data.
+func ReadStoredCall(data []byte) (c StoredCall, err error) {
+	if err := strictjson.Check(data, strictjson.MaxDepth); err != nil {
+		return c, fmt.Errorf("the stored call: %w", err)
+	}
+	id, hasID := strictjson.String(strictjson.Get(data, "call"))
+	can, err := strconv.ParseUint(string(strictjson.Get(data, "can")), 10, 8)
+	params := strictjson.Get(data, "params")
+	if !hasID || err != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
+		return c, errors.New("the stored call is not laid out as this program stores calls: a newer one may have stored it")
+	}
+	return StoredCall{id, wire.Capability(can), params}, nil
 }
 
 // Open implements [call.Home].
 func (s *Stored) Open(ctx context.Context) (*journal.Journal, *call.Outcome, error) {
 	s.ctx = ctx
-	var began StoredCall
-	err := json.Unmarshal(s.Work.Call, &began)
+	began, err := ReadStoredCall(s.Work.Call)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the stored call: %w", err)
+		return nil, nil, err
 	}
 	s.journal, err = DecodeJournal(began.Call, s.Work.Task.Round, s.Work.Entries)
 	return s.journal, nil, err
 }
 
 // Begin implements [call.Home].
-func (s *Stored) Begin(j *journal.Journal, limits journal.Limits) *journal.Run {
-	run := journal.Begin(j, nil, limits)
+func (s *Stored) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+	run.Begin(j, nil, limits)
 	run.Commit = s.record
 	run.Live = s.ctx.Err // which looks at the lease: the author's context may be derived from it, and end a moment later
-	return run
 }
 
 func (s *Stored) record(ctx context.Context, e *journal.Entry) error {

@@ -44,7 +44,7 @@ func (h *handler) bodyRead(w http.ResponseWriter, r *http.Request) {
 }
 
 // readBody reads a body within the caller's share of memory, which it takes before. If it fails it has answered.
-func (h *handler) readBody(w http.ResponseWriter, r *http.Request, v *visit) (body []byte, ok bool) {
+func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 	limit := h.limits.MessageBytes
 	var err error
 	switch {
@@ -56,27 +56,27 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, v *visit) (bo
 			_, err = io.ReadFull(r.Body, body)
 		}
 	default:
-		body, err = h.readChunks(r.Context(), http.MaxBytesReader(w, r.Body, limit), v)
+		body, err = h.readChunks(r.Context(), http.MaxBytesReader(v, r.Body, limit), v)
 	}
 	if err == nil {
-		h.bodyRead(w, r)
+		h.bodyRead(v, r)
 		return body, true
 	}
 	if _, ok := errors.AsType[*call.UnavailableError](err); ok {
-		fail(w, nil, err)
+		fail(v, nil, err)
 		return nil, false
 	}
-	w.Header().Set("Connection", "close") // what is left of the body is not waited for
+	v.Header().Set("Connection", "close") // what is left of the body is not waited for
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		failAs(w, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
+		failAs(v, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
 		return nil, false
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		failAs(w, http.StatusRequestTimeout, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", h.readTimeout))
+		failAs(v, http.StatusRequestTimeout, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", h.readTimeout))
 		return nil, false
 	}
 	// The client went away or broke the transfer: nobody reads an answer.
-	failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
+	failAs(v, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
 	return nil, false
 }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -44,7 +43,7 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 	}
 	h := &handler{
 		SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, hosts: hosts,
-		readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
+		jsonLists: opts.Streamable.JSONResponse, readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
 	}
 	streamable := opts.Streamable
 	streamable.DisableLocalhostProtection = true // it is ours, which knows of allowed hosts
@@ -74,53 +73,54 @@ type handler struct {
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision
 	sessions  http.Handler // the SDK's, for those before
 	drafts    *drafts.Edge // nil unless they are served
+	jsonLists bool         // the operator wants JSON and not events
 
 	readTimeout, writeTimeout time.Duration // none if they are not positive
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := paced(w, h.writeTimeout)
-	defer out.begin()
-	h.serveHTTP(out, r)
+	v := &visit{pacedWriter: pacedWriter{ResponseWriter: w, timeout: h.writeTimeout}}
+	defer v.begin()
+	h.serveHTTP(v, r)
 }
 
-func (h *handler) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	h.limitReading(w, r)
+func (h *handler) serveHTTP(v *visit, r *http.Request) {
+	h.limitReading(v, r)
 	if fault := h.hosts.check(r); fault != nil {
-		failAs(w, http.StatusForbidden, nil, fault)
+		failAs(v, http.StatusForbidden, nil, fault)
 		return
 	}
-	v, err := h.admit(r)
 	defer v.release()
-	if err != nil {
-		fail(w, nil, err)
+	if err := h.admit(v, r); err != nil {
+		fail(v, nil, err)
 		return
 	}
-	r = v.in(r)
 	if r.Method != http.MethodPost {
-		h.serveSession(w, r, 0)
+		h.serveSession(v, r, 0)
 		return
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		failAs(w, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
+		failAs(v, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
 		return
 	}
-	body, ok := h.readBody(w, r, v)
+	body, ok := h.readBody(v, r)
 	if !ok {
 		return
 	}
-	setBody(r, body)
 	switch {
-	case h.drafts != nil && h.drafts.Serve(w, r, body):
+	case h.drafts != nil && h.drafts.Serve(v, withBody(v.in(r), body), body):
 	case h.legacy(r, body):
-		h.serveLegacy(w, r, body)
+		h.serveLegacy(v, r, body)
 	default:
-		h.serveModern(w, r, body, true)
+		h.serveModern(v, v, r, body, true)
 	}
 }
 
-func setBody(r *http.Request, body []byte) {
+// withBody returns a copy of a request with this body, which was read from it.
+func withBody(r *http.Request, body []byte) *http.Request {
+	r = r.WithContext(r.Context())
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return r
 }
 
 // legacy reports whether a request belongs to a revision with sessions: by its version header or, where it has none
@@ -140,7 +140,7 @@ func (h *handler) legacy(r *http.Request, body []byte) bool {
 	return strictjson.Get(strictjson.Get(req.Params, "_meta"), mcp.MetaKeyProtocolVersion) == nil
 }
 
-func (h *handler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byte) {
+func (h *handler) serveLegacy(v *visit, r *http.Request, body []byte) {
 	depth, kind := h.limits.Depth, strictjson.TypeOf(body)
 	if kind == strictjson.TypeArray {
 		depth++ // around the messages of a batch
@@ -149,7 +149,7 @@ func (h *handler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byt
 		fault := wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
 		id, response := wire.Addressee(body)
 		if !response {
-			failAs(w, http.StatusBadRequest, id, fault)
+			failAs(v, http.StatusBadRequest, id, fault)
 			return
 		}
 		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
@@ -157,17 +157,16 @@ func (h *handler) serveLegacy(w http.ResponseWriter, r *http.Request, body []byt
 	}
 	if kind == strictjson.TypeArray {
 		if fault := sdkfront.CheckBatch(body, h.limits.Batch); fault != nil {
-			failAs(w, http.StatusBadRequest, nil, fault)
+			failAs(v, http.StatusBadRequest, nil, fault)
 			return
 		}
 	}
 	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
-		failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
+		failAs(v, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
 	calls := countCalls(body)
-	setBody(r, h.carry(r, body))
-	h.serveSession(w, r, calls)
+	h.serveSession(v, withBody(r, h.carry(r, body)), calls)
 }
 
 // carry lets what the SDK's types do not keep of a call in a session reach its handler: the
@@ -205,16 +204,16 @@ func countCalls(body []byte) (n int) {
 }
 
 // serveSession serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
-func (h *handler) serveSession(w http.ResponseWriter, r *http.Request, calls int) {
+func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-		if err := h.SDK.Gate.CheckOwner(r.Context(), id, requestExtra(r)); err != nil {
-			fail(w, nil, err)
+		if err := h.SDK.Gate.CheckOwner(r.Context(), id, &v.extra); err != nil {
+			fail(v, nil, err)
 			return
 		}
 		switch {
 		case r.Method == http.MethodGet:
-			if err := h.stayOpen(r); err != nil {
-				fail(w, nil, err)
+			if err := h.stayOpen(r.Context(), v); err != nil {
+				fail(v, nil, err)
 				return
 			}
 			defer h.SDK.Gate.Listen(id)()
@@ -223,18 +222,18 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request, calls int
 			// kept out by them.
 			release, err := h.SDK.Gate.Announce(r.Context(), id, calls)
 			if err != nil {
-				fail(w, nil, err)
+				fail(v, nil, err)
 				return
 			}
 			defer release()
-			visitOf(r).release()
+			v.release()
 		}
 	}
 	if h.drafts != nil {
-		h.drafts.InSession(w, r, h.sessions)
+		h.drafts.InSession(v, r, h.sessions)
 		return
 	}
-	h.sessions.ServeHTTP(w, r)
+	h.sessions.ServeHTTP(v, r)
 }
 
 // hasSession reports whether this process holds a session.
@@ -250,147 +249,144 @@ func (h *handler) hasSession(id string) bool {
 // serveTranslated serves a request that the edge has translated from a draft. The drafts
 // have no headers that mirror a tool's parameters; those that are there must match all the same.
 func (h *handler) serveTranslated(w http.ResponseWriter, r *http.Request, body []byte) {
-	setBody(r, body)
-	h.serveModern(w, r, body, false)
+	v := visitOf(r)
+	v.extra.Header = r.Header
+	h.serveModern(w, v, r, body, false)
 }
 
 // serveModern serves a request of the 2026-07-28 revision. If mirrored, it must have the headers
 // that a tool's parameters are to be mirrored in.
-func (h *handler) serveModern(w http.ResponseWriter, r *http.Request, body []byte, mirrored bool) {
+func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, body []byte, mirrored bool) {
 	req, fault := wire.ParseRequest(body, h.limits.Depth)
 	if fault == nil && req.ID != nil {
-		fault = h.checkMetadata(r, req)
+		v.params.Meta, fault = h.readMeta(r, req)
 	}
 	if fault != nil {
 		fail(w, req.ID, fault)
 		return
 	}
 	if req.Method == tasks.MethodListen {
-		if err := h.stayOpen(r); err != nil {
+		if err := h.stayOpen(r.Context(), v); err != nil {
 			fail(w, req.ID, err)
 			return
 		}
 	}
 	switch {
 	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):
-		h.serveTask(w, r, req)
+		h.serveTask(w, v, r, req)
 	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
-		stream := &eventStream{w: w, events: true}
-		out, err := h.throughSDK(r.Context(), stream, req, requestExtra(r))
-		h.respond(r.Context(), stream, req, out, err)
+		v.stream.w, v.stream.events = w, true
+		out, err := h.throughSDK(r.Context(), &v.stream, req, &v.extra)
+		h.respond(r.Context(), &v.stream, req, out, err)
 	case req.ID != nil && wire.MayAsk(req.Method):
-		h.serveCall(w, r, req, mirrored)
+		h.serveCall(w, v, r, req, body, mirrored)
+	case req.ID != nil && h.serveList(w, v, r, req):
 	default:
-		h.serveStateless(w, r)
+		h.serveStateless(w, r, body)
 	}
 }
 
 // serveStateless has the SDK serve a request of the 2026-07-28 revision.
-func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request) {
-	h.stateless.ServeHTTP(w, r.WithContext(sdkfront.Admitted(r.Context())))
+func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request, body []byte) {
+	h.stateless.ServeHTTP(w, withBody(r.WithContext(sdkfront.Admitted(r.Context())), body))
 }
 
-// checkMetadata verifies what every modern request must say of itself, in headers and body alike.
-func (h *handler) checkMetadata(r *http.Request, req wire.Request) *jsonrpc.Error {
+// readMeta reads and verifies what every modern request must say of itself, in headers and body alike.
+func (h *handler) readMeta(r *http.Request, req wire.Request) (meta wire.Meta, fault *jsonrpc.Error) {
 	version, fault := wire.Header(r.Header, wire.HeaderVersion)
 	if fault != nil {
-		return fault
+		return meta, fault
 	}
-	var meta wire.Meta
 	if raw := strictjson.Get(req.Params, "_meta"); raw != nil && strictjson.TypeOf(raw) == strictjson.TypeObject {
 		if meta, fault = wire.ParseMeta(raw); fault != nil {
-			return fault
+			return meta, fault
 		}
 	}
 	if meta.Version != "" && meta.Version != version {
-		return wire.Mismatch("the %s header does not match the value in the body", wire.HeaderVersion)
+		return meta, wire.Mismatch("the %s header does not match the value in the body", wire.HeaderVersion)
 	}
 	if version != wire.Version {
-		return wire.UnsupportedVersion(version, h.supported)
+		return meta, wire.UnsupportedVersion(version, h.supported)
 	}
 	if meta.Version == "" {
-		return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyProtocolVersion)
+		return meta, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyProtocolVersion)
 	}
 	if fault := wire.CheckHeader(r.Header, wire.HeaderMethod, req.Method, false); fault != nil {
-		return fault
+		return meta, fault
 	}
 	if !meta.HasCapabilities {
-		return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyClientCapabilities)
+		return meta, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyClientCapabilities)
 	}
-	return nil
+	return meta, nil
 }
 
-// requestExtra is what the transport says of a request's caller.
-func requestExtra(r *http.Request) *mcp.RequestExtra {
-	return &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
-}
-
-// serveCall serves a request that may ask.
-func (h *handler) serveCall(w http.ResponseWriter, r *http.Request, req wire.Request, mirrored bool) {
-	params, fault := wire.ParseParams(req.Method, req.Params)
+// serveCall serves a request that may ask. The visit has its _meta.
+func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request, body []byte, mirrored bool) {
+	fault := v.params.Parse(req.Method, req.Params)
 	if fault == nil {
-		fault = wire.CheckHeader(r.Header, wire.HeaderName, params.Target, true)
+		fault = wire.CheckHeader(r.Header, wire.HeaderName, v.params.Target, true)
 	}
 	if fault != nil {
 		fail(w, req.ID, fault)
 		return
 	}
-	handler := h.SDK.Handlers.Lookup(req.Method, params.Target)
+	handler := h.SDK.Handlers.Lookup(req.Method, v.params.Target)
 	if handler == nil {
-		if params.HasState && params.State == "" { // which the SDK's types take for none
+		if v.params.HasState && v.params.State == "" { // which the SDK's types take for none
 			fail(w, req.ID, wire.InvalidState())
 			return
 		}
 		// The SDK compares the header as it stands.
+		r = r.WithContext(r.Context())
 		r.Header = maps.Clone(r.Header)
-		r.Header[wire.HeaderName] = []string{params.Target}
-		h.serveStateless(w, r)
+		r.Header[wire.HeaderName] = []string{v.params.Target}
+		h.serveStateless(w, r, body)
 		return
 	}
 	for _, header := range handler.Headers {
 		if !mirrored && !header.In(r.Header) {
 			continue
 		}
-		if fault := header.Check(r.Header, params.Arguments); fault != nil {
+		if fault := header.Check(r.Header, v.params.Arguments); fault != nil {
 			fail(w, req.ID, fault)
 			return
 		}
 	}
-	stream := &eventStream{w: w, token: params.Meta.ProgressToken}
+	v.stream.w, v.stream.token = w, v.params.Meta.ProgressToken
 	var progress call.ProgressFunc
-	if params.Meta.ProgressToken != nil && acceptsEvents(r) {
-		progress = stream.progress
+	if v.params.Meta.ProgressToken != nil && acceptsEvents(r) {
+		progress = v.stream.progress
 	}
-	ctx, extra := r.Context(), requestExtra(r)
 	var out *call.Outcome
 	var err error
 	switch {
 	case !h.SDK.Direct():
-		stream.events = acceptsEvents(r)
-		out, err = h.throughSDK(ctx, stream, req, extra)
+		v.stream.events = acceptsEvents(r)
+		out, err = h.throughSDK(r.Context(), &v.stream, req, &v.extra)
 	case h.SDK.Chained():
-		out, err = h.SDK.Receive(ctx, req.Method, req.Params, extra, progress)
+		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, &v.extra, progress)
 	default:
-		out, err = h.serve(ctx, visitOf(r).principal, handler, req, params, extra, progress)
+		out, err = h.serve(r.Context(), v, handler, req, progress)
 	}
-	h.respond(ctx, stream, req, out, err)
+	h.respond(r.Context(), &v.stream, req, out, err)
 }
 
 // serve serves a request for one of our handlers.
-func (h *handler) serve(ctx context.Context, principal string, handler *call.Handler, req wire.Request, params *wire.Params, extra *mcp.RequestExtra, progress call.ProgressFunc) (out *call.Outcome, err error) {
-	a := call.Access{Principal: principal, Method: req.Method, Target: params.Target, Extra: extra}
+func (h *handler) serve(ctx context.Context, v *visit, handler *call.Handler, req wire.Request, progress call.ProgressFunc) (out *call.Outcome, err error) {
+	a := call.Access{Principal: v.principal, Method: req.Method, Target: v.params.Target, Extra: &v.extra}
 	err = h.SDK.Gate.PassNamed(ctx, a, func(ctx context.Context, p call.Passage) (err error) {
-		q := &call.Request{
+		v.call = call.Request{
 			Handler:   handler,
-			Params:    params,
+			Params:    &v.params,
 			Raw:       req.Params,
-			Can:       params.Meta.Capabilities,
+			Can:       v.params.Meta.Capabilities,
 			Principal: p.Principal,
 			Crowded:   p.Crowded,
 			Progress:  progress,
-			View:      func(m call.Manual) mcp.Request { return call.View(req.Method, req.Params, nil, extra, m) },
+			Extra:     &v.extra,
 		}
-		out, err = h.SDK.Calls.Serve(ctx, q, h.SDK.Carrier.Home(q))
+		v.home = *h.SDK.Carrier.Home(&v.call)
+		out, err = h.SDK.Calls.Serve(ctx, &v.call, &v.home)
 		return err
 	})
 	return out, err
@@ -406,10 +402,13 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
 		return
 	}
-	response := wire.AppendResult(make([]byte, 0, 64+out.Size(h.SDK.Info)), req.ID, func(dst []byte) []byte {
+	buffer := takeBuffer()
+	defer buffer.giveBack()
+	buffer.data = wire.AppendResult(buffer.data, req.ID, func(dst []byte) []byte {
 		dst, err = out.AppendResult(dst, h.SDK.Info)
 		return dst
 	})
+	response := buffer.data
 	if err != nil {
 		h.log.ErrorContext(ctx, "askback: a result cannot be encoded", "method", req.Method, "error", err)
 		response = wire.AppendError(nil, req.ID, wire.Errorf(jsonrpc.CodeInternalError, "internal error"))
@@ -418,7 +417,7 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 }
 
 // serveTask serves a request about tasks.
-func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Request) {
+func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request) {
 	q, fault := tasks.ReadRequest(req.Method, req.Params, nil)
 	// Routing headers are the extension's; the proposals' dialect may have them.
 	if fault == nil && req.Method != wire.ListTasks && (q.Extension || len(r.Header[wire.HeaderName]) > 0) {
@@ -430,17 +429,17 @@ func (h *handler) serveTask(w http.ResponseWriter, r *http.Request, req wire.Req
 	}
 	var out *call.Outcome
 	var err error
-	stream := &eventStream{w: w}
+	v.stream.w = w
 	if h.SDK.Direct() {
-		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, requestExtra(r), nil)
+		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, &v.extra, nil)
 	} else {
-		out, err = h.throughSDK(r.Context(), stream, req, requestExtra(r))
+		out, err = h.throughSDK(r.Context(), &v.stream, req, &v.extra)
 	}
-	if err != nil && !stream.gone(r.Context()) {
+	if err != nil && !v.stream.gone(r.Context()) {
 		failTask(w, req.ID, err)
 		return
 	}
-	h.respond(r.Context(), stream, req, out, err)
+	h.respond(r.Context(), &v.stream, req, out, err)
 }
 
 func failTask(w http.ResponseWriter, id []byte, err error) {

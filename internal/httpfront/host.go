@@ -42,10 +42,9 @@ func newHosts(opts *Options) (*hosts, error) {
 // check returns the error for a request that comes from a foreign page, or may come from one.
 func (h *hosts) check(r *http.Request) *jsonrpc.Error {
 	origin := r.Header.Get("Origin")
-	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	onLoopback := addr != nil && loopback(addr.String())
+	onLoopback := onLoopback(r)
 	switch {
-	case h.allowed[strings.ToLower(r.Host)] || h.allowed[strings.ToLower(hostname(r.Host))]:
+	case h.allows(r.Host):
 	case onLoopback && loopback(r.Host):
 	case onLoopback && h.local:
 		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this local server: its operator can add it to HTTPOptions.AllowedHosts")
@@ -55,12 +54,31 @@ func (h *hosts) check(r *http.Request) *jsonrpc.Error {
 		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from a web page, under a name that may be the page's own: "+
 			"the server's operator can add the host to HTTPOptions.AllowedHosts, or the page to HTTPOptions.TrustedOrigins")
 	}
-	probe := *r
-	probe.Method = http.MethodPost // Check lets GET pass unseen
-	if err := h.origins.Check(&probe); err != nil {
+	if r.Method != http.MethodPost { // Check lets GET pass unseen
+		r = r.WithContext(r.Context())
+		r.Method = http.MethodPost
+	}
+	if err := h.origins.Check(r); err != nil {
 		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from another origin, which is not trusted")
 	}
 	return nil
+}
+
+func (h *hosts) allows(host string) bool {
+	return len(h.allowed) > 0 && (h.allowed[strings.ToLower(host)] || h.allowed[strings.ToLower(hostname(host))])
+}
+
+// onLoopback reports whether a request reached the server by a loopback address.
+func onLoopback(r *http.Request) bool {
+	switch addr := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case nil:
+		return false
+	case *net.TCPAddr:
+		return addr.IP.IsLoopback()
+	case net.Addr:
+		return loopback(addr.String())
+	}
+	return false
 }
 
 // hostname is the host of "host:port", or of "host" alone.

@@ -9,21 +9,22 @@ import (
 // the SDK's, gets an error in place of waiting for a client that does not read.
 type pacedWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
 	timeout time.Duration
+	written int // since the time began
 }
+
+// buffered is what net/http holds back of a response at least. It is on its way only when there is more, or at the end
+// of the request.
+const buffered = 2 << 10
 
 // part is what has to be read in time: it bounds the pace, and not the size, of a response.
 const part = 64 << 10
 
-// paced returns w with a deadline for each part.
-func paced(w http.ResponseWriter, timeout time.Duration) *pacedWriter {
-	return &pacedWriter{w, http.NewResponseController(w), timeout}
-}
-
 func (w *pacedWriter) Write(p []byte) (n int, err error) {
 	for err == nil && (n == 0 || n < len(p)) {
-		w.begin()
+		if w.written += min(len(p)-n, part); w.written > buffered {
+			w.begin()
+		}
 		var m int
 		m, err = w.ResponseWriter.Write(p[n:min(n+part, len(p))])
 		n += m
@@ -38,7 +39,7 @@ func (w *pacedWriter) Write(p []byte) (n int, err error) {
 func (w *pacedWriter) FlushError() error {
 	w.begin()
 	defer w.set(time.Time{}) // HTTP/2 ends a stream at its deadline, even one that waits for nothing
-	return w.control.Flush()
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // Unwrap implements what [http.ResponseController] looks for.
@@ -46,10 +47,13 @@ func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // begin begins the time for what is written next. At the end of the request that is what net/http has buffered; it
 // then lifts the deadline.
-func (w *pacedWriter) begin() { w.set(time.Now().Add(w.timeout)) }
+func (w *pacedWriter) begin() {
+	w.written = 0
+	w.set(time.Now().Add(w.timeout))
+}
 
 func (w *pacedWriter) set(deadline time.Time) {
 	if w.timeout > 0 {
-		_ = w.control.SetWriteDeadline(deadline) // where there are deadlines
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(deadline) // where there are deadlines
 	}
 }

@@ -140,8 +140,10 @@ func failAs(w http.ResponseWriter, status int, id []byte, err error) {
 	writeJSON(w, status, wire.AppendError(nil, id, call.Fault(err)))
 }
 
+var contentJSON = []string{"application/json"}
+
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header()["Content-Type"] = contentJSON
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that is gone gets nothing
 }

@@ -4,31 +4,38 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// visit is an HTTP request with what it holds of the limits until it is served.
+// visit is one HTTP request: what is known of its caller, what it holds of the limits until it is served, and the
+// memory for serving it, which is allocated in one piece.
 type visit struct {
+	pacedWriter
 	principal string
-	request   bound.Hold // of Requests or, once it stays open, of Streams
+	extra     mcp.RequestExtra // what the transport says of the caller
+	request   bound.Hold       // of Requests or, once it stays open, of Streams
 	body      bound.Hold
+
+	stream eventStream
+	params wire.Params
+	call   call.Request
+	home   home.Carried
 }
 
-type visitKey struct{}
-
-// visitOf returns the visit of a request that was admitted. In a session the context is that of the request that
-// opened it: ask only for the request at hand.
-func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }
-
 // admit names the caller of a request and takes its share of those in progress, before its body is read.
-func (h *handler) admit(r *http.Request) (v *visit, err error) {
-	v = new(visit)
-	if v.principal, err = h.SDK.Gate.Principal(r.Context(), call.Access{Extra: requestExtra(r)}); err != nil {
-		return v, err
+func (h *handler) admit(v *visit, r *http.Request) (err error) {
+	v.extra = mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
+	if v.principal, err = h.SDK.Gate.Principal(r.Context(), call.Access{Extra: &v.extra}); err != nil {
+		return err
 	}
 	v.request, err = h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Requests, v.principal, 1)
-	return v, err
+	return err
 }
 
 func (v *visit) release() {
@@ -36,14 +43,9 @@ func (v *visit) release() {
 	v.body.Release()
 }
 
-func (v *visit) in(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
-}
-
 // stayOpen makes a request one of those that stay open, which are not counted as in progress.
-func (h *handler) stayOpen(r *http.Request) error {
-	v := visitOf(r)
-	stream, err := h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Streams, v.principal, 1)
+func (h *handler) stayOpen(ctx context.Context, v *visit) error {
+	stream, err := h.SDK.Gate.Take(ctx, h.SDK.Gate.Shares.Streams, v.principal, 1)
 	if err != nil {
 		return err
 	}
@@ -51,3 +53,12 @@ func (h *handler) stayOpen(r *http.Request) error {
 	v.request = stream
 	return nil
 }
+
+type visitKey struct{}
+
+// in returns the request with its visit, for when the edge of the drafts brings it back.
+func (v *visit) in(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+}
+
+func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }

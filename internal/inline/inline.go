@@ -301,7 +301,7 @@ func elicitation(p *mcp.ElicitParams) (*question.Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	return question.Form(p.Message, schema)
+	return question.Form(p.Message, schema), nil
 }
 
 // parseSchema reads a schema that was written for the SDK, which lets parts of it be

@@ -79,7 +79,7 @@ func (s *service) serve(t *testing.T, r round, h handler) (got, state string) {
 	for key, answer := range r.answers {
 		params.Responses[key] = []byte(answer)
 	}
-	q := &call.Request{Params: params, Can: meta.Capabilities, Progress: r.progress, View: func(m call.Manual) mcp.Request {
+	q := &call.Request{Params: params, Can: meta.Capabilities, Progress: r.progress, As: func(m call.Manual) mcp.Request {
 		return call.View(wire.CallTool, []byte(`{"name":"t","_meta":`+r.meta+`}`), nil, nil, m)
 	}}
 	q.Handler = &call.Handler{Method: wire.CallTool, Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {

@@ -12,7 +12,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -27,6 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback/internal/child"
+	"github.com/askback-mcp/askback/internal/interop/typescript"
 )
 
 func main() {
@@ -114,10 +114,10 @@ func (m *matrix) prepare() error {
 	if err != nil {
 		return err
 	}
-	if err := installTypeScript(dir); err != nil {
+	node, err := typescript.Install(dir)
+	if err != nil {
 		return err
 	}
-	node := filepath.Join(dir, "node_modules", ".bin", "node")
 	for name, prefix := range map[string]string{"typescript": "", "tasks-typescript1": "tasks-"} {
 		m.programs[name] = func(role string) []string { return []string{node, filepath.Join(dir, prefix+role+".ts")} }
 	}
@@ -129,24 +129,6 @@ func (m *matrix) prepare() error {
 		m.servers[peer.name] = server
 	}
 	return nil
-}
-
-// installTypeScript installs what the lock file pins, unless that is there already.
-func installTypeScript(dir string) error {
-	lock, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
-	if err != nil {
-		return err
-	}
-	sum := fmt.Sprintf("%x", sha256.Sum256(lock))
-	mark := filepath.Join(dir, "node_modules", ".interop-lock")
-	if installed, err := os.ReadFile(mark); err == nil && string(installed) == sum {
-		return nil
-	}
-	fmt.Fprintln(os.Stderr, "Installing the TypeScript SDK")
-	if err := command("npm", "ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"); err != nil {
-		return err
-	}
-	return os.WriteFile(mark, []byte(sum), 0o644)
 }
 
 // versions says what the peers are.

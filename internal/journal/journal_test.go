@@ -105,7 +105,8 @@ func TestAnswersAreFoundByKeyAndQuestion(t *testing.T) {
 		}
 	})
 	t.Run("without state, answers count by key alone, once asked to", func(t *testing.T) {
-		run := BeginBare(new(Journal), answers("k", "v"), Limits{})
+		run := new(Run)
+		run.BeginBare(new(Journal), answers("k", "v"), Limits{})
 		if v, err := run.Ask(question("k", "?")); err != nil || string(v) != "v" {
 			t.Errorf("got %q, %v", v, err)
 		}

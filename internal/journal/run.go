@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -48,6 +49,7 @@ type Run struct {
 	mu      sync.Mutex
 	journal *Journal
 	before  []Question        // those pending when the run began
+	next    int               // the entry that is probably asked for next
 	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
 	parked  bool  // a checkpoint was reached
@@ -63,18 +65,23 @@ type Run struct {
 // Begin starts a run on j, which the run extends. Responses are the client's answers by wire key. Those to questions
 // that are pending in j are recorded, and all others ignored.
 func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
+	r := new(Run)
+	r.Begin(j, responses, limits)
+	return r
+}
+
+// Begin is the function of this name, for a zero Run that is a part of something else.
+func (r *Run) Begin(j *Journal, responses map[string][]byte, limits Limits) {
 	j.receiveAll(responses)
-	before := j.Pending
+	r.journal, r.before, r.limits = j, j.Pending, limits
 	j.Pending = nil
-	return &Run{journal: j, before: before, limits: limits, steps: make(map[string]bool)}
 }
 
 // BeginBare starts the run of a retry that carries answers but no state, the form in which a first round needs none:
 // any question of this run takes the answer under its key.
-func BeginBare(j *Journal, responses map[string][]byte, limits Limits) *Run {
-	r := Begin(j, nil, limits)
+func (r *Run) BeginBare(j *Journal, responses map[string][]byte, limits Limits) {
+	r.Begin(j, nil, limits)
 	r.bare = maps.Clone(responses)
-	return r
 }
 
 // errOver is the error for goroutines that a handler left running when it returned. By then
@@ -106,7 +113,8 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		delete(r.bare, a.Key)
 		r.journal.receive(a.Key, a.Digest, raw)
 	}
-	for i := r.journal.answer(a.Key, a.Digest); i >= 0; i = r.journal.answer(a.Key, a.Digest) {
+	answers := func(e *Entry) bool { return e.isAnswer() && e.Key == a.Key && e.Digest == a.Digest }
+	for i := r.recorded(answers); i >= 0; i = r.recorded(answers) {
 		e := &r.journal.Entries[i]
 		if e.Kind == Answer {
 			return e.Value, nil
@@ -183,9 +191,12 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	if r.steps[key] {
 		return nil, false, fmt.Errorf("the step name %q is used twice in one run: give each step its own", key)
 	}
+	if r.steps == nil {
+		r.steps = make(map[string]bool)
+	}
 	r.steps[key] = true
-	if e := r.journal.find(Step, key); e != nil {
-		return e.Value, true, nil
+	if i := r.recorded(func(e *Entry) bool { return e.Kind == Step && e.Key == key }); i >= 0 {
+		return r.journal.Entries[i].Value, true, nil
 	}
 	if r.suspended() {
 		return nil, false, ErrInputRequired
@@ -196,6 +207,20 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	r.active++
 	r.running.Add(1)
 	return nil, false, nil
+}
+
+// recorded returns the index of the entry that fits, or -1. A run comes by most entries in their order, so that it finds
+// the next one where it found the last.
+func (r *Run) recorded(fits func(e *Entry) bool) int {
+	entries := r.journal.Entries
+	for n := range entries {
+		i := (r.next + n) % len(entries)
+		if fits(&entries[i]) {
+			r.next = i + 1
+			return i
+		}
+	}
+	return -1
 }
 
 func (r *Run) endStep() {
@@ -364,5 +389,5 @@ func (r *Run) preferredWireKey(a Ask) string {
 	if first {
 		return a.Key
 	}
-	return fmt.Sprintf("%s#%x", a.Key, a.Digest[:4])
+	return a.Key + "#" + hex.EncodeToString(a.Digest[:4])
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -40,8 +41,7 @@ func acceptForm(schema *form.Schema) Accept {
 		if err != nil {
 			return nil, err
 		}
-		record := append([]byte(`{"action":"accept","content":`), content...)
-		return append(record, '}'), nil
+		return slices.Concat([]byte(`{"action":"accept","content":`), content, []byte("}")), nil
 	}
 }
 
@@ -89,10 +89,14 @@ func acceptRoots(raw []byte) ([]byte, error) {
 
 // Action returns the action of an elicitation result: "accept", "decline" or "cancel".
 func Action(result []byte) (string, error) {
-	action, _ := strictjson.String(strictjson.Get(result, "action"))
-	switch action {
-	case "accept", "decline", "cancel":
-		return action, nil
+	action, _ := strictjson.Text(strictjson.Get(result, "action"))
+	switch string(action) {
+	case "accept":
+		return "accept", nil
+	case "decline":
+		return "decline", nil
+	case "cancel":
+		return "cancel", nil
 	}
 	return "", errors.New(`an elicitation result needs the action "accept", "decline" or "cancel"`)
 }

@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
-	"slices"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -37,26 +38,63 @@ type Question struct {
 }
 
 // Form asks the user to fill in a form.
-func Form(message string, schema *form.Schema) (*Question, error) {
-	text, err := json.Marshal(message)
-	if err != nil {
-		return nil, err
-	}
-	params := slices.Concat([]byte(`{"mode":"form","message":`), text, []byte(`,"requestedSchema":`), schema.JSON(), []byte("}"))
-	return &Question{
-		Method: MethodElicit, Params: params, Need: wire.Form, Digest: digest(params),
-		Typed:  &mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(schema.JSON())},
-		Accept: acceptForm(schema),
-	}, nil
+func Form(message string, schema *form.Schema) *Question {
+	return newTemplate(schema).question(message)
 }
 
 // FormOf is [Form] with the schema of type t.
 func FormOf(message string, t reflect.Type) (*Question, error) {
-	schema, err := form.For(t)
-	if err != nil {
-		return nil, err
+	known, ok := templates.Load(t)
+	if !ok {
+		schema, err := form.For(t)
+		if err != nil {
+			return nil, err
+		}
+		known, _ = templates.LoadOrStore(t, newTemplate(schema))
 	}
-	return Form(message, schema)
+	return known.(*template).question(message), nil
+}
+
+// templates holds the template of each type. Whole questions are not kept: a message may hold what a caller wrote, and
+// must not outlive the request.
+var templates sync.Map // reflect.Type → *template
+
+// template is what all questions with one form have in common.
+type template struct {
+	schema    []byte
+	canonical []byte // form of the schema
+	typed     any    // the schema, for the SDK's type
+	accept    Accept
+}
+
+func newTemplate(s *form.Schema) *template {
+	return &template{s.JSON(), strictjson.AppendCanonical(nil, s.JSON()), json.RawMessage(s.JSON()), acceptForm(s)}
+}
+
+// question makes the question with a message.
+func (t *template) question(message string) *Question {
+	if !utf8.ValidString(message) {
+		message = string([]rune(message)) // as encoding/json has it
+	}
+	params := make([]byte, 0, len(message)+len(t.schema)+64)
+	params = strictjson.AppendString(append(params, `{"mode":"form","message":`...), message)
+	params = append(append(append(params, `,"requestedSchema":`...), t.schema...), '}')
+
+	// What digest(params) hashes, without parsing params for it.
+	canonical := strictjson.AppendString(append(make([]byte, 0, 512), `{"message":`...), message)
+	canonical = append(append(append(canonical, `,"mode":"form","requestedSchema":`...), t.canonical...), '}')
+
+	sum := sha256.Sum256(canonical)
+
+	q := &struct {
+		Question
+		typed mcp.ElicitParams
+	}{
+		Question{Method: MethodElicit, Params: params, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept},
+		mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: t.typed},
+	}
+	q.Typed = &q.typed
+	return &q.Question
 }
 
 // FormFor is [Form] for a schema made while the call runs, whose answers are to unmarshal into type t: a number that
@@ -70,10 +108,7 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := Form(message, parsed)
-	if err != nil {
-		return nil, err
-	}
+	q := Form(message, parsed)
 	fits := q.Accept
 	q.Accept = func(raw []byte) ([]byte, error) {
 		record, err := fits(raw)
@@ -152,12 +187,16 @@ func needOf(request mcp.InputRequest) wire.Capability {
 
 // Roots asks the client for its roots.
 func Roots() *Question {
-	// The specification lets params be absent, the Go SDK's client does not.
-	params := []byte("{}")
 	return &Question{
-		Method: MethodListRoots, Params: params, Typed: &mcp.ListRootsParams{}, Need: wire.Roots, Digest: digest(params), Accept: acceptRoots,
+		Method: MethodListRoots, Params: noParams, Typed: &mcp.ListRootsParams{}, Need: wire.Roots, Digest: noParamsDigest, Accept: acceptRoots,
 	}
 }
+
+// The specification lets params be absent, the Go SDK's client does not.
+var (
+	noParams       = []byte("{}")
+	noParamsDigest = digest(noParams)
+)
 
 // Manual is an input request that a handler in the SDK's manual style returned. It has no digest: the handler itself
 // reads the answers.
@@ -174,8 +213,6 @@ func Manual(request mcp.InputRequest) (*Question, error) {
 
 // digest identifies a question by all that the client sees of it. Parameters of different methods are never equal.
 func digest(params []byte) journal.Digest {
-	// Not strictjson.Digest: hashing its pooled buffer, just written, measures several times slower here than hashing
-	// a fresh one (BenchmarkInteraction).
-	sum := sha256.Sum256(strictjson.AppendCanonical(make([]byte, 0, 512), params))
+	sum := strictjson.Digest(params)
 	return journal.Digest(sum[:16])
 }

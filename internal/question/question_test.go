@@ -1,6 +1,7 @@
 package question_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -125,6 +127,44 @@ func TestNeedsAndDigests(t *testing.T) {
 	reworded, err := question.FormOf("Which color, then?", reflect.TypeFor[color]())
 	if reworded = must(t, reworded, err); seen[reworded.Digest] != "" {
 		t.Error("a reworded question has the digest of the first")
+	}
+}
+
+// A form's digest is joined from parts, and is that of the whole: a question must keep its digest from one version to
+// the next. Its parameters are those of the SDK's type.
+func FuzzFormMessage(f *testing.F) {
+	for _, message := range []string{"", "Who are you?", "\"<&>\\\n\x00\u007f\u2028", "é 世界 😀", "\xff\xfe \xed\xa0\x80", strings.Repeat("long ", 200)} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		q, err := question.FormOf(message, reflect.TypeFor[color]())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := strictjson.Check(q.Params, 64); err != nil {
+			t.Fatalf("%q makes %s: %v", message, q.Params, err)
+		}
+		if sum := strictjson.Digest(q.Params); q.Digest != journal.Digest(sum[:16]) {
+			t.Fatalf("%s has the digest %x", q.Params, q.Digest)
+		}
+		typed, err := json.Marshal(q.Typed)
+		if err != nil || strictjson.Digest(typed) != strictjson.Digest(q.Params) {
+			t.Fatalf("the SDK sends %s, %v, in place of %s", typed, err, q.Params)
+		}
+		text, _ := json.Marshal(message) // which makes U+FFFD of what is not UTF-8
+		if strictjson.Digest(strictjson.Get(q.Params, "message")) != strictjson.Digest(text) {
+			t.Fatalf("%s is not the message %s", q.Params, text)
+		}
+	})
+}
+
+func TestAskingAgainAllocatesLittle(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := question.FormOf("Which color?", reflect.TypeFor[color]()); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 2 { // the question and its parameters
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -9,36 +9,30 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	casejson "github.com/segmentio/encoding/json"
 
+	"github.com/askback-mcp/askback/internal/exactjson"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Arguments validates and decodes a tool's arguments.
-type Arguments struct {
+// schema is a tool's schema, as it is applied.
+type schema struct {
 	resolved *jsonschema.Resolved
 	defaults bool
-}
-
-// ForArguments returns what decodes a tool's arguments into the type in. It sets the tool's InputSchema if there is
-// none.
-func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
-	if t.InputSchema == nil && in == reflect.TypeFor[any]() {
-		t.InputSchema = &jsonschema.Schema{Type: "object"}
-	}
-	resolved, defaults, err := resolve(&t.InputSchema, in)
-	return &Arguments{resolved, defaults}, err
+	shape    *shape // nil if there are defaults, which it cannot fill in
 }
 
 // resolve resolves the schema that field holds, after inferring it from t if it holds none.
-func resolve(field *any, t reflect.Type) (resolved *jsonschema.Resolved, defaults bool, err error) {
-	schema, err := infer(field, t)
+func resolve(field *any, t reflect.Type) (s schema, err error) {
+	own, err := infer(field, t)
 	if err != nil {
-		return nil, false, err
+		return s, err
 	}
-	resolved, err = schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
-	return resolved, hasDefaults(schema), err
+	s.resolved, err = own.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if s.defaults = hasDefaults(own); err == nil && !s.defaults {
+		s.shape = compile(own)
+	}
+	return s, err
 }
 
 // infer returns the schema that field holds, after inferring it from t if it holds none.
@@ -71,33 +65,50 @@ func hasDefaults(s *jsonschema.Schema) bool {
 	return false
 }
 
-// Decode validates arguments, an object or nil, and decodes them.
-func (a *Arguments) Decode(arguments []byte, into any) error {
+// Arguments validates and decodes a tool's arguments.
+type Arguments struct{ schema }
+
+// ForArguments returns what decodes a tool's arguments into the type in. It sets the tool's InputSchema if there is
+// none.
+func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
+	if t.InputSchema == nil && in == reflect.TypeFor[any]() {
+		t.InputSchema = &jsonschema.Schema{Type: "object"}
+	}
+	s, err := resolve(&t.InputSchema, in)
+	return &Arguments{s}, err
+}
+
+// Decode validates arguments, a checked object or nil, and decodes them.
+func (a *Arguments) Decode(arguments []byte, into any) (err error) {
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
+	if !a.shape.accepts(arguments) {
+		if arguments, err = a.validate(arguments); err != nil {
+			return err
+		}
+	}
+	return exactjson.Unmarshal(arguments, into) // because the schema was applied to exact names
+}
+
+// validate validates arguments in full, and returns them with defaults.
+func (a *Arguments) validate(arguments []byte) ([]byte, error) {
 	instance := make(map[string]any)
 	if err := json.Unmarshal(arguments, &instance); err != nil {
-		return err
+		return nil, err
 	}
 	if a.defaults {
 		if err := a.resolved.ApplyDefaults(&instance); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := a.resolved.Validate(instance); err != nil {
-		return err
+		return nil, err
 	}
-	if a.defaults {
-		var err error
-		if arguments, err = withDefaults(arguments, instance); err != nil {
-			return err
-		}
+	if !a.defaults {
+		return arguments, nil
 	}
-	// Names are matched exactly: encoding/json would let "Name" reach a field whose schema was only applied to
-	// "name".
-	_, err := casejson.Parse(arguments, into, casejson.DontMatchCaseInsensitiveStructFields)
-	return err
+	return withDefaults(arguments, instance)
 }
 
 // withDefaults adds to the arguments the members that only the instance has. What the client sent stays as it was
@@ -123,9 +134,8 @@ func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
 
 // Result makes structured content. The zero value knows no schema.
 type Result struct {
-	resolved *jsonschema.Resolved
-	defaults bool
-	zero     any // in place of a nil pointer
+	schema
+	zero any // in place of a nil pointer
 }
 
 // ForResult returns what makes structured content of values of type out. It sets the tool's OutputSchema if there is
@@ -139,7 +149,7 @@ func ForResult(t *mcp.Tool, out reflect.Type) (*Result, error) {
 		r.zero = reflect.Zero(out.Elem()).Interface()
 	}
 	var err error
-	r.resolved, r.defaults, err = resolve(&t.OutputSchema, out)
+	r.schema, err = resolve(&t.OutputSchema, out)
 	return r, err
 }
 
@@ -156,24 +166,9 @@ func (r *Result) Structure(res *mcp.CallToolResult, out any, whole bool) error {
 	if err != nil {
 		return wire.Errorf(jsonrpc.CodeInternalError, "the tool's output cannot be encoded: %v", err)
 	}
-	if r.resolved != nil {
-		var instance any
-		if err := json.Unmarshal(data, &instance); err != nil {
+	if r.resolved != nil && !r.shape.accepts(data) {
+		if data, err = r.validate(data); err != nil {
 			return err
-		}
-		if instance == nil && r.resolved.Schema().Type == "object" {
-			instance, data = make(map[string]any), []byte("{}") // of a nil map
-		}
-		if object, ok := instance.(map[string]any); ok && r.defaults {
-			if err := r.resolved.ApplyDefaults(&instance); err != nil {
-				return err
-			}
-			if data, err = withDefaults(data, object); err != nil {
-				return err
-			}
-		}
-		if err := r.resolved.Validate(instance); err != nil {
-			return wire.Errorf(jsonrpc.CodeInternalError, "the tool's output does not fit its schema: %v", err)
 		}
 	}
 	res.StructuredContent = json.RawMessage(data)
@@ -181,4 +176,28 @@ func (r *Result) Structure(res *mcp.CallToolResult, out any, whole bool) error {
 		res.Content = append(res.Content, &mcp.TextContent{Text: string(data)})
 	}
 	return nil
+}
+
+// validate validates structured content in full, and returns it with defaults.
+func (r *Result) validate(data []byte) ([]byte, error) {
+	var instance any
+	if err := json.Unmarshal(data, &instance); err != nil {
+		return nil, err
+	}
+	if instance == nil && r.resolved.Schema().Type == "object" {
+		instance, data = make(map[string]any), []byte("{}") // of a nil map
+	}
+	if object, ok := instance.(map[string]any); ok && r.defaults {
+		if err := r.resolved.ApplyDefaults(&instance); err != nil {
+			return nil, err
+		}
+		var err error
+		if data, err = withDefaults(data, object); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.resolved.Validate(instance); err != nil {
+		return nil, wire.Errorf(jsonrpc.CodeInternalError, "the tool's output does not fit its schema: %v", err)
+	}
+	return data, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -46,6 +47,9 @@ type Front struct {
 	before    bool          // there was middleware when ours was added
 	warn      sync.Once
 
+	listing *mcp.ServerSession // in which List asks; nil if it does not
+	tools   pages
+
 	next    mcp.MethodHandler // the SDK's handlers, and the middleware that was there before ours
 	mu      sync.Mutex
 	handler atomic.Pointer[mcp.MethodHandler] // handle in the middleware of AddReceivingMiddleware
@@ -65,6 +69,10 @@ func (f *Front) Install() error {
 	f.own = reflect.ValueOf(f.receive).Pointer()
 	if f.receiving.IsValid() && f.receiving.Pointer() == f.own {
 		return errors.New("askback: there is a Server on this mcp.Server already")
+	}
+	var err error
+	if f.listing, err = listingSession(f.Server); err != nil {
+		return fmt.Errorf("askback: opening a session for lists: %w", err)
 	}
 	f.Server.AddSendingMiddleware(f.sending)
 	f.Server.AddReceivingMiddleware(f.middleware)
@@ -288,7 +296,7 @@ func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string,
 	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
 		return f.next(ctx, method, c.View())
 	}}
-	r.View = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
+	r.As = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
 	var at call.Home = f.Carrier.Home(r)
 	if r.InSession {
 		at = &home.Held{Session: sessionOf(req), Request: r}
@@ -344,7 +352,8 @@ func (f *Front) serveOwn(ctx context.Context, p call.Passage, h *call.Handler, r
 		InSession: p.InSession,
 		Crowded:   p.Crowded,
 		Progress:  progressTo(ctx, session, req),
-		View:      func(m call.Manual) mcp.Request { return call.View(h.Method, raw, session, req.GetExtra(), m) },
+		Session:   session,
+		Extra:     req.GetExtra(),
 	}
 	if !p.InSession {
 		return f.Calls.Serve(ctx, r, f.Carrier.Home(r))

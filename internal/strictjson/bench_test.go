@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -36,6 +39,41 @@ func benchmark(b *testing.B, f func(doc []byte)) {
 				f(doc)
 			}
 		})
+	}
+}
+
+// largeArguments are arguments of about size bytes, in the shapes that cost differently.
+func largeArguments(size int) map[string][]byte {
+	fill := func(item string) []byte {
+		return []byte(`{"items":[` + strings.Repeat(item+",", size/(len(item)+1)) + `0]}`)
+	}
+	return map[string][]byte{
+		"strings": fill(`"Crash on save, naïve path, after the second attempt to write"`),
+		"objects": fill(`{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path","tags":["bug",null]}`),
+		"sorted":  fill(`{"effort":2.5,"state":"Resolved","tags":["bug",null],"title":"Crash on save, naïve path","workItemId":4711}`),
+		"tiny":    fill(`{"y":1,"x":2}`),
+		"numbers": fill(`1.25`),
+		"arrays":  fill(strings.Repeat("[", 32) + "1" + strings.Repeat("]", 32)),
+	}
+}
+
+// BenchmarkLarge compares Digest with Check.
+func BenchmarkLarge(b *testing.B) {
+	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
+		docs := largeArguments(size)
+		for _, name := range slices.Sorted(maps.Keys(docs)) {
+			run := func(what string, f func(doc []byte)) {
+				b.Run(fmt.Sprintf("%s/%s/%dKB", what, name, size>>10), func(b *testing.B) {
+					b.SetBytes(int64(len(docs[name])))
+					b.ReportAllocs()
+					for b.Loop() {
+						f(docs[name])
+					}
+				})
+			}
+			run("check", func(doc []byte) { _ = Check(doc, 64) })
+			run("digest", func(doc []byte) { Digest(doc) })
+		}
 	}
 }
 

@@ -1,99 +1,344 @@
 package strictjson
 
 import (
-	"bytes"
 	"crypto/sha256"
+	"hash"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 )
 
 // Digest returns the SHA-256 of the canonical form of a checked value.
 func Digest(value []byte) [32]byte {
-	r := readers.Get().(*reader)
-	defer r.release()
-	r.form = r.canonical(r.form[:0], value)
-	return sha256.Sum256(r.form)
+	w := writers.Get().(*writer)
+	defer w.release()
+	if !w.write(value) {
+		return sha256.Sum256(value) // it was never checked: any result will do
+	}
+	if len(w.objects) == 0 {
+		return sha256.Sum256(w.text)
+	}
+	w.hash.Reset()
+	w.hashing = true
+	w.part = w.gather(w.part[:0], 0, len(w.text), 0)
+	w.hash.Write(w.part)
+	w.part = w.hash.Sum(w.part[:0])
+	return [32]byte(w.part)
 }
 
 // AppendCanonical appends the canonical form of a checked value, which the package comment defines, to dst and
 // returns the extended buffer.
 func AppendCanonical(dst, value []byte) []byte {
-	r := readers.Get().(*reader)
-	defer r.release()
-	return r.canonical(dst, value)
-}
-
-// canonical works in two passes: document lists the members, and append writes them in their canonical order. With
-// the list, append never has to skip over a value, which would take time quadratic in the depth.
-func (r *reader) canonical(dst, value []byte) []byte {
-	r.data, r.maxDepth, r.indexing = value, MaxDepth, true
-	if !r.document() {
+	w := writers.Get().(*writer)
+	defer w.release()
+	if !w.write(value) {
 		return append(dst, value...) // it was never checked: any result will do
 	}
-	dst, _, _ = r.append(dst, skipSpace(value, 0), 0)
-	return dst
+	return w.gather(dst, 0, len(w.text), 0)
 }
 
-// append writes the value at p. m is the first of members inside the value, if it has any. It returns the value's end
-// and the first of members after it.
-func (r *reader) append(dst []byte, p, m int) (_ []byte, end, next int) {
-	switch r.data[p] {
+// writer makes the canonical form of one value. First write puts every token of the value into text, in canonical form
+// and in the document's order, where only small objects are put in order at once. Then gather copies text with the
+// members of the other objects in order. So no byte is moved more than a bounded number of times, at any depth.
+type writer struct {
+	reader
+	text    []byte
+	from    int // in data: what is read from here on is canonical as it stands, and not yet in text
+	scratch []byte
+	open    []member // those so far of all objects that are open
+	order   []int32  // of the members of the last object that was out of order
+	// objects are those to be gathered, by where they start: objects whose members are out of order, and objects around
+	// such ones.
+	objects []unsorted
+	members []member // of objects
+
+	hashing bool // what is gathered, part after part
+	hash    hash.Hash
+	part    []byte
+}
+
+type unsorted struct {
+	start, end int // in text
+	first, n   int // its members, in their order; none if text has them in that order
+	next       int // the first of objects after all those inside
+}
+
+// member is a member of an object, with its name.
+type member struct {
+	name       span
+	start, end int // in text
+	next       int // the first of objects that may be inside
+}
+
+var writers = sync.Pool{New: func() any { return &writer{hash: sha256.New()} }}
+
+// release drops the value, and keeps the memory for the next one if the value was small.
+func (w *writer) release() {
+	small := len(w.data) <= maxPooled
+	w.data, w.hashing = nil, false
+	if small {
+		writers.Put(w)
+	}
+}
+
+// write reports whether value is one strict JSON value, and makes its text.
+func (w *writer) write(value []byte) bool {
+	if cap(w.text) < len(value) {
+		w.text = make([]byte, 0, len(value)+len(value)/8)
+	}
+	w.data, w.maxDepth, w.from = value, MaxDepth, 0
+	w.escaped, w.text, w.open, w.objects, w.members = w.escaped[:0], w.text[:0], w.open[:0], w.objects[:0], w.members[:0]
+	p := w.value(w.space(0), 0)
+	if p < 0 || w.space(p) != len(value) {
+		return false
+	}
+	w.flush(len(value))
+	return true
+}
+
+// flush puts what is read up to p into text.
+func (w *writer) flush(p int) {
+	w.text = append(w.text, w.data[w.from:p]...)
+	w.from = p
+}
+
+// position returns where in text that will be which is at p.
+func (w *writer) position(p int) int { return len(w.text) + p - w.from }
+
+// space reads white space, which the canonical form has not.
+func (w *writer) space(p int) int {
+	if p < len(w.data) && w.data[p] > ' ' {
+		return p
+	}
+	return w.spaces(p)
+}
+
+func (w *writer) spaces(p int) int {
+	end := skipSpace(w.data, p)
+	if end > p {
+		w.flush(p)
+		w.from = end
+	}
+	return end
+}
+
+// value reads the value at p. It and the methods below return what those of the reader do.
+func (w *writer) value(p, depth int) (end int) {
+	switch at(w.data, p) {
 	case '{':
-		return r.appendObject(dst, p, m)
+		return w.object(p, depth+1)
 	case '[':
-		dst = append(dst, '[')
-		p = skipSpace(r.data, p+1)
-		for r.data[p] != ']' {
-			dst, p, m = r.append(dst, p, m)
-			p = skipSpace(r.data, p)
-			if r.data[p] == ',' {
-				dst = append(dst, ',')
-				p = skipSpace(r.data, p+1)
-			}
-		}
-		return append(dst, ']'), p + 1, m
+		return w.array(p, depth+1)
 	case '"':
-		end = skipString(r.data, p)
-		raw := r.data[p:end]
-		if bytes.IndexByte(raw, '\\') < 0 {
-			return append(dst, raw...), end, m // strict JSON leaves nothing else to escape
+		if end = skipPlain(w.data, p+1); at(w.data, end) == '"' {
+			return end + 1
 		}
-		r.scratch = unescape(r.scratch[:0], raw[1:len(raw)-1])
-		return appendString(dst, r.scratch), end, m
+		return w.string(p)
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return w.number(p)
 	}
-	end = skipScalar(r.data, p)
-	return appendScalar(dst, r.data[p:end]), end, m
+	return w.reader.value(p, depth)
 }
 
-func (r *reader) appendObject(dst []byte, p, m int) (_ []byte, end, next int) {
-	p = skipSpace(r.data, p+1)
-	if r.data[p] == '}' {
-		return append(dst, '{', '}'), p + 1, m
+func (w *writer) string(p int) (end int) {
+	end, escaped := w.reader.string(p)
+	if escaped && end >= 0 {
+		w.scratch = unescape(w.scratch[:0], w.data[p+1:end-1])
+		w.flush(p)
+		w.text = appendString(w.text, w.scratch)
+		w.from = end
 	}
-	base := len(r.order)
-	for i := m; ; i = int(r.members[i].next) {
-		r.order = append(r.order, int32(i))
-		if r.members[i].last {
-			break
+	return end
+}
+
+func (w *writer) number(p int) (end int) {
+	if end = w.plainNumber(p); end > p {
+		return end
+	}
+	if end = w.reader.number(p); end >= 0 {
+		w.flush(p)
+		w.text = appendNumber(w.text, w.data[p:end])
+		w.from = end
+	}
+	return end
+}
+
+// plainNumber is number for digits, perhaps with a point among them, that neither begin nor end with 0. It returns p
+// if that is not what there is.
+func (w *writer) plainNumber(p int) (end int) {
+	point := skipDigits(w.data, p)
+	fraction := 0
+	if end = point; at(w.data, point) == '.' {
+		end = skipDigits(w.data, point+1)
+		fraction = end - point - 1
+	}
+	if b := at(w.data, end); w.data[p] <= '0' || w.data[end-1] <= '0' || b == '.' || b == 'e' || b == 'E' {
+		return p
+	}
+	if fraction > 0 {
+		w.flush(point)
+		w.from++
+	}
+	w.flush(end)
+	w.text = strconv.AppendInt(append(w.text, 'e'), int64(-fraction), 10)
+	return end
+}
+
+func (w *writer) array(p, depth int) int {
+	if depth > w.maxDepth {
+		return -1
+	}
+	if p = w.space(p + 1); at(w.data, p) == ']' {
+		return p + 1
+	}
+	for {
+		if p = w.value(p, depth); p < 0 {
+			return -1
+		}
+		p = w.space(p)
+		switch at(w.data, p) {
+		case ',':
+			p = w.space(p + 1)
+		case ']':
+			return p + 1
+		default:
+			return -1
 		}
 	}
-	n := len(r.order)
-	slices.SortFunc(r.order[base:], func(a, b int32) int {
-		return compareUTF16(r.name(r.members[a].name), r.name(r.members[b].name))
-	})
-	separator := byte('{')
-	for i := base; i < n; i++ {
-		m := int(r.order[i])
-		dst = append(dst, separator)
-		separator = ','
-		dst = append(appendString(dst, r.name(r.members[m].name)), ':')
-		var valueEnd, valueNext int
-		dst, valueEnd, valueNext = r.append(dst, r.members[m].value, m+1)
-		// The object ends after the value that is last in the document.
-		end, next = max(end, valueEnd), max(next, valueNext)
+}
+
+func (w *writer) object(p, depth int) int {
+	if depth > w.maxDepth {
+		return -1
 	}
-	r.order = r.order[:base]
-	return append(dst, '}'), skipSpace(r.data, end) + 1, next
+	start := w.position(p)
+	if p = w.space(p + 1); at(w.data, p) == '}' {
+		return p + 1
+	}
+	this, base, sorted := len(w.objects), len(w.open), true
+	w.objects = append(w.objects, unsorted{start: start})
+	for {
+		m := member{start: w.position(p), next: len(w.objects)}
+		if m.name, p = w.memberName(p); p < 0 {
+			return -1
+		}
+		if i := len(w.open) - 1; i >= base && sorted {
+			sorted = compareUTF16(w.name(w.open[i].name), w.name(m.name)) <= 0
+		}
+		if p = w.value(p, depth); p < 0 {
+			return -1
+		}
+		m.end = w.position(p)
+		w.open = append(w.open, m)
+		p = w.space(p)
+		switch at(w.data, p) {
+		case ',':
+			p = w.space(p + 1)
+		case '}':
+			w.endObject(p+1, this, base, sorted)
+			return p + 1
+		default:
+			return -1
+		}
+	}
+}
+
+// memberName reads the name at p and its colon. It returns where the value starts.
+func (w *writer) memberName(p int) (name span, value int) {
+	if end := skipPlain(w.data, p+1); at(w.data, p) == '"' && at(w.data, end) == '"' && at(w.data, end+1) == ':' {
+		return span{p + 1, end}, w.space(end + 2)
+	}
+	name, end := w.reader.memberName(p)
+	if end < 0 {
+		return name, -1
+	}
+	if name.start >= len(w.data) { // it has escapes
+		w.flush(p)
+		w.text = appendString(w.text, w.name(name))
+		w.from = end
+	}
+	if p = w.space(end); at(w.data, p) != ':' {
+		return name, -1
+	}
+	return name, w.space(p + 1)
+}
+
+// endObject ends the object w.objects[this], whose members are w.open[base:], before p.
+func (w *writer) endObject(p, this, base int, sorted bool) {
+	// Where objects are nested, each of them moves its bytes: small must be small.
+	const small = 512
+	o, members := &w.objects[this], w.open[base:]
+	w.open = w.open[:base]
+	leaf := len(w.objects) == this+1
+	switch {
+	case sorted && leaf:
+		w.objects = w.objects[:this]
+	case sorted:
+	case leaf && w.position(p)-o.start <= small:
+		// Every member moves with the byte behind it, a comma or the bracket, which is then set right.
+		w.flush(p)
+		w.scratch = append(w.scratch[:0], w.text[o.start:]...)
+		to := o.start + 1
+		for _, i := range w.sort(members) {
+			to += copy(w.text[to:], w.scratch[members[i].start-o.start:members[i].end-o.start+1])
+			w.text[to-1] = ','
+		}
+		w.text[to-1] = '}'
+		w.objects = w.objects[:this]
+	default:
+		o.end, o.first, o.n, o.next = w.position(p), len(w.members), len(members), len(w.objects)
+		for _, i := range w.sort(members) {
+			w.members = append(w.members, members[i])
+		}
+	}
+}
+
+// sort returns the order of members. It is often that of the object before.
+func (w *writer) sort(members []member) []int32 {
+	if len(w.order) != len(members) {
+		w.order = w.order[:0]
+		for i := range members {
+			w.order = append(w.order, int32(i))
+		}
+	}
+	compare := func(i, j int32) int { return compareUTF16(w.name(members[i].name), w.name(members[j].name)) }
+	if !slices.IsSortedFunc(w.order, compare) {
+		slices.SortFunc(w.order, compare)
+	}
+	return w.order
+}
+
+// gather appends text[start:end] with all members in order. The first of objects that may be there is next.
+func (w *writer) gather(dst []byte, start, end, next int) []byte {
+	for next < len(w.objects) && w.objects[next].start < end {
+		o := w.objects[next]
+		if o.n == 0 {
+			next++
+			continue
+		}
+		dst = w.emit(dst, w.text[start:o.start])
+		separator := byte('{')
+		for _, m := range w.members[o.first : o.first+o.n] {
+			dst = append(dst, separator)
+			dst = w.gather(dst, m.start, m.end, m.next)
+			separator = ','
+		}
+		dst = append(dst, '}')
+		start, next = o.end, o.next
+	}
+	return w.emit(dst, w.text[start:end])
+}
+
+// emit appends text to dst or, with what dst holds, to the hash.
+func (w *writer) emit(dst, text []byte) []byte {
+	const part = 4 << 10
+	if !w.hashing || len(dst)+len(text) <= part {
+		return append(dst, text...)
+	}
+	w.hash.Write(dst)
+	w.hash.Write(text)
+	return dst[:0]
 }
 
 // compareUTF16 compares two strings in UTF-8 by their UTF-16 code units. That differs from comparing bytes only where
@@ -119,6 +364,9 @@ func afterSurrogates(lead byte) byte {
 	}
 	return lead
 }
+
+// AppendString appends a string, which must be valid UTF-8, in canonical form.
+func AppendString(dst []byte, s string) []byte { return appendString(dst, []byte(s)) }
 
 // appendString appends s in quotes with the escapes of RFC 8785.
 func appendString(dst, s []byte) []byte {

@@ -46,6 +46,56 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
+// States in flight are sealed over the digest of their call's arguments, so that it must never change.
+func TestDigestStaysTheSame(t *testing.T) {
+	docs := largeArguments(32 << 10)
+	docs["small"], docs["call"] = []byte(`{"place":"New York"}`), doc3K
+	for name, want := range map[string]string{
+		"small":   "602f7e7fec46936d7a9f413aede2a585c2caf59c4e56dffbf57b1b175c8ad866",
+		"call":    "3bf8c3337596ae7378c150e5b81ec1fccdb9f5bb630c622979974728d3cf7f35",
+		"strings": "ecec776662e50cb02d28216933f9ea97252a842890edbf99d508d5e855545022",
+		"objects": "466ec46d3899200f0643495608b4d97579fc4e2565f9850e5aafe82c67b9e9d2",
+		"sorted":  "466ec46d3899200f0643495608b4d97579fc4e2565f9850e5aafe82c67b9e9d2",
+		"tiny":    "d10d6c9975c818fa59fda10a823c5855a125874471605686d78a0b8a11a79589",
+		"numbers": "475a586bf0a83e53256f3ba215cc34784745f74808b26a7c9e767771cdee54ba",
+		"arrays":  "b922404c9e9d533593eb7bf68e3ecc0b50801aaeb40ef456b356e704aeb93943",
+	} {
+		if got := fmt.Sprintf("%x", Digest(docs[name])); got != want {
+			t.Errorf("digest of %s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// Small objects, large ones, and those around or inside others are put in order in different ways.
+func TestCanonicalOfNestedObjects(t *testing.T) {
+	var objects func(depth int) *rapid.Generator[tree]
+	objects = func(depth int) *rapid.Generator[tree] {
+		return rapid.Custom(func(t *rapid.T) tree {
+			o := map[string]tree{}
+			for range rapid.IntRange(0, 4).Draw(t, "members") {
+				var v tree = strings.Repeat("x", rapid.SampledFrom([]int{0, 10, 300, 5000}).Draw(t, "length"))
+				if depth > 0 && rapid.Bool().Draw(t, "nested") {
+					v = []tree{objects(depth-1).Draw(t, "object")}
+				}
+				o[rapid.StringMatching(`[a-f\n]{1,2}`).Draw(t, "name")] = v
+			}
+			return o
+		})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var b strings.Builder
+		spell(&b, objects(5).Draw(t, "tree"), rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "spelling"), 1)))
+		doc := b.String()
+		want := reference(t, doc)
+		if got := string(AppendCanonical(nil, []byte(doc))); got != want {
+			t.Fatalf("canonical form\n got %s\nwant %s", got, want)
+		}
+		if Digest([]byte(doc)) != sha256.Sum256([]byte(want)) {
+			t.Fatalf("the digest of %s is not that of its canonical form", doc)
+		}
+	})
+}
+
 // The second bound on depth, for unchecked bytes, must not bite on checked ones.
 func TestCanonicalDepth(t *testing.T) {
 	nested := func(n int, open, end string) []byte {

@@ -22,7 +22,7 @@ const MaxDepth = 10_000
 func Check(data []byte, maxDepth int) error {
 	r := readers.Get().(*reader)
 	defer r.release()
-	r.data, r.maxDepth, r.indexing = data, min(maxDepth, MaxDepth), false
+	r.data, r.maxDepth = data, min(maxDepth, MaxDepth)
 	if r.document() {
 		return nil
 	}
@@ -36,30 +36,18 @@ type reader struct {
 	escaped  []byte // the names with escapes, unescaped
 	maxDepth int
 	err      Error
-	// Check holds the members so far of all objects that are open. With indexing, duplicates are no error, and
-	// members holds those of all objects, in the document's order of names.
-	members  []member
-	indexing bool
-
-	order   []int32 // the sorted members of all objects that are being written in canonical form
-	scratch []byte  // memory for one unescaped value
-	form    []byte  // memory for Digest
-}
-
-type member struct {
-	name  span
-	value int   // offset
-	next  int32 // the first of members after all those inside value
-	last  bool  // of its object
+	names    []span // those so far of all objects that are open
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// release drops the document, and keeps the memory for the next one if the document was small.
+// maxPooled is the size of a document up to which its reader's memory is kept for the next one.
+const maxPooled = 64 << 10
+
+// release drops the document.
 func (r *reader) release() {
-	const maxPooled = 64 << 10
 	small := len(r.data) <= maxPooled
-	r.data, r.escaped, r.members, r.order = nil, r.escaped[:0], r.members[:0], r.order[:0]
+	r.data, r.escaped, r.names = nil, r.escaped[:0], r.names[:0]
 	if small {
 		readers.Put(r)
 	}
@@ -124,31 +112,30 @@ func (r *reader) container(p, depth int) int {
 	if at(r.data, p) == closing {
 		return p + 1
 	}
-	seen := nameSet{base: len(r.members)}
+	seen := nameSet{base: len(r.names)}
 	for {
-		i := len(r.members)
 		if isObject {
-			if p = r.memberName(p, &seen); p < 0 {
+			name, end := r.memberName(p)
+			if end < 0 {
+				return -1
+			}
+			if !seen.add(r, name) {
+				return r.fail(p, Duplicate, "duplicate member name")
+			}
+			r.names = append(r.names, name)
+			if p = r.colon(end); p < 0 {
 				return -1
 			}
 		}
 		if p = r.value(p, depth); p < 0 {
 			return -1
 		}
-		if isObject {
-			r.members[i].next = int32(len(r.members))
-		}
 		p = skipSpace(r.data, p)
 		switch at(r.data, p) {
 		case ',':
 			p = skipSpace(r.data, p+1)
 		case closing:
-			if isObject {
-				r.members[i].last = true
-			}
-			if !r.indexing {
-				r.members = r.members[:seen.base]
-			}
+			r.names = r.names[:seen.base]
 			return p + 1
 		default:
 			return r.unexpected(p, "a comma or the end of the "+what)
@@ -156,25 +143,24 @@ func (r *reader) container(p, depth int) int {
 	}
 }
 
-// memberName reads the name at p and its colon, and adds a member. It returns where the value starts.
-func (r *reader) memberName(p int, seen *nameSet) int {
+// memberName reads the name at p.
+func (r *reader) memberName(p int) (name span, end int) {
 	if at(r.data, p) != '"' {
-		return r.unexpected(p, "a member name")
+		return span{}, r.unexpected(p, "a member name")
 	}
 	end, escaped := r.string(p)
 	if end < 0 {
-		return -1
+		return span{}, -1
 	}
-	name := r.span(p+1, end-1, escaped)
-	if !r.indexing && !seen.add(r, name) {
-		return r.fail(p, Duplicate, "duplicate member name")
-	}
-	if p = skipSpace(r.data, end); at(r.data, p) != ':' {
+	return r.span(p+1, end-1, escaped), end
+}
+
+// colon reads what separates the name that ends at p from its value. It returns where the value starts.
+func (r *reader) colon(p int) int {
+	if p = skipSpace(r.data, p); at(r.data, p) != ':' {
 		return r.unexpected(p, "a colon")
 	}
-	p = skipSpace(r.data, p+1)
-	r.members = append(r.members, member{name: name, value: p})
-	return p
+	return skipSpace(r.data, p+1)
 }
 
 // string reads the string whose opening quote is at p.

@@ -31,7 +31,7 @@ const maxLinear = 16
 // seed is secret, so that no sender can choose names that collide.
 var seed = maphash.MakeSeed()
 
-// nameSet holds the names of one open object, which are those of reader.members[base:] as long as no object inside it
+// nameSet holds the names of one open object, which are those of reader.names[base:] as long as no object inside it
 // is open.
 type nameSet struct {
 	base int
@@ -40,30 +40,30 @@ type nameSet struct {
 	slots []uint32
 }
 
-// add reports whether name is new. If it is, the caller appends its member.
+// add reports whether name is new. If it is, the caller appends it to the reader's.
 func (s *nameSet) add(r *reader, name span) bool {
-	members := r.members[s.base:]
-	if len(members) < maxLinear {
-		for _, m := range members {
-			if m.name.end-m.name.start == name.end-name.start && bytes.Equal(r.name(m.name), r.name(name)) {
+	names := r.names[s.base:]
+	if len(names) < maxLinear {
+		for _, other := range names {
+			if other.end-other.start == name.end-name.start && bytes.Equal(r.name(other), r.name(name)) {
 				return false
 			}
 		}
 	} else {
-		if 2*len(members) >= len(s.slots) {
-			s.grow(r, members)
+		if 2*len(names) >= len(s.slots) {
+			s.grow(r, names)
 		}
-		slot, free := s.find(r, members, name)
+		slot, free := s.find(r, names, name)
 		if !free {
 			return false
 		}
-		s.slots[slot] = uint32(len(members) + 1)
+		s.slots[slot] = uint32(len(names) + 1)
 	}
 	return true
 }
 
 // find returns the slot of name, or the free slot where it belongs.
-func (s *nameSet) find(r *reader, members []member, name span) (slot int, free bool) {
+func (s *nameSet) find(r *reader, names []span, name span) (slot int, free bool) {
 	b := r.name(name)
 	mask := len(s.slots) - 1
 	for i := int(maphash.Bytes(seed, b)); ; i++ {
@@ -72,16 +72,16 @@ func (s *nameSet) find(r *reader, members []member, name span) (slot int, free b
 		if n == 0 {
 			return i, true
 		}
-		if bytes.Equal(r.name(members[n-1].name), b) {
+		if bytes.Equal(r.name(names[n-1]), b) {
 			return i, false
 		}
 	}
 }
 
-func (s *nameSet) grow(r *reader, members []member) {
+func (s *nameSet) grow(r *reader, names []span) {
 	s.slots = make([]uint32, max(4*maxLinear, 2*len(s.slots)))
-	for i, m := range members {
-		slot, _ := s.find(r, members, m.name)
+	for i, name := range names {
+		slot, _ := s.find(r, names, name)
 		s.slots[slot] = uint32(i + 1)
 	}
 }

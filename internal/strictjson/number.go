@@ -5,44 +5,66 @@ import (
 	"strconv"
 )
 
-// appendScalar appends a number in canonical form, and anything else as it is. It copies digits instead of computing
-// with them, so that a long coefficient or a huge exponent costs no more than its own length.
-func appendScalar(dst, token []byte) []byte {
-	if TypeOf(token) != TypeNumber {
-		return append(dst, token...) // a literal
+// appendNumber appends a number in canonical form. It copies digits instead of computing with them, so that a long
+// coefficient or a huge exponent costs no more than its own length.
+func appendNumber(dst, token []byte) []byte {
+	start := 0
+	if token[0] == '-' {
+		start = 1
 	}
-	digits, negative := bytes.CutPrefix(token, []byte("-"))
-	var exponent []byte
-	if e := bytes.IndexAny(digits, "eE"); e >= 0 {
-		digits, exponent = digits[:e], bytes.TrimPrefix(digits[e+1:], []byte("+"))
+	end := skipDigits(token, start)
+	whole := token[start:end]
+	var fraction, exponent []byte
+	if at(token, end) == '.' {
+		start = end + 1
+		end = skipDigits(token, start)
+		fraction = trimZerosRight(token[start:end])
 	}
-	whole, fraction, _ := bytes.Cut(digits, []byte("."))
+	if end < len(token) {
+		exponent = bytes.TrimPrefix(token[end+1:], []byte("+"))
+	}
 
 	// shift is what the exponent grows by when the coefficient becomes an integer without trailing zeros.
-	whole = bytes.TrimLeft(whole, "0")
-	fraction = bytes.TrimRight(fraction, "0")
+	whole = trimZerosLeft(whole)
 	shift := -len(fraction)
 	if len(fraction) == 0 {
 		shift = len(whole)
-		whole = bytes.TrimRight(whole, "0")
+		whole = trimZerosRight(whole)
 		shift -= len(whole)
 	}
 	if len(whole) == 0 {
-		if fraction = bytes.TrimLeft(fraction, "0"); len(fraction) == 0 {
+		if fraction = trimZerosLeft(fraction); len(fraction) == 0 {
 			return append(dst, '0')
 		}
 	}
-	if negative {
+	if token[0] == '-' {
 		dst = append(dst, '-')
 	}
 	dst = append(append(append(dst, whole...), fraction...), 'e')
+	if len(exponent) == 0 {
+		return strconv.AppendInt(dst, int64(shift), 10)
+	}
 	return appendExponent(dst, exponent, shift)
+}
+
+func trimZerosLeft(digits []byte) []byte {
+	for len(digits) > 0 && digits[0] == '0' {
+		digits = digits[1:]
+	}
+	return digits
+}
+
+func trimZerosRight(digits []byte) []byte {
+	for len(digits) > 0 && digits[len(digits)-1] == '0' {
+		digits = digits[:len(digits)-1]
+	}
+	return digits
 }
 
 // appendExponent appends the sum of exponent and shift. The exponent may have any length.
 func appendExponent(dst, exponent []byte, shift int) []byte {
 	digits, negative := bytes.CutPrefix(exponent, []byte("-"))
-	digits = bytes.TrimLeft(digits, "0")
+	digits = trimZerosLeft(digits)
 	const maxInt64Digits = 18 // leaves room to add the shift
 	if len(digits) <= maxInt64Digits {
 		n, _ := strconv.ParseInt("0"+string(digits), 10, 64)
@@ -69,5 +91,5 @@ func appendExponent(dst, exponent []byte, shift int) []byte {
 		dst[i] = '0' + byte(digit)
 		shift = (shift - digit) / 10
 	}
-	return append(dst[:start], bytes.TrimLeft(dst[start:], "0")...)
+	return append(dst[:start], trimZerosLeft(dst[start:])...)
 }

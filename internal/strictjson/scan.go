@@ -19,6 +19,13 @@ func at(data []byte, p int) byte {
 }
 
 func skipSpace(data []byte, p int) int {
+	if p < len(data) && data[p] > ' ' {
+		return p
+	}
+	return skipSpaces(data, p)
+}
+
+func skipSpaces(data []byte, p int) int {
 	for p < len(data) && (data[p] == ' ' || data[p] == '\n' || data[p] == '\r' || data[p] == '\t') {
 		p++
 	}
@@ -95,24 +102,31 @@ func skipValue(data []byte, p int) int {
 		}
 		return -1
 	}
-	for depth := 0; p < len(data); {
-		switch data[p] {
-		case '"':
+	depth := 0
+	for p < len(data) {
+		turn := turns[data[p]]
+		if turn == 0 {
+			p++
+			continue
+		}
+		if turn == quote {
 			if p = skipString(data, p); p < 0 {
 				return -1
 			}
 			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return p + 1
-			}
 		}
 		p++
+		if depth += int(turn); depth == 0 {
+			return p
+		}
 	}
 	return -1
 }
+
+// turns has what the bytes outside of strings do: brackets change the depth, and a quote begins a string.
+var turns = [256]int8{'{': 1, '[': 1, '}': -1, ']': -1, '"': quote}
+
+const quote = 2
 
 // After a backslash, a character of letters means the one of meanings in the same place.
 const (

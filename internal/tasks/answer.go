@@ -80,7 +80,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, answers []journal.Entry) {
 	var began home.StoredCall
 	if stored, _, err := s.Engine.Journal(ctx, t.ID); err == nil {
-		_ = json.Unmarshal(stored, &began) // else the call remains unnamed, which the task's next run reports
+		began, _ = home.ReadStoredCall(stored) // else the call remains unnamed, which the task's next run reports
 	}
 	for _, a := range answers {
 		e := call.Answered(a.Key, a.Digest, a.Value)

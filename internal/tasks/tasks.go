@@ -4,19 +4,16 @@ package tasks
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
-	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
@@ -50,24 +47,11 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 			s.Log.WarnContext(ctx, "askback: a task was created by a process that runs none; unless another instance does, it will never begin: call Server.RunTasks")
 		})
 	}
-	params := map[string]json.RawMessage{}
-	for _, name := range []string{"name", "arguments", "_meta"} {
-		if member := strictjson.Get(r.Raw, name); member != nil {
-			params[name] = member
-		}
-	}
-	encoded, err := json.Marshal(params)
-	if err != nil {
-		return nil, err
-	}
-	began, err := json.Marshal(&home.StoredCall{Call: j.ID, Can: r.Can, Params: encoded})
-	if err != nil {
-		return nil, err
-	}
 	n := &task.New{
 		ID:        taskID(j.ID),
 		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: r.Task.Dialect,
-		TTL: r.Task.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round, Call: began,
+		TTL: r.Task.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round,
+		Call: home.AppendStoredCall(make([]byte, 0, len(r.Raw)+128), j.ID, r.Can, r.Raw),
 	}
 	for i := range j.Entries {
 		n.Entries = append(n.Entries, j.Entries[i].Append(nil))
@@ -126,9 +110,9 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 	if h == nil || h.Tasks == nil {
 		return task.Verdict{}, fmt.Errorf("%w: it has no task tool %q", task.ErrElsewhere, w.Task.Target)
 	}
-	var began home.StoredCall
-	if err := json.Unmarshal(w.Call, &began); err != nil {
-		return task.Verdict{}, fmt.Errorf("the stored call: %w", err)
+	began, err := home.ReadStoredCall(w.Call)
+	if err != nil {
+		return task.Verdict{}, err
 	}
 	params, fault := wire.ParseParams(w.Task.Method, began.Params)
 	if fault != nil {
@@ -145,7 +129,6 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 			w.Report(progressMessage(progress, total, message))
 			return nil
 		},
-		View: func(m call.Manual) mcp.Request { return call.View(w.Task.Method, began.Params, nil, nil, m) },
 	}
 	stored := &home.Stored{Work: w}
 	if w.Stopped {

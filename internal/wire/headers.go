@@ -4,10 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"math"
 	"math/big"
 	"net/http"
 	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -135,6 +137,31 @@ func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
 
 // In reports whether the headers of a request have this one.
 func (p ParamHeader) In(h http.Header) bool { return len(h[p.header]) > 0 }
+
+// Set sets the header for a call's arguments (basic/transports/streamable-http, "Client Behavior"). It leaves out an
+// absent parameter, one of a type that no header can carry, and a header whose name is no token of RFC 9110.
+func (p ParamHeader) Set(h http.Header, arguments []byte) {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if strings.ContainsFunc(p.header, func(c rune) bool { return !strings.ContainsRune(token, c) }) {
+		return
+	}
+	value := arguments
+	for _, name := range p.path {
+		value = strictjson.Get(value, name)
+	}
+	switch strictjson.TypeOf(value) {
+	case strictjson.TypeString:
+		s, _ := strictjson.String(value)
+		h[p.header] = []string{EncodeHeader(s)}
+	case strictjson.TypeBool:
+		h[p.header] = []string{string(value)}
+	case strictjson.TypeNumber:
+		const safe = 1<<53 - 1
+		if n, err := strconv.ParseFloat(string(value), 64); err == nil && n == math.Trunc(n) && math.Abs(n) <= safe {
+			h[p.header] = []string{strconv.FormatInt(int64(n), 10)}
+		}
+	}
+}
 
 // Check verifies the header against the call's arguments (basic/transports/streamable-http, "Server Behavior for
 // Custom Headers").

@@ -36,12 +36,28 @@ type Meta struct {
 
 // ParseParams reads the parameters of tools/call, prompts/get or resources/read. params has passed strictjson.Check.
 func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
-	if params == nil {
-		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, method)
-	}
-	targetName := TargetMember(method)
 	p := new(Params)
 	var fault *jsonrpc.Error
+	if meta := strictjson.Get(params, "_meta"); meta != nil {
+		if strictjson.TypeOf(meta) != strictjson.TypeObject {
+			return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "_meta" must be an object`)
+		}
+		if p.Meta, fault = ParseMeta(meta); fault != nil {
+			return nil, fault
+		}
+	}
+	if fault = p.Parse(method, params); fault != nil {
+		return nil, fault
+	}
+	return p, nil
+}
+
+// Parse reads all of the parameters but _meta, which Meta has already.
+func (p *Params) Parse(method string, params []byte) (fault *jsonrpc.Error) {
+	if params == nil {
+		return Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, method)
+	}
+	targetName := TargetMember(method)
 	var target []byte
 	for name, value := range strictjson.Members(params) {
 		var err *jsonrpc.Error
@@ -66,23 +82,17 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 			}
 		case "task":
 			p.Task = value
-		case "_meta":
-			if strictjson.TypeOf(value) != strictjson.TypeObject {
-				err = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "_meta" must be an object`)
-				break
-			}
-			p.Meta, err = ParseMeta(value)
 		}
 		fault = cmp.Or(err, fault)
 	}
 	if fault != nil {
-		return nil, fault
+		return fault
 	}
 	var ok bool
 	if p.Target, ok = strictjson.String(target); !ok || p.Target == "" {
-		return nil, Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q must be a string", targetName)
+		return Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q must be a string", targetName)
 	}
-	return p, nil
+	return nil
 }
 
 // ParseResponses reads the member inputResponses.
@@ -109,8 +119,8 @@ func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
 	for name, value := range strictjson.Members(meta) {
 		switch string(name) {
 		case mcp.MetaKeyProtocolVersion:
-			var ok bool
-			if m.Version, ok = strictjson.String(value); !ok {
+			version, ok := strictjson.Text(value)
+			if m.Version = constant(version, Version); !ok {
 				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q must be a string", name)
 			}
 		case mcp.MetaKeyClientCapabilities, mcp.MetaKeyClientInfo:

@@ -50,10 +50,10 @@ func (t *Task) Append(dst []byte, extension bool) []byte {
 		ttl, poll = "ttlMs", "pollIntervalMs"
 	}
 	const timestamp = "2006-01-02T15:04:05.000Z"
-	dst = appendString(append(dst, `"taskId":`...), t.ID)
-	dst = appendString(append(dst, `,"status":`...), t.Status)
+	dst = AppendString(append(dst, `"taskId":`...), t.ID)
+	dst = AppendString(append(dst, `,"status":`...), t.Status)
 	if t.Message != "" {
-		dst = appendString(append(dst, `,"statusMessage":`...), t.Message)
+		dst = AppendString(append(dst, `,"statusMessage":`...), t.Message)
 	}
 	return fmt.Appendf(dst, `,"createdAt":"%s","lastUpdatedAt":"%s","%s":%d,"%s":%d`,
 		t.Created.UTC().Format(timestamp), t.Updated.UTC().Format(timestamp), ttl, t.TTL.Milliseconds(), poll, t.Poll.Milliseconds())
@@ -84,8 +84,8 @@ func AppendInputRequests(dst []byte, requests []InputRequest) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(appendString(dst, r.Key), `:{"method":`...)
-		dst = append(appendString(dst, r.Method), `,"params":`...)
+		dst = append(AppendString(dst, r.Key), `:{"method":`...)
+		dst = append(AppendString(dst, r.Method), `,"params":`...)
 		dst = append(append(dst, r.Params...), '}')
 	}
 	return append(dst, '}')

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -92,18 +93,28 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 		}
 		req.ID = id
 	}
-	if v, ok := strictjson.String(version); !ok || v != "2.0" {
+	if v, ok := strictjson.Text(version); !ok || string(v) != "2.0" {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "jsonrpc" must be "2.0"`)
 	}
-	m, ok := strictjson.String(method)
-	if !ok || m == "" {
+	m, ok := strictjson.Text(method)
+	if !ok || len(m) == 0 {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "method" must be a string`)
 	}
-	req.Method = m
+	req.Method = constant(m, CallTool, GetPrompt, ReadResource, GetTask, UpdateTask)
 	if req.Params != nil && strictjson.TypeOf(req.Params) != strictjson.TypeObject {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, `invalid request: "params" must be an object`)
 	}
 	return req, nil
+}
+
+// constant returns a text as one of the constants that it usually equals, without allocating.
+func constant(text []byte, usual ...string) string {
+	for _, s := range usual {
+		if string(text) == s {
+			return s
+		}
+	}
+	return string(text)
 }
 
 // Addressee returns the ID of the request that a refused message belongs to: the client's own request or, if response
@@ -155,14 +166,18 @@ func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 
 // AppendResult appends a result response; result appends a JSON object.
 func AppendResult(dst, id []byte, result func(dst []byte) []byte) []byte {
-	dst = append(appendHead(dst, id), `"result":`...)
-	return append(result(dst), '}')
+	return append(result(AppendResultHead(dst, id)), '}')
+}
+
+// AppendResultHead appends a result response up to the result, behind which is a closing brace.
+func AppendResultHead(dst, id []byte) []byte {
+	return append(appendHead(dst, id), `"result":`...)
 }
 
 // AppendRequest appends a request, or a notification.
 func AppendRequest(dst []byte, req Request) []byte {
 	dst = append(appendHead(dst, req.ID), `"method":`...)
-	dst = append(appendString(dst, req.Method), `,"params":`...)
+	dst = append(AppendString(dst, req.Method), `,"params":`...)
 	return append(append(dst, req.Params...), '}')
 }
 
@@ -205,21 +220,14 @@ func InputRequired(dst []byte, requests []InputRequest, state string, meta []byt
 	dst = append(dst, `{"resultType":"input_required"`...)
 	dst = AppendInputRequests(append(dst, `,"inputRequests":`...), requests)
 	if state != "" {
-		dst = appendString(append(dst, `,"requestState":`...), state)
+		dst = AppendString(append(dst, `,"requestState":`...), state)
 	}
 	return append(appendMeta(dst, meta), '}')
 }
 
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string always marshals
-			return append(dst, quoted...)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
+// AppendString appends a text as a JSON string. What is not UTF-8 in it becomes U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	return strictjson.AppendString(dst, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 // UnsupportedVersion is the error of versioning, "Protocol Version Negotiation".

@@ -117,3 +117,26 @@ func FuzzHeaders(f *testing.F) {
 		}
 	})
 }
+
+// What a client sets is what a server accepts.
+func TestParamHeadersAreSet(t *testing.T) {
+	for value, want := range map[string]string{
+		`"plain"`: "plain", `"Tromsø"`: "=?base64?VHJvbXPDuA==?=", `true`: "true", `42`: "42", `42.0`: "42", `-7`: "-7", `9007199254740991`: "9007199254740991",
+		`9007199254740992`: "", `1.5`: "", `null`: "", `{}`: "", `[1]`: "",
+	} {
+		params, err := ParamHeaders(json.RawMessage(`{"properties":{"a":{"properties":{"b":{"x-mcp-header":"B"}}},"c":{"x-mcp-header":"no header"}}}`))
+		if err != nil || len(params) != 2 {
+			t.Fatal(params, err)
+		}
+		h, arguments := make(http.Header), []byte(`{"a":{"b":`+value+`},"c":"x"}`)
+		for _, p := range params {
+			p.Set(h, arguments)
+		}
+		if got := h.Get("Mcp-Param-B"); got != want || len(h) > 1 {
+			t.Errorf("%s: %q, want %q", value, h, want)
+		}
+		if fault := params[0].Check(h, arguments); want != "" && fault != nil {
+			t.Errorf("%s: %v", value, fault)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (b *jsonBody) Read(p []byte) (int, error) {
 		case bounded.left < 0:
 			shown = b.x.failure(err)
 		default:
-			shown = b.x.failure(&AwayError{err.Error()})
+			shown = b.x.failure(&AwayError{Reason: err.Error()})
 		}
 		b.shown = bytes.NewReader(shown)
 	}
@@ -56,7 +56,6 @@ type eventBody struct {
 	echoes *echoes
 	asked  *unanswered
 	id     []byte // of the request that the stream answers, or nil
-	once   bool   // the stream cannot be resumed: the request is sent again
 	out    bytes.Buffer
 	err    error
 }
@@ -95,7 +94,7 @@ func (b *eventBody) fail(err error) error {
 	return io.EOF
 }
 
-// event copies one event and returns its data, nil if it has none or is not shown. The data may stand in several lines.
+// event copies one event and returns its data, nil if it has none. The data may stand in several lines.
 func (b *eventBody) event() ([]byte, error) {
 	var data []byte // each line with its end; nil if there is none
 	size, cut := 0, false
@@ -111,7 +110,7 @@ func (b *eventBody) event() ([]byte, error) {
 		field, value, _ := strings.Cut(line, ":")
 		if field == "data" {
 			data = append(append(data, strings.TrimPrefix(value, " ")...), '\n')
-		} else if b.x.Notify == nil && !(b.once && field == "id") {
+		} else {
 			if field == "retry" {
 				line = "retry:" + notSooner(value)
 			}
@@ -123,9 +122,6 @@ func (b *eventBody) event() ([]byte, error) {
 		if cut && b.x.Method != "" && !json.Valid(data) { // as if it had not begun
 			b.out.Reset()
 			return nil, io.EOF
-		}
-		if b.x.Notify != nil && !b.x.notified(data, b.config) {
-			return nil, nil
 		}
 		if err := b.asked.addMessage(data, b.config.Depth+envelope); err != nil {
 			return nil, b.fail(err)

@@ -73,7 +73,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if !ok || !req.IsCall() || x == nil || !x.sends(req.Method) {
 		return c.write(ctx, msg)
 	}
-	params, err := x.inject(req.Params)
+	params, err := x.Inject(req.Params)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ type Exchange struct {
 	State   *string
 	Task    json.RawMessage
 
-	// Method is the method of a request that the SDK sends as [CustomMethod], and Name its
-	// Mcp-Name. They are empty for a call.
+	// Method is the method of a request that the SDK sends as [CustomMethod], and Name the Mcp-Name of one that goes past
+	// the SDK. They are empty for a call.
 	Method, Name string
 
 	// Notify takes the notifications about tasks that the request subscribes to. Nil means
@@ -113,8 +113,8 @@ func (x *Exchange) sends(method string) bool {
 	return wire.MayAsk(method)
 }
 
-// inject adds answers, state and the request for a task to the parameters of a request.
-func (x *Exchange) inject(params []byte) ([]byte, error) {
+// Inject adds answers, state and the request for a task to the parameters of a request.
+func (x *Exchange) Inject(params []byte) ([]byte, error) {
 	if x.Answers == nil && x.State == nil && x.Task == nil {
 		return params, nil
 	}
@@ -185,21 +185,6 @@ func (x *Exchange) message(data []byte, c *Config) []byte {
 		}
 	}
 	return wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
-}
-
-// notified passes a notification on the stream of a subscription over HTTP to Notify. It reports whether the message
-// is the response that ends the stream, the only one that the SDK is to see.
-func (x *Exchange) notified(message []byte, c *Config) (ends bool) {
-	if strictjson.Check(message, c.Depth+envelope) != nil || strictjson.TypeOf(message) != strictjson.TypeObject {
-		return false
-	}
-	if method, ok := strictjson.String(strictjson.Get(message, "method")); ok {
-		if strictjson.Get(message, "id") == nil {
-			x.Notify(method, strictjson.Get(message, "params"))
-		}
-		return false
-	}
-	return answers(message, x.requestID())
 }
 
 // answers reports whether a message is the response to the request with this id.

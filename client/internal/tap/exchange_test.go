@@ -37,28 +37,3 @@ func FuzzResponse(f *testing.F) {
 		}
 	})
 }
-
-// A notification on the stream of a subscription is passed on, and does not end the stream;
-// only the response to its request does.
-func FuzzNotification(f *testing.F) {
-	f.Add([]byte(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t"}}`))
-	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
-	f.Add([]byte(`{"jsonrpc":"2.0","id":2,"result":{}}`))
-	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
-	f.Fuzz(func(t *testing.T, message []byte) {
-		var got *string
-		x := &Exchange{Method: "subscriptions/listen", id: []byte("1"), Notify: func(method string, _ []byte) { got = &method }}
-		ends := x.notified(message, &config)
-		if strictjson.Check(message, config.Depth) != nil {
-			return
-		}
-		method, notifies := strictjson.String(strictjson.Get(message, "method"))
-		hasID := strictjson.Get(message, "id") != nil
-		if (got != nil) != (notifies && !hasID) || got != nil && *got != method {
-			t.Fatalf("passed on %v", got)
-		}
-		if ends && (notifies || string(strictjson.Get(message, "id")) != "1") {
-			t.Fatal("the stream ends")
-		}
-	})
-}

@@ -52,11 +52,9 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch method, _ := strictjson.String(strictjson.Get(body, "method")); {
 		case x == nil:
 		case x.sends(method):
-			if body, err = x.rewrite(req.Header, method, body); err != nil {
+			if body, err = x.rewrite(method, body); err != nil {
 				return nil, err
 			}
-		case x.Notify != nil: // over HTTP a subscription ends with its stream (basic/patterns/cancellation)
-			return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
 		default:
 			defer x.markCancelled()
 			x = nil
@@ -88,7 +86,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		release()
 		return nil, err
 	}
-	t.tapBody(x, id, req, res)
+	t.tapBody(x, id, res)
 	if answer != nil {
 		res.Body = &closeBody{res.Body, release}
 	}
@@ -110,7 +108,7 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 		return x.breakOff(req, err.Error())
 	case err != nil:
 		if lasts {
-			_ = x.fail(&AwayError{err.Error()})
+			_ = x.fail(&AwayError{Reason: err.Error()})
 		}
 		return nil
 	case lasts && resumes && (res.StatusCode >= 300 || mediaType(res) != typeEvents):
@@ -118,7 +116,7 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 		return x.breakOff(req, "the rest of a response was asked for, with HTTP status "+res.Status)
 	case res.StatusCode < 300 && (mediaType(res) == typeJSON || mediaType(res) == typeEvents):
 		return nil
-	case x.Notify == nil && t.authorizing(res):
+	case t.authorizing(res):
 		return nil
 	}
 	x.soften(res)
@@ -126,12 +124,11 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 }
 
 // tapBody makes the body of a response one that the tap reads first. The id is that of the request that it answers, or nil.
-func (t *roundTripper) tapBody(x *Exchange, id []byte, req *http.Request, res *http.Response) {
+func (t *roundTripper) tapBody(x *Exchange, id []byte, res *http.Response) {
 	switch {
 	case mediaType(res) == typeEvents:
 		x = cmp.Or(x, &Exchange{Quiet: true})
-		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes, asked: t.asked,
-			id: id, once: x.Method != "" && req.Header.Get(wire.HeaderVersion) >= wire.Version}
+		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes, asked: t.asked, id: id}
 	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
 		res.Body = &jsonBody{ReadCloser: res.Body, x: x, config: t.config}
 		res.ContentLength = -1
@@ -145,10 +142,9 @@ func mediaType(res *http.Response) string {
 	return t
 }
 
-// rewrite adds what the exchange has to add to its request, under the request's own method,
-// and encodes the request's name for a header, which the SDK (1.8.0) does not do.
-func (x *Exchange) rewrite(header http.Header, method string, body []byte) ([]byte, error) {
-	params, err := x.inject(strictjson.Get(body, "params"))
+// rewrite adds what the exchange has to add to its request, under the request's own method.
+func (x *Exchange) rewrite(method string, body []byte) ([]byte, error) {
+	params, err := x.Inject(strictjson.Get(body, "params"))
 	if err != nil {
 		return nil, err
 	}
@@ -156,21 +152,12 @@ func (x *Exchange) rewrite(header http.Header, method string, body []byte) ([]by
 	x.mu.Lock()
 	x.id = id
 	x.mu.Unlock()
-	if x.Method != "" && header.Get(wire.HeaderMethod) != "" {
-		header.Set(wire.HeaderMethod, x.Method)
-		if x.Name != "" {
-			header.Set(wire.HeaderName, x.Name)
-		}
-	}
-	if name := header.Get(wire.HeaderName); name != "" {
-		header.Set(wire.HeaderName, wire.EncodeHeader(name))
-	}
 	return wire.AppendRequest(nil, wire.Request{ID: id, Method: cmp.Or(x.Method, method), Params: params}), nil
 }
 
 // breakOff returns a stream that ends with an error, for one whose rest is out of reach.
 func (x *Exchange) breakOff(req *http.Request, reason string) *http.Response {
-	event := append([]byte("data: "), x.failure(&AwayError{reason})...)
+	event := append([]byte("data: "), x.failure(&AwayError{Reason: reason})...)
 	return &http.Response{
 		StatusCode: http.StatusOK, Status: "200 OK", Request: req, Header: http.Header{"Content-Type": {typeEvents}},
 		ContentLength: -1, Body: io.NopCloser(bytes.NewReader(append(event, "\n\n"...))),

@@ -11,6 +11,9 @@
 //   - It bounds what is read.
 //
 // A request's [Exchange] says what to add, and receives the result. It travels in the request's context.
+//
+// Requests of calls and those about tasks do not come here if they go to a server of 2026-07-28 over HTTP: see package
+// streamable.
 package tap
 
 import (
@@ -74,10 +77,19 @@ type StatusError struct {
 	Status string
 }
 
-func (e *StatusError) Error() string { return "the server answered with HTTP status " + e.Status }
+func (e *StatusError) Error() string {
+	text := "the server answered with HTTP status " + e.Status
+	if e.Code < 300 {
+		text += ", but without a JSON-RPC message"
+	}
+	return text
+}
 
 // AwayError says that the server did not answer a request, which may be sent again. It does
 // not wrap its cause: the end of an HTTP connection is not the end of the session.
-type AwayError struct{ Reason string }
+type AwayError struct {
+	Reason string
+	Cause  error // may be nil
+}
 
 func (e *AwayError) Error() string { return "the server did not answer: " + e.Reason }

@@ -1,0 +1,110 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client/internal/streamable"
+	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// direct sends the requests of calls and those about tasks past the SDK's client, straight over HTTP. A session has one
+// if its server is of 2026-07-28 and its transport is the SDK's for Streamable HTTP. The SDK's client sends all else:
+// discovery, lists, subscriptions of the host, and everything in other sessions.
+//
+// No middleware of a host is passed by: nobody can add any, because nothing of [Client] gives out its mcp.Client.
+type direct struct {
+	endpoint streamable.Endpoint
+	inline   *inlineState
+	notices  notices
+	meta     map[string]any // what every request says about its client
+	encoded  []byte         // meta as JSON
+}
+
+// newDirect returns nil where the SDK's client sends everything.
+func (s *Session) newDirect(t mcp.Transport, c *Client, config tap.Config) *direct {
+	web, ok := t.(*mcp.StreamableClientTransport)
+	if res := s.sdk.InitializeResult(); !ok || res == nil || res.ProtocolVersion != wire.Version {
+		return nil
+	}
+	d := &direct{inline: s.inline, meta: map[string]any{
+		mcp.MetaKeyProtocolVersion:    wire.Version,
+		mcp.MetaKeyClientInfo:         c.opts.implementation(),
+		mcp.MetaKeyClientCapabilities: encodable(c.opts.capabilities()),
+	}}
+	d.encoded, _ = json.Marshal(d.meta) // strings and types of the SDK
+	d.endpoint = streamable.Endpoint{URL: web.Endpoint, Client: web.HTTPClient, OAuth: web.OAuthHandler, Life: s.life, Config: config}
+	d.notices.deliver = func(method string, params []byte) { c.inline.notify(s.life, s.sdk, method, params) }
+	return d
+}
+
+// call sends one round of a call and returns its result, or the one of a resource that is still fresh.
+func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMessage, mcp.Result, error) {
+	if c.method == wire.ReadResource {
+		if res := d.inline.resources.get(c.target); res != nil {
+			return nil, res, nil
+		}
+	}
+	params, err := x.Inject(c.sent)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &streamable.Request{Method: c.method, Name: c.target, Params: params, Header: d.inline.headers(c), Notify: d.notices.add}
+	result, err := d.endpoint.Send(ctx, r)
+	if away, ok := errors.AsType[*tap.AwayError](err); ok { // a call is not sent again: its host may want to know the cause
+		err = away.Cause
+	}
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("calling %q: %w", c.method, err)
+	}
+	if c.method == wire.ReadResource && err == nil {
+		d.inline.resources.put(c.target, result)
+	}
+	return result, nil, err
+}
+
+// request sends a request about a task, or a subscription to one, and returns its result.
+func (d *direct) request(ctx context.Context, x *tap.Exchange, params *taskParams) (json.RawMessage, error) {
+	plain := *params
+	plain.SetMeta(nil)
+	data, err := d.encode(&plain, params.GetMeta())
+	if err != nil {
+		return nil, err
+	}
+	r := &streamable.Request{Method: x.Method, Name: x.Name, Params: data, Notify: d.notices.add, Timer: x.Timer}
+	if x.Notify != nil {
+		r.Listens = true
+		r.Notify = func(method string, params []byte) error { x.Notify(method, params); return nil }
+	}
+	return d.endpoint.Send(ctx, r)
+}
+
+// encode returns the parameters of a request as JSON. Their _meta is what the caller gives, and what every request says.
+func (d *direct) encode(params any, given mcp.Meta) ([]byte, error) {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	meta := d.encoded
+	if len(given) > 0 {
+		all := maps.Clone(d.meta)
+		maps.Copy(all, given)
+		all[mcp.MetaKeyProtocolVersion] = wire.Version // as the header says
+		if meta, err = json.Marshal(all); err != nil {
+			return nil, err
+		}
+	}
+	members := bytes.TrimSuffix(data, []byte("}"))
+	if len(members) > 1 {
+		members = append(members, ',')
+	}
+	return slices.Concat(members, []byte(`"_meta":`), meta, []byte("}")), nil
+}

@@ -1,0 +1,49 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// learnHeaders is middleware of the SDK's client. It notes which arguments a call mirrors into headers, as the list of
+// tools says (basic/transports/streamable-http, "Custom Headers from Tool Parameters"). The SDK adds them to its own
+// requests only.
+func (i *inlineSessions) learnHeaders(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if list, ok := res.(*mcp.ListToolsResult); ok && err == nil {
+			mirrored := &i.of(req.GetSession().(*mcp.ClientSession)).mirrored
+			for _, tool := range list.Tools {
+				if tool == nil {
+					continue
+				}
+				if headers, err := wire.ParamHeaders(tool.InputSchema); err == nil && len(headers) > 0 {
+					mirrored.Store(tool.Name, headers)
+				} else {
+					mirrored.Delete(tool.Name)
+				}
+			}
+		}
+		return res, err
+	}
+}
+
+// headers returns the headers that mirror arguments of a call, or nil.
+func (s *inlineState) headers(c *call) http.Header {
+	if c.method != wire.CallTool {
+		return nil
+	}
+	params, ok := s.mirrored.Load(c.target)
+	if !ok {
+		return nil
+	}
+	h := make(http.Header)
+	for _, p := range params.([]wire.ParamHeader) {
+		p.Set(h, c.arguments)
+	}
+	return h
+}

@@ -1,0 +1,77 @@
+package drain_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/drain"
+)
+
+// starved is a listener of a process that gets no time to accept anything until it may.
+type starved struct {
+	*net.TCPListener
+	may     chan struct{}
+	stopped chan struct{} // closed when the server wants no more
+}
+
+func (s *starved) Accept() (net.Conn, error) {
+	<-s.may
+	return s.TCPListener.Accept()
+}
+
+func (s *starved) SetDeadline(t time.Time) error {
+	if t.Unix() == 1 {
+		close(s.stopped)
+	}
+	return s.TCPListener.SetDeadline(t)
+}
+
+// Requests that the kernel has accepted before the listener closes are answered.
+func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := &starved{tcp.(*net.TCPListener), make(chan struct{}), make(chan struct{})}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- drain.Serve(ctx, listener, &http.Server{Handler: http.NotFoundHandler()}, &drain.Options{Delay: -1, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	connections := make([]net.Conn, 10)
+	for i := range connections {
+		if connections[i], err = net.Dial("tcp", tcp.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer connections[i].Close()
+		if _, err := io.WriteString(connections[i], "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	<-listener.stopped
+	close(listener.may)
+	for _, c := range connections {
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+			t.Errorf("got %s", res.Status)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", tcp.Addr().String()); err == nil {
+		c.Close()
+		t.Error("the listener is still open")
+	}
+}

@@ -1,0 +1,152 @@
+package schema
+
+import (
+	"math"
+	"reflect"
+	"strconv"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// shape is a schema in a form that checks raw JSON, without decoding it first. It knows the keywords that are inferred
+// from Go types, and only ever accepts: what it does not accept, because it is invalid or because the schema says more
+// than a shape knows, is left to the full validator, whose verdicts and words are the only ones that a client sees.
+//
+// It is sound because it is compiled from the schema that the full validator has, a keyword that it does not know
+// leaves that part of the schema without a shape, and each check of it is the validator's. Numbers, too, are compared
+// as the float64 that the validator gets to see. FuzzShape compares the verdicts.
+//
+// A nil shape accepts nothing.
+type shape struct {
+	types     types
+	low, high float64 // of a number
+	items     *shape  // of an array
+	few, many int     // items of an array
+
+	// The members of an object: those that the schema names, the set of those that must be there, and the shape of
+	// all others.
+	members  map[string]member
+	required uint64
+	others   *shape
+}
+
+// member is a named member of an object. Its bit tells it from the others.
+type member struct {
+	shape *shape
+	bit   uint64
+}
+
+// types is a set of JSON types.
+type types uint16
+
+const (
+	integer types = 1 << iota
+	number        // with integers
+	text
+	boolean
+	null
+	array
+	object
+)
+
+var typesByName = map[string]types{
+	"integer": integer, "number": integer | number, "string": text, "boolean": boolean, "null": null, "array": array, "object": object,
+}
+
+// compile returns the shape of a schema, or nil if there is none.
+func compile(s *jsonschema.Schema) *shape {
+	if s == nil || !isKnown(*s) || len(s.Properties) > 64 {
+		return nil
+	}
+	c := &shape{
+		types: typesByName[s.Type], low: math.Inf(-1), high: math.Inf(1), many: math.MaxInt,
+		items: compile(s.Items), others: compile(s.AdditionalProperties), members: make(map[string]member),
+	}
+	for _, name := range s.Types {
+		c.types |= typesByName[name]
+	}
+	set(&c.low, s.Minimum)
+	set(&c.high, s.Maximum)
+	set(&c.few, s.MinItems)
+	set(&c.many, s.MaxItems)
+	for name, property := range s.Properties {
+		c.members[name] = member{compile(property), 1 << len(c.members)}
+	}
+	for _, name := range s.Required {
+		m, named := c.members[name]
+		if !named {
+			return nil
+		}
+		c.required |= m.bit
+	}
+	return c
+}
+
+// isKnown reports whether a schema has no keywords but those that compile reads, and those that say nothing of what is
+// valid.
+func isKnown(s jsonschema.Schema) bool {
+	s.Title, s.Description, s.PropertyOrder = "", "", nil
+	s.Type, s.Types, s.Minimum, s.Maximum = "", nil, nil, nil
+	s.Items, s.MinItems, s.MaxItems = nil, nil, nil
+	s.Properties, s.Required, s.AdditionalProperties = nil, nil, nil
+	return reflect.ValueOf(s).IsZero()
+}
+
+func set[T any](to, limit *T) {
+	if limit != nil {
+		*to = *limit
+	}
+}
+
+// accepts reports whether a checked value is certainly valid. It takes time linear in the value for each level of the
+// schema.
+func (s *shape) accepts(value []byte) bool {
+	if s == nil {
+		return false
+	}
+	switch strictjson.TypeOf(value) {
+	case strictjson.TypeString:
+		return s.types&text != 0
+	case strictjson.TypeBool:
+		return s.types&boolean != 0
+	case strictjson.TypeNull:
+		return s.types&null != 0
+	case strictjson.TypeNumber:
+		n, err := strconv.ParseFloat(string(value), 64)
+		fits := s.types&number != 0 || s.types&integer != 0 && n == math.Trunc(n)
+		return err == nil && fits && s.low <= n && n <= s.high
+	case strictjson.TypeArray:
+		return s.types&array != 0 && s.acceptsItems(value)
+	case strictjson.TypeObject:
+		return s.types&object != 0 && s.acceptsMembers(value)
+	}
+	return false
+}
+
+func (s *shape) acceptsItems(value []byte) bool {
+	n := 0
+	for item := range strictjson.Elements(value) {
+		if !s.items.accepts(item) {
+			return false
+		}
+		n++
+	}
+	return s.few <= n && n <= s.many
+}
+
+func (s *shape) acceptsMembers(value []byte) bool {
+	var seen uint64
+	for name, value := range strictjson.Members(value) {
+		m, named := s.members[string(name)]
+		if !named {
+			m.shape = s.others
+		}
+		if !m.shape.accepts(value) {
+			return false
+		}
+		seen |= m.bit
+	}
+	return seen&s.required == s.required
+}
