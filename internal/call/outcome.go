@@ -3,7 +3,6 @@ package call
 import (
 	"encoding/json"
 	"maps"
-	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -109,8 +108,11 @@ func appendText(dst []byte, result mcp.Result) (encoded []byte, ok bool) {
 	if !ok || len(r.Meta) > 0 || r.Content == nil || r.StructuredContent != nil || r.InputRequests != nil || r.RequestState != "" {
 		return nil, false
 	}
-	dst = append(dst, `{"isError":`...)
-	dst = append(strconv.AppendBool(dst, r.IsError), `,"content":[`...)
+	end := `],"isError":true}`
+	if dst = append(dst, '{'); !r.IsError {
+		dst, end = append(dst, `"isError":false,`...), `]}`
+	}
+	dst = append(dst, `"content":[`...)
 	for i, c := range r.Content {
 		text, ok := c.(*mcp.TextContent)
 		if !ok || text == nil || len(text.Meta) > 0 || text.Annotations != nil {
@@ -122,7 +124,7 @@ func appendText(dst []byte, result mcp.Result) (encoded []byte, ok bool) {
 		dst = append(dst, `{"type":"text","text":`...)
 		dst = append(wire.AppendString(dst, text.Text), '}')
 	}
-	return append(dst, "]}"...), true
+	return append(dst, end...), true
 }
 
 // appendMeta appends the _meta of a result that needs input, or nothing.
