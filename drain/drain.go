@@ -130,15 +130,19 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
 	defer cancel()
 	d.settle(bounded, min(o.Delay, quietTime))
-	called := last.call()
-	if called {
-		<-served
+	ended := false
+	if last.call() {
+		select {
+		case <-served:
+			ended = true
+		case <-time.After(lastTime): // its Accept waits for something else
+		}
 	}
 	if err := server.Shutdown(bounded); err != nil {
 		log.WarnContext(ctx, "the requests that did not finish in time were cut off", "limit", o.Grace)
 		server.Close()
 	}
-	if !called {
+	if !ended {
 		<-served
 	}
 	return nil

@@ -163,6 +163,8 @@ func (c *chaos) effects() ([]effect, error) {
 
 // look observes the database and then the log of effects.
 func (c *chaos) look(ctx context.Context) error {
+	c.looking.Lock() // what was read first is observed first
+	defer c.looking.Unlock()
 	ids := c.ledger.acknowledged()
 	records, err := c.observer.records(ctx)
 	if err != nil {

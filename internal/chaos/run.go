@@ -32,6 +32,7 @@ type chaos struct {
 	rotation rotation
 	places   []*place
 	hostile  atomic.Bool // whether responses may be lost now
+	looking  sync.Mutex
 
 	mu      sync.Mutex
 	sum     *summary

@@ -321,7 +321,7 @@ func (i *instance) until(t *testing.T, id, want string) (now status) {
 
 func wait(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 { // a minute: a lease ends in some tests, and machines are busy
 		if happened() {
 			return
 		}
