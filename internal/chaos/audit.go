@@ -126,6 +126,33 @@ func (o observer) changes(ctx context.Context) (changes []change, entries []entr
 	return changes, entries, err
 }
 
+// taken waits until a process has lost a lease to another, but no longer than the limit. It is for PostgreSQL.
+func (o observer) taken(ctx context.Context, from string, limit time.Duration) error {
+	db, err := sql.Open(o.driver, o.dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	const lost = `
+		SELECT count(*) FROM chaos.change AS new JOIN chaos.change AS old ON old.task = new.task AND old.fence = new.old_fence
+		WHERE old.who = $1 AND old.fence <> old.old_fence AND new.who <> $1 AND new.fence <> new.old_fence
+			AND NOT EXISTS (SELECT FROM chaos.change AS ended WHERE ended.task = old.task AND ended.n BETWEEN old.n AND new.n AND ended.status <> 'working')`
+	before := -1
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		var n int
+		if err := db.QueryRowContext(ctx, lost, from).Scan(&n); err != nil {
+			return err
+		}
+		if before < 0 {
+			before = n
+		}
+		if n > before || !sleep(ctx, 20*time.Millisecond) {
+			break
+		}
+	}
+	return ctx.Err()
+}
+
 // query calls row for each row of the result.
 func query(ctx context.Context, db *sql.DB, statement string, row func(scan func(...any) error) error) error {
 	rows, err := db.QueryContext(ctx, statement)

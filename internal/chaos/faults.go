@@ -71,7 +71,7 @@ func (c *tormentor) holdBack(ctx context.Context) error {
 		plan = append(plan, c.stopServer, c.stopServer)
 	}
 	if c.has(faultPartition) && c.store == "postgres" {
-		plan = append(plan, c.partition, c.partition, c.partitionSlow)
+		plan = append(plan, c.partition, c.partition, c.partitionEnding, c.partitionEnding, c.partitionSlow)
 	}
 	c.random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
 	for _, bring := range plan {
@@ -140,7 +140,7 @@ func (c *tormentor) stopServer(ctx context.Context, slot int, d time.Duration) e
 // partition cuts a server off from the database. Sometimes it is told to end meanwhile.
 func (c *tormentor) partition(ctx context.Context, slot int, d time.Duration) error {
 	ending := c.random.IntN(2) == 0
-	err := c.cut(ctx, slot, func() error {
+	err := c.cut(ctx, slot, everything, func() error {
 		sleep(ctx, d/10)
 		if ending {
 			if err := c.tellToEnd(slot); err != nil {
@@ -156,10 +156,34 @@ func (c *tormentor) partition(ctx context.Context, slot int, d time.Duration) er
 	return err
 }
 
+// partitionEnding cuts a server off and tells it to end at once: it gives its tasks back, but that arrives when another
+// has taken one of them. The requests of the others are slow, so that they have not changed what they took.
+func (c *tormentor) partitionEnding(ctx context.Context, slot int, d time.Duration) error {
+	slow := func(late time.Duration) {
+		for other, place := range c.places {
+			if other != slot {
+				place.database.slow.Store(int64(late))
+			}
+		}
+	}
+	slow(300 * time.Millisecond)
+	defer slow(0)
+	err := c.cut(ctx, slot, statements, func() error {
+		if err := c.tellToEnd(slot); err != nil {
+			return err
+		}
+		return c.observer.taken(ctx, c.places[slot].name(slot), lease+d/2)
+	})
+	if err != nil {
+		return err
+	}
+	return c.replace(ctx, slot)
+}
+
 // cut cuts a server off from the database until the function returns.
-func (c *tormentor) cut(ctx context.Context, slot int, until func() error) error {
+func (c *tormentor) cut(ctx context.Context, slot int, meant func([]byte) bool, until func() error) error {
 	defer c.ledger.trouble(cutOff, c.server(slot).PID())()
-	defer c.places[slot].database.interrupt()()
+	defer c.places[slot].database.interrupt(meant)()
 	c.count(func(s *summary) { s.partitions++ })
 	return until()
 }
@@ -175,7 +199,7 @@ func (c *tormentor) partitionSlow(ctx context.Context, slot int, _ time.Duration
 	err := c.restartServer(ctx, slot)
 	if err == nil {
 		sleep(ctx, 3*time.Second) // it has taken tasks
-		err = c.cut(ctx, slot, func() error {
+		err = c.cut(ctx, slot, everything, func() error {
 			sleep(ctx, slowPace)
 			return nil
 		})

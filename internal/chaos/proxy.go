@@ -25,7 +25,8 @@ type proxy struct {
 	silent   func(from, to time.Time)
 	patience time.Duration
 
-	faulty  atomic.Bool // whether responses are lost and delayed
+	faulty  atomic.Bool  // whether responses are lost and delayed
+	slow    atomic.Int64 // by how many nanoseconds each request is late
 	lost    atomic.Int64
 	delayed atomic.Int64
 
@@ -33,7 +34,8 @@ type proxy struct {
 	silences atomic.Int64
 
 	mu     sync.Mutex
-	healed chan struct{} // closed at the end of an interruption; nil without one
+	healed chan struct{}     // closed at the end of an interruption; nil without one
+	meant  func([]byte) bool // what the interruption holds back
 }
 
 // newProxy listens on a free port of 127.0.0.1.
@@ -49,12 +51,13 @@ func newProxy(target func() string, loss, delay float64, latest time.Duration) (
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// interrupt holds back all that is sent from now on, in both directions. Nobody sees an error. When the interruption
-// heals, everything arrives, as it does where TCP sends again: also what was sent by somebody who has given up since.
-func (p *proxy) interrupt() (heal func()) {
+// interrupt holds back what is meant of all that is sent from now on, in both directions. Nobody sees an error. When the
+// interruption heals, everything arrives, as it does where TCP sends again: also what was sent by somebody who has given
+// up since. A connection that is made or closed is nil.
+func (p *proxy) interrupt(meant func(part []byte) bool) (heal func()) {
 	healed := make(chan struct{})
 	p.mu.Lock()
-	p.healed = healed
+	p.healed, p.meant = healed, meant
 	p.mu.Unlock()
 	return sync.OnceFunc(func() {
 		p.mu.Lock()
@@ -64,13 +67,18 @@ func (p *proxy) interrupt() (heal func()) {
 	})
 }
 
-// pass returns when there is no interruption.
-func (p *proxy) pass() {
+func everything([]byte) bool { return true }
+
+// statements are PostgreSQL's requests that execute what was prepared on a connection.
+func statements(part []byte) bool { return len(part) > 0 && part[0] == 'B' }
+
+// pass returns when nothing holds this back.
+func (p *proxy) pass(part []byte) {
 	for {
 		p.mu.Lock()
-		healed := p.healed
+		healed, meant := p.healed, p.meant
 		p.mu.Unlock()
-		if healed == nil {
+		if healed == nil || !meant(part) {
 			return
 		}
 		<-healed
@@ -90,7 +98,7 @@ func (p *proxy) serve() {
 // carry connects a client with the target until one of them closes the connection.
 func (p *proxy) carry(client *net.TCPConn) {
 	defer client.Close()
-	p.pass()
+	p.pass(nil)
 	conn, err := net.DialTimeout("tcp", p.target(), 5*time.Second)
 	if err != nil {
 		return
@@ -115,6 +123,7 @@ func (p *proxy) carry(client *net.TCPConn) {
 				p.holds.Add(1)
 				time.Sleep(p.held)
 			}
+			time.Sleep(time.Duration(p.slow.Load()))
 			asked.CompareAndSwap(0, time.Now().UnixNano())
 			if p.faulty.Load() && rand.Float64() < p.loss {
 				doomed.Store(true)
@@ -146,7 +155,7 @@ func (p *proxy) copy(to, from *net.TCPConn, allow func() bool) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			p.pass()
+			p.pass(buffer[:n])
 			if !allow() {
 				return
 			}
@@ -156,7 +165,7 @@ func (p *proxy) copy(to, from *net.TCPConn, allow func() bool) {
 		}
 		if err != nil {
 			if err == io.EOF {
-				p.pass()
+				p.pass(nil)
 			}
 			return
 		}

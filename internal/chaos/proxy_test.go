@@ -82,7 +82,7 @@ func TestAnInterruptionHoldsBackWhatIsSent(t *testing.T) {
 	if _, err := say(conn); err != nil {
 		t.Fatal(err)
 	}
-	heal := p.interrupt()
+	heal := p.interrupt(everything)
 	if _, err := conn.Write([]byte("held back\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +111,26 @@ func TestAnInterruptionHoldsBackWhatIsSent(t *testing.T) {
 			t.Fatalf("the server heard %d requests, want all 3", heard.Load())
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// An interruption of statements lets connections, what prepares a statement, and answers pass.
+func TestAnInterruptionOfStatements(t *testing.T) {
+	p, conn, heard := through(t, 0)
+	heal := p.interrupt(statements)
+	if answer, err := say(conn); answer != "hello\n" || err != nil {
+		t.Fatalf("what is no statement: %q, %v", answer, err)
+	}
+	if _, err := conn.Write([]byte("B is how one begins\n")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if heard.Load() != 1 {
+		t.Error("a statement came through")
+	}
+	heal()
+	if answer, err := bufio.NewReader(conn).ReadString('\n'); answer != "B is how one begins\n" || err != nil {
+		t.Errorf("after the interruption: %q, %v", answer, err)
 	}
 }
 

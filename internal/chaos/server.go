@@ -61,6 +61,9 @@ type place struct {
 	starts   atomic.Int64
 }
 
+// name is how the database knows the process that was started last in a place.
+func (p *place) name(slot int) string { return fmt.Sprintf("%d.%d", slot+1, p.starts.Load()) }
+
 // prepare makes the places of all servers. DSN is that of PostgreSQL, or empty.
 func (c *chaos) prepare(dsn string) (err error) {
 	c.places = make([]*place, c.instances)
@@ -117,7 +120,8 @@ func (c *chaos) arguments(slot int) (args []string, name string, err error) {
 	p := c.places[slot]
 	store := c.storeURL
 	if c.store == "postgres" {
-		name = fmt.Sprintf("%d.%d", slot+1, p.starts.Add(1))
+		p.starts.Add(1)
+		name = p.name(slot)
 		u, err := url.Parse(store)
 		if err != nil {
 			return nil, "", fmt.Errorf("the URL of PostgreSQL: %w", err)
