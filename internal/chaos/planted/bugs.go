@@ -20,6 +20,9 @@ const (
 	workFile = "task/work.go"
 )
 
+// partitions come often, and upon servers that take at once what another has lost: they have little else to do.
+var partitions = []string{"-store", "postgres", "-instances", "3", "-faults", "partition", "-every", "700ms"}
+
 var bugs = []bug{
 	{
 		// Whoever had the lease once can record steps, behind whatever there is by then.
@@ -30,10 +33,9 @@ var bugs = []bug{
 			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)\n\t\t\t\tWHERE id = $1 AND $2::bigint IS NOT NULL AND $4::bigint IS NOT NULL\n"}},
 	},
 	{
-		// Whoever had the lease once can change the task, and add to its journal, if nobody has changed it since. That is
-		// seldom: it needs servers that have nothing else to do, and take what another lost at once.
+		// Whoever had the lease once can change the task, and add to its journal, if nobody has changed it since.
 		name:     "update-without-fence",
-		chaos:    []string{"-store", "postgres", "-instances", "3", "-faults", "partition", "-every", "700ms"},
+		chaos:    partitions,
 		violates: []string{"fence", "repeated"},
 		patches: []patch{{sqlFile, 1,
 			"WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3)",
@@ -47,6 +49,7 @@ var bugs = []bug{
 	{
 		// A worker goes on although it cannot renew its lease, or learns that another has it.
 		name:     "lost-lease-interrupts-nothing",
+		chaos:    partitions,
 		violates: []string{"fence", "wrong"},
 		patches: []patch{
 			{workFile, 2, "interrupt(ErrLeaseLost)", "_ = ErrLeaseLost"},
