@@ -1,0 +1,13 @@
+// Package avx works around a cost of mixed vector instructions.
+package avx
+
+import "bytes"
+
+// ZeroUpper frees the upper halves of the processor's vector registers. While they are in use, hashing and sealing,
+// which need only the lower halves, take several times as long. They are in use after the assembly of segmentio/asm
+// 1.1.3 to 1.2.1, which has no VZEROUPPER, and at times after the runtime of Go 1.26 has interrupted a goroutine.
+func ZeroUpper() {
+	bytes.IndexByte(zeros[:], 1) // which is vectorized from 33 bytes on, and frees them
+}
+
+var zeros [64]byte
