@@ -258,10 +258,18 @@ func (h *handler) serveTranslated(w http.ResponseWriter, r *http.Request, body [
 // that a tool's parameters are to be mirrored in.
 func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, body []byte, mirrored bool) {
 	req, fault := wire.ParseRequest(body, h.limits.Depth)
+	asks := req.ID != nil && wire.MayAsk(req.Method)
+	var badParams *jsonrpc.Error
 	if fault == nil && req.ID != nil {
-		v.params.Meta, fault = h.readMeta(r, req)
+		var meta []byte
+		if asks {
+			meta, badParams = v.params.Parse(req.Method, req.Params)
+		} else {
+			meta = strictjson.Get(req.Params, "_meta")
+		}
+		v.params.Meta, fault = h.readMeta(r, req.Method, meta)
 	}
-	if fault != nil {
+	if fault = cmp.Or(fault, badParams); fault != nil {
 		fail(w, req.ID, fault)
 		return
 	}
@@ -278,7 +286,7 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		v.stream.w, v.stream.events = w, true
 		out, err := h.throughSDK(r.Context(), &v.stream, req, &v.extra)
 		h.respond(r.Context(), &v.stream, req, out, err)
-	case req.ID != nil && wire.MayAsk(req.Method):
+	case asks:
 		h.serveCall(w, v, r, req, body, mirrored)
 	case req.ID != nil && h.serveList(w, v, r, req):
 	default:
@@ -291,13 +299,13 @@ func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request, body []
 	h.stateless.ServeHTTP(w, withBody(r.WithContext(sdkfront.Admitted(r.Context())), body))
 }
 
-// readMeta reads and verifies what every modern request must say of itself, in headers and body alike.
-func (h *handler) readMeta(r *http.Request, req wire.Request) (meta wire.Meta, fault *jsonrpc.Error) {
+// readMeta reads and verifies what every modern request must say of itself, in headers and in _meta, which is raw, alike.
+func (h *handler) readMeta(r *http.Request, method string, raw []byte) (meta wire.Meta, fault *jsonrpc.Error) {
 	version, fault := wire.Header(r.Header, wire.HeaderVersion)
 	if fault != nil {
 		return meta, fault
 	}
-	if raw := strictjson.Get(req.Params, "_meta"); raw != nil && strictjson.TypeOf(raw) == strictjson.TypeObject {
+	if strictjson.TypeOf(raw) == strictjson.TypeObject {
 		if meta, fault = wire.ParseMeta(raw); fault != nil {
 			return meta, fault
 		}
@@ -311,7 +319,7 @@ func (h *handler) readMeta(r *http.Request, req wire.Request) (meta wire.Meta, f
 	if meta.Version == "" {
 		return meta, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyProtocolVersion)
 	}
-	if fault := wire.CheckHeader(r.Header, wire.HeaderMethod, req.Method, false); fault != nil {
+	if fault := wire.CheckHeader(r.Header, wire.HeaderMethod, method, false); fault != nil {
 		return meta, fault
 	}
 	if !meta.HasCapabilities {
@@ -320,13 +328,9 @@ func (h *handler) readMeta(r *http.Request, req wire.Request) (meta wire.Meta, f
 	return meta, nil
 }
 
-// serveCall serves a request that may ask. The visit has its _meta.
+// serveCall serves a request that may ask, whose parameters the visit has.
 func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request, body []byte, mirrored bool) {
-	fault := v.params.Parse(req.Method, req.Params)
-	if fault == nil {
-		fault = wire.CheckHeader(r.Header, wire.HeaderName, v.params.Target, true)
-	}
-	if fault != nil {
+	if fault := wire.CheckHeader(r.Header, wire.HeaderName, v.params.Target, true); fault != nil {
 		fail(w, req.ID, fault)
 		return
 	}

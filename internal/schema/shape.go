@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"math"
 	"reflect"
 	"strconv"
@@ -49,15 +50,23 @@ const (
 	null
 	array
 	object
+
+	all = integer | number | text | boolean | null | array | object
 )
 
 var typesByName = map[string]types{
 	"integer": integer, "number": integer | number, "string": text, "boolean": boolean, "null": null, "array": array, "object": object,
 }
 
-// compile returns the shape of a schema, or nil if there is none.
+// anything is the shape of a schema that says nothing.
+var anything = new(shape)
+
+// compile returns the shape of a schema, which says nothing if it is nil, or nil if there is no shape.
 func compile(s *jsonschema.Schema) *shape {
-	if s == nil || !isKnown(*s) || len(s.Properties) > 64 {
+	switch {
+	case s == nil || saysNothing(*s):
+		return anything
+	case !isKnown(*s) || len(s.Properties) > 64:
 		return nil
 	}
 	c := &shape{
@@ -66,6 +75,9 @@ func compile(s *jsonschema.Schema) *shape {
 	}
 	for _, name := range s.Types {
 		c.types |= typesByName[name]
+	}
+	if s.Type == "" && s.Types == nil {
+		c.types = all
 	}
 	set(&c.low, s.Minimum)
 	set(&c.high, s.Maximum)
@@ -82,6 +94,12 @@ func compile(s *jsonschema.Schema) *shape {
 		c.required |= m.bit
 	}
 	return c
+}
+
+// saysNothing reports whether any value is valid.
+func saysNothing(s jsonschema.Schema) bool {
+	s.Title, s.Description = "", ""
+	return reflect.ValueOf(s).IsZero()
 }
 
 // isKnown reports whether a schema has no keywords but those that compile reads, and those that say nothing of what is
@@ -103,8 +121,11 @@ func set[T any](to, limit *T) {
 // accepts reports whether a checked value is certainly valid. It takes time linear in the value for each level of the
 // schema.
 func (s *shape) accepts(value []byte) bool {
-	if s == nil {
+	switch s {
+	case nil:
 		return false
+	case anything:
+		return fit(value)
 	}
 	switch strictjson.TypeOf(value) {
 	case strictjson.TypeString:
@@ -115,8 +136,8 @@ func (s *shape) accepts(value []byte) bool {
 		return s.types&null != 0
 	case strictjson.TypeNumber:
 		n, err := strconv.ParseFloat(string(value), 64)
-		fits := s.types&number != 0 || s.types&integer != 0 && n == math.Trunc(n)
-		return err == nil && fits && s.low <= n && n <= s.high
+		meant := s.types&number != 0 || s.types&integer != 0 && n == math.Trunc(n)
+		return err == nil && meant && s.low <= n && n <= s.high
 	case strictjson.TypeArray:
 		return s.types&array != 0 && s.acceptsItems(value)
 	case strictjson.TypeObject:
@@ -149,4 +170,17 @@ func (s *shape) acceptsMembers(value []byte) bool {
 		seen |= m.bit
 	}
 	return seen&s.required == s.required
+}
+
+// fit reports whether each number in a checked value is a float64, as the full validator wants it.
+func fit(value []byte) bool {
+	const certainly = 300 // digits without an exponent
+	for n := range strictjson.Numbers(value) {
+		if len(n) > certainly || bytes.ContainsAny(n, "eE") {
+			if _, err := strconv.ParseFloat(string(n), 64); err != nil {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/quick"
 	"time"
@@ -80,6 +81,14 @@ func bounded() *jsonschema.Schema {
 	}
 }
 
+// loose says little of its members.
+func loose() *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Type:       "object",
+		Properties: map[string]*jsonschema.Schema{"list": {Type: "array"}, "free": {Description: "anything"}, "x": {Minimum: jsonschema.Ptr(0.0)}, "map": {Type: "object"}},
+	}
+}
+
 // shapeCase is a schema, with a function that makes what to decode into. An exact one is covered by its shape whole.
 type shapeCase struct {
 	schema *jsonschema.Schema
@@ -95,6 +104,7 @@ func shapeCases() []shapeCase {
 		{nil, func() any { return new(special) }, false},
 		{bounded(), func() any { return new(map[string]any) }, false},
 		{bounded(), func() any { return new(inner) }, false},
+		{loose(), func() any { return new(map[string]any) }, true},
 	}
 }
 
@@ -129,6 +139,7 @@ func FuzzShape(f *testing.F) {
 		`{"x":1,"y":null}`, `{"x":1,"z":2}`, `{"x":null}`, `{}`, `{"x":-0,"tags":["a"]}`, `{"x":-1.5,"tags":[]}`, `{"x":1001}`,
 		`{"a":{"s":"","b":true,"i":1,"p":"","in":{"x":1},"list":[],"pair":[true],"é<":""}}`,
 		`{"x":1,"any":[{"a":1e999}],"opts":{},"raw":[1,2],"time":"2006-01-02T15:04:05Z","upper":"u","word":"a","WORD":"b"}`,
+		`{"list":[1,[-2e308]],"free":"1e999","x":"a","map":{"a":1}}`, `{"list":[1,["-2e308"]],"free":[-0.5,null],"x":-1,"map":{}}`,
 		`{"x":1,"text":"5","number":"7","nested":{"a":{}},"free":null}`,
 	} {
 		for i := range cases {
@@ -192,8 +203,14 @@ func TestShapeKnowsItsLimits(t *testing.T) {
 		"a pattern that is not needed":  {object(&jsonschema.Schema{Type: "string", Pattern: "x"}), `{}`, true},
 		"an enum":                       {object(&jsonschema.Schema{Type: "string", Enum: []any{"x"}}), `{"a":"x"}`, false},
 		"a keyword of somebody's own":   {object(&jsonschema.Schema{Type: "string", Extra: map[string]any{"x": 1}}), `{"a":"x"}`, false},
-		"no type":                       {object(&jsonschema.Schema{}), `{"a":"x"}`, false},
-		"another member":                {object(&jsonschema.Schema{Type: "string"}), `{"b":"x"}`, false},
+		"no type":                       {object(&jsonschema.Schema{}), `{"a":[{"b":"x"}]}`, true},
+		"no type, but a range":          {object(&jsonschema.Schema{Minimum: jsonschema.Ptr(1.0)}), `{"a":0}`, false},
+		"another member":                {object(&jsonschema.Schema{Type: "string"}), `{"b":"x"}`, true},
+		"no other members":              {&jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}, `{"b":"x"}`, false},
+		"items that may be anything":    {object(&jsonschema.Schema{Type: "array"}), `{"a":["1e999",{}]}`, true},
+		"no float64 among them":         {object(&jsonschema.Schema{Type: "array"}), `{"a":["x",[1e999]]}`, false},
+		"many digits":                   {object(nil), `{"a":1` + strings.Repeat("0", 308) + `}`, true},
+		"too many digits":               {object(nil), `{"a":1` + strings.Repeat("0", 309) + `}`, false},
 		"a required member with no say": {&jsonschema.Schema{Type: "object", Required: []string{"a"}}, `{"a":1}`, false},
 		"a dialect":                     {&jsonschema.Schema{Type: "object", Schema: "https://json-schema.org/draft/2020-12/schema"}, `{}`, false},
 		"many members":                  {many, `{}`, false},

@@ -7,14 +7,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/askback-mcp/askback/internal/avx"
 )
 
 // Digest returns the SHA-256 of the canonical form of a checked value.
 func Digest(value []byte) [32]byte {
 	w := writers.Get().(*writer)
 	defer w.release()
-	if !w.write(value) {
-		return sha256.Sum256(value) // it was never checked: any result will do
+	checked := w.write(value)
+	avx.ZeroUpper()
+	if !checked {
+		return sha256.Sum256(value) // any result will do
 	}
 	if len(w.objects) == 0 {
 		return sha256.Sum256(w.text)

@@ -55,6 +55,29 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
+// Numbers yields every number in a checked value, at any depth, in the order of the document.
+//
+// It allocates nothing.
+func Numbers(value []byte) iter.Seq[[]byte] {
+	return func(yield func(number []byte) bool) {
+		for p := 0; p < len(value); {
+			switch b := value[p]; {
+			case b == '"':
+				if p = skipString(value, p); p < 0 {
+					return
+				}
+			case b == '-' || b-'0' <= 9:
+				start := p
+				if p = skipScalar(value, p); !yield(value[start:p:p]) {
+					return
+				}
+			default:
+				p++
+			}
+		}
+	}
+}
+
 // walk yields the members of an object or, with nil names, the elements of an array, whichever begins with open.
 func walk(data []byte, open byte, yield func(name, value []byte) bool) {
 	p := skipSpace(data, 0)

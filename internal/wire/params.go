@@ -37,25 +37,25 @@ type Meta struct {
 // ParseParams reads the parameters of tools/call, prompts/get or resources/read. params has passed strictjson.Check.
 func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 	p := new(Params)
-	var fault *jsonrpc.Error
-	if meta := strictjson.Get(params, "_meta"); meta != nil {
+	meta, fault := p.Parse(method, params)
+	if meta != nil {
 		if strictjson.TypeOf(meta) != strictjson.TypeObject {
 			return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "_meta" must be an object`)
 		}
-		if p.Meta, fault = ParseMeta(meta); fault != nil {
-			return nil, fault
-		}
+		var metaFault *jsonrpc.Error
+		p.Meta, metaFault = ParseMeta(meta)
+		fault = cmp.Or(metaFault, fault)
 	}
-	if fault = p.Parse(method, params); fault != nil {
+	if fault != nil {
 		return nil, fault
 	}
 	return p, nil
 }
 
-// Parse reads all of the parameters but _meta, which Meta has already.
-func (p *Params) Parse(method string, params []byte) (fault *jsonrpc.Error) {
+// Parse reads all of the parameters but _meta, which it returns as it is, or nil where there is none.
+func (p *Params) Parse(method string, params []byte) (meta []byte, fault *jsonrpc.Error) {
 	if params == nil {
-		return Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, method)
+		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, method)
 	}
 	targetName := TargetMember(method)
 	var target []byte
@@ -64,6 +64,8 @@ func (p *Params) Parse(method string, params []byte) (fault *jsonrpc.Error) {
 		switch string(name) {
 		case targetName:
 			target = value
+		case "_meta":
+			meta = value
 		case "arguments":
 			switch strictjson.TypeOf(value) {
 			case strictjson.TypeObject:
@@ -86,13 +88,13 @@ func (p *Params) Parse(method string, params []byte) (fault *jsonrpc.Error) {
 		fault = cmp.Or(err, fault)
 	}
 	if fault != nil {
-		return fault
+		return meta, fault
 	}
 	var ok bool
 	if p.Target, ok = strictjson.String(target); !ok || p.Target == "" {
-		return Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q must be a string", targetName)
+		fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q must be a string", targetName)
 	}
-	return nil
+	return meta, fault
 }
 
 // ParseResponses reads the member inputResponses.
