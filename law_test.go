@@ -374,7 +374,7 @@ type stealing struct {
 	stolen atomic.Int32
 }
 
-func (s *stealing) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+func (s *stealing) Watch(ctx context.Context, ready func(), changed func(id string, due bool)) error {
 	s.news.mu.Lock()
 	s.news.changed = append(s.news.changed, changed)
 	s.news.mu.Unlock()
@@ -389,7 +389,7 @@ func (s *stealing) Append(ctx context.Context, id string, fence int64, there int
 			if s.Update(ctx, t, task.Update{}) == nil {
 				s.news.mu.Lock()
 				for _, changed := range s.news.changed {
-					changed(id)
+					changed(id, true)
 				}
 				s.news.mu.Unlock()
 				for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -407,5 +407,5 @@ func (s *stealing) Append(ctx context.Context, id string, fence int64, there int
 // news tells the instances about stolen tasks.
 type news struct {
 	mu      sync.Mutex
-	changed []func(id string)
+	changed []func(id string, due bool)
 }

@@ -149,11 +149,11 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 // panickingTasks is a store of tasks whose methods panic.
 type panickingTasks struct{ task.Store }
 
-func (panickingTasks) Create(context.Context, *task.Task, time.Duration, []byte, [][]byte, task.Quota) error {
+func (panickingTasks) Create(context.Context, *task.Task, time.Duration, time.Duration, []byte, [][]byte, task.Quota) error {
 	panic("no database")
 }
 func (panickingTasks) Get(context.Context, string) (*task.Task, error) { panic("no database") }
-func (panickingTasks) Claim(context.Context, string, []string, time.Duration) (*task.Task, error) {
+func (panickingTasks) Claim(context.Context, string, []string, time.Duration, int) ([]*task.Claimed, error) {
 	panic("no database")
 }
 func (panickingTasks) Expired(context.Context, int) ([]string, error) { panic("no database") }

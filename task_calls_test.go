@@ -654,7 +654,7 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	}
 	// While a question is open the handler does not run, because it could not continue.
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"a":{"action":"accept","content":{"color":"1"}}`))
-	if claimed, err := store.Claim(t.Context(), "", nil, time.Minute); err != nil || claimed != nil {
+	if claimed, err := store.Claim(t.Context(), "", nil, time.Minute, 1); err != nil || claimed != nil {
 		t.Errorf("a task that still asks is due: %v, %v", claimed, err)
 	}
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"b":{"action":"accept","content":{"color":"2"}}`))

@@ -426,7 +426,7 @@ func TestLookingAtATaskReadsNoJournal(t *testing.T) {
 		for _, capabilities := range []string{harness.ProposalOnly, harness.WithExtension} {
 			s.Get(capabilities, id, status)
 		}
-		if now := counted.n.Load(); now != before || before == 0 {
+		if now := counted.n.Load(); now != before {
 			t.Errorf("%s: the journal was read %d times", status, now-before)
 		}
 	}

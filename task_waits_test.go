@@ -65,13 +65,13 @@ func newWaitingLogging(t *testing.T, store task.Store, log *slog.Logger, sdk ...
 		<-ctx.Done()
 		return "", ctx.Err()
 	})(srv)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- srv.RunTasks(ctx) }()
-	t.Cleanup(func() { stop(); <-done })
 	w := &waiting{Handler: srv.HTTPHandler(nil)}
 	created := w.send(t, context.Background(), "tools/call", `"name":"wait","task":{}`).body(t)
 	w.id, _ = harness.At(created, "result", "task", "taskId").(string)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- srv.RunTasks(ctx) }() // it claims the task from the store
+	t.Cleanup(func() { stop(); <-done })
 	return w
 }
 

@@ -1,15 +1,15 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/throttle"
@@ -33,6 +33,8 @@ type Engine struct {
 	opts  Options
 	log   *slog.Logger  // throttled: while the store fails there is much to say
 	wake  chan struct{} // something may be due
+
+	workers atomic.Pointer[workers] // while Run runs, or nil
 
 	unknown sync.Map // targets left to other processes, each logged once
 
@@ -91,9 +93,14 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	if n.Principal == "" {
 		longest = e.opts.MaxAnonymousTTL
 	}
+	worker := e.freeWorker(t)
 	err := e.admit(ctx, n.Principal, int64(len(n.Call))+sizeOf(n.Entries), func(quota Quota) error {
-		return e.store.Create(ctx, t, min(ttl, longest), n.Call, n.Entries, quota)
+		ctx, lease := worker.claims(ctx)
+		return e.store.Create(ctx, t, min(ttl, longest), lease, n.Call, n.Entries, quota)
 	})
+	if err != nil {
+		worker.free()
+	}
 	if n.ID != "" && (errors.Is(err, ErrExists) || errors.Is(err, ErrQuota)) {
 		if known, found := e.Get(ctx, n.Principal, n.ID); found == nil {
 			return known, nil
@@ -102,7 +109,8 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Changed(t.ID)
+	e.changed(Fingerprint(t.ID), worker == nil)
+	worker.run(&Claimed{Task: t.clone(), Call: bytes.Clone(n.Call), Entries: cloneAll(n.Entries)})
 	return t, nil
 }
 
@@ -185,15 +193,26 @@ func (e *Engine) Change(ctx context.Context, principal, id string, change func(t
 		if err != nil || u == nil {
 			return t, err
 		}
+		var worker *freeWorker
+		due := u.Due == 0 && !u.Keep
+		if due {
+			worker = e.freeWorker(t)
+		}
 		err = e.admit(ctx, principal, sizeOf(u.Entries), func(quota Quota) error {
 			u.Quota = quota
+			ctx, lease := worker.claims(ctx)
+			u.Lease = lease
 			return e.store.Update(ctx, t, *u)
 		})
+		if err != nil {
+			worker.free()
+		}
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
 		if err == nil {
-			e.Changed(id)
+			e.changed(Fingerprint(id), due && worker == nil)
+			worker.run(&Claimed{Task: t.clone()})
 		}
 		return t, err
 	}
@@ -230,87 +249,47 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.opts.Handler == nil {
 		return errors.New("task: an engine without a handler cannot run tasks")
 	}
-	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() { e.watch(ctx) })
-	all.Go(func() { e.sweep(ctx) })
-	workers := newWorkers(e.opts.Workers)
+	w := newWorkers(ctx, e)
+	defer w.close()
+	w.all.Go(func() { e.watch(ctx) })
+	w.all.Go(func() { e.sweep(ctx) })
+	e.workers.Store(w)
+	defer e.workers.CompareAndSwap(w, nil)
 	var last string // the principal that was served last
-	for {
-		select {
-		case workers.slots <- struct{}{}:
-		case <-ctx.Done():
+	for ctx.Err() == nil {
+		n, skip := w.take()
+		if n == 0 {
+			select {
+			case <-w.freed:
+			case <-ctx.Done():
+			}
+			continue
 		}
-		if ctx.Err() != nil { // also where a slot was free
-			return nil
-		}
-		sent, skip := time.Now(), workers.atTheirShare()
-		t, err := e.claim(ctx, last, skip)
+		sent := time.Now()
+		claimed, err := e.claim(ctx, last, skip, n)
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
 		}
-		if t == nil {
-			<-workers.slots
-			freed := workers.freed
-			if skip == nil || err != nil {
-				freed = nil
-			}
-			e.idle(ctx, err != nil, freed)
+		w.looked(claimed, n, skip, sent)
+		if len(claimed) > 0 {
+			last = claimed[len(claimed)-1].Principal
 			continue
 		}
-		last = t.Principal
-		workers.add(last, 1)
-		all.Go(func() {
-			defer workers.release(t.Principal)
-			e.work(ctx, t, newLease(e.opts.Lease, sent))
-		})
+		freed := w.freed
+		if skip == nil || err != nil {
+			freed = nil
+		}
+		e.idle(ctx, err != nil, freed)
 	}
+	return nil
 }
 
-// workers are those of one process. Each principal has a share of them.
-type workers struct {
-	slots chan struct{} // holds a token for each that runs, or is about to
-	freed chan struct{} // receives after one has become free
-
-	mu      sync.Mutex
-	running map[string]int // how many each principal has, if any
-}
-
-func newWorkers(n int) *workers {
-	return &workers{slots: make(chan struct{}, n), freed: make(chan struct{}, 1), running: make(map[string]int)}
-}
-
-// atTheirShare returns the principals that the worker of the slot just taken is not for: if it is the last free one of
-// several, those that have a worker. A task cannot be made to give its worker back, so one is left for newcomers.
-func (w *workers) atTheirShare() []string {
-	if cap(w.slots) == 1 || len(w.slots) < cap(w.slots) {
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.running))
-}
-
-func (w *workers) add(principal string, n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.running[principal] += n; w.running[principal] == 0 {
-		delete(w.running, principal)
-	}
-}
-
-func (w *workers) release(principal string) {
-	w.add(principal, -1)
-	<-w.slots
-	signal(w.freed)
-}
-
-// claim is not interrupted by a shutdown: a claim whose answer is lost would keep its task from
+// claim is not interrupted by a shutdown: a claim whose answer is lost would keep its tasks from
 // other processes until the lease ends.
-func (e *Engine) claim(ctx context.Context, after string, skip []string) (*Task, error) {
+func (e *Engine) claim(ctx context.Context, after string, skip []string, limit int) ([]*Claimed, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.Lease)
 	defer cancel()
-	return e.store.Claim(ctx, after, skip, e.opts.Lease)
+	return e.store.Claim(ctx, after, skip, e.opts.Lease, limit)
 }
 
 // idle waits until something may be due, or freed receives. Its looks are irregular: a change wakes all
@@ -333,7 +312,7 @@ func (e *Engine) idle(ctx context.Context, failing bool, freed <-chan struct{}) 
 func (e *Engine) watch(ctx context.Context) {
 	for watches := true; watches && ctx.Err() == nil; {
 		var err error
-		if watches, err = e.store.watch(ctx, func() { signal(e.wake) }, e.changed); err != nil && ctx.Err() == nil {
+		if watches, err = e.store.watch(ctx, e.wakeWorkers, e.changed); err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
 			e.idle(ctx, true, nil)
 		}
@@ -389,7 +368,7 @@ func (e *Engine) expire(ctx context.Context, id string) error {
 		}
 		u := stop(t, Failed, message, e.opts.Failure(message))
 		if err := e.store.Update(ctx, t, *u); !errors.Is(err, ErrConflict) {
-			e.Changed(id)
+			e.changed(Fingerprint(id), !u.Keep)
 			return err
 		}
 	}

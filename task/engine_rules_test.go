@@ -18,25 +18,25 @@ import (
 // meddled is a store whose calls a test can intercept.
 type meddled struct {
 	task.Store
-	create  func() error                                      // before a Create
-	get     func(id string)                                   // before a Get
-	update  func(t *task.Task, u task.Update) error           // before an Update
-	append  func() error                                      // before an Append
-	claim   func(ctx context.Context) error                   // before a Claim
-	renew   func() error                                      // before a Renew
-	expired func(ids []string, err error) ([]string, error)   // after an Expired
-	evict   func() error                                      // before an Evict
-	watch   func(context.Context, func(), func(string)) error // in place of Watch
-	down    atomic.Bool                                       // writes fail
+	create  func() error                                            // before a Create
+	get     func(id string)                                         // before a Get
+	update  func(t *task.Task, u task.Update) error                 // before an Update
+	append  func() error                                            // before an Append
+	claim   func(ctx context.Context) error                         // before a Claim
+	renew   func() error                                            // before a Renew
+	expired func(ids []string, err error) ([]string, error)         // after an Expired
+	evict   func() error                                            // before an Evict
+	watch   func(context.Context, func(), func(string, bool)) error // in place of Watch
+	down    atomic.Bool                                             // writes fail
 }
 
-func (m *meddled) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
+func (m *meddled) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
 	if m.create != nil {
 		if err := m.create(); err != nil {
 			return err
 		}
 	}
-	return m.Store.Create(ctx, t, ttl, call, entries, quota)
+	return m.Store.Create(ctx, t, ttl, lease, call, entries, quota)
 }
 
 func (m *meddled) Get(ctx context.Context, id string) (*task.Task, error) {
@@ -70,7 +70,7 @@ func (m *meddled) Append(ctx context.Context, id string, fence int64, there int,
 	return m.Store.Append(ctx, id, fence, there, entry)
 }
 
-func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
 	if m.down.Load() {
 		return nil, errLost
 	}
@@ -79,7 +79,7 @@ func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease 
 			return nil, err
 		}
 	}
-	return m.Store.Claim(ctx, after, skip, lease)
+	return m.Store.Claim(ctx, after, skip, lease, limit)
 }
 
 func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
@@ -114,7 +114,7 @@ func (m *meddled) Evict(ctx context.Context, principal string, age time.Duration
 // watching is a meddled store that can report changes.
 type watching struct{ *meddled }
 
-func (w watching) Watch(ctx context.Context, ready func(), changed func(id string)) error {
+func (w watching) Watch(ctx context.Context, ready func(), changed func(id string, due bool)) error {
 	return w.watch(ctx, ready, changed)
 }
 
@@ -414,7 +414,7 @@ func TestFailingStoreIsNotHurried(t *testing.T) {
 func TestStoreThatStopsTellingIsAskedAgain(t *testing.T) {
 	f := newFixture(t)
 	var watched atomic.Int32
-	f.store = watching{&meddled{Store: f.store, watch: func(ctx context.Context, _ func(), _ func(string)) error {
+	f.store = watching{&meddled{Store: f.store, watch: func(ctx context.Context, _ func(), _ func(string, bool)) error {
 		if watched.Add(1) < 3 {
 			return errors.New("the connection is lost")
 		}
@@ -654,7 +654,7 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	meddling.get = func(id string) {
 		if conflict.Load() && claimed.CompareAndSwap(false, true) {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
-			if other, err := plain.store.Claim(context.Background(), "", nil, time.Hour); err != nil || other == nil {
+			if other, err := claimOne(plain.store, context.Background(), "", nil, time.Hour); err != nil || other == nil {
 				t.Errorf("the other worker: %v, %v", other, err)
 			}
 		}
@@ -705,7 +705,7 @@ func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
 	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Attempts != 0 {
 		t.Errorf("%+v, %v", now, err)
 	}
-	if now, err := f.store.Claim(t.Context(), "", nil, time.Minute); err != nil || now == nil {
+	if now, err := claimOne(f.store, t.Context(), "", nil, time.Minute); err != nil || now == nil {
 		t.Errorf("claimed %v, %v", now, err)
 	}
 }
@@ -823,7 +823,7 @@ func TestLostLeaseInterrupts(t *testing.T) {
 		created := f.create(e, &task.New{})
 		<-started
 		f.change(created, func(*task.Task) task.Update { return task.Update{} })
-		if now, err := f.store.Claim(t.Context(), "", nil, time.Hour); err != nil || now == nil {
+		if now, err := claimOne(f.store, t.Context(), "", nil, time.Hour); err != nil || now == nil {
 			t.Fatalf("%v, %v", now, err)
 		}
 		select {
@@ -866,7 +866,7 @@ func TestReportedMessages(t *testing.T) {
 			w.Report("four") // once, and too soon after another
 			wait(t, "four", has("four"))
 			// Meanwhile no other worker has the task.
-			if other, err := f.store.Claim(context.Background(), "", nil, time.Hour); err != nil || other != nil {
+			if other, err := claimOne(f.store, context.Background(), "", nil, time.Hour); err != nil || other != nil {
 				t.Errorf("claimed by another: %v, %v", other, err)
 			}
 			// Some of the reports are not written.

@@ -57,8 +57,10 @@ func (u *unreliable) Get(ctx context.Context, id string) (*task.Task, error) {
 	return lossy(u, func() (*task.Task, error) { return u.Store.Get(ctx, id) })
 }
 
-func (u *unreliable) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	return lossy(u, func() (*task.Task, error) { return u.Store.Claim(context.WithoutCancel(ctx), after, skip, lease) })
+func (u *unreliable) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	return lossy(u, func() ([]*task.Claimed, error) {
+		return u.Store.Claim(context.WithoutCancel(ctx), after, skip, lease, limit)
+	})
 }
 
 func (u *unreliable) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {

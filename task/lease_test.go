@@ -65,7 +65,7 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 					if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
 						t.Errorf("the cause is %v", context.Cause(ctx))
 					}
-					if other, err := s.Store.Claim(context.Background(), "", nil, lease); other != nil || err != nil {
+					if other, err := claimOne(s.Store, context.Background(), "", nil, lease); other != nil || err != nil {
 						t.Errorf("another worker could have claimed the task already: %v, %v", other, err)
 					}
 					ended <- struct{}{}
@@ -91,8 +91,8 @@ type slow struct {
 	renew, get func(ctx context.Context) error // before it
 }
 
-func (s *slow) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	t, err := s.Store.Claim(ctx, after, skip, lease)
+func (s *slow) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	t, err := s.Store.Claim(ctx, after, skip, lease, limit)
 	if s.claimed != nil && t != nil {
 		s.claimed(ctx)
 	}

@@ -55,7 +55,7 @@ func once(status task.Status) func(t *task.Task, u task.Update) bool {
 // idle requires that no task in the store is due.
 func (f *fixture) idle(s task.Store) {
 	f.t.Helper()
-	if t, err := s.Claim(f.t.Context(), "", nil, time.Hour); t != nil || err != nil {
+	if t, err := claimOne(s, f.t.Context(), "", nil, time.Hour); t != nil || err != nil {
 		f.t.Errorf("claimed %+v, %v; want nothing to be due", t, err)
 	}
 }
@@ -317,7 +317,7 @@ func TestAStoreThatPanics(t *testing.T) {
 			claim:   func(context.Context) error { panics("Claim"); return nil },
 			renew:   func() error { panics("Renew"); return nil },
 			expired: func(ids []string, err error) ([]string, error) { panics("Expired"); return ids, err },
-			watch:   func(context.Context, func(), func(string)) error { panic("a bug in Watch") },
+			watch:   func(context.Context, func(), func(string, bool)) error { panic("a bug in Watch") },
 		}}
 		var runs atomic.Int32
 		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
@@ -398,7 +398,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f.create(e, &task.New{})
 		<-reported
 		stop()
-		if again, err := plain.Claim(t.Context(), "", nil, time.Hour); again == nil || err != nil {
+		if again, err := claimOne(plain, t.Context(), "", nil, time.Hour); again == nil || err != nil {
 			t.Errorf("claimed %v, %v: the lease was not given back", again, err)
 		}
 	})
@@ -508,7 +508,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 	f.store = &meddled{Store: plain.store, append: func() (err error) {
 		once.Do(func() {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
-			other, failed := plain.store.Claim(context.Background(), "", nil, time.Hour)
+			other, failed := claimOne(plain.store, context.Background(), "", nil, time.Hour)
 			if failed == nil {
 				failed = plain.store.Append(context.Background(), other.ID, other.Fence, 0, []byte("step"))
 			}
@@ -530,4 +530,13 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 	if err := <-got; !errors.Is(err, task.ErrLeaseLost) {
 		t.Errorf("Record: %v, want ErrLeaseLost", err)
 	}
+}
+
+// claimOne claims one task. Without one that is due both results are nil.
+func claimOne(s task.Store, ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	claimed, err := s.Claim(ctx, after, skip, lease, 1)
+	if len(claimed) == 0 || err != nil {
+		return nil, err
+	}
+	return claimed[0].Task, nil
 }

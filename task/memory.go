@@ -86,7 +86,7 @@ func (s *MemoryStore) doTask(ctx context.Context, id string, fence *int64, do fu
 }
 
 // Create adds a task with its journal. See [Store].
-func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota Quota) error {
+func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota Quota) error {
 	return s.do(ctx, func(now int64) error {
 		if s.tasks[t.ID] != nil {
 			return ErrExists
@@ -97,14 +97,20 @@ func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl time.Duration, ca
 		}
 		t.Created, t.Updated, t.Expires = timeAt(now), timeAt(now), timeAt(now+ttl.Milliseconds())
 		t.Version, t.Fence = 0, 0
+		if lease > 0 {
+			t.Fence++
+			t.Attempts++
+		}
 		s.seq++
-		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now, call: bytes.Clone(call), bytes: int64(len(call))}
+		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now + roundUp(lease), call: bytes.Clone(call), bytes: int64(len(call))}
 		m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
 		m.add(entries...)
 		s.tasks[m.ID] = m
 		s.list.insert(m, newestFirst)
 		s.index(m)
-		s.changed(m.ID)
+		if lease <= 0 {
+			s.changed(m.ID, true)
+		}
 		return nil
 	})
 }
@@ -154,35 +160,31 @@ func (s *MemoryStore) Versions(ctx context.Context, ids []string) (map[string]in
 	return versions, err
 }
 
-// Claim takes a task that is due, or nil. See [Store].
-func (s *MemoryStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *Task, err error) {
+// Claim takes tasks that are due. See [Store].
+func (s *MemoryStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*Claimed, err error) {
 	err = s.do(ctx, func(now int64) error {
-		next := s.due.principalAfter(after)
-		m := s.due[next:].firstDue(now, skip)
-		if m == nil {
-			m = s.due[:next].firstDue(now, skip)
+		for len(claimed) < limit {
+			next := s.due.principalAfter(after)
+			m := s.due[next:].firstDue(now, skip)
+			if m == nil {
+				m = s.due[:next].firstDue(now, skip)
+			}
+			if m == nil {
+				break
+			}
+			s.change(m, func() { m.claim(now, lease) })
+			claimed = append(claimed, &Claimed{m.clone(), bytes.Clone(m.call), cloneAll(m.entries)})
+			after = m.Principal
 		}
-		if m == nil {
-			return nil
-		}
-		s.change(m, func() {
-			m.dueAt = now + roundUp(lease)
-			m.Fence++
-			m.Attempts++
-		})
-		t = m.clone()
 		return nil
 	})
-	return t, err
+	return claimed, err
 }
 
 // Journal reads the call and the entries of a task. See [Store].
 func (s *MemoryStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
 	err = s.doTask(ctx, id, nil, func(m *memoryTask, _ int64) error {
-		call = bytes.Clone(m.call)
-		for _, entry := range m.entries {
-			entries = append(entries, bytes.Clone(entry))
-		}
+		call, entries = bytes.Clone(m.call), cloneAll(m.entries)
 		return nil
 	})
 	return call, entries, err
@@ -238,12 +240,16 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 			m.Pending, m.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
 			m.Expires, m.Stopped, m.Attempts = timeAt(t.Expires.UnixMilli()), t.Stopped, t.Attempts
 			m.Updated, m.Version = t.Updated, t.Version
-			if !u.Keep {
+			switch {
+			case u.Lease > 0:
+				m.claim(now, u.Lease)
+				t.Fence, t.Attempts = m.Fence, m.Attempts
+			case !u.Keep:
 				m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
 			}
 			m.add(u.Entries...)
 		})
-		s.changed(m.ID)
+		s.changed(m.ID, m.scheduled && m.dueAt <= now)
 		return nil
 	})
 }
@@ -306,8 +312,8 @@ func (s *MemoryStore) delete(m *memoryTask) {
 func (s *MemoryStore) Close() error { return nil }
 
 // Watch reports tasks that are created and updated. See [Watcher].
-func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(fingerprint string)) error {
-	w := &memoryWatch{ids: make(map[string]struct{}), news: make(chan struct{}, 1)}
+func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
+	w := &memoryWatch{ids: make(map[string]bool), news: make(chan struct{}, 1)}
 	err := s.do(ctx, func(int64) error {
 		s.watches[w] = struct{}{}
 		return nil
@@ -331,24 +337,24 @@ func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(fing
 		}
 		s.mu.Lock()
 		ids := w.ids
-		w.ids = make(map[string]struct{})
+		w.ids = make(map[string]bool)
 		s.mu.Unlock()
-		for id := range ids {
-			changed(Fingerprint(id))
+		for id, due := range ids {
+			changed(Fingerprint(id), due)
 		}
 	}
 }
 
-// memoryWatch is a call of Watch with the IDs that it has yet to report. A set holds each ID
+// memoryWatch is a call of Watch with the IDs that it has yet to report, and whether they were due. A map holds each ID
 // once, however slow the receiver is.
 type memoryWatch struct {
-	ids  map[string]struct{}
+	ids  map[string]bool
 	news chan struct{}
 }
 
-func (s *MemoryStore) changed(id string) {
+func (s *MemoryStore) changed(id string, due bool) {
 	for w := range s.watches {
-		w.ids[id] = struct{}{}
+		w.ids[id] = w.ids[id] || due
 		signal(w.news)
 	}
 }
@@ -435,6 +441,20 @@ func (t *Task) clone() *Task {
 	c := *t
 	c.Pending, c.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
 	return &c
+}
+
+// claim makes the task due again at the end of a lease.
+func (m *memoryTask) claim(now int64, lease time.Duration) {
+	m.scheduled, m.dueAt = true, now+roundUp(lease)
+	m.Fence++
+	m.Attempts++
+}
+
+func cloneAll(entries [][]byte) (clones [][]byte) {
+	for _, entry := range entries {
+		clones = append(clones, bytes.Clone(entry))
+	}
+	return clones
 }
 
 func (m *memoryTask) add(entries ...[]byte) {

@@ -49,7 +49,7 @@ func TestMemoryStoreForgetsPrincipals(t *testing.T) {
 	s := new(task.MemoryStore)
 	for i := range 3 {
 		n := &task.Task{ID: fmt.Sprint(i), Principal: fmt.Sprint("p", i), Status: task.Completed}
-		if err := s.Create(t.Context(), n, -time.Hour, []byte("call"), nil, task.Quota{}); err != nil {
+		if err := s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Update(t.Context(), n, task.Update{Due: -1}); err != nil {

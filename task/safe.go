@@ -34,10 +34,10 @@ func (s safeStore) bound(ctx context.Context, err *error) (context.Context, func
 // errSilent says that a call of the store took longer than [Settings.StoreTimeout].
 var errSilent = errors.New("the store did not answer")
 
-func (s safeStore) Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota Quota) (err error) {
+func (s safeStore) Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota Quota) (err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Create(ctx, t, ttl, call, entries, quota)
+	return s.store.Create(ctx, t, ttl, lease, call, entries, quota)
 }
 
 func (s safeStore) Get(ctx context.Context, id string) (t *Task, err error) {
@@ -58,10 +58,10 @@ func (s safeStore) List(ctx context.Context, principal, dialect string, created 
 	return s.store.List(ctx, principal, dialect, created, id, limit)
 }
 
-func (s safeStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *Task, err error) {
+func (s safeStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*Claimed, err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Claim(ctx, after, skip, lease)
+	return s.store.Claim(ctx, after, skip, lease, limit)
 }
 
 func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
@@ -108,7 +108,7 @@ func (s safeStore) Evict(ctx context.Context, principal string, age time.Duratio
 
 // watch waits for changes that other instances make. If the store is not a [Watcher] it returns
 // at once, with watches false.
-func (s safeStore) watch(ctx context.Context, ready func(), changed func(fingerprint string)) (watches bool, err error) {
+func (s safeStore) watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) (watches bool, err error) {
 	w, watches := s.store.(Watcher)
 	if !watches {
 		return false, nil

@@ -243,11 +243,21 @@ func (e *Engine) seen(t *Task) {
 
 // Changed wakes those who wait for a task, and the workers, because it may have changed. The
 // engine calls it after its own writes.
-func (e *Engine) Changed(id string) { e.changed(Fingerprint(id)) }
+func (e *Engine) Changed(id string) { e.changed(Fingerprint(id), true) }
 
-// changed is Changed for a task of which only the fingerprint is known.
-func (e *Engine) changed(fingerprint string) {
+// changed wakes those who wait for a task and, if it may be due, the workers.
+func (e *Engine) changed(fingerprint string, due bool) {
 	e.notifyExcept(fingerprint, nil)
+	if due {
+		e.wakeWorkers()
+	}
+}
+
+// wakeWorkers makes the workers look for what is due.
+func (e *Engine) wakeWorkers() {
+	if w := e.workers.Load(); w != nil {
+		w.mark()
+	}
 	signal(e.wake)
 }
 

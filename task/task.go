@@ -101,6 +101,9 @@ type Update struct {
 	// Keep leaves the time at which the task is due as it is: a running task stays leased,
 	// and a parked one stays parked.
 	Keep bool
+	// Lease claims the task for the writer, as [Store.Claim] does, if it is more than zero: Fence and Attempts, also
+	// those of the given task, rise by one. Keep and Due are ignored then.
+	Lease time.Duration
 	// Due is the time from now after which the task may be claimed. Negative means that the
 	// task is parked: it cannot be claimed. With Keep, Due is ignored.
 	Due time.Duration
@@ -109,6 +112,14 @@ type Update struct {
 	// Quota bounds the bytes that the task's principal has once the Entries are added. Its other fields are ignored.
 	// A worker sets none: what it has done must be recorded.
 	Quota Quota
+}
+
+// Claimed is a task that was claimed, with its journal: the call and the entries. A Call that is nil says that the
+// journal was not read.
+type Claimed struct {
+	*Task
+	Call    []byte
+	Entries [][]byte
 }
 
 // Store keeps tasks. What holds for all its methods:
@@ -128,10 +139,11 @@ type Update struct {
 // lease ends, a parked one not at all.
 type Store interface {
 	// Create adds a task with its journal: the call, which never changes, and the entries. It sets t.Created and
-	// t.Updated to now, t.Expires to now+ttl, and Version and Fence to 0. The task is due at once. The error is
+	// t.Updated to now, t.Expires to now+ttl, and Version and Fence to 0. The task is due at once; but with a lease
+	// that is more than zero it is claimed for the caller, as by Claim: Fence and Attempts rise by one. The error is
 	// ErrExists if there is a task with its ID, and that of [Quota.Check] if the principal would have more than its
 	// quota; where both hold, it may be either.
-	Create(ctx context.Context, t *Task, ttl time.Duration, call []byte, entries [][]byte, quota Quota) error
+	Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota Quota) error
 
 	// Get reads the row of a task, and nothing that grows with its journal.
 	Get(ctx context.Context, id string) (*Task, error)
@@ -144,12 +156,13 @@ type Store interface {
 	// start. Pending and Outcome may be left out.
 	List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error)
 
-	// Claim takes a task that is due and makes it due again at the end of the lease: Fence and Attempts rise by one.
-	// Principals take turns: Claim serves the first one after the given one that has due tasks, in any order that is
-	// always the same, and begins anew behind the last. Principals in skip are passed over, however many due tasks
-	// they have. Of the principal's tasks it takes the one that has been due longest. If there is none, both results
-	// are nil.
-	Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*Task, error)
+	// Claim takes up to limit tasks that are due, and makes them due again at the end of the lease: Fence and Attempts
+	// rise by one. It returns them with their journals. Principals take turns: Claim serves the first one after the
+	// given one that has due tasks, in any order that is always the same, then the next one, and begins anew behind
+	// the last. None gets a second task before each has one. Principals in skip are passed over, however many due
+	// tasks they have. Of a principal's tasks it takes those that have been due longest. It may take fewer than limit
+	// while more are due, but none only if there is none.
+	Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*Claimed, error)
 
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
@@ -191,11 +204,13 @@ type Store interface {
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other
 // Store an [Engine] learns of them by asking again.
 type Watcher interface {
-	// Watch calls changed with the [Fingerprint] of the ID of each task that any instance, this one included, has
-	// created or updated, until ctx is done; then it returns the error of ctx. It calls ready, if that is not nil,
-	// once it listens. When the connection is lost it returns an error, and can be called again. Changes may be
-	// missed then and at other times: engines look for themselves now and then.
-	Watch(ctx context.Context, ready func(), changed func(fingerprint string)) error
+	// Watch calls changed with the [Fingerprint] of the ID of each task that another instance has created or updated,
+	// and says whether the task is due at once; until ctx is done: then it returns the error of ctx. A task that was
+	// created under a lease is left out, since nobody can wait for it yet. What this Store itself has written may be
+	// left out, too: its engine knows. Watch calls ready, if that is not nil, once it listens. When the connection is
+	// lost it returns an error, and can be called again. Changes may be missed then and at other times: engines look
+	// for themselves now and then.
+	Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error
 }
 
 // Fingerprint names a task without telling its ID, which can be all that protects the task. A database may pass

@@ -157,7 +157,8 @@ func refused(err error) bool {
 }
 
 // work runs a claimed task and writes the outcome.
-func (e *Engine) work(ctx context.Context, t *Task, l *lease) {
+func (e *Engine) work(ctx context.Context, c *Claimed, l *lease) {
+	t := c.Task
 	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Status != Working && !t.Stopped {
@@ -173,8 +174,9 @@ func (e *Engine) work(ctx context.Context, t *Task, l *lease) {
 		return
 	}
 	for {
-		w := &Work{Task: t, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
-		now := *t // the row, which keepAlive may change
+		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
+		c = new(Claimed) // a further attempt reads what this one records
+		now := *t        // the row, which keepAlive may change
 		verdict, err := e.attempt(ctx, w, &now, l)
 		t = &now
 		switch {
@@ -265,7 +267,7 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	})
 	switch {
 	case err == nil:
-		e.Changed(t.ID)
+		e.changed(Fingerprint(t.ID), u.Due == 0 && !u.Keep)
 	case errors.Is(err, ErrConflict):
 	case errors.Is(err, ErrLeaseLost):
 		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", short(t.ID))
@@ -406,10 +408,12 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	reading, cancel := context.WithTimeout(ctx, e.opts.Lease)
-	defer cancel()
-	if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
-		return v, fmt.Errorf("reading the journal: %w", err)
+	if w.Call == nil { // the claim did not bring the journal
+		reading, cancel := context.WithTimeout(ctx, e.opts.Lease)
+		defer cancel()
+		if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
+			return v, fmt.Errorf("reading the journal: %w", err)
+		}
 	}
 	w.there = len(w.Entries)
 	if err := w.grow(len(w.Call) + int(sizeOf(w.Entries))); err != nil {

@@ -46,6 +46,12 @@ CREATE FUNCTION chaos.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		OLD.outcome IS DISTINCT FROM NEW.outcome, OLD.due IS DISTINCT FROM NEW.due, NEW.due IS NOT NULL);
 	RETURN NULL;
 END $$;
+CREATE FUNCTION chaos.created() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
+	VALUES (extract(epoch FROM statement_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.fence, 0,
+		0, 0, NEW.status, NEW.status, false, false, false, true, true);
+	RETURN NULL;
+END $$;
 CREATE FUNCTION chaos.entry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO chaos.entry (at, who, task, seq)
 	VALUES (extract(epoch FROM clock_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.seq);
@@ -53,6 +59,7 @@ CREATE FUNCTION chaos.entry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE TRIGGER chaos_change AFTER UPDATE ON askback.task FOR EACH ROW
 	WHEN ((OLD.fence, OLD.version, OLD.due) IS DISTINCT FROM (NEW.fence, NEW.version, NEW.due)) EXECUTE FUNCTION chaos.change();
+CREATE TRIGGER chaos_created AFTER INSERT ON askback.task FOR EACH ROW WHEN (NEW.fence > 0) EXECUTE FUNCTION chaos.created();
 CREATE TRIGGER chaos_entry AFTER INSERT ON askback.journal FOR EACH ROW EXECUTE FUNCTION chaos.entry();
 `
 
@@ -70,6 +77,10 @@ BEGIN
 	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, OLD.fence, NEW.version, OLD.version, NEW.status, OLD.status,
 		NEW.stopped, OLD.stopped, OLD.outcome IS NOT NEW.outcome,
 		coalesce(OLD.due, OLD.wake) IS NOT coalesce(NEW.due, NEW.wake), coalesce(NEW.due, NEW.wake) IS NOT NULL);
+END;
+CREATE TRIGGER chaos_created AFTER INSERT ON task WHEN NEW.fence > 0 BEGIN
+	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
+	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, 0, 0, 0, NEW.status, NEW.status, 0, 0, 0, 1, 1);
 END;
 CREATE TRIGGER chaos_entry AFTER INSERT ON journal BEGIN
 	INSERT INTO chaos_entry (at, who, task, seq) VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000 + 999, '', NEW.task, NEW.n);

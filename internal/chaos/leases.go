@@ -42,6 +42,9 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 			if terminal && !c.stopped {
 				l.violate(changed, "task %s: it is %s, and %s took a lease on it", c.task, c.oldStatus, name(c.who))
 			}
+			if c.version != c.oldVersion && foreign && !c.byCustomer() {
+				l.violate(fenced, "task %s: %s, without the lease of %s, changed it from %s to %s as it took a lease", c.task, name(c.who), name(h.who), c.oldStatus, c.status)
+			}
 			claims[c.task] = append(claims[c.task], claim{c.at, c.who})
 			holders[c.task] = holder{c.who, c.at.Add(lease)}
 			continue

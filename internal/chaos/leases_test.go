@@ -22,6 +22,13 @@ func written(seconds float64, who, from, to string) change {
 	return change{at: at(seconds), who: who, task: "t", version: 1, oldStatus: from, status: to, moved: true, outcome: to == "completed"}
 }
 
+// taken is an update that claims the task.
+func taken(seconds float64, who, from, to string) change {
+	c := written(seconds, who, from, to)
+	c.fence, c.due = 1, true
+	return c
+}
+
 // What the database can show to be wrong, in the least that shows it.
 func TestLeases(t *testing.T) {
 	again := written(20, "1.1", "completed", "completed")
@@ -44,6 +51,10 @@ func TestLeases(t *testing.T) {
 		{"a renewed lease taken early", []change{claimed(0, "1.1", 1), renewed(3, "1.1"), claimed(11, "2.1", 2)}, nil, "early: task t: server 2.1 took the lease 2s before"},
 		{"a parked task that is answered elsewhere", []change{claimed(0, "1.1", 1), written(1, "1.1", "working", "input_required"),
 			written(2, "2.1", "input_required", "working"), claimed(3, "2.1", 2)}, nil, ""},
+		{"a parked task that is answered and claimed elsewhere", []change{claimed(0, "1.1", 1), written(1, "1.1", "working", "input_required"),
+			taken(2, "2.1", "input_required", "working"), written(3, "2.1", "working", "completed")}, nil, ""},
+		{"a task that is written and claimed elsewhere", []change{claimed(0, "1.1", 1), taken(11, "2.1", "working", "completed")}, nil,
+			"fence: task t: server 2.1, without the lease"},
 		{"a task that is cancelled elsewhere", []change{claimed(0, "1.1", 1), cancelled, renewed(5, "1.1"), cleanedUp}, nil, ""},
 		{"a renewal by another", []change{claimed(0, "1.1", 1), renewed(1, "2.1")}, nil, "fence: task t: server 2.1 renewed"},
 		{"an update by an earlier holder", []change{claimed(0, "1.1", 1), claimed(10, "2.1", 2), written(11, "1.1", "working", "completed")}, nil, "fence: task t: server 1.1, without the lease"},

@@ -52,7 +52,7 @@ func newTask() *task.Task {
 
 func create(t testing.TB, s *postgres.Store, new *task.Task, entries ...[]byte) *task.Task {
 	t.Helper()
-	if err := s.Create(t.Context(), new, time.Hour, call, entries, task.Quota{}); err != nil {
+	if err := s.Create(t.Context(), new, time.Hour, 0, call, entries, task.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	return new
@@ -157,7 +157,7 @@ func BenchmarkCreate(b *testing.B) {
 							b.Fatal(err)
 						}
 					}, func() {
-						if err := s.Create(ctx, mine, time.Hour, call, nil, task.Quota{Unfinished: quota}); err != nil {
+						if err := s.Create(ctx, mine, time.Hour, 0, call, nil, task.Quota{Unfinished: quota}); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -243,7 +243,7 @@ func BenchmarkWake(b *testing.B) {
 			if err := s.Update(ctx, t, task.Update{Due: 0}); err != nil {
 				b.Fatal(err)
 			}
-			c, err := s.Claim(ctx, "", nil, time.Minute)
+			c, err := claimOne(s, ctx, "", nil, time.Minute)
 			if err != nil || c == nil {
 				b.Fatalf("Claim: %v, %v", c, err)
 			}

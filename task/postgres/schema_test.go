@@ -47,7 +47,7 @@ func TestMigrationCountsBytes(t *testing.T) {
 	}
 	defer s.Close()
 	var used task.Quota
-	err = s.pool.QueryRow(ctx, s.sql.usage, "alice").Scan(&used.Unfinished, &used.Kept, &used.Bytes)
+	err = s.pool.QueryRow(ctx, inSchema(usage("$1", "null"), s.schema), "alice").Scan(&used.Unfinished, &used.Kept, &used.Bytes)
 	if want := (task.Quota{Unfinished: 1, Kept: 2, Bytes: 4 + 5 + 4 + 3}); used != want || err != nil {
 		t.Errorf("alice has %+v, %v; want %+v", used, err, want)
 	}
@@ -62,7 +62,7 @@ func TestMigrations(t *testing.T) {
 	}
 	defer old.Close()
 	n := &task.Task{ID: "1", Status: task.Working}
-	if err := old.Create(ctx, n, time.Hour, []byte("call"), nil, task.Quota{}); err != nil {
+	if err := old.Create(ctx, n, time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -96,7 +96,7 @@ func TestMigrations(t *testing.T) {
 	if err := old.Update(ctx, n, task.Update{Due: 0, Entries: [][]byte{{1}}}); err != nil {
 		t.Errorf("Update by the old version: %v", err)
 	}
-	if c, err := old.Claim(ctx, "", nil, time.Minute); err != nil || c == nil {
+	if c, err := old.Claim(ctx, "", nil, time.Minute, 1); err != nil || c == nil {
 		t.Errorf("Claim by the old version: %v, %v", c, err)
 	}
 	if _, err := Open(ctx, dsn); err == nil || !strings.Contains(err.Error(), "made by a newer Askback") {

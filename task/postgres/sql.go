@@ -17,8 +17,8 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockPrincipal, create, get, versions, list, claim, journal, append, renew, update, usage, owner, notify, fence string
-	expired, purgeable, evictable, purge                                                                           string
+	lockTimeout, lockQuotas, create, get, versions, list, claim, journal, append, renew, update, updateWithin, notify, fence string
+	expired, purgeable, evictable, purge                                                                                     string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
 }
@@ -27,19 +27,29 @@ type statements struct {
 func newStatements(schema string) statements {
 	in := func(sql string) string { return inSchema(sql, schema) }
 	return statements{
-		// The lock ends with the transaction.
-		lockPrincipal: in(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' quota ' || $1::text, 0))`),
+		lockTimeout: `SELECT set_config('lock_timeout', '1s', true)`,
+
+		// The locks end with the transaction. All take theirs in the same order.
+		lockQuotas: in(`
+			SELECT pg_advisory_xact_lock(key) FROM (
+				SELECT DISTINCT hashtextextended({name} || ' quota ' || principal, 0) AS key FROM (
+					SELECT unnest($1::text[]) AS principal
+					UNION ALL
+					SELECT (SELECT principal FROM {schema}.task AS t WHERE t.id = u.id) FROM unnest($2::text[]) AS u (id)
+				) AS p WHERE principal IS NOT NULL ORDER BY key
+			) AS k`),
 
 		create: in(`
 			WITH used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
 				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
 					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, entries, bytes)
 				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
-					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp(), 0, 0,
+					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp() + $21::interval, 0, $22::bigint,
 					cardinality($16::bytea[]), $20::bigint
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
 				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
 					AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0) + coalesce(octet_length($9::bytea), 0) <= $19)
+				ON CONFLICT (id) DO NOTHING
 				RETURNING id, created, expires
 			), j AS (
 				INSERT INTO {schema}.journal (id, seq, body)
@@ -65,34 +75,50 @@ func newStatements(schema string) statements {
 			LIMIT $5`),
 
 		// A claimed row is locked before it is changed, and rows that others have locked are passed over: instances that
-		// claim at once get different tasks. The ranges of principals come one after the other; the first that has a due
-		// task ends the search. One without an end reaches to the last principal.
+		// claim at once get different tasks. First come the principals in turn, one probe of the index each, and only as
+		// far as they are needed; then one task of each; and if there are fewer such principals than tasks are wanted,
+		// more tasks of theirs.
+		//
+		// A row is read as it is when it is locked, but the journal as it was when the statement began. The row says how
+		// many entries there are.
 		claim: in(`
-			WITH next AS MATERIALIZED (
-				SELECT due.id
-				FROM unnest($1::text[], $2::text[]) AS range (first, beyond),
-				LATERAL (
-					SELECT id FROM (
-						SELECT id FROM {schema}.task
-						WHERE due <= statement_timestamp() AND principal >= range.first AND principal < range.beyond
-						ORDER BY principal, due
-						LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-					) AS bounded
-					UNION ALL
-					SELECT id FROM (
-						SELECT id FROM {schema}.task
-						WHERE due <= statement_timestamp() AND principal >= range.first AND range.beyond IS NULL
-						ORDER BY principal, due
-						LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-					) AS unbounded
-				) AS due
-				LIMIT 1
+			WITH RECURSIVE later (principal) AS (
+				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal > $1::text ORDER BY principal, due LIMIT 1)
+				UNION ALL
+				SELECT next.principal FROM later, LATERAL (
+					SELECT principal FROM {schema}.task
+					WHERE due <= statement_timestamp() AND principal > later.principal ORDER BY principal, due LIMIT 1) AS next
+			), earlier (principal) AS (
+				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal <= $1::text ORDER BY principal, due LIMIT 1)
+				UNION ALL
+				SELECT next.principal FROM earlier, LATERAL (
+					SELECT principal FROM {schema}.task
+					WHERE due <= statement_timestamp() AND principal > earlier.principal AND principal <= $1::text ORDER BY principal, due LIMIT 1) AS next
+			), one AS MATERIALIZED (
+				SELECT row_number() OVER () AS turn, principal, id FROM (
+					SELECT t.principal, due.id
+					FROM (SELECT principal FROM later UNION ALL SELECT principal FROM earlier) AS t, LATERAL (
+						SELECT id FROM {schema}.task WHERE due <= statement_timestamp() AND principal = t.principal
+						ORDER BY principal, due LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS due
+					WHERE t.principal <> ALL ($2::text[])
+					LIMIT $4::bigint) AS first
+			), more AS MATERIALIZED (
+				SELECT row_number() OVER () * principals + turn AS turn, due.id
+				FROM one, (SELECT count(*) AS principals FROM one) AS n, LATERAL (
+					SELECT id FROM {schema}.task WHERE due <= statement_timestamp() AND principal = one.principal AND id <> one.id
+					ORDER BY principal, due LIMIT ($4 - principals) / principals + (turn <= ($4 - principals) % principals)::int
+					FOR NO KEY UPDATE SKIP LOCKED) AS due
+			), next AS MATERIALIZED (
+				SELECT turn, id FROM one UNION ALL SELECT turn, id FROM more
+			), t AS (
+				UPDATE {schema}.task
+				SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $3::interval
+				WHERE id = ANY (ARRAY (SELECT id FROM next))
+				RETURNING *
 			)
-			UPDATE {schema}.task AS t
-			SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $3::interval
-			FROM next
-			WHERE t.id = next.id
-			RETURNING ` + columns("pending", "outcome")),
+			SELECT ` + columns("pending", "outcome") + `, (SELECT turn FROM next WHERE next.id = t.id), entries,
+				ARRAY (SELECT body FROM {schema}.journal AS j WHERE j.id = t.id ORDER BY seq)
+			FROM t`),
 
 		journal: in(`SELECT body FROM {schema}.journal WHERE id = $1 ORDER BY seq`),
 
@@ -111,29 +137,16 @@ func newStatements(schema string) statements {
 			WHERE id = $1 AND fence = $2
 			RETURNING version`),
 
-		update: in(`
-			WITH t AS (
-				UPDATE {schema}.task
-				SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11,
-					updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
-					due = CASE WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
-					entries = entries + cardinality($14::bytea[]), bytes = bytes + $15::bigint
-				WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
-				RETURNING id, updated, version, entries
-			), j AS (
-				INSERT INTO {schema}.journal (id, seq, body)
-				SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
-				FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
-			)
-			SELECT updated, version FROM t`),
+		update: in(update("", "", "")),
 
-		usage: in(usage("$1", "null::bigint")),
+		// The usage is exact since its statement begins when the lock is held.
+		updateWithin: in(update(
+			"used AS MATERIALIZED ("+usage("(SELECT principal FROM {schema}.task WHERE id = $1)", "null::bigint")+"), ",
+			"FROM used", "AND used.bytes + $15 <= $18::bigint")),
 
 		notify: in(`SELECT pg_notify({name}, fingerprint) FROM unnest($1::text[]) AS fingerprint`),
 
-		owner: in(`SELECT principal FROM {schema}.task WHERE id = $1`),
-
-		fence: in(`SELECT fence, version FROM {schema}.task WHERE id = $1`),
+		fence: in(`SELECT fence, version, status FROM {schema}.task WHERE id = $1`),
 
 		expired: in(`
 			SELECT id FROM {schema}.task
@@ -207,6 +220,28 @@ const (
 	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND created < 'infinity'`
 )
 
+// update is the statement of an update, with what a bound adds to it.
+func update(with, from, where string) string {
+	return `
+		WITH ` + with + `t AS (
+			UPDATE {schema}.task AS t
+			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11 + $17::bigint,
+				updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1, fence = fence + $17::bigint,
+				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
+					WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
+				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint
+			` + from + `
+			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
+				` + where + `
+			RETURNING id, updated, version, fence, entries
+		), j AS (
+			INSERT INTO {schema}.journal (id, seq, body)
+			SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
+			FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
+		)
+		SELECT updated, version, fence FROM t`
+}
+
 // usage is the query for what a principal has. It reads up to limit of its tasks, if that is not null.
 func usage(principal, limit string) string {
 	return `
@@ -230,10 +265,11 @@ func columns(pending, outcome string) string {
 		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence`
 }
 
-func scan(row pgx.Row) (*task.Task, error) {
+// scan reads columns, and those after them into more.
+func scan(row pgx.Row, more ...any) (*task.Task, error) {
 	var t task.Task
-	err := row.Scan(&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
-		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence)
+	err := row.Scan(append([]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
+		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence}, more...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -70,10 +72,12 @@ import (
 // The server's synchronous_commit decides when a write is durable; by default it survives a crash of the server.
 type Store struct {
 	pool   *pgxpool.Pool
+	group  group
 	schema string
 	sql    statements
 
-	news chan string // fingerprints of changed tasks, for the other instances
+	name string    // of this Store, among those that are open
+	news chan news // changed tasks, for the other instances
 
 	puts, uses atomic.Int64 // how many states were put and used
 
@@ -102,7 +106,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("task/postgres: prepare the schema %q: %w", schema, err)
 	}
-	s := &Store{pool: pool, schema: schema, sql: newStatements(schema), news: make(chan string, 1024)}
+	s := &Store{pool: pool, schema: schema, sql: newStatements(schema), name: rand.Text(), news: make(chan news, 1024)}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.watchers.Go(s.notify)
 	return s, nil
@@ -117,45 +121,44 @@ func (s *Store) Close() error {
 }
 
 // Create implements [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
+func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	if err := errors.Join(check("ID", t.ID), check("Principal", t.Principal), check("Method", t.Method),
 		check("Target", t.Target), check("Dialect", t.Dialect), check("Status", string(t.Status))); err != nil {
 		return err
 	}
+	claims := 0
+	if lease > 0 {
+		claims = 1
+	}
 	args := []any{
 		t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
-		int64(t.PollInterval), t.Stopped, t.Attempts, ttl.Truncate(time.Millisecond),
+		int64(t.PollInterval), t.Stopped, t.Attempts + claims, ttl.Truncate(time.Millisecond),
 		call, list(entries), quota.Kept, quota.Unfinished, quota.Bytes, size(entries) + int64(len(call)),
+		max(lease, 0), claims,
 	}
 	var created, expires *time.Time
 	var used task.Quota
 	scan := func(row pgx.Row) error {
 		return row.Scan(&created, &expires, &used.Unfinished, &used.Kept, &used.Bytes)
 	}
-	if quota == (task.Quota{}) {
-		err = scan(s.pool.QueryRow(ctx, s.sql.create, args...))
-	} else {
-		// The usage is exact since its statement begins when the lock is held. Both go
-		// to the server at once, and are one transaction.
-		var batch pgx.Batch
-		batch.Queue(s.sql.lockPrincipal, t.Principal)
-		batch.Queue(s.sql.create, args...).QueryRow(scan)
-		err = s.pool.SendBatch(ctx, &batch).Close()
+	w := &write{id: t.ID, sql: s.sql.create, args: args, result: scan}
+	if quota != (task.Quota{}) {
+		w.lock.principal = &t.Principal
 	}
-	switch {
-	case code(err) == uniqueViolation:
-		return task.ErrExists
-	case err != nil:
+	if err := s.write(ctx, w); err != nil {
 		return err
-	case created == nil:
+	}
+	if created == nil {
 		add := task.Quota{Unfinished: 1, Kept: 1, Bytes: size(entries) + int64(len(call)+len(t.Pending)+len(t.Outcome))}
-		return quota.Check(used, add)
+		return cmp.Or(quota.Check(used, add), task.ErrExists)
 	}
 	t.Created, t.Updated, t.Expires = created.UTC(), created.UTC(), expires.UTC()
-	t.Version, t.Fence = 0, 0
-	s.tell(t.ID)
+	t.Version, t.Fence = 0, int64(claims)
+	if t.Attempts += claims; claims == 0 {
+		s.tell(t.ID, true)
+	}
 	return nil
 }
 
@@ -200,34 +203,33 @@ func (s *Store) List(ctx context.Context, principal, dialect string, created tim
 
 // Claim implements [task.Store]. The order of principals is that of their bytes. A task
 // that is being written to at this moment is not claimed.
-func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *task.Task, err error) {
-	defer s.wrap(ctx, "claim a task", &err)
-	first, beyond := ranges(fit(after), skip)
-	t, err = scan(s.pool.QueryRow(ctx, s.sql.claim, first, beyond, lease))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
+	defer s.wrap(ctx, "claim tasks", &err)
+	type turn struct {
+		n, entries int // entries says how many there are
+		*task.Claimed
 	}
-	return t, err
-}
-
-// ranges returns those between the principals in skip: the ones after a principal, and then all. Each begins with
-// first and ends before beyond; nil is the end of all. No text that PostgreSQL stores is between one and its successor.
-func ranges(after string, skip []string) (first []string, beyond []*string) {
-	const successor = "\x01"
-	skip = slices.DeleteFunc(slices.Sorted(slices.Values(skip)), func(p string) bool { return check("", p) != nil }) // nobody has it
-	for _, from := range []string{after + successor, ""} {
-		for i, principal := range skip {
-			if principal < from {
-				continue
-			}
-			if principal > from {
-				first, beyond = append(first, from), append(beyond, &skip[i])
-			}
-			from = principal + successor
+	skip = slices.DeleteFunc(slices.Clone(skip), func(p string) bool { return check("", p) != nil }) // nobody has it
+	rows, _ := s.pool.Query(ctx, s.sql.claim, fit(after), list(skip), lease, max(limit, 0))
+	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t turn, err error) {
+		t.Claimed = new(task.Claimed)
+		t.Task, err = scan(row, &t.n, &t.entries, &t.Entries)
+		return t, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.n, b.n) })
+	for _, t := range turns {
+		// Entries that came in between are read by the engine, if there are any.
+		if len(t.Entries) == 1+t.entries {
+			t.Call, t.Entries = t.Entries[0], t.Entries[1:]
+		} else {
+			t.Entries = nil
 		}
-		first, beyond = append(first, from), append(beyond, nil)
+		claimed = append(claimed, t.Claimed)
 	}
-	return first, beyond
+	return claimed, nil
 }
 
 // Journal implements [task.Store].
@@ -249,7 +251,7 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, there int, e
 	defer s.wrap(ctx, "append to a journal", &err)
 	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry, there)
 	if err == nil && tag.RowsAffected() == 0 {
-		return s.refused(ctx, id, &fence, nil)
+		return s.refused(ctx, &task.Task{ID: id}, &fence, nil)
 	}
 	return err
 }
@@ -259,7 +261,7 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 	defer s.wrap(ctx, "renew a lease", &err)
 	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), fence, lease).Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s.refused(ctx, id, &fence, nil)
+		return 0, s.refused(ctx, &task.Task{ID: id}, &fence, nil)
 	}
 	return version, err
 }
@@ -283,48 +285,32 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 		lookup(t.ID), t.Version, fence,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
-		u.Keep, due, list(u.Entries), size(u.Entries),
+		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0,
+	}
+	if u.Lease > 0 {
+		args[15], args[16] = u.Lease, 1
 	}
 	var updated time.Time
-	var version int64
-	if u.Quota.Bytes > 0 && len(u.Entries) > 0 {
-		err = s.updateWithin(ctx, t.ID, u, args, &updated, &version)
-	} else {
-		err = s.pool.QueryRow(ctx, s.sql.update, args...).Scan(&updated, &version)
+	var version, stored int64
+	w := &write{id: t.ID, sql: s.sql.update, args: args, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &stored) }}
+	if u.Quota.Bytes > 0 && size(u.Entries) > 0 {
+		// The principal is the stored one: the given task's may be any.
+		w.sql, w.args, w.lock.owner = s.sql.updateWithin, append(args, u.Quota.Bytes), lookup(t.ID)
 	}
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return s.refused(ctx, t.ID, fence, &t.Version)
-	case err != nil:
+	err = s.write(ctx, w)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = s.refused(ctx, t, fence, &u)
+	}
+	if err != nil {
 		return err
 	}
 	t.Updated, t.Version = updated.UTC(), version
-	s.tell(t.ID)
+	if u.Lease > 0 {
+		t.Fence = stored
+		t.Attempts++
+	}
+	s.tell(t.ID, u.Lease <= 0 && !u.Keep && u.Due == 0)
 	return nil
-}
-
-// updateWithin updates a task if its principal has room for the entries. The principal is the stored one: the given
-// task's may be any.
-func (s *Store) updateWithin(ctx context.Context, id string, u task.Update, args []any, updated *time.Time, version *int64) error {
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		var principal string
-		if err := tx.QueryRow(ctx, s.sql.owner, lookup(id)).Scan(&principal); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, s.sql.lockPrincipal, principal); err != nil {
-			return err
-		}
-		if err := tx.QueryRow(ctx, s.sql.update, args...).Scan(updated, version); err != nil {
-			return err
-		}
-		var used task.Quota
-		if err := tx.QueryRow(ctx, s.sql.usage, principal).Scan(&used.Unfinished, &used.Kept, &used.Bytes); err != nil {
-			return err
-		}
-		added := size(u.Entries)
-		used.Bytes -= added // they are there
-		return u.Quota.Check(used, task.Quota{Bytes: added})
-	})
 }
 
 // Expired implements [task.Store]. The tasks that expired first come first.
@@ -364,12 +350,13 @@ func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, e
 	return len(ids), nil
 }
 
-// refused returns the reason why a write under conditions found no task. A fence or version of nil is no condition.
-// Fences and versions, once passed, do not come back, so the reason still holds although it is read later than the
-// write.
-func (s *Store) refused(ctx context.Context, id string, fence, version *int64) error {
-	var stored, storedVersion int64
-	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(id)).Scan(&stored, &storedVersion)
+// refused returns the reason why a write under conditions found no task. A fence that is nil is no condition; nor are
+// the version and the status without an update. Fences and versions, once passed, do not come back, so the reason still
+// holds although it is read later than the write.
+func (s *Store) refused(ctx context.Context, t *task.Task, fence *int64, u *task.Update) error {
+	var stored, version int64
+	var status task.Status
+	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(t.ID)).Scan(&stored, &version, (*string)(&status))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound
@@ -377,10 +364,12 @@ func (s *Store) refused(ctx context.Context, id string, fence, version *int64) e
 		return err
 	case fence != nil && *fence != stored:
 		return task.ErrLeaseLost
-	case version != nil && *version == storedVersion:
-		return task.ErrEnded // nothing else forbids the write
+	case u == nil || version != t.Version:
+		return task.ErrConflict
+	case status.Terminal() && status != t.Status:
+		return task.ErrEnded
 	}
-	return task.ErrConflict
+	return &task.QuotaError{Max: task.Quota{Bytes: u.Quota.Bytes}} // nothing else forbids the write
 }
 
 // wrap adds to an error what was being done. If the server is gone, so are the other
@@ -404,8 +393,6 @@ func lost(err error) bool {
 	var broken *net.OpError
 	return errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
-
-const uniqueViolation = "23505"
 
 // code returns the code of an error of the server, or "".
 func code(err error) string {
@@ -461,9 +448,9 @@ func size(entries [][]byte) (n int64) {
 }
 
 // list returns an empty list for nil, because nil would be NULL.
-func list(entries [][]byte) [][]byte {
-	if entries == nil {
-		return [][]byte{}
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
 	}
-	return entries
+	return l
 }

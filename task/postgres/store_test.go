@@ -38,13 +38,13 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			ctx := t.Context()
 			n := newTask()
 			n.Pending = []byte{0, 255, '\''}
-			if err := s.Create(ctx, n, time.Hour, nil, [][]byte{{0}, nil, []byte("'")}, task.Quota{Unfinished: 1}); err != nil {
+			if err := s.Create(ctx, n, time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")}, task.Quota{Unfinished: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Create(ctx, newTask(), time.Hour, nil, nil, task.Quota{Unfinished: 1}); !errors.Is(err, task.ErrQuota) {
+			if err := s.Create(ctx, newTask(), time.Hour, 0, nil, nil, task.Quota{Unfinished: 1}); !errors.Is(err, task.ErrQuota) {
 				t.Errorf("beyond the quota the error is %v", err)
 			}
-			c, err := s.Claim(ctx, "", nil, time.Minute)
+			c, err := claimOne(s, ctx, "", nil, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,12 +95,14 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 	if _, err := b.Get(ctx, n.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("Get in the other schema: %v, want %v", err, task.ErrNotFound)
 	}
-	if c, err := b.Claim(ctx, "", nil, time.Minute); c != nil || err != nil {
+	if c, err := claimOne(b, ctx, "", nil, time.Minute); c != nil || err != nil {
 		t.Errorf("Claim in the other schema: %v, %v", c, err)
 	}
 	changed, _ := watch(t, b)
 	create(t, a, newTask())
-	m := create(t, b, newTask())
+	another := open(t, with(dsn, "search_path=b"))
+	defer another.Close()
+	m := create(t, another, newTask())
 	if id := soon(t, changed); id != task.Fingerprint(m.ID) {
 		t.Errorf("Watch in the other schema told of %s", id)
 	}
@@ -125,7 +127,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		} {
 			n := newTask()
 			set(n)
-			err := s.Create(ctx, n, time.Hour, nil, nil, task.Quota{})
+			err := s.Create(ctx, n, time.Hour, 0, nil, nil, task.Quota{})
 			if want := fmt.Sprintf("the %s %q %s", name, bad.text, bad.want); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Create: the error is %v, want one that has %q", err, want)
 			}
@@ -162,7 +164,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		if !strings.HasPrefix(got.Message, "<") || !strings.Contains(got.Message, "\ufffd") || !strings.HasSuffix(got.Message, ">") {
 			t.Errorf("the message %q came back as %q", n.Message, got.Message)
 		}
-		if c, err := s.Claim(ctx, bad.text, []string{bad.text}, time.Minute); c != nil || err != nil {
+		if c, err := claimOne(s, ctx, bad.text, []string{bad.text}, time.Minute); c != nil || err != nil {
 			t.Errorf("Claim after %q: %v, %v", bad.text, c, err)
 		}
 	}
@@ -188,16 +190,16 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if c, err := s.Claim(short, "", nil, time.Minute); err != nil || c == nil || c.ID != other.ID {
+	if c, err := claimOne(s, short, "", nil, time.Minute); err != nil || c == nil || c.ID != other.ID {
 		t.Errorf("Claim took %v (%v), want the task that is not locked", c, err)
 	}
-	if c, err := s.Claim(short, "", nil, time.Minute); err != nil || c != nil {
+	if c, err := claimOne(s, short, "", nil, time.Minute); err != nil || c != nil {
 		t.Errorf("Claim took %v (%v), want nothing", c, err)
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.Claim(ctx, "", nil, time.Minute); err != nil || c == nil || c.ID != locked.ID {
+	if c, err := claimOne(s, ctx, "", nil, time.Minute); err != nil || c == nil || c.ID != locked.ID {
 		t.Errorf("Claim took %v (%v), want the task that was locked", c, err)
 	}
 }
@@ -213,7 +215,7 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 	for range 30 {
 		n := newTask()
 		n.Status = task.Completed
-		if err := s.Create(ctx, n, -time.Minute, call, nil, task.Quota{}); err != nil {
+		if err := s.Create(ctx, n, -time.Minute, 0, call, nil, task.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Update(ctx, n, task.Update{Due: -1}); err != nil {
@@ -278,7 +280,7 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 
 		watchContext, cancel := context.WithCancel(ctx)
 		ready, ended := make(chan struct{}), make(chan error, 1)
-		go func() { ended <- s.Watch(watchContext, func() { close(ready) }, func(string) {}) }()
+		go func() { ended <- s.Watch(watchContext, func() { close(ready) }, func(string, bool) {}) }()
 		soon(t, ready)
 
 		if err := server.Stop(); err != nil {
@@ -307,7 +309,9 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 			}
 		}
 		changed, _ := watch(t, s)
-		n := create(t, s, newTask())
+		other := open(t, server.DSN())
+		n := create(t, other, newTask())
+		other.Close()
 		if id := soon(t, changed); id != task.Fingerprint(n.ID) {
 			t.Errorf("after a restart Watch told of %s, want %s", id, n.ID)
 		}
@@ -385,7 +389,7 @@ func TestManyInstancesOpenAnEmptyDatabase(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if err := s.Create(t.Context(), newTask(), time.Hour, nil, nil, task.Quota{Unfinished: 20}); err != nil {
+			if err := s.Create(t.Context(), newTask(), time.Hour, 0, nil, nil, task.Quota{Unfinished: 20}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -462,11 +466,20 @@ func watch(t *testing.T, s *postgres.Store) (changed <-chan string, stop func())
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ids, ready, ended := make(chan string, 100), make(chan struct{}), make(chan error, 1)
-	go func() { ended <- s.Watch(ctx, func() { close(ready) }, func(id string) { ids <- id }) }()
+	go func() { ended <- s.Watch(ctx, func() { close(ready) }, func(id string, _ bool) { ids <- id }) }()
 	select {
 	case <-ready:
 	case err := <-ended:
 		t.Fatalf("Watch: %v", err)
 	}
 	return ids, cancel
+}
+
+// claimOne claims one task. Without one that is due both results are nil.
+func claimOne(s task.Store, ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	claimed, err := s.Claim(ctx, after, skip, lease, 1)
+	if len(claimed) == 0 || err != nil {
+		return nil, err
+	}
+	return claimed[0].Task, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +23,7 @@ var (
 
 // Watch implements [task.Watcher], on a connection of its own. It returns an error if
 // notifications do not arrive, as with PgBouncer in transaction mode.
-func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprint string)) error {
+func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
 	s.watchers.Add(1)
 	defer s.watchers.Done()
 	ctx, cancel := context.WithCancel(ctx)
@@ -39,7 +40,7 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprin
 	return fmt.Errorf("task/postgres: watch tasks: %w", err)
 }
 
-func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprint string)) error {
+func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
 	beginning, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(beginning, s.pool.Config().ConnConfig)
@@ -69,7 +70,9 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprin
 		cancel()
 		switch {
 		case err == nil && notification.Payload != "":
-			changed(notification.Payload)
+			if fingerprint, due, others := s.readNews(notification.Payload); others {
+				changed(fingerprint, due)
+			}
 		case err == nil:
 			if !heard && ready != nil {
 				ready()
@@ -93,12 +96,33 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
+// news is a change of a task.
+type news struct {
+	fingerprint string
+	due         bool // at once
+}
+
+// payload is the text of the notification. It names this Store, whose engine has no need of it.
+func (s *Store) payload(n news) string {
+	if n.due {
+		return n.fingerprint + " " + s.name + " due"
+	}
+	return n.fingerprint + " " + s.name
+}
+
+// readNews reads a payload, and whether another Store has sent it.
+func (s *Store) readNews(payload string) (fingerprint string, due, others bool) {
+	fingerprint, sender, _ := strings.Cut(payload, " ")
+	sender, due = strings.CutSuffix(sender, " due")
+	return fingerprint, due, sender != s.name
+}
+
 // tell notifies the other instances of a write that was made. The notification does not belong to the write's
 // transaction: PostgreSQL commits transactions that notify one after the other, and all instances together could
 // write only a fraction of what they do. If this process dies in between, the others find the change when they look.
-func (s *Store) tell(id string) {
+func (s *Store) tell(id string, due bool) {
 	select {
-	case s.news <- task.Fingerprint(id):
+	case s.news <- news{task.Fingerprint(id), due}:
 	default: // as if lost
 	}
 }
@@ -106,18 +130,18 @@ func (s *Store) tell(id string) {
 // notify sends the notifications until the store is closed, several at once where several are waiting.
 func (s *Store) notify() {
 	for {
-		var fingerprints []string
+		var payloads []string
 		select {
-		case f := <-s.news:
-			fingerprints = append(fingerprints, f)
+		case n := <-s.news:
+			payloads = append(payloads, s.payload(n))
 		case <-s.closing.Done():
 		}
 		for range len(s.news) { // nobody else receives from it
-			fingerprints = append(fingerprints, <-s.news)
+			payloads = append(payloads, s.payload(<-s.news))
 		}
-		if len(fingerprints) > 0 {
+		if len(payloads) > 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			_, _ = s.pool.Exec(ctx, s.sql.notify, fingerprints) // as if lost
+			_, _ = s.pool.Exec(ctx, s.sql.notify, payloads) // as if lost
 			cancel()
 		}
 		if s.closing.Err() != nil {

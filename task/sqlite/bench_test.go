@@ -125,7 +125,7 @@ func BenchmarkCreate(b *testing.B) {
 	compare(b, "store", "bare", func(i int) func() error {
 		t := newTask(fmt.Sprint(i % 1000))
 		return func() error {
-			return s.Create(ctx, t, time.Hour, benchCall, [][]byte{benchEntry}, task.Quota{Unfinished: 100})
+			return s.Create(ctx, t, time.Hour, 0, benchCall, [][]byte{benchEntry}, task.Quota{Unfinished: 100})
 		}
 	}, func(i int) func() error {
 		t := newTask(fmt.Sprint(i % 1000))
@@ -140,7 +140,7 @@ func BenchmarkComplete(b *testing.B) {
 	outcome := make([]byte, 500)
 	compare(b, "store", "bare", func(int) func() error {
 		t := newTask("alice")
-		if err := s.Create(ctx, t, time.Hour, benchCall, [][]byte{benchEntry}, task.Quota{}); err != nil {
+		if err := s.Create(ctx, t, time.Hour, 0, benchCall, [][]byte{benchEntry}, task.Quota{}); err != nil {
 			b.Fatal(err)
 		}
 		t.Status, t.Outcome = task.Completed, outcome
@@ -166,7 +166,7 @@ func BenchmarkGet(b *testing.B) {
 	for range 1000 {
 		t := newTask("alice")
 		ids = append(ids, t.ID)
-		if err := s.Create(ctx, t, time.Hour, benchCall, [][]byte{benchEntry}, task.Quota{}); err != nil {
+		if err := s.Create(ctx, t, time.Hour, 0, benchCall, [][]byte{benchEntry}, task.Quota{}); err != nil {
 			b.Fatal(err)
 		}
 		if err := bare.add(ctx, t, benchCall, benchEntry); err != nil {
@@ -199,7 +199,7 @@ func BenchmarkGetWithAJournal(b *testing.B) {
 		for range size >> 10 {
 			entries = append(entries, make([]byte, 1<<10))
 		}
-		if err := s.Create(ctx, t, time.Hour, benchCall, entries, task.Quota{}); err != nil {
+		if err := s.Create(ctx, t, time.Hour, 0, benchCall, entries, task.Quota{}); err != nil {
 			b.Fatal(err)
 		}
 		return func(int) func() error {
@@ -219,7 +219,7 @@ func BenchmarkBesideParkedTasks(b *testing.B) {
 		if err := s.Update(ctx, t, task.Update{}); err != nil {
 			return err
 		}
-		c, err := s.Claim(ctx, "", nil, time.Minute)
+		c, err := claimOne(s, ctx, "", nil, time.Minute)
 		if err != nil {
 			return err
 		}
@@ -233,16 +233,16 @@ func BenchmarkBesideParkedTasks(b *testing.B) {
 		{"wake, claim, park", cycle},
 		{"the same beside tasks under lease", cycle},
 		{"claim none", func(s *Store, t *task.Task) error {
-			if c, err := s.Claim(ctx, "", nil, time.Minute); c != nil || err != nil {
+			if c, err := claimOne(s, ctx, "", nil, time.Minute); c != nil || err != nil {
 				return fmt.Errorf("%v, %w", c, err)
 			}
 			return nil
 		}},
 		{"create within the quota", func(s *Store, t *task.Task) error {
-			if err := s.Create(ctx, newTask("principal 7"), 0, benchCall, nil, task.Quota{Unfinished: 1_000, Kept: 5_000, Bytes: 1 << 40}); err != nil {
+			if err := s.Create(ctx, newTask("principal 7"), 0, 0, benchCall, nil, task.Quota{Unfinished: 1_000, Kept: 5_000, Bytes: 1 << 40}); err != nil {
 				return err
 			}
-			c, err := s.Claim(ctx, "principal 6", nil, 0)
+			c, err := claimOne(s, ctx, "principal 6", nil, 0)
 			if err != nil {
 				return err
 			}
@@ -268,7 +268,7 @@ func BenchmarkBesideParkedTasks(b *testing.B) {
 				}
 				// The one that works has a place amid the others.
 				t := newTask("principal 5")
-				if err := s.Create(ctx, t, time.Hour, benchCall, nil, task.Quota{}); err != nil {
+				if err := s.Create(ctx, t, time.Hour, 0, benchCall, nil, task.Quota{}); err != nil {
 					b.Fatal(err)
 				}
 				if err := s.Update(ctx, t, task.Update{Due: -1}); err != nil {
@@ -291,4 +291,13 @@ func park(b *testing.B, s *Store, n int) {
 			?2, ?2, ?2 + 3600000, 1000, 0, 0, 3, 1, 0, randomblob(300) FROM i WHERE i < ?1`, n, time.Now().UnixMilli())
 	mustExec(b, s.conn, `INSERT INTO journal SELECT seq, 0, randomblob(300) FROM task`)
 	mustExec(b, s.conn, `PRAGMA wal_checkpoint(TRUNCATE)`)
+}
+
+// claimOne claims one task. Without one that is due both results are nil.
+func claimOne(s task.Store, ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	claimed, err := s.Claim(ctx, after, skip, lease, 1)
+	if len(claimed) == 0 || err != nil {
+		return nil, err
+	}
+	return claimed[0].Task, nil
 }

@@ -42,11 +42,11 @@ func writeUntilKilled(path string) error {
 	}
 	for {
 		t := &task.Task{ID: rand.Text(), Principal: rand.Text()[:1], Status: task.Working}
-		if err := s.Create(ctx, t, time.Hour, []byte("call"), [][]byte{[]byte("created")}, task.Quota{}); err != nil {
+		if err := s.Create(ctx, t, time.Hour, 0, []byte("call"), [][]byte{[]byte("created")}, task.Quota{}); err != nil {
 			return err
 		}
 		fmt.Println("created", t.ID, 0)
-		if t, err = s.Claim(ctx, t.Principal, nil, time.Hour); err != nil || t == nil {
+		if t, err = claimOne(s, ctx, t.Principal, nil, time.Hour); err != nil || t == nil {
 			return fmt.Errorf("claimed %v: %w", t, err)
 		}
 		fmt.Println("claimed", t.ID, t.Fence)

@@ -31,7 +31,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	t := &task.Task{ID: "5d41402abc4b2a76b9719d911017c592", Principal: "alice", Target: "deploy", Status: task.Working}
-	if err := store.Create(ctx, t, 24*time.Hour, []byte(`{"name":"deploy"}`), nil, task.Quota{Unfinished: 10}); err != nil {
+	if err := store.Create(ctx, t, 24*time.Hour, 0, []byte(`{"name":"deploy"}`), nil, task.Quota{Unfinished: 10}); err != nil {
 		log.Fatal(err)
 	}
 	if err := store.Close(); err != nil {
@@ -43,15 +43,13 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	claimed, err := store.Claim(ctx, "", nil, time.Minute)
+	claimed, err := store.Claim(ctx, "", nil, time.Minute, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
-	call, _, err := store.Journal(ctx, claimed.ID)
-	if err != nil {
-		log.Fatal(err)
+	for _, t := range claimed {
+		fmt.Printf("%s of %s is %s: %s\n", t.Target, t.Principal, t.Status, t.Call)
 	}
-	fmt.Printf("%s of %s is %s: %s\n", claimed.Target, claimed.Principal, claimed.Status, call)
 	// Output: deploy of alice is working: {"name":"deploy"}
 }
 

@@ -53,7 +53,7 @@ func query[T any](t testing.TB, db interface {
 func touch(t testing.TB, s *Store) *task.Task {
 	t.Helper()
 	tk := &task.Task{ID: fmt.Sprint("task ", time.Now().UnixNano()), Principal: "alice", Status: task.Working}
-	if err := s.Create(t.Context(), tk, time.Hour, []byte("call"), nil, task.Quota{}); err != nil {
+	if err := s.Create(t.Context(), tk, time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	return tk
@@ -195,7 +195,7 @@ func TestManyOpenANewFileAtOnce(t *testing.T) {
 				}
 				defer s.Close()
 				tk := &task.Task{ID: fmt.Sprint(i), Status: task.Working}
-				if err := s.Create(t.Context(), tk, time.Hour, nil, nil, task.Quota{}); err != nil {
+				if err := s.Create(t.Context(), tk, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -30,6 +30,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"first due", firstDueSQL, []string{"SCAN task USING COVERING INDEX task_due"}},
 		{"next due", nextDueSQL, []string{"SEARCH task USING COVERING INDEX task_due (principal>?)"}},
 		{"claim", claimSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)"}},
+		{"journal of a claimed task", claimedJournalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"entry", entrySQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"append", appendSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "SEARCH journal USING PRIMARY KEY (task=?)"}},
 		{"leased", leasedSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},

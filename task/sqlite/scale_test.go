@@ -42,8 +42,8 @@ type watchedStore struct {
 	parked chan struct{}
 }
 
-func (s *watchedStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	t, err := s.Store.Claim(ctx, after, skip, lease)
+func (s *watchedStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	t, err := s.Store.Claim(ctx, after, skip, lease, limit)
 	if t == nil && err == nil {
 		select {
 		case s.idle <- struct{}{}:

@@ -62,6 +62,9 @@ type Store struct {
 	writing chan struct{} // holds a token while the connection is in use
 	w       statements
 
+	mu      sync.Mutex
+	waiting []*write // for the connection
+
 	readers *sql.DB
 	r       statements
 

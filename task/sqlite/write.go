@@ -18,9 +18,13 @@ const (
 	commitSQL   = `COMMIT`
 	rollbackSQL = `ROLLBACK`
 
+	savepointSQL  = `SAVEPOINT one`
+	rollbackToSQL = `ROLLBACK TO one`
+	releaseSQL    = `RELEASE one`
+
 	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
-	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, ended)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`
+	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, wake, ended)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 	// Number 0 is the call.
@@ -33,6 +37,7 @@ const (
 	claimSQL    = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, attempts = attempts + 1
 		WHERE seq = ?
 		RETURNING ` + columns + `, pending, outcome`
+	claimedJournalSQL = `SELECT entry FROM journal WHERE task = ? ORDER BY n`
 
 	leasedSQL   = `SELECT seq, attempts FROM task WHERE id = ? AND fence = ?`
 	recordedSQL = `UPDATE task SET attempts = 0 WHERE seq = ?`
@@ -43,9 +48,9 @@ const (
 	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
 		stopped = ?, attempts = ?, updated = ?, version = version + 1`
 	// The parameter after the version is the fence, or NULL if it does not matter. The last one is the status again.
-	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) AND (ended = 0 OR status = ?) RETURNING seq`
+	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) AND (ended = 0 OR status = ?) RETURNING seq, fence`
 	updateKeepSQL  = updateSQL + updateWhereSQL
-	updateDueSQL   = updateSQL + `, due = ?, wake = ?` + updateWhereSQL
+	updateDueSQL   = updateSQL + `, due = ?, wake = ?, fence = fence + ?` + updateWhereSQL
 
 	stateSQL = `SELECT version, fence FROM task WHERE id = ?`
 	ownerSQL = `SELECT unfinished, kept, usage.bytes FROM task JOIN usage USING (principal) WHERE seq = ?`
@@ -59,43 +64,127 @@ const (
 
 // writes are the statements of the writer.
 var writes = []string{
-	beginSQL, commitSQL, rollbackSQL, usageSQL, createSQL, callSQL, entrySQL, appendSQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL,
+	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL, appendSQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 }
 
+// A write is what one caller does in a transaction, which it shares with others who write at the same time: so that one
+// sync makes them all durable.
+type write struct {
+	do   func(ctx context.Context, now int64) error
+	err  error
+	done chan struct{}
+}
+
 // write calls do in a transaction, while nobody else writes. What do gives to statements is a context that does not
 // end: they wait for nothing, and a transaction whose COMMIT is interrupted may or may not have happened.
-func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) (err error) {
+//
+// Whoever gets the connection makes all writes that wait, each within a savepoint, so that one that fails leaves the
+// others alone.
+func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	w := &write{do: do, done: make(chan struct{})}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, w)
+	s.mu.Unlock()
 	select {
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-w.done: // another has made it
+		return w.err
 	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+		select {
+		case <-w.done: // both came at once
+			return w.err
+		default:
+		}
+	case <-ctx.Done():
+		if s.withdraw(w) {
+			return ctx.Err()
+		}
+		<-w.done
+		return w.err
 	}
-	defer func() { <-s.writing }()
 	on := context.WithoutCancel(ctx)
+	if _, err := s.w[beginSQL].ExecContext(ctx); err != nil {
+		s.w[rollbackSQL].ExecContext(on) // it may have begun, just when ctx ended
+		s.withdraw(w)
+		return err // the others try for themselves
+	}
+	s.transact(on)
+	return w.err
+}
+
+// withdraw takes a write back, unless it was or is being made.
+func (s *Store) withdraw(w *write) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.waiting, w)
+	if i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// transact makes the writes that wait, in the transaction that has begun.
+func (s *Store) transact(ctx context.Context) {
+	s.mu.Lock()
+	writes := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	broken := errors.New("another write in the same transaction panicked")
 	defer func() {
-		if err != nil {
-			s.w[rollbackSQL].ExecContext(on) // fails if there is nothing to roll back
+		if broken != nil {
+			s.w[rollbackSQL].ExecContext(ctx) // fails if there is nothing to roll back
+		}
+		for _, w := range writes {
+			w.err = cmp.Or(w.err, broken)
+			close(w.done)
 		}
 	}()
-	if _, err := s.w[beginSQL].ExecContext(ctx); err != nil {
-		return err
+	broken = s.makeAll(ctx, writes)
+}
+
+// makeAll makes writes and commits them. An error is one of the transaction, in which nothing was written.
+func (s *Store) makeAll(ctx context.Context, writes []*write) (err error) {
+	for _, w := range writes {
+		if w.err, err = s.within(ctx, w, len(writes) > 1); err != nil {
+			return err
+		}
 	}
-	if err := do(on, time.Now().UnixMilli()); err != nil {
-		return err
-	}
-	_, err = s.w[commitSQL].ExecContext(on)
+	_, err = s.w[commitSQL].ExecContext(ctx)
 	return err
 }
 
+// within makes one write. If others share the transaction it takes a savepoint, and an error of the write is not one of
+// the transaction.
+func (s *Store) within(ctx context.Context, w *write, shared bool) (err, broken error) {
+	if !shared {
+		err := w.do(ctx, time.Now().UnixMilli())
+		return err, err
+	}
+	if _, err := s.w[savepointSQL].ExecContext(ctx); err != nil {
+		return err, err
+	}
+	if err = w.do(ctx, time.Now().UnixMilli()); err != nil {
+		_, broken = s.w[rollbackToSQL].ExecContext(ctx)
+	}
+	if broken == nil {
+		_, broken = s.w[releaseSQL].ExecContext(ctx)
+	}
+	return err, broken
+}
+
 // Create adds a task with its journal. See [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
+func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	var created time.Time
+	claims := 0
+	if lease > 0 {
+		claims = 1
+	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		used, err := usage(s.w[usageSQL].QueryRowContext(ctx, t.Principal))
 		if err != nil {
@@ -106,9 +195,10 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 			return err
 		}
 		created = timeAt(now)
+		due, wake := schedule(now, lease)
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
-			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped, t.Attempts,
-			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), now, t.Status.Terminal())
+			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped, t.Attempts+claims,
+			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), due, wake, t.Status.Terminal())
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists
 		}
@@ -128,7 +218,8 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl time.Duration, cal
 		return err
 	}
 	t.Created, t.Updated, t.Expires = created, created, created.Add(ttl.Truncate(time.Millisecond))
-	t.Version, t.Fence = 0, 0
+	t.Version, t.Fence = 0, int64(claims)
+	t.Attempts += claims
 	return nil
 }
 
@@ -173,31 +264,43 @@ func bytesOrNull(b []byte) any {
 	return b
 }
 
-// Claim takes a task that is due, or nil. See [task.Store].
-func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (t *task.Task, err error) {
-	defer s.wrap(ctx, "claim a task", &err)
+// Claim takes tasks that are due. See [task.Store].
+func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
+	defer s.wrap(ctx, "claim tasks", &err)
 	var due bool
 	err = s.r[anyDueSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
 	if err != nil || !due {
 		return nil, err
 	}
-	err = s.write(ctx, func(ctx context.Context, now int64) (err error) {
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		if _, err := s.w[wakeSQL].ExecContext(ctx, now); err != nil {
 			return err
 		}
-		seq, err := s.nextDue(ctx, after, skip)
-		if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or all are passed over
-			return nil
+		for len(claimed) < limit {
+			seq, err := s.nextDue(ctx, after, skip)
+			if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or all are passed over
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			t, err := scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), seq))
+			if err != nil {
+				return err
+			}
+			journal, err := collect(ctx, s.w[claimedJournalSQL], column[[]byte], seq)
+			if err != nil {
+				return err
+			}
+			claimed = append(claimed, &task.Claimed{Task: t, Call: blob(journal[0]), Entries: journal[1:]})
+			after = t.Principal
 		}
-		if err == nil {
-			t, err = scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), seq))
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return claimed, nil
 }
 
 // nextDue finds the first due task of the next principal in the index after this one that is not in skip, or else of
@@ -284,7 +387,11 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 // Update writes what may change in the row of a task, and entries. See [task.Store].
 func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
 	defer s.wrap(ctx, "update a task", &err)
-	var updated int64
+	var updated, stored int64
+	claims := 0
+	if u.Lease > 0 {
+		claims = 1
+	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		updated = now
 		var fence *int64
@@ -292,15 +399,15 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			fence = &t.Fence
 		}
 		stmt := s.w[updateKeepSQL]
-		args := append(make([]any, 0, 16), string(t.Status), t.Status.Terminal(), t.Message,
-			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts, now)
-		if !u.Keep {
+		args := append(make([]any, 0, 17), string(t.Status), t.Status.Terminal(), t.Message,
+			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts+claims, now)
+		if u.Lease > 0 || !u.Keep {
 			stmt = s.w[updateDueSQL]
-			due, wake := schedule(now, u.Due)
-			args = append(args, due, wake)
+			due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
+			args = append(args, due, wake, claims)
 		}
 		var seq int64
-		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence, string(t.Status))...).Scan(&seq)
+		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence, string(t.Status))...).Scan(&seq, &stored)
 		if errors.Is(err, sql.ErrNoRows) {
 			var version int64
 			version, err = s.state(ctx, t.ID, fence)
@@ -331,6 +438,10 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	}
 	t.Updated = timeAt(updated)
 	t.Version++
+	if claims > 0 {
+		t.Fence = stored
+		t.Attempts++
+	}
 	return nil
 }
 

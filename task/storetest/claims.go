@@ -123,7 +123,7 @@ var claimTests = []test{
 			slices.Reverse(skip)
 			after := principals[i%len(principals)]
 			for range want {
-				t, err := s.Claim(f.ctx, after, skip, long)
+				t, err := claimOne(s, f.ctx, after, skip, long)
 				f.ok("Claim", err)
 				if t == nil {
 					break
@@ -136,7 +136,7 @@ var claimTests = []test{
 				f.Fatalf("without %q in one turn the principals were %q, want %q", skip, got, want)
 			}
 		}
-		if t, err := s.Claim(f.ctx, "a", principals, long); t != nil || err != nil {
+		if t, err := claimOne(s, f.ctx, "a", principals, long); t != nil || err != nil {
 			f.Errorf("with all principals in skip Claim gave %v, %v", t, err)
 		}
 	}},
@@ -219,6 +219,66 @@ var claimTests = []test{
 		}
 		f.noneDue(s)
 	}},
+	{"several tasks are claimed at once, with their journals, and no principal gets a second one before each has one", func(f *fixture, s task.Store) {
+		want := make(map[string][]string) // the IDs of each principal, those first that have been due longest
+		for _, n := range []int{3, 1, 2} {
+			for _, p := range []string{"a", "b", "c", "d"}[:n] {
+				t := newTask(p)
+				f.create(s, t, "one of "+p, "", "two of "+t.ID)
+				want[p] = append(want[p], t.ID)
+				f.tick(s, t.Created)
+			}
+		}
+		f.add(s, "skipped")
+		left := 6
+		for after := "a"; left > 0; {
+			claimed, err := s.Claim(f.ctx, after, []string{"skipped"}, long, 4)
+			f.ok("Claim", err)
+			if len(claimed) == 0 || len(claimed) > 4 {
+				f.Fatalf("Claim took %d tasks of at most 4, and %d are due", len(claimed), left)
+			}
+			most := 1
+			got := make(map[string]int)
+			for _, c := range claimed {
+				after = c.Principal
+				if got[after]++; got[after] > most {
+					most++
+					for p, ids := range want {
+						if len(ids) > 0 && p != after && got[p] == 0 {
+							f.Errorf("%q got a second task before %q had one", after, p)
+						}
+					}
+				}
+				if len(want[after]) == 0 || want[after][0] != c.ID {
+					f.Fatalf("Claim took %s of %q, want the first of %q", c.ID, after, want[after])
+				}
+				want[after] = want[after][1:]
+				if c.Fence != 1 || c.Attempts != 1 {
+					f.Errorf("Fence is %d and Attempts is %d, want 1 and 1", c.Fence, c.Attempts)
+				}
+				f.wantRow(s, c.Task)
+				if string(c.Call) != "call" || !slices.EqualFunc(c.Entries, list("one of "+after, "", "two of "+c.ID), slices.Equal) {
+					f.Errorf("the journal that was claimed is %q, %q", c.Call, c.Entries)
+				}
+				left--
+			}
+		}
+		if claimed, err := s.Claim(f.ctx, "", []string{"skipped"}, long, 4); len(claimed) > 0 || err != nil {
+			f.Errorf("Claim took %d more tasks, %v", len(claimed), err)
+		}
+	}},
+	{"a task that is claimed brings what was recorded under earlier leases, and its answers", func(f *fixture, s task.Store) {
+		t := f.add(s, "alice")
+		c := f.claimThis(s, t.ID, long)
+		f.append(s, t.ID, c.Fence, "step")
+		f.update(s, c, task.Update{Leased: true, Due: -1})
+		f.update(s, c, task.Update{Entries: list("answer")})
+		claimed, err := s.Claim(f.ctx, "", nil, long, 10)
+		f.ok("Claim", err)
+		if len(claimed) != 1 || !slices.EqualFunc(claimed[0].Entries, list("step", "answer"), slices.Equal) {
+			f.Fatalf("Claim took %d tasks, the first with %q", len(claimed), claimed[0].Entries)
+		}
+	}},
 	{"instances that claim at the same time get all tasks, each once", func(f *fixture, s task.Store) {
 		const n = 120
 		handles := f.instances(s, 2)
@@ -229,12 +289,14 @@ var claimTests = []test{
 		claimed := together(&f.suite, 8, func(i int, add func(string)) error {
 			after := ""
 			for range n + 1 {
-				t, err := handles[i%2].Claim(f.ctx, after, nil, long)
-				if t == nil || err != nil {
+				claimed, err := handles[i%2].Claim(f.ctx, after, nil, long, 1+i/2)
+				if len(claimed) == 0 || err != nil {
 					return err
 				}
-				after = t.Principal
-				add(t.ID)
+				for _, t := range claimed {
+					after = t.Principal
+					add(t.ID)
+				}
 			}
 			return nil
 		})
@@ -258,7 +320,7 @@ var claimTests = []test{
 		fences := make(map[string][]int64)
 		for _, t := range together(&f.suite, 8, func(i int, add func(*task.Task)) error {
 			for got := 0; got < claims/8; {
-				t, err := handles[i%2].Claim(f.ctx, "", nil, time.Millisecond)
+				t, err := claimOne(handles[i%2], f.ctx, "", nil, time.Millisecond)
 				if err != nil {
 					return err
 				}

@@ -78,7 +78,7 @@ var expiredTests = []test{
 		t := newTask("alice")
 		const ttl = 60 * time.Millisecond
 		start := time.Now()
-		f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, t, ttl, 0, nil, nil, task.Quota{}))
 		f.eventually("the time to live has ended", func() bool { return len(f.expired(s, 10)) == 1 })
 		f.wantPassed(start, ttl)
 		t.Status = task.Failed
@@ -229,14 +229,14 @@ var evictTests = []test{
 	{"it makes room in the quota", func(f *fixture, s task.Store) {
 		quota := task.Quota{Kept: 1, Bytes: 4}
 		t := newTask("alice")
-		f.ok("Create", s.Create(f.ctx, t, long, []byte("call"), nil, quota))
+		f.ok("Create", s.Create(f.ctx, t, long, 0, []byte("call"), nil, quota))
 		t.Status = task.Completed
 		f.update(s, t, task.Update{Due: -1})
-		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota), task.Quota{Kept: 1})
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), task.Quota{Kept: 1})
 		f.tick(s, t.Updated)
 		_, err := s.Evict(f.ctx, "alice", 0, 10)
 		f.ok("Evict", err)
-		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, []byte("call"), nil, quota))
+		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, 0, []byte("call"), nil, quota))
 	}},
 }
 
@@ -246,12 +246,12 @@ var contextTests = []test{
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
 		for name, call := range map[string]func() error{
-			"Create":   func() error { return s.Create(ctx, newTask("alice"), long, nil, nil, task.Quota{}) },
+			"Create":   func() error { return s.Create(ctx, newTask("alice"), long, 0, nil, nil, task.Quota{}) },
 			"Get":      func() error { _, err := s.Get(ctx, t.ID); return err },
 			"Versions": func() error { _, err := s.Versions(ctx, []string{t.ID}); return err },
 			"Evict":    func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err },
 			"List":     func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
-			"Claim":    func() error { _, err := s.Claim(ctx, "", nil, long); return err },
+			"Claim":    func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
 			"Journal":  func() error { _, _, err := s.Journal(ctx, t.ID); return err },
 			"Append":   func() error { return s.Append(ctx, t.ID, 0, 0, []byte("x")) },
 			"Renew":    func() error { _, err := s.Renew(ctx, t.ID, 0, long); return err },
@@ -271,7 +271,7 @@ var contextTests = []test{
 			got := clone(t)
 			switch i % 4 {
 			case 0:
-				s.Create(ctx, newTask("bob"), long, []byte("call"), list("one", "two"), task.Quota{})
+				s.Create(ctx, newTask("bob"), long, 0, []byte("call"), list("one", "two"), task.Quota{})
 			case 1:
 				s.Append(ctx, t.ID, 0, 0, []byte("x"))
 			case 2:
@@ -294,7 +294,7 @@ var contextTests = []test{
 }
 
 // watch watches a store until stop is called. It skips the test if the store is no Watcher.
-func (f *fixture) watch(s task.Store, ready func(), changed func(fingerprint string)) (stop func()) {
+func (f *fixture) watch(s task.Store, ready func(), changed func(fingerprint string, due bool)) (stop func()) {
 	f.Helper()
 	w, ok := s.(task.Watcher)
 	if !ok {
@@ -321,27 +321,34 @@ func (f *fixture) watch(s task.Store, ready func(), changed func(fingerprint str
 }
 
 var watchTests = []test{
-	{"changed is called for what any instance creates and updates, until the context is done", func(f *fixture, s task.Store) {
+	{"changed is called for what another instance creates and updates, until the context is done", func(f *fixture, s task.Store) {
 		var readies atomic.Int64
-		var seen sync.Map
-		stop := f.watch(s, func() { readies.Add(1) }, func(fingerprint string) { seen.Store(fingerprint, true) })
+		var seen sync.Map // fingerprints, and whether the task was due
+		stop := f.watch(s, func() { readies.Add(1) }, func(fingerprint string, due bool) { seen.Store(fingerprint, due) })
 		other := f.another()
 		f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
-		sees := func(what, id string) {
+		sees := func(what string, t *task.Task, due bool) {
 			f.Helper()
 			f.eventually("Watch tells of "+what, func() bool {
-				_, ok := seen.LoadAndDelete(task.Fingerprint(id))
+				got, ok := seen.LoadAndDelete(task.Fingerprint(t.ID))
+				if ok && got != due {
+					f.Errorf("Watch says that %s is due: %v, want %v", what, got, due)
+				}
 				return ok
 			})
 		}
-		for _, s := range []task.Store{s, other} {
-			t := f.add(s, "alice")
-			sees("a task that was created", t.ID)
-			f.update(s, t, task.Update{Due: -1})
-			sees("a task that was parked", t.ID)
-			f.update(s, t, task.Update{Keep: true, Entries: list("one")})
-			sees("a task that was changed", t.ID)
-		}
+		t := f.add(other, "alice")
+		sees("a task that was created", t, true)
+		f.update(other, t, task.Update{Due: -1})
+		sees("a task that was parked", t, false)
+		f.update(other, t, task.Update{Keep: true, Entries: list("one")})
+		sees("a task that was changed", t, false)
+		f.update(other, t, task.Update{Due: long})
+		sees("a task that is due later", t, false)
+		f.update(other, t, task.Update{})
+		sees("a task that is due again", t, true)
+		f.update(other, t, task.Update{Lease: long})
+		sees("a task that was claimed as it was changed", t, false)
 		stop()
 		if n := readies.Load(); n != 1 {
 			f.Errorf("ready was called %d times, want once", n)
@@ -349,9 +356,10 @@ var watchTests = []test{
 	}},
 	{"without ready it watches as well", func(f *fixture, s task.Store) {
 		var told atomic.Bool
-		stop := f.watch(s, nil, func(string) { told.Store(true) })
+		stop := f.watch(s, nil, func(string, bool) { told.Store(true) })
+		other := f.another()
 		f.eventually("Watch tells of a task", func() bool {
-			f.add(s, "alice")
+			f.add(other, "alice")
 			return told.Load()
 		})
 		stop()

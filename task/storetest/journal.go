@@ -153,7 +153,7 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 	for _, c := range together(&f.suite, 6, func(i int, add func(claim)) error {
 		s := handles[i%len(handles)]
 		for claimed := 0; claimed < claims && !f.Failed(); {
-			t, err := s.Claim(f.ctx, "", nil, time.Duration(i%2)*time.Millisecond)
+			t, err := claimOne(s, f.ctx, "", nil, time.Duration(i%2)*time.Millisecond)
 			if err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ var lostTests = []test{
 		f.update(s, t, task.Update{Due: -1})
 		again := clone(t)
 		again.Message = "again"
-		f.wantError("Create", s.Create(f.ctx, again, long, []byte("other"), list("two"), task.Quota{}), task.ErrExists)
+		f.wantError("Create", s.Create(f.ctx, again, long, 0, []byte("other"), list("two"), task.Quota{}), task.ErrExists)
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID, "one")
 		f.noneDue(s)
@@ -162,8 +162,8 @@ func (s *losingStore) Append(ctx context.Context, id string, fence int64, there 
 	return s.answer(s.Store.Append(ctx, id, fence, there, entry))
 }
 
-func (s *losingStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	t, err := s.Store.Claim(ctx, after, skip, lease)
+func (s *losingStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	t, err := s.Store.Claim(ctx, after, skip, lease, limit)
 	if t == nil || err != nil {
 		return t, err
 	}

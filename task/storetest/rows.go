@@ -33,7 +33,7 @@ var texts = []string{
 func (f *fixture) wantQuota(s task.Store, principal string, quota int, want error) *task.Task {
 	f.Helper()
 	t := newTask(principal)
-	err := s.Create(f.ctx, t, long, nil, nil, task.Quota{Unfinished: quota})
+	err := s.Create(f.ctx, t, long, 0, nil, nil, task.Quota{Unfinished: quota})
 	f.wantError(fmt.Sprintf("Create for %q with a quota of %d", principal, quota), err, want)
 	return t
 }
@@ -54,6 +54,42 @@ var createTests = []test{
 		f.wantRow(other, t)
 		f.wantJournal(other, t.ID)
 	}},
+	{"under a lease it is claimed: Fence and Attempts are one higher, and it is due when the lease ends", func(f *fixture, s task.Store) {
+		for _, quota := range []task.Quota{{}, {Unfinished: 100, Kept: 100, Bytes: 1 << 20}} {
+			t := newTask("alice")
+			t.Attempts = 2
+			f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), list("one"), quota))
+			if t.Fence != 1 || t.Attempts != 3 || t.Version != 0 {
+				f.Errorf("Fence is %d, Attempts is %d and Version is %d; want 1, 3 and 0", t.Fence, t.Attempts, t.Version)
+			}
+			for _, s := range f.instances(s, 2) {
+				f.wantRow(s, t)
+				f.noneDue(s)
+			}
+			f.append(s, t.ID, 1, "two")
+			f.wantJournal(s, t.ID, "one", "two")
+			f.release(s, t)
+			if c := f.claimThis(s, t.ID, long); c.Fence != 2 {
+				f.Errorf("the next claim has the Fence %d, want 2", c.Fence)
+			}
+		}
+		const lease = 60 * time.Millisecond
+		t, start := newTask("alice"), time.Now()
+		f.ok("Create", s.Create(f.ctx, t, long, lease, nil, nil, task.Quota{}))
+		f.claimNext(s)
+		f.wantPassed(start, lease)
+	}},
+	{"what is refused is not claimed", func(f *fixture, s task.Store) {
+		t := f.add(s, "alice")
+		again, other := clone(t), newTask("alice")
+		f.wantError("Create", s.Create(f.ctx, again, long, long, nil, nil, task.Quota{}), task.ErrExists)
+		f.wantError("Create", s.Create(f.ctx, other, long, long, nil, nil, task.Quota{Unfinished: 1}), task.ErrQuota)
+		if again.Fence != 0 || again.Attempts != 0 || other.Fence != 0 || other.Attempts != 0 {
+			f.Errorf("the given tasks became %+v and %+v", again, other)
+		}
+		f.wantRow(s, t)
+		f.claimThis(s, t.ID, long)
+	}},
 	{"the task is there when its handle has been closed and the database is opened again", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		f.create(s, t, "one", "two")
@@ -67,7 +103,7 @@ var createTests = []test{
 			t := newTask("alice")
 			t.Created, t.Updated, t.Expires = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 			t.Version, t.Fence = 7, 8
-			f.ok("Create", s.Create(f.ctx, t, ttl, nil, nil, task.Quota{}))
+			f.ok("Create", s.Create(f.ctx, t, ttl, 0, nil, nil, task.Quota{}))
 			// The clock is the store's, so it may well differ from that of this machine.
 			if d := time.Since(t.Created).Abs(); d > 24*time.Hour {
 				f.Errorf("Created is %v, a day or more from now", t.Created)
@@ -115,7 +151,7 @@ var createTests = []test{
 			t := newTask("alice")
 			t.Pending, t.Outcome = b, b
 			between := []byte("between")
-			f.ok("Create with "+name, s.Create(f.ctx, t, long, b, [][]byte{b, between, b}, task.Quota{}))
+			f.ok("Create with "+name, s.Create(f.ctx, t, long, 0, b, [][]byte{b, between, b}, task.Quota{}))
 			f.wantBytes(s, name, t.ID, b, b, between, b)
 			f.ok("Update with "+name, s.Update(f.ctx, t, task.Update{Keep: true, Entries: [][]byte{b}}))
 			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, 4, b))
@@ -126,7 +162,7 @@ var createTests = []test{
 		t := newTask("alice")
 		t.Pending = []byte("pending")
 		call, entry := []byte("call"), []byte("entry")
-		f.ok("Create", s.Create(f.ctx, t, long, call, [][]byte{entry}, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, t, long, 0, call, [][]byte{entry}, task.Quota{}))
 		want := clone(t)
 		want.Pending = []byte("pending")
 		t.Message, t.Pending[0], call[0], entry[0] = "changed", 'X', 'X', 'X'
@@ -150,7 +186,7 @@ var createTests = []test{
 		for _, principal := range []string{"alice", "mallory"} {
 			other := newTask(principal)
 			other.ID, other.Message = t.ID, "mine now"
-			f.wantError("Create", s.Create(f.ctx, other, long, []byte("other"), list("other"), task.Quota{}), task.ErrExists)
+			f.wantError("Create", s.Create(f.ctx, other, long, 0, []byte("other"), list("other"), task.Quota{}), task.ErrExists)
 		}
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID, "one")
@@ -163,7 +199,7 @@ var createTests = []test{
 			created := together(&f.suite, 6, func(i int, add func(*task.Task)) error {
 				t := newTask(fmt.Sprint(i))
 				t.ID = id
-				err := handles[i%2].Create(f.ctx, t, long, []byte("call"), list(t.Principal), task.Quota{})
+				err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), list(t.Principal), task.Quota{})
 				if err == nil {
 					add(t)
 				}
@@ -221,36 +257,36 @@ var createTests = []test{
 		quota := task.Quota{Kept: 3}
 		for _, end := range terminal {
 			t := newTask("alice")
-			f.ok("Create", s.Create(f.ctx, t, long, nil, nil, quota))
+			f.ok("Create", s.Create(f.ctx, t, long, 0, nil, nil, quota))
 			f.ended(s, t, end, task.Update{Due: -1})
 		}
-		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota), quota)
-		f.ok("Create for bob", s.Create(f.ctx, newTask("bob"), long, nil, nil, quota))
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), quota)
+		f.ok("Create for bob", s.Create(f.ctx, newTask("bob"), long, 0, nil, nil, quota))
 		f.purge(s, 0, 1, 1)
-		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota))
-		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, nil, nil, quota), quota)
+		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota))
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), quota)
 	}},
 	{"the quota of bytes counts calls, entries, questions and outcomes, until the task is deleted", func(f *fixture, s task.Store) {
 		// has requires that alice has n bytes: a task that would make it max+1 is refused, and bytes of others do not count.
 		has := func(what string, n int64) {
 			f.Helper()
 			bound := task.Quota{Bytes: n + 9}
-			f.wantFull("Create after "+what, s.Create(f.ctx, newTask("alice"), long, make([]byte, 4), list("123", "123"), bound), bound)
+			f.wantFull("Create after "+what, s.Create(f.ctx, newTask("alice"), long, 0, make([]byte, 4), list("123", "123"), bound), bound)
 			probe := newTask("alice")
-			f.ok("Create after "+what, s.Create(f.ctx, probe, long, make([]byte, 4), list("12", "123"), bound))
+			f.ok("Create after "+what, s.Create(f.ctx, probe, long, 0, make([]byte, 4), list("12", "123"), bound))
 			f.ended(s, probe, task.Completed, task.Update{Due: -1})
 			f.purge(s, 0, 10, 1)
 		}
 		other := newTask("bob")
-		f.ok("Create", s.Create(f.ctx, other, long, make([]byte, 1000), nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, other, long, 0, make([]byte, 1000), nil, task.Quota{}))
 		f.update(s, other, task.Update{Due: -1})
 		t, ended := newTask("alice"), newTask("alice")
 		t.Pending, ended.Outcome = []byte("12345"), []byte("12345")
 		for what, t := range map[string]*task.Task{"questions": t, "an outcome": ended} {
 			bound := task.Quota{Bytes: 111}
-			f.wantFull("Create with "+what, s.Create(f.ctx, t, long, make([]byte, 100), list("1234567", ""), bound), bound)
+			f.wantFull("Create with "+what, s.Create(f.ctx, t, long, 0, make([]byte, 100), list("1234567", ""), bound), bound)
 		}
-		f.ok("Create", s.Create(f.ctx, t, long, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
+		f.ok("Create", s.Create(f.ctx, t, long, 0, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
 		has("Create", 112)
 		f.append(s, t.ID, 0, "1234567890")
 		has("Append", 122)
@@ -273,7 +309,7 @@ var createTests = []test{
 			created := together(&f.suite, 8, func(i int, add func(*task.Task)) error {
 				for range 3 {
 					t := newTask(principal)
-					err := handles[i%2].Create(f.ctx, t, long, []byte("call"), nil, bound)
+					err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), nil, bound)
 					if err == nil {
 						add(t)
 					} else if err := except(task.ErrQuota, err); err != nil {
@@ -386,7 +422,7 @@ var listTests = []test{
 		const n = 60
 		together(&f.suite, 4, func(i int, _ func(any)) error {
 			for range n / 4 {
-				if err := handles[i%2].Create(f.ctx, newTask("alice"), long, nil, nil, task.Quota{}); err != nil {
+				if err := handles[i%2].Create(f.ctx, newTask("alice"), long, 0, nil, nil, task.Quota{}); err != nil {
 					return err
 				}
 			}

@@ -174,7 +174,7 @@ func (f *fixture) add(s task.Store, principal string) *task.Task {
 
 func (f *fixture) create(s task.Store, t *task.Task, entries ...string) {
 	f.Helper()
-	f.ok("Create", s.Create(f.ctx, t, long, []byte("call"), list(entries...), task.Quota{}))
+	f.ok("Create", s.Create(f.ctx, t, long, 0, []byte("call"), list(entries...), task.Quota{}))
 }
 
 // addParked creates a task that is not due.
@@ -238,7 +238,7 @@ func (f *fixture) claimNext(s task.Store) (t *task.Task) {
 
 func (f *fixture) tryClaim(s task.Store, after string, lease time.Duration) *task.Task {
 	f.Helper()
-	t, err := s.Claim(f.ctx, after, nil, lease)
+	t, err := claimOne(s, f.ctx, after, nil, lease)
 	f.ok("Claim", err)
 	return t
 }
@@ -421,4 +421,13 @@ func list(entries ...string) [][]byte {
 func clone(t *task.Task) *task.Task {
 	c := *t
 	return &c
+}
+
+// claimOne claims one task. Without one that is due both results are nil.
+func claimOne(s task.Store, ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
+	claimed, err := s.Claim(ctx, after, skip, lease, 1)
+	if len(claimed) == 0 || err != nil {
+		return nil, err
+	}
+	return claimed[0].Task, nil
 }

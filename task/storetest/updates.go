@@ -9,6 +9,60 @@ import (
 )
 
 var updateTests = []test{
+	{"with a lease it claims the task: Fence and Attempts rise by one, and it is due when the lease ends", func(f *fixture, s task.Store) {
+		for _, u := range []task.Update{{}, {Keep: true}, {Due: -1}, {Due: long}, {Leased: true}, {Quota: task.Quota{Bytes: 1 << 20}}} {
+			t := f.addLeased(s)
+			f.update(s, t, task.Update{Leased: true, Due: -1})
+			before := clone(t)
+			t.Status, t.Attempts = task.Working, 4
+			u.Lease, u.Entries = long, list("answer")
+			f.update(s, t, u)
+			if t.Fence != before.Fence+1 || t.Attempts != 5 || t.Version != before.Version+1 {
+				f.Errorf("%+v: Fence is %d, Attempts is %d and Version is %d; want %d, 5 and %d",
+					u, t.Fence, t.Attempts, t.Version, before.Fence+1, before.Version+1)
+			}
+			for _, s := range f.instances(s, 2) {
+				f.wantRow(s, t)
+				f.noneDue(s)
+			}
+			f.wantError("Append under the lease before", s.Append(f.ctx, t.ID, before.Fence, 1, []byte("late")), task.ErrLeaseLost)
+			f.append(s, t.ID, t.Fence, "step")
+			f.wantJournal(s, t.ID, "answer", "step")
+			f.release(s, t)
+			f.claimThis(s, t.ID, long)
+		}
+	}},
+	{"an update that is refused claims nothing", func(f *fixture, s task.Store) {
+		t := f.addParked(s, "alice")
+		ended := f.addParked(s, "alice")
+		ended.Status = task.Completed
+		f.update(s, ended, task.Update{Due: -1})
+		stale, again, lost, large := clone(t), clone(ended), clone(t), clone(t)
+		stale.Version--
+		again.Status = task.Working
+		lost.Fence++
+		for _, c := range []struct {
+			t    *task.Task
+			u    task.Update
+			want error
+		}{
+			{stale, task.Update{}, task.ErrConflict},
+			{again, task.Update{}, task.ErrEnded},
+			{lost, task.Update{Leased: true}, task.ErrLeaseLost},
+			{large, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrQuota},
+			{stale, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrConflict},
+			{again, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrEnded},
+		} {
+			given := clone(c.t)
+			c.u.Lease = long
+			f.wantError("Update", s.Update(f.ctx, given, c.u), c.want)
+			f.wantSame(given, c.t)
+		}
+		f.wantRow(s, t)
+		f.wantRow(s, ended)
+		f.wantJournal(s, t.ID)
+		f.noneDue(s)
+	}},
 	{"it writes what it is said to write, and leaves the rest", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		_, want := f.loseLease(s, s)
@@ -212,8 +266,8 @@ var updateTests = []test{
 	}},
 	{"entries for which the principal has no room are refused with the whole update", func(f *fixture, s task.Store) {
 		t, room := newTask("alice"), newTask("alice")
-		f.ok("Create", s.Create(f.ctx, t, long, make([]byte, 50), nil, task.Quota{}))
-		f.ok("Create", s.Create(f.ctx, room, long, make([]byte, 50), nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, t, long, 0, make([]byte, 50), nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, room, long, 0, make([]byte, 50), nil, task.Quota{}))
 		f.update(s, t, task.Update{Due: -1})
 		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 105}
 		given := clone(t)
@@ -240,7 +294,7 @@ var updateTests = []test{
 		quota := task.Quota{Bytes: 8*4 + room}
 		added := together(&f.suite, 8, func(i int, add func(int)) error {
 			t := newTask("alice")
-			if err := handles[i%2].Create(f.ctx, t, long, []byte("call"), nil, quota); err != nil {
+			if err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), nil, quota); err != nil {
 				return except(task.ErrQuota, err)
 			}
 			for range 3 {

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task"
+)
+
+// A gathering keeps writes waiting until they are made together.
+type gathering struct {
+	*testing.T
+	s   *Store
+	all sync.WaitGroup
+}
+
+func gather(t *testing.T, s *Store) *gathering {
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
+	s.group.sending = senders
+	return &gathering{T: t, s: s}
+}
+
+// begin begins a write, and returns when it waits.
+func (g *gathering) begin(write func() error, want error) {
+	g.Helper()
+	before := g.waiting()
+	g.all.Go(func() {
+		if err := write(); !errors.Is(err, want) {
+			g.Errorf("the error is %v, want %v", err, want)
+		}
+	})
+	for deadline := time.Now().Add(20 * time.Second); g.waiting() == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			g.Fatal("the write does not wait")
+		}
+	}
+}
+
+func (g *gathering) waiting() int {
+	g.s.group.mu.Lock()
+	defer g.s.group.mu.Unlock()
+	return len(g.s.group.waiting)
+}
+
+// make makes the writes that wait.
+func (g *gathering) make() {
+	g.s.group.mu.Lock()
+	g.s.group.sending = 1
+	g.s.group.mu.Unlock()
+	g.s.send()
+}
+
+func groupTask(principal string) *task.Task {
+	return &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy", Dialect: "proposal", Status: task.Working}
+}
+
+// Writes that wait share a transaction. One that is refused, or whose caller leaves, concerns no other.
+func TestWritesTogether(t *testing.T) {
+	s, err := Open(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx := t.Context()
+	first := groupTask("alice")
+	if err := s.Create(ctx, first, time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
+		t.Fatal(err)
+	}
+	bound := task.Quota{Unfinished: 10}
+	g := gather(t, s)
+	again, stale, gone := *first, *first, groupTask("bob")
+	stale.Version = 9
+	g.begin(func() error { return s.Create(ctx, &again, time.Hour, 0, nil, nil, bound) }, task.ErrExists)
+	g.begin(func() error { return s.Update(ctx, &stale, task.Update{Entries: [][]byte{[]byte("stale")}}) }, task.ErrConflict)
+	g.begin(func() error {
+		return s.Update(ctx, first, task.Update{Entries: [][]byte{[]byte("large")}, Quota: task.Quota{Bytes: 8}})
+	}, task.ErrQuota)
+	for i := range 10 {
+		g.begin(func() error {
+			return s.Create(ctx, groupTask("bob"), time.Hour, 0, nil, [][]byte{fmt.Append(nil, i)}, bound)
+		}, nil)
+	}
+	leaving, leave := context.WithCancel(ctx)
+	g.begin(func() error { return s.Create(leaving, gone, time.Hour, 0, nil, nil, task.Quota{}) }, context.Canceled)
+	leave()
+	g.make()
+	g.all.Wait()
+	if err := s.Create(ctx, groupTask("bob"), time.Hour, 0, nil, nil, bound); !errors.Is(err, task.ErrQuota) {
+		t.Errorf("beyond the quota: %v", err)
+	}
+	if _, err := s.Get(ctx, gone.ID); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("the task whose caller left: %v", err)
+	}
+	if _, entries, err := s.Journal(ctx, first.ID); err != nil || len(entries) != 0 {
+		t.Errorf("the first task has the entries %q, %v", entries, err)
+	}
+	var tasks, transactions int
+	err = s.pool.QueryRow(ctx, inSchema(`SELECT count(*), count(DISTINCT xmin::text) FROM {schema}.task WHERE principal = 'bob'`, s.schema)).Scan(&tasks, &transactions)
+	if tasks != 10 || transactions != 1 || err != nil {
+		t.Errorf("%d tasks in %d transactions, %v; want 10 in one", tasks, transactions, err)
+	}
+}
+
+// A row that somebody keeps locked keeps the writes of its task, and no others.
+func TestALockedTaskKeepsNoOthers(t *testing.T) {
+	s, err := Open(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx := t.Context()
+	locked := groupTask("alice")
+	if err := s.Create(ctx, locked, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, inSchema(`SELECT FROM {schema}.task FOR UPDATE`, s.schema)); err != nil {
+		t.Fatal(err)
+	}
+	g := gather(t, s)
+	var others sync.WaitGroup
+	g.begin(func() error { return s.Update(ctx, locked, task.Update{Due: -1}) }, nil)
+	for range 3 {
+		others.Add(1)
+		g.begin(func() error {
+			defer others.Done()
+			return s.Create(ctx, groupTask("bob"), time.Hour, 0, nil, nil, task.Quota{Unfinished: 9})
+		}, nil)
+	}
+	g.make()
+	others.Wait()
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	g.all.Wait()
+	if locked.Version != 1 {
+		t.Errorf("the locked task has version %d, want 1", locked.Version)
+	}
+}
