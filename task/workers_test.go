@@ -107,6 +107,43 @@ func TestANewTaskOvertakesNone(t *testing.T) {
 	})
 }
 
+// held is a store whose claims wait.
+type held struct {
+	task.Store
+	claiming chan struct{} // one element lets one claim go on
+}
+
+func (h *held) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	<-h.claiming
+	return h.Store.Claim(ctx, after, skip, lease, limit)
+}
+
+// While the loop looks for what is due, a new task waits for what it finds, although a worker is free.
+func TestANewTaskDoesNotOvertakeALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		h := &held{f.store, make(chan struct{}, 10)}
+		f.store = h
+		ran := make(chan string, 10)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 3}, Look: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+			ran <- w.Task.Target
+			return completed(""), nil
+		}})
+		synctest.Wait() // it looks: two of its workers wait for the claim
+		created := f.create(e, &task.New{Principal: "alice", Target: "new"})
+		synctest.Wait()
+		if len(ran) > 0 || created.Fence != 0 {
+			t.Errorf("it was claimed under fence %d, although another task may be due", created.Fence)
+		}
+		for range cap(h.claiming) {
+			h.claiming <- struct{}{}
+		}
+		if got := <-ran; got != "new" {
+			t.Errorf("%q ran", got)
+		}
+	})
+}
+
 // When the answer to a write is lost that claims a task, it is not known whose claim it is: the task goes on when the
 // lease ends.
 func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {

@@ -64,6 +64,20 @@ func TestNumbersInHeadersAreComparedAsNumbers(t *testing.T) {
 	}
 }
 
+// A _meta that is wrong is told before anything else that is.
+func TestParamsWithAWrongMeta(t *testing.T) {
+	for meta, want := range map[string]string{
+		`1`:                     `invalid params: "_meta" must be an object`,
+		`{"progressToken":1.5}`: `invalid params: _meta progressToken must be a string or an integer`,
+		`{}`:                    `invalid params: "name" must be a string`,
+	} {
+		p, fault := ParseParams(CallTool, []byte(`{"name":1,"_meta":`+meta+`}`))
+		if p != nil || fault == nil || fault.Message != want {
+			t.Errorf("%s: %v, %v, want %s", meta, p, fault, want)
+		}
+	}
+}
+
 func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{},"inputResponses":{"a":{}},"requestState":"s","_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`))
 	f.Add([]byte(`[]`))
