@@ -270,9 +270,11 @@ func (e *Engine) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
 		}
-		w.looked(claimed, n, skip, sent)
 		if len(claimed) > 0 {
 			last = claimed[len(claimed)-1].Principal
+		}
+		w.looked(claimed, n, skip, sent) // from here on the tasks are the workers'
+		if len(claimed) > 0 {
 			continue
 		}
 		freed := w.freed
