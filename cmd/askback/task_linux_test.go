@@ -54,7 +54,7 @@ func TestATasksTextDoesNotActOnATerminal(t *testing.T) {
 		{"call", url, "t", "--trace", "--park", t.TempDir() + "/parked"},
 		{"call", url, "t", "--detach"},
 		{"call", url, "t", "--detach", "--output", "json"},
-		{"call", url, "t", "--timeout", "300ms"},
+		{"call", url, "t", "--timeout", "2s"}, // enough for a busy machine to say what it waits for
 		{"task", "get", url, nasty},
 		{"task", "get", url, nasty, "--output", "json"},
 		{"task", "get", "--tasks", "proposal", url, nasty},

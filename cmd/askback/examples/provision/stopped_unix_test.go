@@ -54,6 +54,10 @@ func (i *instance) stop(t *testing.T, process *os.Process) {
 	t.Helper()
 	wait(t, "the process is stopped outside of a transaction", func() bool {
 		sendSignal(t, process, syscall.SIGSTOP)
+		// Until all of its threads have stopped, one may still take the lock.
+		if _, err := syscall.Wait4(process.Pid, nil, syscall.WUNTRACED, nil); err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := i.store.Renew(ctx, "no task", 0, time.Second); errors.Is(err, task.ErrNotFound) {

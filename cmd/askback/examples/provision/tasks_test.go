@@ -236,7 +236,7 @@ func open(ctx context.Context, dir string, delay time.Duration) (*instance, erro
 	}
 	i := &instance{parent: dir, host: &provision.Host{Root: filepath.Join(dir, "machines"), Delay: delay}, store: store}
 	i.Handler, i.server, err = server(i.host, &askback.Options{
-		Tasks: &askback.Tasks{Store: store, Settings: task.Settings{Lease: 500 * time.Millisecond}},
+		Tasks: &askback.Tasks{Store: store, Settings: task.Settings{Lease: 2 * time.Second}},
 	})
 	return i, err
 }
@@ -315,7 +315,17 @@ func (i *instance) answer(t *testing.T, id, response string) {
 
 func (i *instance) until(t *testing.T, id, want string) (now status) {
 	t.Helper()
-	wait(t, "the task is "+want, func() bool { now = i.get(t, id); return now.Status == want })
+	defer func() {
+		if t.Failed() {
+			t.Logf("the task: %+v", now)
+		}
+	}()
+	wait(t, "the task is "+want, func() bool {
+		if now = i.get(t, id); now.Status != want && (now.Status == "failed" || now.Status == "completed") {
+			t.Fatalf("the task is %s (%s), want %s", now.Status, now.StatusMessage, want)
+		}
+		return now.Status == want
+	})
 	return now
 }
 
