@@ -197,7 +197,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		}
 	}
 	gate := &call.Gate{
-		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit, Log: s.log,
+		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit, Log: s.log, Live: m.Sessions,
 	}
 	if authorize := s.opts.Authorize; authorize != nil {
 		gate.Authorize = func(ctx context.Context, a call.Access) error { return authorize(ctx, Access(a)) }

@@ -12,11 +12,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -562,6 +565,49 @@ func TestSessionsAreShared(t *testing.T) {
 	<-listening
 	close(w.open)
 	<-called
+}
+
+// A session that waits has no goroutine of ours, and one that has ended is forgotten, also where there is room for more.
+func TestSessionsAreCheap(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "test"}, nil)
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := srv.HTTPHandler(nil)
+	open := func() *legacy {
+		l, fault := openSession(t, h, "alice")
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		return l
+	}
+	const n = 50
+	before := runtime.NumGoroutine()
+	for range n {
+		open()
+	}
+	if each := float64(runtime.NumGoroutine()-before) / n; each > 1.1 { // the SDK's
+		t.Errorf("%.1f goroutines each", each)
+	}
+
+	var ended []weak.Pointer[mcp.ServerSession]
+	for range 2 * n {
+		l := open()
+		for session := range m.Sessions() {
+			if session.ID() == l.id {
+				ended = append(ended, weak.Make(session))
+			}
+		}
+		h.ServeHTTP(httptest.NewRecorder(), l.request(t.Context(), http.MethodDelete, "2025-11-25", ""))
+	}
+	for range 2 * n {
+		open()
+	}
+	harness.Eventually(t, "end of what is held for ended sessions", func() bool {
+		runtime.GC()
+		return !slices.ContainsFunc(ended, func(p weak.Pointer[mcp.ServerSession]) bool { return p.Value() != nil })
+	})
 }
 
 func TestBatchesAreBounded(t *testing.T) {

@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -30,6 +31,8 @@ type Gate struct {
 	Shares    Shares
 	Audit     *Audit
 	Log       *slog.Logger
+	// Live yields the sessions that have not ended.
+	Live func() iter.Seq[*mcp.ServerSession]
 
 	owners   sync.Map // the principals of those who opened sessions, by the session's ID
 	sessions sessions

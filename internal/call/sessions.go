@@ -3,6 +3,8 @@ package call
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 type sessions struct {
 	mu   sync.Mutex
 	open map[*mcp.ServerSession]*openSession
-	byID map[string]*openSession
+	byID map[string]*openSession // those that were opened
+	kept int                     // how many of these there were when the ended ones were last removed
 }
 
 // openSession is guarded by the mutex of sessions.
@@ -74,6 +77,19 @@ func (s *sessions) end(own *openSession) {
 	s.forget(own)
 }
 
+// endAll ends those that the SDK has no longer. Nobody tells when that happens: to wait for it takes a goroutine a
+// session.
+func (s *sessions) endAll(live iter.Seq[*mcp.ServerSession]) {
+	ended := maps.Clone(s.byID)
+	for ss := range live {
+		delete(ended, ss.ID())
+	}
+	for _, own := range ended {
+		s.end(own)
+	}
+	s.kept = len(s.byID)
+}
+
 // open takes the share of a session that a principal opens. To make room it ends the principal's session that
 // has been idle for longest: its client gets to know by 404, and opens another one.
 func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string) error {
@@ -84,7 +100,14 @@ func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string
 	if own.counted {
 		return nil // it is initialized again, which the SDK refuses
 	}
+	if few := 16; len(s.byID) >= few+2*s.kept { // so that those that have ended are not kept for long
+		s.endAll(g.Live())
+	}
 	hold, err := g.Shares.Sessions.Take(principal, 1)
+	if err != nil {
+		s.endAll(g.Live())
+		hold, err = g.Shares.Sessions.Take(principal, 1)
+	}
 	if err != nil {
 		idle := s.idlest(principal)
 		if idle == nil {
@@ -101,12 +124,6 @@ func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string
 	own.slots, _ = g.Shares.Streams.Take(principal, 0)
 	own.principal, own.hold, own.counted, own.used = principal, hold, true, time.Now()
 	s.byID[ss.ID()] = own
-	go func() { // for as long as the session
-		_ = ss.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.end(own)
-	}()
 	return nil
 }
 
