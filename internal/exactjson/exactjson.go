@@ -1,15 +1,28 @@
 // Package exactjson decodes JSON into Go values by the exact names of their fields. Package encoding/json would let a
 // member "Name" reach the field of "name".
+//
+// Values of plain types, which are most, it decodes itself. That takes a third of the time, because the input has passed
+// [strictjson.Check], and everything else is left to a library.
 package exactjson
 
 import (
+	"reflect"
+
 	"github.com/segmentio/encoding/json"
 
 	"github.com/askback-mcp/askback/internal/avx"
 )
 
-// Unmarshal decodes one value, which has passed strictjson.Check.
+// Unmarshal decodes one value, which has passed [strictjson.Check], into what a pointer points to.
 func Unmarshal(data []byte, into any) error {
+	v := reflect.ValueOf(into).Elem()
+	if decoderFor(v.Type())(data, v) {
+		return nil
+	}
+	return byLibrary(data, into)
+}
+
+func byLibrary(data []byte, into any) error {
 	_, err := json.Parse(data, into, json.DontMatchCaseInsensitiveStructFields)
 	avx.ZeroUpper() // which the decoder leaves in use
 	return err
