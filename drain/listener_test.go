@@ -13,15 +13,19 @@ import (
 	"github.com/askback-mcp/askback/drain"
 )
 
-// starved is a listener of a process that gets no time to accept anything until it may.
+// starved is a listener of a process that gets no time to accept anything until it may, and then little.
 type starved struct {
 	*net.TCPListener
+	accepts int
 	may     chan struct{}
 	stopped chan struct{} // closed when the server wants no more
 }
 
 func (s *starved) Accept() (net.Conn, error) {
 	<-s.may
+	if s.accepts++; s.accepts == 2 {
+		time.Sleep(50 * time.Millisecond) // until the deadline has passed
+	}
 	return s.TCPListener.Accept()
 }
 
@@ -38,7 +42,7 @@ func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := &starved{tcp.(*net.TCPListener), make(chan struct{}), make(chan struct{})}
+	listener := &starved{TCPListener: tcp.(*net.TCPListener), may: make(chan struct{}), stopped: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
