@@ -76,7 +76,10 @@ func TestHostileTasks(t *testing.T) {
 			t.Parallel()
 			opts := patient()
 			opts.Roots = nil
-			opts.Limits.CallTTL, opts.Limits.Rounds = time.Second, 4
+			opts.Limits.Rounds = 4
+			if c.want(&client.LimitError{Limit: "seconds per call"}) { // others may take longer on a busy machine
+				opts.Limits.CallTTL = time.Second
+			}
 			if strings.HasPrefix(name, "proposal") {
 				opts.Tasks = client.TasksProposal
 			}
