@@ -49,6 +49,14 @@ func Elicit[T any](call *Call, key, message string) (T, error) {
 	return decode[T](content, err, exactjson.Unmarshal)
 }
 
+// MustForm panics if T is not a form, or has a tag that a form does not know, with what to write instead. [Elicit] finds
+// that when a call comes to it; call MustForm where the tool is added, to find it when the program starts.
+func MustForm[T any]() {
+	if _, err := question.FormOf("", reflect.TypeFor[T]()); err != nil {
+		panic(fmt.Sprintf("askback.MustForm: %v", err))
+	}
+}
+
 // Question is a form for [ElicitWith].
 type Question struct {
 	Message string

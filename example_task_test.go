@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -130,4 +131,73 @@ func playTask(support *askback.TaskSupport, handler askback.ToolHandler[Deployme
 		log.Fatal(err)
 	}
 	fmt.Println(res.Content[0].(*mcp.TextContent).Text)
+}
+
+// Whoever runs the store sees what waits in it, and cancels it.
+func ExampleTaskQuestions() {
+	ctx, store := context.Background(), new(task.MemoryStore)
+	id := parkTask(ctx, store)
+
+	waiting, err := store.Select(ctx, task.Filter{Statuses: []task.Status{task.InputRequired}}, "", 100)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range waiting {
+		questions, err := askback.TaskQuestions(t)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, q := range questions {
+			fmt.Printf("%s waits for %s: %s\n", t.Target, q.Key, q.Message)
+		}
+	}
+
+	engine, err := task.NewEngine(store, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	t, err := engine.Cancel(ctx, "", id)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(t.Status)
+	// Output:
+	// deploy waits for window: When shall it go out?
+	// cancelled
+}
+
+// parkTask makes a task that waits for an answer.
+func parkTask(ctx context.Context, store task.Store) (id string) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "deployer", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil, func(_ context.Context, call *askback.Call, in Deployment) (string, error) {
+		_, err := askback.Elicit[Window](call, "window", "When shall it go out?")
+		return in.Service, err
+	})
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error)
+	go func() { done <- srv.RunTasks(running) }()
+	defer func() { stop(); <-done }()
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+	session, err := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, client.ErrPark }}).
+		Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	t, _, err := session.StartTask(ctx, &mcp.CallToolParams{Name: "deploy", Arguments: Deployment{"shop"}}, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for t.Status != "input_required" {
+		time.Sleep(10 * time.Millisecond)
+		if t, err = session.GetTask(ctx, t.ID); err != nil {
+			log.Fatal(err)
+		}
+	}
+	return t.ID
 }

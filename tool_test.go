@@ -310,3 +310,30 @@ func TestOutputThatDoesNotFitItsSchema(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A mistake in the tags of arguments or of a form is told when the program starts, with the way out.
+func TestMistakesInTags(t *testing.T) {
+	type arguments struct {
+		Name string `json:"name" maxLength:"3"`
+	}
+	type answer struct {
+		Name string `json:"name" maxLenght:"3"`
+	}
+	srv := harness.NewServer(t, nil)
+	for want, add := range map[string]func(){
+		`AddTool "t": input schema: field askback_test.arguments.Name: no tag is called maxLength; there are json, jsonschema, for its description; set the tool's InputSchema for more`: func() {
+			askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, arguments) (string, error) { return "", nil })
+		},
+		`MustForm: form: field askback_test.answer.Name: no tag is called maxLenght; did you mean maxLength?`: askback.MustForm[answer],
+		"": askback.MustForm[harness.Login],
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, want) || want == "" && got != "<nil>" {
+					t.Errorf("%q, want %q", got, want)
+				}
+			}()
+			add()
+		}()
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sort"
 	"sync"
@@ -144,6 +145,25 @@ func (s *MemoryStore) List(ctx context.Context, principal, dialect string, creat
 		return nil
 	})
 	return tasks, err
+}
+
+// Select reads tasks of all principals. See [Store].
+func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit int) (tasks []*Task, err error) {
+	err = s.do(ctx, func(int64) error {
+		for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
+			m := s.tasks[id]
+			if len(tasks) < limit && id > after && lets(f.Statuses, m.Status) && lets(f.Principals, m.Principal) && lets(f.Targets, m.Target) {
+				tasks = append(tasks, m.clone())
+			}
+		}
+		return nil
+	})
+	return tasks, err
+}
+
+// lets reports whether a field of a filter lets a value pass.
+func lets[T comparable](those []T, value T) bool {
+	return those == nil || slices.Contains(those, value)
 }
 
 // Versions reads the versions of tasks. See [Store].

@@ -114,6 +114,13 @@ type Update struct {
 	Quota Quota
 }
 
+// Filter selects tasks of a [Store]. A nil field lets all pass.
+type Filter struct {
+	Statuses   []Status
+	Principals []string // "" is the anonymous one
+	Targets    []string
+}
+
 // Claimed is a task that was claimed, with its journal: the call and the entries. A Call that is nil says that the
 // journal was not read.
 type Claimed struct {
@@ -155,6 +162,11 @@ type Store interface {
 	// by ID, descending. It begins after the task with this ID and time of creation; the zero time and "" are the
 	// start. Pending and Outcome may be left out.
 	List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error)
+
+	// Select reads up to limit tasks that the filter lets pass, of all principals and in all dialects: in an order of
+	// their IDs, beginning after the given one; "" is the start. Outcome may be left out. It is for operators, and may
+	// read every task.
+	Select(ctx context.Context, f Filter, after string, limit int) ([]*Task, error)
 
 	// Claim takes up to limit tasks that are due, and makes them due again at the end of the lease: Fence and Attempts
 	// rise by one. It returns them with their journals. Principals take turns: Claim serves the first one after the

@@ -114,15 +114,20 @@ usage or answers; 4 the task waits for further answers; 130 interrupted.`,
 }
 
 func taskCancelCommand() *cobra.Command {
-	return taskSubcommand(&cobra.Command{
+	cmd := taskSubcommand(&cobra.Command{
 		Use:   "cancel TARGET ID",
-		Short: "Ask the server to cancel a task",
+		Short: "Ask the server to cancel a task, or cancel one in a store",
 		Long: `Ask the server at TARGET to cancel the task ID, and show its status then. The
 server decides whether and when the work ends. If it does not show the task
 after that, the command prints a warning only.
 
+If TARGET is a store, sqlite:PATH or postgres://…, the task is cancelled there,
+whoever's it is. ID is then what 'askback task list --all' shows, or the
+beginning of it; write -- before one that begins with a hyphen.
+
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
-		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…`,
+		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…
+  askback task cancel sqlite:tasks.db t9pQ0w`,
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		if err := s.CancelTask(ctx, c.taskID); err != nil {
 			return nil, err
@@ -130,21 +135,46 @@ Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.
 		t, err := c.seeTask(ctx, s, "was asked to cancel the task")
 		return func() error { return c.printTask(t) }, err
 	})
+	overServer := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if isStore(args[0]) {
+			return cancelStored(cmd, args[0], args[1])
+		}
+		return overServer(cmd, args)
+	}
+	return cmd
 }
 
 func taskListCommand() *cobra.Command {
-	return taskSubcommand(&cobra.Command{
+	cmd := taskSubcommand(&cobra.Command{
 		Use:   "list TARGET",
-		Short: "List the tasks of a server",
+		Short: "List the tasks of a server, or of a store",
 		Long: `List the tasks that the server at TARGET keeps for this user, in sessions of
 2025-11-25 and with --tasks proposal, up to 10000. The tasks extension has none.
 
+With --all TARGET is a store, and the list has the tasks of everybody, the
+oldest first, with what they wait for. It is for whoever runs the store. Tasks
+are named by fingerprints: the ids are the secrets of their clients.
+
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
-		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp`,
+		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp
+  askback task list --all --status input_required sqlite:tasks.db`,
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		list, more, err := listTasks(ctx, s, c.asker.watch.dialect)
 		return func() error { return c.printTasks(list, more) }, err
 	})
+	f, overServer := new(storeFlags), cmd.RunE
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(args[0]); err != nil {
+			return err
+		}
+		if f.all {
+			return listStore(cmd, args[0], f)
+		}
+		return overServer(cmd, args)
+	}
+	return cmd
 }
 
 // answerTask gives the task the answers of the flags. It returns the task with the questions that are still open. The task

@@ -17,7 +17,19 @@ import (
 	"unicode"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/tags"
 )
+
+// Tags are those that refine a field of a form.
+var Tags = []string{
+	"json", "jsonschema", "title", "enum", "format", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "default",
+}
+
+// notTags are words for which a form has no tag, although other packages or JSON Schema have.
+var notTags = []string{
+	"pattern", "min", "max", "len", "minLen", "maxLen", "description", "required", "const", "multipleOf", "exclusiveMinimum", "exclusiveMaximum",
+	"uniqueItems", "oneOf", "anyOf", "examples", "type",
+}
 
 // For returns the form of a struct type, or of a pointer to one. It infers the form once per type and caches it. An
 // error names the field and the tag, and says what to write instead.
@@ -44,7 +56,8 @@ import (
 //	minItems:"…" maxItems:"…"           of a multi-select enum
 //	default:"…"                         for a multi-select enum: "a|b"
 //
-// Embedded structs are refused, because a form is flat.
+// Embedded structs are refused, because a form is flat; so is a tag that is probably one of these, misspelt. Other tags
+// are those of other packages.
 func For(t reflect.Type) (*Schema, error) {
 	if t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -105,6 +118,9 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 	}
 	if !f.IsExported() {
 		return p, true, nil
+	}
+	if err := tags.Check(f.Tag, Tags, notTags); err != nil {
+		return p, false, err
 	}
 	switch {
 	case name == "":

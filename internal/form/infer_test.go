@@ -179,6 +179,17 @@ func TestForRefuses(t *testing.T) {
 		{new(*Inner), []string{"is not a struct"}},
 		{selfMade{}, []string{"form.selfMade unmarshals itself"}},
 
+		// Tags that would be passed over in silence.
+		{struct {
+			F string `maxLenght:"3"`
+		}{}, []string{".F: no tag is called maxLenght; did you mean maxLength?"}},
+		{struct {
+			F string `json:"f" pattern:"^a"`
+		}{}, []string{".F: no tag is called pattern; there are json, jsonschema, title"}},
+		{struct {
+			F int `json:"f"minimum:"1"`
+		}{}, []string{".F: the tag", "needs a space after json"}},
+
 		// Types.
 		{struct{ F Inner }{}, []string{".F: type form.Inner has no place", "flat"}},
 		{struct{ Inner }{}, []string{".Inner: an embedded struct", "name its fields here"}},

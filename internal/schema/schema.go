@@ -4,6 +4,7 @@ package schema
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/exactjson"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/tags"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -68,11 +70,47 @@ func hasDefaults(s *jsonschema.Schema) bool {
 // Arguments validates and decodes a tool's arguments.
 type Arguments struct{ schema }
 
+// checkTags returns an error for a tag in the arguments of type in that promises more than the schema that is inferred
+// has. Structs of other packages, which the author may not be able to change, are left alone.
+func checkTags(in, t reflect.Type, checked map[reflect.Type]bool) error {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return checkTags(in, t.Elem(), checked)
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	if checked[t] || t.Name() != "" && t.PkgPath() != in.PkgPath() {
+		return nil
+	}
+	checked[t] = true
+	for f := range t.Fields() {
+		if !f.IsExported() {
+			continue
+		}
+		if err := tags.Check(f.Tag, []string{"json", "jsonschema"}, ofForms); err != nil {
+			return fmt.Errorf("field %v.%s: %w, for its description; set the tool's InputSchema for more", t, f.Name, err)
+		}
+		if err := checkTags(in, f.Type, checked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ofForms are tags that a form has, and arguments have not.
+var ofForms = []string{"enum", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "pattern"}
+
 // ForArguments returns what decodes a tool's arguments into the type in. It sets the tool's InputSchema if there is
 // none.
 func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
 	if t.InputSchema == nil && in == reflect.TypeFor[any]() {
 		t.InputSchema = &jsonschema.Schema{Type: "object"}
+	}
+	if t.InputSchema == nil {
+		if err := checkTags(in, in, make(map[reflect.Type]bool)); err != nil {
+			return nil, err
+		}
 	}
 	s, err := resolve(&t.InputSchema, in)
 	return &Arguments{s}, err

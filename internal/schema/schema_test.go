@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -136,5 +137,42 @@ func TestArguments(t *testing.T) {
 	tool := new(mcp.Tool)
 	if _, err := ForArguments(tool, reflect.TypeFor[any]()); err != nil || tool.InputSchema.(*jsonschema.Schema).Type != "object" {
 		t.Errorf("any: %v, %v", tool.InputSchema, err)
+	}
+}
+
+// A tag that the schema of arguments would pass over in silence is told when the tool is added.
+func TestTagsOfArguments(t *testing.T) {
+	type inner struct {
+		Count int `json:"count" minimum:"1"`
+	}
+	for _, test := range []struct {
+		in   any
+		want string
+	}{
+		{struct {
+			Name string `json:"name" maxLength:"3"`
+		}{}, `Name: no tag is called maxLength; there are json, jsonschema`},
+		{struct {
+			Name string `json:"name" jsonschma:"the name"`
+		}{}, "did you mean jsonschema?"},
+		{struct {
+			List []*struct {
+				Mode string `enum:"a|b"`
+			}
+		}{}, "Mode: no tag is called enum"},
+		{inner{}, "Count: no tag is called minimum"},
+		{struct {
+			Name string `json:"name" db:"x" validate:"required" title:"a" jsonschema:"the name"`
+			At   time.Time
+			List []inner // of a package, as far as this struct without a name is concerned
+		}{}, ""},
+	} {
+		_, err := ForArguments(&mcp.Tool{}, reflect.TypeOf(test.in))
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%T: %v, want %q", test.in, err, test.want)
+		}
+		if _, err := ForArguments(&mcp.Tool{InputSchema: json.RawMessage(`{"type":"object"}`)}, reflect.TypeOf(test.in)); err != nil {
+			t.Errorf("%T with a schema of its own: %v", test.in, err)
+		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, lockQuotas, create, get, versions, list, claim, journal, append, renew, update, updateWithin, notify, fence string
-	expired, purgeable, evictable, purge                                                                                     string
+	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, claim, journal, append, renew, update, updateWithin, notify, fence string
+	expired, purgeable, evictable, purge                                                                                                  string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
 }
@@ -72,6 +72,14 @@ func newStatements(schema string) statements {
 			FROM {schema}.task AS t
 			WHERE principal = $1 AND dialect = $2 AND (created, id) < (coalesce($3::timestamptz, 'infinity'), $4::text) AND ` + listed + `
 			ORDER BY created DESC, id DESC
+			LIMIT $5`),
+
+		selectTasks: in(`
+			SELECT ` + columns("pending", "NULL::bytea") + `
+			FROM {schema}.task AS t
+			WHERE id > $1::text AND ($2::text[] IS NULL OR status = ANY ($2)) AND ($3::text[] IS NULL OR principal = ANY ($3))
+				AND ($4::text[] IS NULL OR target = ANY ($4))
+			ORDER BY id
 			LIMIT $5`),
 
 		// A claimed row is locked before it is changed, and rows that others have locked are passed over: instances that

@@ -201,6 +201,26 @@ func (s *Store) List(ctx context.Context, principal, dialect string, created tim
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
 }
 
+// Select implements [task.Store]. It leaves out Outcome.
+func (s *Store) Select(ctx context.Context, f task.Filter, after string, limit int) (tasks []*task.Task, err error) {
+	defer s.wrap(ctx, "select tasks", &err)
+	rows, _ := s.pool.Query(ctx, s.sql.selectTasks, fit(after), storable(f.Statuses), storable(f.Principals), storable(f.Targets), max(limit, 0))
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
+}
+
+// storable returns the texts that can be stored: nothing equals any other. Nil stays nil.
+func storable[T ~string](texts []T) (all []string) {
+	if texts != nil {
+		all = []string{}
+	}
+	for _, text := range texts {
+		if check("", string(text)) == nil {
+			all = append(all, string(text))
+		}
+	}
+	return all
+}
+
 // Claim implements [task.Store]. The order of principals is that of their bytes. A task
 // that is being written to at this moment is not claimed.
 func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {

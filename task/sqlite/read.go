@@ -15,8 +15,13 @@ const (
 	columns = `id, principal, method, target, dialect, status, message, round,
 		created, updated, expires, poll, stopped, attempts, version, fence`
 
-	getSQL      = `SELECT ` + columns + `, pending, outcome FROM task WHERE id = ?`
-	listSQL     = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?) ORDER BY created DESC, id DESC LIMIT ?`
+	getSQL    = `SELECT ` + columns + `, pending, outcome FROM task WHERE id = ?`
+	listSQL   = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?) ORDER BY created DESC, id DESC LIMIT ?`
+	selectSQL = `SELECT ` + columns + `, pending FROM task WHERE id > ?1
+		AND (?2 IS NULL OR status IN (SELECT value FROM json_each(?2)))
+		AND (?3 IS NULL OR principal IN (SELECT value FROM json_each(?3)))
+		AND (?4 IS NULL OR target IN (SELECT value FROM json_each(?4)))
+		ORDER BY id LIMIT ?5`
 	versionsSQL = `SELECT id, version FROM task WHERE id IN (SELECT value FROM json_each(?))`
 	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
 	expiredSQL  = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
@@ -27,7 +32,7 @@ const (
 )
 
 // reads are the statements of the readers.
-var reads = []string{getSQL, versionsSQL, listSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
+var reads = []string{getSQL, versionsSQL, listSQL, selectSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
 
 // Get reads the row of a task. See [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
@@ -91,6 +96,24 @@ func (s *Store) List(ctx context.Context, principal, dialect string, created tim
 		*t = new(task.Task)
 		return scan(rows, *t)
 	}, principal, dialect, before, id, max(limit, 0))
+}
+
+// Select reads tasks of all principals, without Outcome. See [task.Store].
+func (s *Store) Select(ctx context.Context, f task.Filter, after string, limit int) (tasks []*task.Task, err error) {
+	defer s.wrap(ctx, "select tasks", &err)
+	return collect(ctx, s.r[selectSQL], func(rows *sql.Rows, t **task.Task) error {
+		*t = new(task.Task)
+		return scan(rows, *t, &(*t).Pending)
+	}, after, listOrNull(f.Statuses), listOrNull(f.Principals), listOrNull(f.Targets), max(limit, 0))
+}
+
+// listOrNull makes a JSON array, or NULL for nil.
+func listOrNull[T ~string](list []T) any {
+	if list == nil {
+		return nil
+	}
+	data, _ := json.Marshal(list) // of strings
+	return string(data)
 }
 
 // Journal reads the call and the entries of a task. See [task.Store].

@@ -491,6 +491,65 @@ var listTests = []test{
 	}},
 }
 
+var selectTests = []test{
+	{"it finds tasks of everybody, with what they ask, in pages of any size", func(f *fixture, s task.Store) {
+		want := make(map[string]*task.Task)
+		for i, principal := range []string{"alice", "bob", "", "alice", "café"} {
+			for _, dialect := range []string{"proposal", "extension"} {
+				t := newTask(principal)
+				t.Dialect, t.Target = dialect, fmt.Sprint("tool", i%2)
+				f.ok("Create", s.Create(f.ctx, t, long, 0, nil, nil, task.Quota{}))
+				t.Status, t.Pending = statuses[len(want)%len(statuses)], []byte("asks "+t.ID)
+				f.update(s, t, task.Update{Due: -1})
+				want[t.ID] = t
+			}
+		}
+		for _, filter := range []task.Filter{
+			{},
+			{Statuses: []task.Status{task.InputRequired}}, {Statuses: []task.Status{task.Failed, task.Working}}, {Statuses: []task.Status{}},
+			{Principals: []string{"alice"}}, {Principals: []string{""}}, {Principals: []string{"caf\xe9", "café"}}, {Principals: []string{"al"}},
+			{Targets: []string{"tool1"}}, {Principals: []string{"alice", "bob"}, Targets: []string{"tool0"}, Statuses: []task.Status{task.Working, task.Completed}},
+		} {
+			passes := func(t *task.Task) bool {
+				return (filter.Statuses == nil || slices.Contains(filter.Statuses, t.Status)) &&
+					(filter.Principals == nil || slices.Contains(filter.Principals, t.Principal)) && (filter.Targets == nil || slices.Contains(filter.Targets, t.Target))
+			}
+			for _, size := range []int{1, 3, 100} {
+				got := make(map[string]bool)
+				for after := ""; ; {
+					page, err := s.Select(f.ctx, filter, after, size)
+					f.ok("Select", err)
+					if len(page) == 0 {
+						break
+					}
+					if len(page) > size {
+						f.Fatalf("Select gave %d tasks, more than the limit, which is %d", len(page), size)
+					}
+					for _, t := range page {
+						if got[t.ID] {
+							f.Fatalf("%+v: Select gave a task twice", filter)
+						}
+						got[t.ID] = true
+						if want[t.ID] == nil || !passes(want[t.ID]) {
+							f.Fatalf("%+v: Select gave %+v", filter, t)
+						}
+						f.wantSame(t, want[t.ID])
+					}
+					after = page[len(page)-1].ID
+				}
+				for id, t := range want {
+					if passes(t) && !got[id] {
+						f.Errorf("%+v in pages of %d: %s is missing", filter, size, id)
+					}
+				}
+			}
+		}
+		if page, err := s.Select(f.ctx, task.Filter{}, "", -1); err != nil || len(page) != 0 {
+			f.Errorf("with a negative limit: %d tasks, %v", len(page), err)
+		}
+	}},
+}
+
 // wantBytes requires these bytes for the call, Pending and Outcome of a task, and these entries.
 func (f *fixture) wantBytes(s task.Store, name, id string, want []byte, entries ...[]byte) {
 	f.Helper()

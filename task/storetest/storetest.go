@@ -48,6 +48,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Create", createTests},
 		{"Get", getTests},
 		{"List", listTests},
+		{"Select", selectTests},
 		{"Claim", claimTests},
 		{"Journal and Append", journalTests},
 		{"Renew", renewTests},

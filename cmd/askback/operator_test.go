@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// An operator sees what waits in a store, and for what, and cancels it.
+func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
+	dir := t.TempDir()
+	store := "sqlite:" + filepath.Join(dir, "tasks.db")
+	url := startServe(t, "--store", store, "--data", dir)
+	code, id, stderr := command(t, "call", url, "provision_vm", "name=web-1", "diskMiB=1", "--detach")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	id = strings.TrimSpace(id)
+	list := func(args ...string) (tasks []storedTask) {
+		t.Helper()
+		code, stdout, stderr := command(t, append([]string{"task", "list", "--all", store, "--output", "json"}, args...)...)
+		if code != 0 {
+			t.Fatal(stderr)
+		}
+		var got struct{ Tasks []storedTask }
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(stdout, id) {
+			t.Errorf("the id is told: %s", stdout)
+		}
+		return got.Tasks
+	}
+	until := func(what string, happened func() bool) {
+		t.Helper()
+		for range 3000 {
+			if happened() {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Fatal("it never came about that " + what)
+	}
+	var waits []storedTask
+	until("the task waits", func() bool { waits = list("--status", "input_required"); return len(waits) == 1 })
+	if w := waits[0]; w.Fingerprint != task.Fingerprint(id) || w.Target != "provision_vm" || w.Principal != "" || len(w.WaitsFor) != 1 || w.WaitsFor[0].Key != "network" ||
+		!strings.Contains(w.WaitsFor[0].Message, "Which network") || time.Since(w.Created) > time.Hour {
+		t.Errorf("%+v", w)
+	}
+	for _, none := range [][]string{{"--status", "working"}, {"--principal", "bob"}, {"--tool", "other"}} {
+		if got := list(none...); len(got) != 0 {
+			t.Errorf("%v: %+v", none, got)
+		}
+	}
+	if got := list("--principal", "", "--tool", "provision_vm", "--status", "working,input_required"); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+	_, text, _ := command(t, "task", "list", "--all", store)
+	for _, want := range []string{"WAITS FOR", "input_required", "(anonymous)", "network: The files of web-1 are ready"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+
+	if code, _, stderr := command(t, "task", "cancel", store, task.Fingerprint(id)[:5]); code != 1 || !strings.Contains(stderr, "at least 6 characters") {
+		t.Errorf("a short name: %d %s", code, stderr)
+	}
+	if code, stdout, stderr := command(t, "task", "cancel", store, task.Fingerprint(id)[:8]); code != 0 || !strings.Contains(stdout, "is cancelled") {
+		t.Fatalf("%d %s %s", code, stdout, stderr)
+	}
+	if got := list("--status", "cancelled"); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if code, _, stderr := command(t, "task", "cancel", store, task.Fingerprint(id)[:8]); code != 1 || !strings.Contains(stderr, "no task that has not ended") {
+		t.Errorf("again: %d %s", code, stderr)
+	}
+	// What runs such tasks removes what was made.
+	until("the machine is gone", func() bool {
+		found, err := filepath.Glob(filepath.Join(dir, "machines", "web-1*"))
+		return err == nil && len(found) == 0
+	})
+}
+
+func TestOperatorsMistakes(t *testing.T) {
+	absent := "sqlite:" + filepath.Join(t.TempDir(), "absent.db")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"list", "--all", "http://127.0.0.1:1/mcp"}, 2, "--all wants a store"},
+		{[]string{"list", absent}, 2, "with --all"},
+		{[]string{"list", "--status", "working", "http://127.0.0.1:1/mcp"}, 2, "are for --all"},
+		{[]string{"list", "--all", "--status", "wrking", absent}, 2, "want working, input_required"},
+		{[]string{"list", "--all", "--output", "xml", absent}, 2, "text or json"},
+		{[]string{"list", "--all", absent}, 1, "no such file"},
+		{[]string{"cancel", absent, "abcdef"}, 1, "no such file"},
+		{[]string{"cancel", "sqlite:", "abcdef"}, 2, "sqlite:PATH"},
+	} {
+		if code, _, stderr := command(t, append([]string{"task"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: %d %s", c.args, code, stderr)
+		}
+	}
+}
