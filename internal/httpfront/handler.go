@@ -133,7 +133,7 @@ func (h *handler) legacy(r *http.Request, body []byte) bool {
 	if !bytes.Contains(body, []byte(mcp.MetaKeyProtocolVersion)) {
 		return true
 	}
-	req, err := wire.ParseRequest(body, h.limits.Depth)
+	req, err := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline))
 	if err != nil {
 		return false
 	}
@@ -175,7 +175,7 @@ func (h *handler) carry(r *http.Request, body []byte) []byte {
 	if h.SDK.Tasks == nil && h.drafts == nil {
 		return body
 	}
-	req, fault := wire.ParseRequest(body, h.limits.Depth)
+	req, fault := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline))
 	if fault != nil || req.ID == nil || !wire.MayAsk(req.Method) || !h.SDK.Handlers.Serves(req.Method, req.Params) {
 		return body
 	}
@@ -257,13 +257,13 @@ func (h *handler) serveTranslated(w http.ResponseWriter, r *http.Request, body [
 // serveModern serves a request of the 2026-07-28 revision. If mirrored, it must have the headers
 // that a tool's parameters are to be mirrored in.
 func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, body []byte, mirrored bool) {
-	req, fault := wire.ParseRequest(body, h.limits.Depth)
+	req, fault := wire.ParseRequest(body, h.limits.Depth, &v.outline)
 	asks := req.ID != nil && wire.MayAsk(req.Method)
 	var badParams *jsonrpc.Error
 	if fault == nil && req.ID != nil {
 		var meta []byte
 		if asks {
-			meta, badParams = v.params.Parse(req.Method, req.Params)
+			meta, badParams = v.params.Parse(&req)
 		} else {
 			meta = strictjson.Get(req.Params, "_meta")
 		}

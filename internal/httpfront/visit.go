@@ -10,6 +10,7 @@ import (
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -22,10 +23,11 @@ type visit struct {
 	request   bound.Hold       // of Requests or, once it stays open, of Streams
 	body      bound.Hold
 
-	stream eventStream
-	params wire.Params
-	call   call.Request
-	home   home.Carried
+	stream  eventStream
+	outline strictjson.Outline // of the body
+	params  wire.Params
+	call    call.Request
+	home    home.Carried
 }
 
 // admit names the caller of a request and takes its share of those in progress, before its body is read.

@@ -19,10 +19,12 @@ const MaxDepth = 10_000
 // escapes. White space around the value is allowed, a byte order mark is not.
 //
 // It allocates nothing for valid documents of usual size as long as no object has more than 16 members.
-func Check(data []byte, maxDepth int) error {
+func Check(data []byte, maxDepth int) error { return check(data, maxDepth, nil) }
+
+func check(data []byte, maxDepth int, outline *Outline) error {
 	r := readers.Get().(*reader)
 	defer r.release()
-	r.data, r.maxDepth = data, min(maxDepth, MaxDepth)
+	r.data, r.maxDepth, r.outline = data, min(maxDepth, MaxDepth), outline
 	if r.document() {
 		return nil
 	}
@@ -36,7 +38,8 @@ type reader struct {
 	escaped  []byte // the names with escapes, unescaped
 	maxDepth int
 	err      Error
-	names    []span // those so far of all objects that are open
+	names    []span   // those so far of all objects that are open
+	outline  *Outline // nil: nobody wants one
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -47,7 +50,7 @@ const maxPooled = 64 << 10
 // release drops the document.
 func (r *reader) release() {
 	small := len(r.data) <= maxPooled
-	r.data, r.escaped, r.names = nil, r.escaped[:0], r.names[:0]
+	r.data, r.outline, r.escaped, r.names = nil, nil, r.escaped[:0], r.names[:0]
 	if small {
 		readers.Put(r)
 	}
@@ -112,10 +115,16 @@ func (r *reader) container(p, depth int) int {
 	if at(r.data, p) == closing {
 		return p + 1
 	}
+	var level *level
+	if isObject {
+		level = r.outline.level(depth)
+	}
 	seen := nameSet{base: len(r.names)}
 	for {
+		var name span
 		if isObject {
-			name, end := r.memberName(p)
+			var end int
+			name, end = r.memberName(p)
 			if end < 0 {
 				return -1
 			}
@@ -127,8 +136,15 @@ func (r *reader) container(p, depth int) int {
 				return -1
 			}
 		}
+		start := p
+		if level != nil {
+			r.outline.enter(depth, r.name(name))
+		}
 		if p = r.value(p, depth); p < 0 {
 			return -1
+		}
+		if level != nil {
+			level.add(name, span{start, p}, len(r.data))
 		}
 		p = skipSpace(r.data, p)
 		switch at(r.data, p) {

@@ -11,6 +11,8 @@
 //	name, ok := strictjson.String(strictjson.Get(params, "name"))
 //	digest := strictjson.Digest(strictjson.Get(params, "arguments"))
 //
+// An [Outline] keeps where the outer members are while it checks them, for documents whose members are all looked at.
+//
 // # What it promises
 //
 // What passed [Check] means the same to every reader of RFC 8259: one value, no two members of an object with one

@@ -37,7 +37,7 @@ type Meta struct {
 // ParseParams reads the parameters of tools/call, prompts/get or resources/read. params has passed strictjson.Check.
 func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 	p := new(Params)
-	meta, fault := p.Parse(method, params)
+	meta, fault := p.Parse(&Request{Method: method, Params: params})
 	if meta != nil {
 		if strictjson.TypeOf(meta) != strictjson.TypeObject {
 			return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: "_meta" must be an object`)
@@ -52,14 +52,14 @@ func ParseParams(method string, params []byte) (*Params, *jsonrpc.Error) {
 	return p, nil
 }
 
-// Parse reads all of the parameters but _meta, which it returns as it is, or nil where there is none.
-func (p *Params) Parse(method string, params []byte) (meta []byte, fault *jsonrpc.Error) {
-	if params == nil {
-		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, method)
+// Parse reads all of a request's parameters but _meta, which it returns as it is, or nil where there is none.
+func (p *Params) Parse(req *Request) (meta []byte, fault *jsonrpc.Error) {
+	if req.Params == nil {
+		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, req.Method)
 	}
-	targetName := TargetMember(method)
+	targetName := TargetMember(req.Method)
 	var target []byte
-	for name, value := range strictjson.Members(params) {
+	for name, value := range req.outline.Inner(req.Params) {
 		var err *jsonrpc.Error
 		switch string(name) {
 		case targetName:

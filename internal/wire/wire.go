@@ -49,9 +49,10 @@ func TargetMember(method string) string {
 
 // Request is a JSON-RPC request or, with a nil ID, a notification. ID and Params are raw JSON.
 type Request struct {
-	ID     []byte
-	Method string
-	Params []byte
+	ID      []byte
+	Method  string
+	Params  []byte
+	outline *strictjson.Outline // of the message, with Params; nil if it was not read here
 }
 
 // Errorf makes a JSON-RPC error.
@@ -60,10 +61,10 @@ func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 }
 
 // ParseRequest reads one message. Its error is -32700 for bytes that are not strict JSON, and -32600 for anything but
-// a single request. The ID is set if it could be read.
-func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
-	var req Request
-	if err := strictjson.Check(body, maxDepth); err != nil {
+// a single request. The ID is set if it could be read. The request uses outline, which is changed.
+func ParseRequest(body []byte, maxDepth int, outline *strictjson.Outline) (Request, *jsonrpc.Error) {
+	req := Request{outline: outline}
+	if err := outline.Check(body, maxDepth, "params"); err != nil {
 		req.ID, _ = Addressee(body)
 		return req, Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
 	}
@@ -75,7 +76,7 @@ func ParseRequest(body []byte, maxDepth int) (Request, *jsonrpc.Error) {
 		return req, Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object")
 	}
 	var version, method, id []byte
-	for name, value := range strictjson.Members(body) {
+	for name, value := range outline.Members() {
 		switch string(name) {
 		case "jsonrpc":
 			version = value

@@ -1,0 +1,78 @@
+package strictjson
+
+import "iter"
+
+// Outline says where the members of a document are, and those of one object in it, so that what they hold is not read
+// again to find where it ends. It has a fixed size: the members of an object that has more than 8, or a name with escapes,
+// are found as [Members] finds them, as are those of all objects for a nil Outline.
+type Outline struct {
+	data   []byte
+	inner  string
+	levels [2]level // the members of the document, and those of its member inner
+	within bool     // inner is being read
+}
+
+// Check is [Check]. The outline is then that of the document, with the members of the document's member inner.
+func (o *Outline) Check(data []byte, maxDepth int, inner string) error {
+	*o = Outline{data: data, inner: inner}
+	return check(data, maxDepth, o)
+}
+
+// Members is the function [Members] for the document, which has passed Check.
+func (o *Outline) Members() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) { o.walk(0, o.data, yield) }
+}
+
+// Inner is the function [Members] for the document's member inner, which is obj.
+func (o *Outline) Inner(obj []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) { o.walk(1, obj, yield) }
+}
+
+func (o *Outline) walk(i int, obj []byte, yield func(name, value []byte) bool) {
+	if o == nil || o.levels[i].missing {
+		walk(obj, '{', yield)
+		return
+	}
+	for _, m := range o.levels[i].members[:o.levels[i].n] {
+		// Capped, so that appending to one cannot overwrite the document.
+		if !yield(o.data[m.name.start:m.name.end:m.name.end], o.data[m.value.start:m.value.end:m.value.end]) {
+			return
+		}
+	}
+}
+
+// level returns where the members of an object belong that is as deep in the document, or nil.
+func (o *Outline) level(depth int) *level {
+	if o == nil || depth > 2 || depth == 2 && !o.within {
+		return nil
+	}
+	return &o.levels[depth-1]
+}
+
+// enter says that the value of a member at a level is read next.
+func (o *Outline) enter(depth int, name []byte) {
+	if depth == 1 {
+		o.within = string(name) == o.inner
+	}
+}
+
+// level has the members of one object.
+type level struct {
+	members [8]struct{ name, value span32 }
+	n       int
+	missing bool // of some; nothing is kept
+}
+
+type span32 struct{ start, end uint32 }
+
+func (s span) short() span32 { return span32{uint32(s.start), uint32(s.end)} }
+
+// add adds a member of a document of that size.
+func (l *level) add(name, value span, size int) {
+	if l.n == len(l.members) || name.start >= size || uint64(size) > 1<<32-1 {
+		l.missing = true
+		return
+	}
+	l.members[l.n].name, l.members[l.n].value = name.short(), value.short()
+	l.n++
+}
