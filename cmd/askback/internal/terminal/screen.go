@@ -24,6 +24,7 @@ var (
 	accent = lipgloss.NewStyle().Foreground(lipgloss.Cyan)
 	wrong  = lipgloss.NewStyle().Foreground(lipgloss.Red)
 	alarm  = lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true)
+	fine   = lipgloss.NewStyle().Foreground(lipgloss.Green)
 	chosen = lipgloss.NewStyle().Bold(true).Reverse(true)
 	host   = lipgloss.NewStyle().Bold(true).Underline(true)
 )
@@ -45,6 +46,8 @@ type screen struct {
 	over    bool
 
 	reviewing     bool
+	leaving       bool // the person has pressed Esc and is asked what that means
+	resume        int  // the focus before
 	width, height int
 	room          int  // the number of lines of the middle in view
 	top           int  // the first line in view
@@ -55,6 +58,7 @@ type screen struct {
 type input struct {
 	editor editor // nil for a field with options
 	cursor int    // the option that the arrows point at
+	before string // the answer when the question was put
 }
 
 // editor is a *textinput.Model or, for prose, a *textarea.Model.
@@ -67,11 +71,11 @@ type editor interface {
 }
 
 // askOnScreen puts a question by drawing it on the terminal.
-func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
+func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (a action, record string, err error) {
 	s := newScreen(p)
 	keys, err := cancelreader.NewReader(t.in())
 	if err != nil {
-		return cancel, err
+		return cancel, "", err
 	}
 	from, to := io.Pipe()
 	program := tea.NewProgram(s, tea.WithInput(&keyboard{from, t.in()}), tea.WithOutput(t.out()),
@@ -91,7 +95,7 @@ func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
 	if keys.Cancel() {
 		<-typing
 	}
-	return s.result, errors.Join(err, keys.Close())
+	return s.result, s.record(), errors.Join(err, keys.Close())
 }
 
 // keyboard is a terminal whose input askOnScreen reads. If Bubble Tea read it, its goroutine could outlive the question
@@ -112,7 +116,7 @@ func newScreen(p *prompt) *screen {
 	for i, f := range p.fields {
 		switch {
 		case f.isChoice():
-			s.inputs[i].cursor = max(0, slices.Index(f.picked, true))
+			s.inputs[i].cursor = f.pointAt()
 		case f.kind == prose:
 			area := textarea.New()
 			area.ShowLineNumbers = false
@@ -136,10 +140,20 @@ func newScreen(p *prompt) *screen {
 			f.text = line.Value() // the person sends what the input shows
 			s.inputs[i].editor = &line
 		}
+		s.inputs[i].before = string(f.raw())
 	}
 	s.resize(widest, 24)
 	s.decide()
 	return s
+}
+
+// pointAt returns the option that the arrows point at first: the default, or else the first one. A question of yes or no
+// points at no, because one Enter may send the answer.
+func (f *field) pointAt() int {
+	if at := slices.Index(f.picked, true); at >= 0 {
+		return at
+	}
+	return max(0, slices.IndexFunc(f.options, func(o option) bool { return o.value == false }))
 }
 
 // decide sets the actions and the focus for a new screen or review.
@@ -216,7 +230,7 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+c":
 		return s.end(interrupt)
 	case "esc":
-		return s.end(cancel)
+		return s.leave()
 	case "pgup":
 		s.top -= s.room - 1 // View limits it
 		return nil
@@ -257,10 +271,38 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 
 func (s *screen) onAction() bool { return s.focus >= len(s.fields) }
 
+// leave cancels the question if nothing would be lost, and else asks what Esc means. A second Esc goes back.
+func (s *screen) leave() tea.Cmd {
+	switch {
+	case s.leaving:
+		return s.take(stay)
+	case s.losesNothing():
+		return s.end(cancel)
+	}
+	s.leaving, s.resume = true, s.focus
+	s.actions, s.focus = []action{stay, decline, cancel}, len(s.fields)
+	return s.attend()
+}
+
+// losesNothing reports whether the person has nothing to fill in again: there is one field at most, and no answer in it.
+func (s *screen) losesNothing() bool {
+	return len(s.fields) == 0 || len(s.fields) == 1 && !s.filled()
+}
+
+// filled reports whether the person has changed an answer.
+func (s *screen) filled() bool {
+	for i, f := range s.fields {
+		if string(f.raw()) != s.inputs[i].before {
+			return true
+		}
+	}
+	return false
+}
+
 // move moves the focus. It checks the field that the person leaves, but does not hold the person back.
 func (s *screen) move(to int) tea.Cmd {
 	first := 0
-	if s.reviewing {
+	if s.reviewing || s.leaving {
 		first = len(s.fields)
 	}
 	if to < first || to >= len(s.fields)+len(s.actions) {
@@ -273,10 +315,13 @@ func (s *screen) move(to int) tea.Cmd {
 	return s.attend()
 }
 
-// next moves to the next field if this one is valid.
+// next moves to the next field if this one is valid. Behind the last field the form is complete.
 func (s *screen) next() tea.Cmd {
 	if s.wrong[s.focus] = s.fields[s.focus].problem(); s.wrong[s.focus] != "" {
 		return nil
+	}
+	if s.focus == len(s.fields)-1 {
+		return s.take(accept)
 	}
 	return s.move(s.focus + 1)
 }
@@ -360,6 +405,11 @@ func (f *field) findByLetter(letter string, after int) int {
 
 func (s *screen) take(a action) tea.Cmd {
 	switch {
+	case a == stay:
+		s.leaving = false
+		s.decide()
+		s.focus, s.scrolled = s.resume, false
+		return s.attend()
 	case a == change:
 		s.reviewing = false
 		s.decide()
@@ -417,20 +467,34 @@ func (s *screen) rule(arrow string, hidden int) string {
 }
 
 func (s *screen) help() string {
-	keys := "esc cancel"
+	keys := "esc leave"
+	switch {
+	case s.leaving:
+		keys = "esc go back"
+	case s.losesNothing():
+		keys = "esc cancel"
+	}
 	if s.onAction() {
-		return "←→ choose · enter confirm · " + keys
+		keys = "←→ choose · enter confirm · " + keys
+		if meaning := meanings[s.actions[s.focus-len(s.fields)]]; meaning != "" {
+			keys = meaning + " · " + keys
+		}
+		return keys
 	}
 	keys = "tab, shift+tab move · " + keys
+	enter := "enter next · "
+	if s.focus == len(s.fields)-1 {
+		enter = "enter " + strings.ToLower(s.name(accept)) + " · "
+	}
 	switch f := s.fields[s.focus]; {
 	case f.kind == many:
-		return "↑↓ move · space tick · enter next · " + keys
+		return "↑↓ move · space tick · " + enter + keys
 	case f.isChoice():
-		return "↑↓ choose · enter next · " + keys
+		return "↑↓ choose · " + enter + keys
 	case f.kind == prose:
 		return keys
 	}
-	return "enter next · " + keys
+	return enter + keys
 }
 
 // middle draws the part that scrolls. The lines with the focus are those from from up to to.
@@ -446,27 +510,24 @@ func (s *screen) middle() (lines []string, from, to int) {
 		if b.kind != theirs || len(lines) == 0 {
 			blank()
 		}
-		switch b.kind {
-		case theirs:
-			add(accent.Render("│ "), wrap(b.text, s.inner()))
-		case heading:
-			add("  ", wrap(bold.Render(b.text), s.inner()))
-		case warning:
-			add("  ", withMark("! ", b.text, s.inner(), alarm))
-		case address:
-			add("  ", s.address(b))
-		default:
-			add("  ", wrap(b.text, s.inner()))
-		}
+		add("", s.block(b))
 	}
 	blank()
-	if s.reviewing {
+	switch {
+	case s.leaving:
+		from = len(lines)
+		add("  ", wrap(bold.Render("Leave without an answer?"), s.inner()))
+		if s.filled() {
+			add("  ", wrap("What you have filled in is lost.", s.inner()))
+		}
+		blank()
+	case s.reviewing:
 		add("  ", wrap(bold.Render("This will be sent:"), s.inner()))
 		blank()
 		from = len(lines)
 		add("  ", s.answers())
 		blank()
-	} else {
+	default:
 		for i := range s.fields {
 			part, hot := s.field(i)
 			if i == s.focus {
@@ -481,7 +542,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 			blank()
 		}
 	}
-	if s.onAction() && (!s.reviewing || len(lines)+1-from > s.room) {
+	if s.onAction() && (!s.reviewing && !s.leaving || len(lines)+1-from > s.room) {
 		from = len(lines)
 	}
 	var buttons []string
@@ -497,6 +558,39 @@ func (s *screen) middle() (lines []string, from, to int) {
 		to = len(lines)
 	}
 	return lines, from, to
+}
+
+// block draws one part of the body.
+func (s *screen) block(b block) []string {
+	switch b.kind {
+	case theirs:
+		lines := wrap(b.text, s.inner())
+		for i, l := range lines {
+			lines[i] = accent.Render("│ ") + l
+		}
+		return lines
+	case heading:
+		return indent(wrap(bold.Render(b.text), s.inner()))
+	case warning:
+		return indent(withMark("! ", b.text, s.inner(), alarm))
+	case address:
+		return indent(s.address(b))
+	}
+	return indent(wrap(b.text, s.inner()))
+}
+
+// record draws what was asked and answered, which stays on the terminal.
+func (s *screen) record() string {
+	all := wrap(bold.Render(s.server)+" "+s.asks, s.width-1)
+	for _, b := range s.body {
+		all = append(all, s.block(b)...)
+	}
+	mark, style := "✗ ", wrong
+	if s.result == accept {
+		mark, style = "✓ ", fine
+		all = append(all, indent(s.answers())...)
+	}
+	return strings.Join(append(all, withMark(mark, s.outcome(s.result), s.width-1, style)...), "\n")
 }
 
 // field draws a field. Hot is the line at the cursor.
@@ -558,6 +652,13 @@ func (s *screen) address(b block) []string {
 		end := min(len(b.text), start+s.inner())
 		from, to := min(max(b.mark[0], start), end), min(max(b.mark[1], start), end)
 		lines = append(lines, b.text[start:from]+host.Render(b.text[from:to])+b.text[to:end])
+	}
+	return lines
+}
+
+func indent(lines []string) []string {
+	for i, l := range lines {
+		lines[i] = "  " + l
 	}
 	return lines
 }
