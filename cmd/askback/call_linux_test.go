@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // screen is what a terminal shows of a command.
@@ -38,10 +41,15 @@ func (s *screen) text() string {
 // onTerminal starts the command on a terminal that does no more than lines.
 func onTerminal(t *testing.T, args ...string) *screen {
 	t.Helper()
+	return onTerminalWith(t, []string{"TERM=dumb"}, args...)
+}
+
+func onTerminalWith(t *testing.T, env []string, args ...string) *screen {
+	t.Helper()
 	ptmx, tty := openTerminal(t)
 	s := &screen{keys: ptmx, cmd: exec.Command("askback", args...), done: make(chan struct{})}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
-	s.cmd.Env = append(os.Environ(), "TERM=dumb")
+	s.cmd.Env = append(os.Environ(), env...)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,16 +174,43 @@ func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
 	}
 }
 
-// One line, which is gone when the call ends.
+// drawn matches what a terminal removes when a line is drawn again.
+var drawn = regexp.MustCompile(`[^\n]*\r\x1b\[K`)
+
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
-	s := onTerminal(t, "call", "asker --stdio", "slow")
-	s.waitFor(t, "2 of 3")
-	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
+	for term, want := range map[string]string{
+		"xterm": "█████████████░░░░░░░  66%  0:0N  2 of 3: step\\x1b[2J\naskback: interrupted\n",
+		"dumb":  "progress: 0 of 3: step\\x1b[2J\nprogress: 1 of 3: step\\x1b[2J\nprogress: 2 of 3: step\\x1b[2J\naskback: interrupted\n",
+	} {
+		s := onTerminalWith(t, []string{"TERM=" + term}, "call", "asker --stdio", "slow")
+		s.waitFor(t, "2 of 3")
+		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		code := s.end()
+		got := regexp.MustCompile(`  0:\d\d  `).ReplaceAllString(drawn.ReplaceAllString(s.text(), ""), "  0:0N  ")
+		if code != exitInterrupted || got != want {
+			t.Errorf("%s: exit code %d: got  %q\nwant %q", term, code, got, want)
+		}
 	}
-	code := s.end()
-	want := "\r\x1b[Kprogress: 0 of 3: step\\x1b[2J\r\x1b[Kprogress: 1 of 3: step\\x1b[2J\r\x1b[Kprogress: 2 of 3: step\\x1b[2J\r\x1b[Kaskback: interrupted\n"
-	if got := s.text(); code != exitInterrupted || got != want {
-		t.Errorf("exit code %d: got  %q\nwant %q", code, got, want)
+}
+
+// The work stays above the question that interrupts it, and goes on below it.
+func TestProgressStaysAboveAQuestion(t *testing.T) {
+	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps")
+	s.enter(t, "Who are you?", "Ada")
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	lines := strings.Split(drawn.ReplaceAllString(s.text(), ""), "\n")
+	var work []string
+	for i, line := range lines {
+		if strings.Contains(line, "  copying") || strings.Contains(line, ": copying") || strings.Contains(line, "Who are you?") {
+			work = append(work, regexp.MustCompile(`0:\d\d`).ReplaceAllString(lines[i], "0:0N"))
+		}
+	}
+	want := []string{"██████████░░░░░░░░░░  50%  0:0N  1 of 2: copying", "  | Who are you?", "0:0N  progress 2: copying"}
+	if diff := cmp.Diff(want, work); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, s.text())
 	}
 }

@@ -140,6 +140,16 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
+	askback.AddTool(srv, &mcp.Tool{Name: "steps"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		if err := call.Progress(ctx, 1, 2, "copying"); err != nil {
+			return "", err
+		}
+		person, err := askback.Elicit[struct{ Name string }](call, "who", "Who are you?")
+		if err != nil {
+			return "", err
+		}
+		return person.Name, call.Progress(ctx, 2, 0, "copying")
+	})
 	askback.AddTool(srv, &mcp.Tool{Name: "stubborn"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		for i := 0; ; i++ {
 			if _, err := askback.Elicit[who](call, "who", fmt.Sprintf("Wrong. Who are you? (%d)", i)); err != nil {
