@@ -151,6 +151,16 @@ func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
 	}
 }
 
+func TestAMisspeltAnswerIsNamedBeforeThePersonIsAsked(t *testing.T) {
+	s := onTerminal(t, "call", "asker --stdio", "page", "--answer", "paeg=accept")
+	s.enter(t, "decision", "2")
+	s.end()
+	named, asked := strings.Index(s.text(), "--answer paeg answers no question yet; did you mean page?\n"), strings.Index(s.text(), "Sign in")
+	if named < 0 || named > asked {
+		t.Error(s.text())
+	}
+}
+
 func TestParkingAsksNobody(t *testing.T) {
 	s := onTerminal(t, "call", "asker --stdio", "two", "--park", t.TempDir()+"/parked")
 	if code := s.end(); code != exitWaits || strings.Contains(s.text(), "word?") {
