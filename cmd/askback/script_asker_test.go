@@ -211,6 +211,9 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 			}
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "Greet " + person.Name + ", " + in["tone"]}}}}, nil
 		})
+	m.AddResource(&mcp.Resource{Name: "notes", URI: "note://all", Description: "All notes " + nasty, MIMEType: "text/" + nasty}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://all", Text: "none"}}}, nil
+	})
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "doc", URITemplate: "doc://{id}"}, func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
 		if uri == "doc://blob" {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, MIMEType: "image/png", Blob: []byte("png")}}}, nil
