@@ -73,6 +73,7 @@ type editor interface {
 // askOnScreen puts a question by drawing it on the terminal.
 func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (a action, record string, err error) {
 	s := newScreen(p)
+	discardTyped(t.in())
 	keys, err := cancelreader.NewReader(t.in())
 	if err != nil {
 		return cancel, "", err
@@ -492,7 +493,7 @@ func (s *screen) help() string {
 	case f.isChoice():
 		return "↑↓ choose · " + enter + keys
 	case f.kind == prose:
-		return keys
+		return "enter new line · " + keys
 	}
 	return enter + keys
 }
@@ -520,6 +521,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 		if s.filled() {
 			add("  ", wrap("What you have filled in is lost.", s.inner()))
 		}
+		add("  ", wrap("Decline tells the server no. Cancel leaves without a decision.", s.inner()))
 		blank()
 	case s.reviewing:
 		add("  ", wrap(bold.Render("This will be sent:"), s.inner()))

@@ -46,9 +46,10 @@ var ErrInterrupted = errors.New("interrupted")
 // asks one question at a time.
 //
 // If both files are terminals, a question is a form in which the person can move. It is drawn below the text that the
-// terminal already shows, and replaced by a record of what was asked and answered when it ends. Otherwise, or if the
-// environment sets NO_COLOR or ACCESSIBLE, or has no TERM or TERM=dumb, the question is asked line by line, in plain text
-// that a screen reader can follow. The end of the input then cancels the question.
+// terminal already shows, takes only what is typed from then on (not on Windows), and is replaced by a record of what was
+// asked and answered when it ends. Otherwise, or if the environment sets NO_COLOR or ACCESSIBLE, or has no TERM or
+// TERM=dumb, the question is asked line by line, in plain text that a screen reader can follow. The end of the input then
+// cancels the question.
 type Terminal struct {
 	In  *os.File // os.Stdin if nil
 	Out *os.File // os.Stderr if nil

@@ -113,6 +113,17 @@ func TestTypingIsNotLostBetweenQuestions(t *testing.T) {
 	}
 }
 
+// What is typed while nothing is asked, such as the next command, is no answer.
+func TestTypingBeforeAQuestionIsNoAnswer(t *testing.T) {
+	p := newPerson(t)
+	p.types("make clean", enter)
+	p.sees("make clean") // the terminal has it
+	a := askForm(t, p.terminal(), "Who?", `{"type":"object","properties":{"name":{"type":"string"}}}`)
+	p.sees("name · optional")
+	p.types("Ada", enter)
+	wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}})
+}
+
 func TestSmallTerminals(t *testing.T) {
 	for _, size := range []pty.Winsize{{Rows: 8, Cols: 40}, {Rows: 3, Cols: 10}, {Rows: 40, Cols: 200}} {
 		p := newPerson(t)
