@@ -143,6 +143,24 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 	}
 }
 
+// Where forms are drawn, one Enter sends a form of one field, and it leaves its question and answer behind once.
+func TestADrawnFormLeavesARecord(t *testing.T) {
+	s := onTerminalWith(t, []string{"TERM=xterm-256color", "NO_COLOR="}, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
+	s.waitFor(t, "enter send")
+	if _, err := io.WriteString(s.keys, "morning\r"); err != nil {
+		t.Fatal(err)
+	}
+	code := s.end()
+	record := regexp.MustCompile(`(?s)asks:\n│ The second word\?\n  word  morning\n✓ Sent\.\n(.*)`)
+	plain := regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`).ReplaceAllString(s.text(), "")
+	if left := record.FindStringSubmatch(plain); code != 0 || left == nil || left[1] != "Good morning\n" {
+		t.Errorf("exit code %d:\n%q", code, plain)
+	}
+	if strings.Contains(plain, "answered") {
+		t.Error(plain)
+	}
+}
+
 func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
 	s := onTerminal(t, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
 	s.enter(t, "The second word?", "/decline")
@@ -188,11 +206,13 @@ func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
 var drawn = regexp.MustCompile(`[^\n]*\r\x1b\[K`)
 
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
-	for term, want := range map[string]string{
-		"xterm": "█████████████░░░░░░░  66%  0:0N  2 of 3: step\\x1b[2J\naskback: interrupted\n",
-		"dumb":  "progress: 0 of 3: step\\x1b[2J\nprogress: 1 of 3: step\\x1b[2J\nprogress: 2 of 3: step\\x1b[2J\naskback: interrupted\n",
+	const lines = "progress: 0 of 3: step\\x1b[2J\nprogress: 1 of 3: step\\x1b[2J\nprogress: 2 of 3: step\\x1b[2J\naskback: interrupted\n"
+	for env, want := range map[string]string{
+		"TERM=xterm":   "█████████████░░░░░░░  66%  0:0N  2 of 3: step\\x1b[2J\naskback: interrupted\n",
+		"TERM=dumb":    lines,
+		"ACCESSIBLE=1": lines,
 	} {
-		s := onTerminalWith(t, []string{"TERM=" + term}, "call", "asker --stdio", "slow")
+		s := onTerminalWith(t, []string{"TERM=xterm", env}, "call", "asker --stdio", "slow")
 		s.waitFor(t, "2 of 3")
 		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
@@ -200,7 +220,7 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 		code := s.end()
 		got := regexp.MustCompile(`  0:\d\d  `).ReplaceAllString(drawn.ReplaceAllString(s.text(), ""), "  0:0N  ")
 		if code != exitInterrupted || got != want {
-			t.Errorf("%s: exit code %d: got  %q\nwant %q", term, code, got, want)
+			t.Errorf("%s: exit code %d: got  %q\nwant %q", env, code, got, want)
 		}
 	}
 }

@@ -37,7 +37,8 @@ type console struct {
 
 func newConsole(w io.Writer) *console {
 	c := &console{w: w, columns: columns}
-	if isTerminal(w) && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb" {
+	// A screen reader would read a line that changes every second again and again.
+	if isTerminal(w) && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb" && os.Getenv("ACCESSIBLE") == "" {
 		c.terminal = true
 		if width, _, err := term.GetSize(w.(*os.File).Fd()); err == nil && width > 0 {
 			c.columns = min(width, columns)

@@ -67,6 +67,9 @@ func openTerminal(t *testing.T) (ptmx, tty *os.File) {
 		err = unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0)
 	}
 	if err == nil {
+		err = unix.IoctlSetWinsize(int(ptmx.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 80})
+	}
+	if err == nil {
 		tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
 	if err != nil {
