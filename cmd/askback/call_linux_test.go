@@ -227,8 +227,18 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 
 // The work stays above the question that interrupts it, and goes on below it.
 func TestProgressStaysAboveAQuestion(t *testing.T) {
-	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps")
+	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
+	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps", "First="+first, "Second="+second)
+	create := func(file string) {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.waitFor(t, "1 of 2")
+	create(first)
 	s.enter(t, "Who are you?", "Ada")
+	s.waitFor(t, "progress 2")
+	create(second)
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

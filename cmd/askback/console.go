@@ -25,6 +25,7 @@ type console struct {
 
 	mu      sync.Mutex
 	asking  int
+	ended   bool     // the call has; a notification may come later
 	waiting []string // lines to print after the question
 	last    string   // what was shown last
 
@@ -93,7 +94,7 @@ func progressBar(part float64) string {
 func (c *console) status(bar, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asking > 0 || bar+text == c.last {
+	if c.asking > 0 || c.ended || bar+text == c.last {
 		return
 	}
 	c.last, c.bar, c.text = bar+text, bar, text
@@ -156,6 +157,7 @@ func (c *console) done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leave()
+	c.ended = true
 }
 
 // leave lets the line of the work stay as it is. The next one is below it.

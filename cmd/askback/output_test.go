@@ -68,6 +68,7 @@ func TestWorkHasABarAndATime(t *testing.T) {
 		sees("a note\n██████████░░░░░░░░░░  50%  1:01  2 of 4\n1:00:00  task working: disk")
 		c.progress(&mcp.ProgressNotificationParams{Progress: 7, Message: "seven"})
 		c.done()
+		c.status("", "too late")
 		time.Sleep(time.Hour)
 		sees("a note\n██████████░░░░░░░░░░  50%  1:01  2 of 4\n1:00:00  progress 7: seven\n")
 	})
