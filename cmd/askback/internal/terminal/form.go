@@ -13,8 +13,8 @@ import (
 // requestedSchema of the request. If the specification does not allow the schema, the person is told so, and can only
 // decline or cancel.
 //
-// The answer holds exactly what the person saw: it has no member for a field that was left
-// empty. Numbers are float64, or json.Number where a float64 would change the value.
+// The answer holds exactly what the person saw: it has no member for a field that was left empty. Numbers are float64, or
+// json.Number where a float64 would change the value.
 //
 // The error is the cause of a context that is done, [ErrInterrupted] after Ctrl-C, or the reason why the terminal could
 // not be used. There is no answer with an error.
