@@ -25,6 +25,7 @@ type answers struct {
 	mu     sync.Mutex
 	byKey  map[string][]answer
 	unused []string // the keys of --answer that no question had yet
+	asked  []string // the keys of the questions until now
 }
 
 type answer struct {
@@ -77,6 +78,9 @@ func (a *answers) given(key string) string {
 func (a *answers) take(key string) (answer, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if !slices.Contains(a.asked, key) {
+		a.asked = append(a.asked, key)
+	}
 	key = a.given(key)
 	left := a.byKey[key]
 	if len(left) == 0 {
@@ -92,6 +96,29 @@ func (a *answers) neverAsked() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.unused)
+}
+
+// wasAsked returns the keys of the questions until now.
+func (a *answers) wasAsked() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.asked)
+}
+
+// misspelt tells which unused answer may be meant for a question without one. It is empty if none is.
+func (a *answers) misspelt(key string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var unused []string
+	for _, given := range slices.Sorted(maps.Keys(a.byKey)) {
+		if len(a.byKey[given]) > 0 && !slices.Contains(a.asked, given) {
+			unused = append(unused, given)
+		}
+	}
+	if near := nearest(a.given(key), unused); near != "" {
+		return fmt.Sprintf("%s %s answers no question yet; did you mean %s?", a.byKey[near][0].from, harmlessLine(near, 200), harmlessLine(key, 200))
+	}
+	return ""
 }
 
 // unfit returns the error of an answer of the flags that does not fit its question.
@@ -165,10 +192,25 @@ func checkContent(q *client.Question, res *mcp.ElicitResult) error {
 		return nil // the server judges a form that the specification does not allow
 	}
 	content, err := json.Marshal(res.Content)
-	if err == nil {
-		_, err = schema.Check(content)
+	if err != nil {
+		return err
 	}
+	fields := fieldNames(schema)
+	for _, name := range slices.Sorted(maps.Keys(res.Content)) {
+		if !slices.Contains(fields, name) {
+			return fmt.Errorf("the form has no field %q%s", name, cmp.Or(didYouMean(name, fields), "; it has "+cmp.Or(keys(fields), "none")))
+		}
+	}
+	_, err = schema.Check(content)
 	return err
+}
+
+func fieldNames(schema *form.Schema) []string {
+	var names []string
+	for _, p := range schema.Properties() {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 // sample reads the answer to a sampling request: a text, plain or as JSON, or a whole result.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -196,11 +198,116 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	if err := json.Unmarshal(object, &value); err != nil {
 		return err
 	}
-	if err := resolved.Validate(value); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "validating root: "))
+	if resolved.Validate(value) == nil {
+		return nil
 	}
-	return nil
+	return errors.New(cmp.Or(mistake("", &s.Schema, value), s.misfit(value)))
 }
+
+// misfit names the argument that its schema does not allow, for a reason that [mistake] does not know.
+func (s *inputSchema) misfit(object map[string]any) string {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		p := s.property(name)
+		if alone, err := p.Resolve(nil); err == nil && alone.Validate(object[name]) != nil {
+			return fmt.Sprintf("%s=%s: want a value that this schema allows: %s", name, brief(object[name]), compact(p))
+		}
+	}
+	rest := s.Schema
+	rest.Properties, rest.PropertyOrder = nil, nil
+	return "the arguments do not go together; the tool's schema says: " + compact(&rest)
+}
+
+// mistake describes the first value that its schema does not allow, by its place, such as size, box.size or tags[0], and
+// by what is wanted there. It is empty if a keyword is to blame that needs more explanation than that.
+func mistake(place string, s *jsonschema.Schema, value any) string {
+	if s == nil {
+		return ""
+	}
+	if want := wanted(s, value); want != "" {
+		return fmt.Sprintf("%s=%s: want %s", place, brief(value), want)
+	}
+	switch value := value.(type) {
+	case []any:
+		for i, item := range value {
+			if found := mistake(fmt.Sprintf("%s[%d]", place, i), s.Items, item); found != "" {
+				return found
+			}
+		}
+	case map[string]any:
+		within := func(name string) string { return strings.TrimPrefix(place+"."+name, ".") }
+		for _, name := range s.Required {
+			if _, given := value[name]; !given {
+				return within(name) + " is missing"
+			}
+		}
+		names := slices.Sorted(maps.Keys(s.Properties))
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			p, known := s.Properties[name]
+			if !known && s.PatternProperties == nil && s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
+				return fmt.Sprintf("there is no argument %q%s", within(name), didYouMean(name, names))
+			}
+			if found := mistake(within(name), p, value[name]); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+// wanted describes what a schema wants of a value: its type, or the limit that the value does not keep. It is empty if
+// the value has the type and keeps the limits.
+func wanted(s *jsonschema.Schema, value any) string {
+	is := func(other any) bool { return compact(other) == compact(value) }
+	number, isNumber := value.(float64)
+	types := typesOf(s)
+	fits := types == nil || slices.Contains(types, typeOf(value)) ||
+		isNumber && number == math.Trunc(number) && slices.Contains(types, "integer")
+	switch {
+	case !fits, len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, is):
+		return kindOf(s)
+	case s.Const != nil && !is(*s.Const):
+		return compact(*s.Const)
+	}
+	plain := func(limit float64) string { return strconv.FormatFloat(limit, 'f', -1, 64) }
+	switch value := value.(type) {
+	case float64:
+		switch {
+		case s.Minimum != nil && value < *s.Minimum:
+			return "at least " + plain(*s.Minimum)
+		case s.Maximum != nil && value > *s.Maximum:
+			return "at most " + plain(*s.Maximum)
+		case s.ExclusiveMinimum != nil && value <= *s.ExclusiveMinimum:
+			return "more than " + plain(*s.ExclusiveMinimum)
+		case s.ExclusiveMaximum != nil && value >= *s.ExclusiveMaximum:
+			return "less than " + plain(*s.ExclusiveMaximum)
+		case s.MultipleOf != nil && math.Mod(value, *s.MultipleOf) != 0:
+			return "a multiple of " + plain(*s.MultipleOf)
+		}
+	case string:
+		return outside(utf8.RuneCountInString(value), s.MinLength, s.MaxLength, "character")
+	case []any:
+		return outside(len(value), s.MinItems, s.MaxItems, "item")
+	}
+	return ""
+}
+
+// outside describes the limit that a number of things does not keep.
+func outside(n int, low, high *int, thing string) string {
+	limit, word := low, "at least"
+	if low == nil || n >= *low {
+		limit, word = high, "at most"
+		if high == nil || n <= *high {
+			return ""
+		}
+	}
+	if *limit != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%s %d %s", word, *limit, thing)
+}
+
+// brief shows a value on one line.
+func brief(value any) string { return harmlessLine(compact(value), 60) }
 
 // kindOf describes the type of a value to people.
 func kindOf(s *jsonschema.Schema) string {
@@ -258,28 +365,64 @@ func (s *inputSchema) list() string {
 	return b.String()
 }
 
-// didYouMean suggests a similar name. It is empty if there is none.
+// didYouMean suggests the nearest name. It is empty if none is similar.
 func didYouMean(name string, among []string) string {
-	fold := func(s string) string { return noLetters.Replace(strings.ToLower(s)) }
-	for _, one := range among {
-		if fold(one) == fold(name) || len(name) > 3 && near(fold(one), fold(name)) {
-			return fmt.Sprintf("; did you mean %s?", harmlessLine(one, 200))
-		}
+	if near := nearest(name, among); near != "" {
+		return fmt.Sprintf("; did you mean %s?", harmlessLine(near, 200))
 	}
 	return ""
 }
 
+// nearest returns the name that takes the fewest edits, or "" if none is similar: it may take an edit for every three
+// letters.
+func nearest(name string, among []string) string {
+	fold := func(s string) []rune { return []rune(noLetters.Replace(strings.ToLower(s))) }
+	word, best := fold(name), ""
+	most := len(word) / 3
+	if len(word) < 4 || len(word) > maxWord {
+		most = 0
+	}
+	for _, one := range among {
+		other := fold(one)
+		if abs := len(other) - len(word); abs > most || -abs > most {
+			continue
+		}
+		if d := edits(word, other); d < most || d == most && best == "" {
+			best, most = one, d
+		}
+	}
+	return best
+}
+
+// maxWord is the length of the longest word that is compared with others letter by letter.
+const maxWord = 200
+
 var noLetters = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
-// near reports whether two words differ by one letter, or by the order of two neighbouring letters.
-func near(a, b string) bool {
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
+// edits counts the letters to insert, to delete, to replace or to swap with their neighbour, until a is b.
+func edits(a, b []rune) int {
+	if slices.Equal(a, b) {
+		return 0
 	}
-	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
+	var before, last []int // the rows of a's last letters but one and but none
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
 	}
-	return len(a) < 2 && len(b) < 2 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
+	for i := range a {
+		before, last, row = last, row, make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range b {
+			row[j+1] = 1 + min(last[j+1], row[j], last[j])
+			if a[i] == b[j] {
+				row[j+1] = min(row[j+1], last[j])
+			}
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
 }
 
 // unknownName returns the error of a tool or prompt that the server does not have.

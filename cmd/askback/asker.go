@@ -95,6 +95,11 @@ func (a *asker) missing(questions []*client.Question) error {
 	for _, q := range questions {
 		fmt.Fprintf(&b, "\n%s", describe(q))
 	}
+	for _, q := range questions {
+		if slip := a.given.misspelt(q.Key); slip != "" {
+			b.WriteString("\n" + slip)
+		}
+	}
 	switch {
 	case a.session != "":
 		fmt.Fprintf(&b, "\nIn sessions of revision %s calls cannot be parked. A question whose server gives\n"+
@@ -206,6 +211,9 @@ func takeAnswer[R any](ctx context.Context, a *asker, q *client.Question, read f
 // askPerson puts a question to the person when it is its turn.
 func askPerson[R any](ctx context.Context, a *asker, q *client.Question, ask func(context.Context) (R, error)) (R, error) {
 	var none R
+	if slip := a.given.misspelt(q.Key); slip != "" && (a.park || a.person != nil) {
+		a.console.line("askback: warning: %s", slip)
+	}
 	switch {
 	case a.park && (a.session == "" || a.watch.hasTask()):
 		return none, client.ErrPark

@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // screen is what a terminal shows of a command.
@@ -38,10 +41,15 @@ func (s *screen) text() string {
 // onTerminal starts the command on a terminal that does no more than lines.
 func onTerminal(t *testing.T, args ...string) *screen {
 	t.Helper()
+	return onTerminalWith(t, []string{"TERM=dumb"}, args...)
+}
+
+func onTerminalWith(t *testing.T, env []string, args ...string) *screen {
+	t.Helper()
 	ptmx, tty := openTerminal(t)
 	s := &screen{keys: ptmx, cmd: exec.Command("askback", args...), done: make(chan struct{})}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
-	s.cmd.Env = append(os.Environ(), "TERM=dumb")
+	s.cmd.Env = append(os.Environ(), env...)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +101,7 @@ func TestAPersonAnswersInTheServersOrder(t *testing.T) {
 	t.Cleanup(web.Close)
 	s := onTerminal(t, "call", web.URL, "two", "--trace")
 	s.enter(t, "The first word?", "Good")
-	s.enter(t, "word: Good", "1")
 	s.enter(t, "The second word?", "morning")
-	s.enter(t, "word: morning", "1")
 	if code := s.end(); code != 0 || !strings.HasSuffix(s.text(), "\nGood morning\n") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
@@ -137,11 +143,39 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 	}
 }
 
+// Where forms are drawn, one Enter sends a form of one field, and it leaves its question and answer behind once.
+func TestADrawnFormLeavesARecord(t *testing.T) {
+	s := onTerminalWith(t, []string{"TERM=xterm-256color", "NO_COLOR="}, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
+	s.waitFor(t, "enter send")
+	if _, err := io.WriteString(s.keys, "morning\r"); err != nil {
+		t.Fatal(err)
+	}
+	code := s.end()
+	record := regexp.MustCompile(`(?s)asks:\n│ The second word\?\n  word  morning\n✓ Sent\.\n(.*)`)
+	plain := regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`).ReplaceAllString(s.text(), "")
+	if left := record.FindStringSubmatch(plain); code != 0 || left == nil || left[1] != "Good morning\n" {
+		t.Errorf("exit code %d:\n%q", code, plain)
+	}
+	if strings.Contains(plain, "answered") {
+		t.Error(plain)
+	}
+}
+
 func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
 	s := onTerminal(t, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
 	s.enter(t, "The second word?", "/decline")
 	if code := s.end(); code != exitToolError || strings.Contains(s.text(), "The first word?") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
+	}
+}
+
+func TestAMisspeltAnswerIsNamedBeforeThePersonIsAsked(t *testing.T) {
+	s := onTerminal(t, "call", "asker --stdio", "page", "--answer", "paeg=accept")
+	s.enter(t, "decision", "2")
+	s.end()
+	named, asked := strings.Index(s.text(), "--answer paeg answers no question yet; did you mean page?\n"), strings.Index(s.text(), "Sign in")
+	if named < 0 || named > asked {
+		t.Error(s.text())
 	}
 }
 
@@ -168,16 +202,55 @@ func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
 	}
 }
 
-// One line, which is gone when the call ends.
+// drawn matches what a terminal removes when a line is drawn again.
+var drawn = regexp.MustCompile(`[^\n]*\r\x1b\[K`)
+
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
-	s := onTerminal(t, "call", "asker --stdio", "slow")
-	s.waitFor(t, "2 of 3")
-	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
+	const lines = "progress: 0 of 3: step\\x1b[2J\nprogress: 1 of 3: step\\x1b[2J\nprogress: 2 of 3: step\\x1b[2J\naskback: interrupted\n"
+	for env, want := range map[string]string{
+		"TERM=xterm":   "█████████████░░░░░░░  66%  0:0N  2 of 3: step\\x1b[2J\naskback: interrupted\n",
+		"TERM=dumb":    lines,
+		"ACCESSIBLE=1": lines,
+	} {
+		s := onTerminalWith(t, []string{"TERM=xterm", env}, "call", "asker --stdio", "slow")
+		s.waitFor(t, "2 of 3")
+		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		code := s.end()
+		got := regexp.MustCompile(`  0:\d\d  `).ReplaceAllString(drawn.ReplaceAllString(s.text(), ""), "  0:0N  ")
+		if code != exitInterrupted || got != want {
+			t.Errorf("%s: exit code %d: got  %q\nwant %q", env, code, got, want)
+		}
 	}
-	code := s.end()
-	want := "\r\x1b[Kprogress: 0 of 3: step\\x1b[2J\r\x1b[Kprogress: 1 of 3: step\\x1b[2J\r\x1b[Kprogress: 2 of 3: step\\x1b[2J\r\x1b[Kaskback: interrupted\n"
-	if got := s.text(); code != exitInterrupted || got != want {
-		t.Errorf("exit code %d: got  %q\nwant %q", code, got, want)
+}
+
+// The work stays above the question that interrupts it, and goes on below it.
+func TestProgressStaysAboveAQuestion(t *testing.T) {
+	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
+	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps", "First="+first, "Second="+second)
+	create := func(file string) {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.waitFor(t, "1 of 2")
+	create(first)
+	s.enter(t, "Who are you?", "Ada")
+	s.waitFor(t, "progress 2")
+	create(second)
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	lines := strings.Split(drawn.ReplaceAllString(s.text(), ""), "\n")
+	var work []string
+	for i, line := range lines {
+		if strings.Contains(line, "  copying") || strings.Contains(line, ": copying") || strings.Contains(line, "Who are you?") {
+			work = append(work, regexp.MustCompile(`0:\d\d`).ReplaceAllString(lines[i], "0:0N"))
+		}
+	}
+	want := []string{"██████████░░░░░░░░░░  50%  0:0N  1 of 2: copying", "  | Who are you?", "0:0N  progress 2: copying"}
+	if diff := cmp.Diff(want, work); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, s.text())
 	}
 }

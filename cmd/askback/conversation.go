@@ -102,7 +102,12 @@ func (c *conversation) hold(at, called string, do exchange) error {
 	switch {
 	case err == nil:
 		for _, key := range c.asker.given.neverAsked() {
-			warn(c.cmd, fmt.Sprintf("the server asked no question for --answer %s", key))
+			asked := c.asker.given.wasAsked()
+			about := didYouMean(key, asked)
+			if about == "" && len(asked) > 0 {
+				about = "; it asked " + keys(asked)
+			}
+			warn(c.cmd, fmt.Sprintf("the server asked no question for --answer %s%s", key, about))
 		}
 		return print()
 	case interrupted.Err() != nil, errors.Is(err, terminal.ErrInterrupted):

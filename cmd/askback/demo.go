@@ -180,19 +180,14 @@ func (d *demonstration) observe(_ context.Context, r *client.Round) error {
 }
 
 func (d *demonstration) answer(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-	answer := &mcp.ElicitResult{Action: "accept", Content: demoAnswers[q.Key]}
-	by := "automatic"
-	switch {
-	case d.automatic == "":
+	if d.automatic == "" {
 		d.story.hint(demoHints[q.Key])
-		var err error
-		if answer, err = d.terminal.Form(ctx, q.Server.Name, q.Message, q.Schema); err != nil {
-			return nil, err
-		}
-		by = "you"
-	case answer.Content == nil:
+		return d.terminal.Form(ctx, q.Server.Name, q.Message, q.Schema) // which shows the answer, too
+	}
+	content := demoAnswers[q.Key]
+	if content == nil {
 		return nil, fmt.Errorf("the demo has no answer to the question %q", q.Key)
 	}
-	d.story.answer(q, answer, by)
-	return answer, d.story.err
+	d.story.answer(q, content)
+	return &mcp.ElicitResult{Action: "accept", Content: content}, d.story.err
 }

@@ -67,6 +67,9 @@ func openTerminal(t *testing.T) (ptmx, tty *os.File) {
 		err = unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0)
 	}
 	if err == nil {
+		err = unix.IoctlSetWinsize(int(ptmx.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 80})
+	}
+	if err == nil {
 		tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
 	if err != nil {
@@ -224,21 +227,21 @@ func TestDemoCleansUpWithoutAReader(t *testing.T) {
 func TestDemoAsksThePerson(t *testing.T) {
 	d := startDemo(t)
 	d.waitFor(t, "How was this bug resolved?")
-	d.enter(t, "3", "1") // Duplicate, send
+	d.enter(t, "3") // Duplicate
 	d.waitFor(t, "which work item is the original?")
 	servers := d.fleet(t)
 	if serving(servers[0]) || serving(servers[1]) || !serving(servers[2]) {
 		t.Errorf("at the second question, only server 3 should be alive:\n%s", d.shown())
 	}
-	d.enter(t, "4302", "1")
+	d.enter(t, "4302")
 	if err := d.cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, d.shown())
 	}
 	<-d.closed
 	shown := strings.Join(strings.Fields(d.shown()), " ")
 	for _, want := range []string{
-		"> Duplicate (you)",
-		"> 4302 (you)",
+		"resolution: Duplicate Sent.",
+		"duplicateOfId: 4302 Sent.",
 		"✓ Bug #4522 resolved as Duplicate of Bug #4302. State set to Resolved and duplicate link created.",
 		"Duplicate Of (none) → 4302",
 	} {
@@ -261,7 +264,7 @@ func TestDemoSparesTheLastServer(t *testing.T) {
 	if !eventually(noticed) {
 		t.Fatal("the demo does not notice that server 2 is dead")
 	}
-	d.enter(t, "3", "1", "4301", "1")
+	d.enter(t, "3", "4301")
 	if err := d.cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, d.shown())
 	}

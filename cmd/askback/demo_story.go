@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -154,23 +153,15 @@ func (s *story) hint(text string) {
 	}
 }
 
-func (s *story) answer(q *client.Question, answer *mcp.ElicitResult, by string) {
+// answer tells an automatic answer.
+func (s *story) answer(q *client.Question, content map[string]any) {
 	s.say("")
 	s.text("?", "", q.Message)
-	said := answer.Action
-	if answer.Action == "accept" {
-		var values []string
-		for _, name := range slices.Sorted(maps.Keys(answer.Content)) {
-			value, ok := answer.Content[name].(string)
-			if !ok {
-				raw, err := json.Marshal(answer.Content[name]) // no exponents, as people write numbers
-				value = cmp.Or(string(raw), fmt.Sprint(err))
-			}
-			values = append(values, value)
-		}
-		said = strings.Join(values, ", ")
+	var values []string
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		values = append(values, fmt.Sprint(content[name]))
 	}
-	s.say("  > %s  %s", s.in(bold, said), s.in(faint, "("+by+")"))
+	s.say("  > %s  %s", s.in(bold, strings.Join(values, ", ")), s.in(faint, "(automatic)"))
 }
 
 func (s *story) result(result *mcp.CallToolResult) {

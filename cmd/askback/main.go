@@ -99,11 +99,14 @@ func rootCommand() *cobra.Command {
 		Short:         "Run and call MCP servers whose tools ask back",
 		Long:          rootLong,
 		Example:       rootExample,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          needsCommand,
 	}
 	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate(versionLine())
+	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand())
 	root.AddCommand(demoCommand(), serveCommand(), keysCommand(), inspectCommand(), replayCommand(), versionCommand())

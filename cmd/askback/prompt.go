@@ -37,13 +37,7 @@ and answer what it asks. Answers and exit codes are those of 'askback call'.`,
 
 // getPrompt finds the prompt in the server's list, checks the arguments, and gets it.
 func getPrompt(ctx context.Context, s *client.Session, name string, pairs []pair) (*mcp.GetPromptResult, error) {
-	prompts, err := readPages(func(cursor string) ([]*mcp.Prompt, string, error) {
-		page, err := s.SDK().ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
-		if err != nil {
-			return nil, "", err
-		}
-		return page.Prompts, page.NextCursor, nil
-	})
+	prompts, err := listPrompts(ctx, s)
 	var names []string
 	for _, p := range prompts {
 		if p.Name != name {

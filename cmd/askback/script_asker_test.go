@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -140,6 +142,30 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
+	// Each step ends when its file is there: a notification and the response after it may reach the user in any order.
+	type steps struct {
+		First, Second string
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "steps"}, func(ctx context.Context, call *askback.Call, in steps) (string, error) {
+		step := func(progress, total float64, file string) error {
+			err := call.Progress(ctx, progress, total, "copying")
+			for err == nil && ctx.Err() == nil {
+				if _, missing := os.Stat(file); missing == nil {
+					return nil
+				}
+				time.Sleep(time.Millisecond)
+			}
+			return cmp.Or(err, ctx.Err())
+		}
+		if err := step(1, 2, in.First); err != nil {
+			return "", err
+		}
+		person, err := askback.Elicit[struct{ Name string }](call, "who", "Who are you?")
+		if err != nil {
+			return "", err
+		}
+		return person.Name, step(2, 0, in.Second)
+	})
 	askback.AddTool(srv, &mcp.Tool{Name: "stubborn"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		for i := 0; ; i++ {
 			if _, err := askback.Elicit[who](call, "who", fmt.Sprintf("Wrong. Who are you? (%d)", i)); err != nil {
@@ -201,6 +227,9 @@ func addAskerTools(srv *askback.Server, m *mcp.Server) {
 			}
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "Greet " + person.Name + ", " + in["tone"]}}}}, nil
 		})
+	m.AddResource(&mcp.Resource{Name: "notes", URI: "note://all", Description: "All notes " + nasty, MIMEType: "text/" + nasty}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://all", Text: "none"}}}, nil
+	})
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "doc", URITemplate: "doc://{id}"}, func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
 		if uri == "doc://blob" {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, MIMEType: "image/png", Blob: []byte("png")}}}, nil

@@ -212,7 +212,11 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 		}
 	}
 	if unknown := c.asker.given.neverAsked(); len(unknown) > 0 || len(given) == 0 {
-		return nil, usagef("the task does not ask %s; it asks %s", cmp.Or(keys(unknown), "any of these"), questions(t.Questions))
+		about := ""
+		if len(unknown) > 0 {
+			about = didYouMean(unknown[0], c.asker.given.wasAsked())
+		}
+		return nil, usagef("the task does not ask %s; it asks %s%s", cmp.Or(keys(unknown), "any of these"), questions(t.Questions), about)
 	}
 	if err := s.AnswerTask(ctx, c.taskID, given); err != nil {
 		return nil, err

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
@@ -14,20 +17,76 @@ import (
 func toolsCommand() *cobra.Command {
 	return conversationCommand(&cobra.Command{
 		Use:   "tools TARGET",
-		Short: "List a server's tools and their arguments",
+		Short: "List a server's tools, prompts and resources",
 		Long: `List the tools of the server at TARGET, a URL or a command line in one argument,
-with their arguments.`,
+with their arguments, and its prompts and resources, if it has any. With
+--output json each list has a member of its own: tools, prompts, resources and
+resourceTemplates. Of a list that cannot be read, other than that of the tools,
+only a warning is printed.`,
 		Example: `  askback tools http://127.0.0.1:8080/mcp
   askback tools 'npx -y @modelcontextprotocol/server-everything'`,
 	}, connectOnly, func(c *conversation, args []string) error {
 		return c.hold(args[0], "the server", func(ctx context.Context, s *client.Session) (func() error, error) {
-			tools, err := listTools(ctx, s)
-			if err != nil {
-				return nil, fmt.Errorf("listing the tools: %w", err)
-			}
-			return func() error { return c.show(map[string]any{"tools": tools}, toolsText(tools)) }, nil
+			o, err := c.listOffer(ctx, s)
+			return func() error { return c.show(o, o.text()) }, err
 		})
 	})
+}
+
+// offer is what a server offers. None of its lists is nil.
+type offer struct {
+	Tools     []*mcp.Tool             `json:"tools"`
+	Prompts   []*mcp.Prompt           `json:"prompts"`
+	Resources []*mcp.Resource         `json:"resources"`
+	Templates []*mcp.ResourceTemplate `json:"resourceTemplates"`
+}
+
+// listOffer reads the server's lists. Those of prompts and resources are read if the server has declared them.
+func (c *conversation) listOffer(ctx context.Context, s *client.Session) (*offer, error) {
+	o := &offer{Prompts: []*mcp.Prompt{}, Resources: []*mcp.Resource{}, Templates: []*mcp.ResourceTemplate{}}
+	has := new(mcp.ServerCapabilities)
+	if res := s.SDK().InitializeResult(); res != nil {
+		has = cmp.Or(res.Capabilities, has)
+	}
+	var err error
+	if o.Tools, err = listTools(ctx, s); err != nil && !(isUnknownMethod(err) && has.Tools == nil) {
+		return nil, fmt.Errorf("listing the tools: %w", err)
+	}
+	if has.Prompts != nil {
+		o.Prompts, err = listPrompts(ctx, s)
+		c.warnOfList(ctx, "prompts", err)
+	}
+	if has.Resources != nil {
+		o.Resources, err = readPages(func(cursor string) ([]*mcp.Resource, string, error) {
+			page, err := s.SDK().ListResources(ctx, &mcp.ListResourcesParams{Cursor: cursor})
+			if err != nil {
+				return nil, "", err
+			}
+			return page.Resources, page.NextCursor, nil
+		})
+		c.warnOfList(ctx, "resources", err)
+		o.Templates, err = readPages(func(cursor string) ([]*mcp.ResourceTemplate, string, error) {
+			page, err := s.SDK().ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
+			if err != nil {
+				return nil, "", err
+			}
+			return page.ResourceTemplates, page.NextCursor, nil
+		})
+		c.warnOfList(ctx, "resource templates", err)
+	}
+	return o, context.Cause(ctx)
+}
+
+// warnOfList tells why a list may be incomplete. A server that does not know the method has no such list.
+func (c *conversation) warnOfList(ctx context.Context, list string, err error) {
+	if err != nil && ctx.Err() == nil && !isUnknownMethod(err) {
+		c.asker.console.line("askback: warning: listing the %s: %v", list, faultText(err))
+	}
+}
+
+func isUnknownMethod(err error) bool {
+	fault, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && fault.Code == jsonrpc.CodeMethodNotFound
 }
 
 // listTools reads the server's list of tools.
@@ -41,17 +100,63 @@ func listTools(ctx context.Context, s *client.Session) ([]*mcp.Tool, error) {
 	})
 }
 
-func toolsText(tools []*mcp.Tool) string {
-	var b strings.Builder
-	for i, tool := range tools {
-		if i > 0 {
-			b.WriteByte('\n')
+// listPrompts reads the server's list of prompts.
+func listPrompts(ctx context.Context, s *client.Session) ([]*mcp.Prompt, error) {
+	return readPages(func(cursor string) ([]*mcp.Prompt, string, error) {
+		page, err := s.SDK().ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
+		if err != nil {
+			return nil, "", err
 		}
-		fmt.Fprintf(&b, "%s\n", harmlessLine(tool.Name, 200))
-		if tool.Description != "" {
-			b.WriteString(wrap(harmless(tool.Description), "  "))
+		return page.Prompts, page.NextCursor, nil
+	})
+}
+
+// text shows the lists to people. The tools have a heading if they are not alone.
+func (o *offer) text() string {
+	var parts []string
+	section := func(heading string, items []string) {
+		if len(items) > 0 {
+			parts = append(parts, heading+strings.Join(items, "\n"))
 		}
-		b.WriteString(parseSchema(tool.InputSchema).list())
 	}
-	return b.String()
+	var tools, prompts, resources []string
+	for _, t := range o.Tools {
+		tools = append(tools, item(t.Name, t.Description)+parseSchema(t.InputSchema).list())
+	}
+	for _, p := range o.Prompts {
+		prompts = append(prompts, item(p.Name, cmp.Or(p.Description, p.Title))+promptSchema(p).list())
+	}
+	for _, r := range o.Resources {
+		resources = append(resources, resourceItem(r.URI, r.Name, cmp.Or(r.Description, r.Title), r.MIMEType))
+	}
+	for _, r := range o.Templates {
+		resources = append(resources, resourceItem(r.URITemplate, r.Name, cmp.Or(r.Description, r.Title), r.MIMEType))
+	}
+	heading := ""
+	if len(prompts)+len(resources) > 0 {
+		heading = "Tools, for 'askback call':\n\n"
+	}
+	section(heading, tools)
+	section("Prompts, for 'askback prompt':\n\n", prompts)
+	section("Resources, for 'askback read':\n\n", resources)
+	if parts == nil {
+		return "no tools, prompts or resources\n"
+	}
+	return strings.Join(parts, "\n")
+}
+
+func item(name, about string) string {
+	text := harmlessLine(name, 2000) + "\n"
+	if about != "" {
+		text += wrap(harmless(about), "  ")
+	}
+	return text
+}
+
+func resourceItem(uri, name, about, mimeType string) string {
+	text := item(uri, cmp.Or(about, name))
+	if mimeType != "" {
+		text += "    " + harmlessLine(mimeType, 100) + "\n"
+	}
+	return text
 }

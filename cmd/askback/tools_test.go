@@ -10,6 +10,37 @@ import (
 	"testing"
 )
 
+// A server without tools still has its prompts listed; a list that fails costs only itself.
+func TestListsOfAServerWithoutTools(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		if json.NewDecoder(r.Body).Decode(&req) != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		result := map[string]string{
+			"server/discover": `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"prompts":{},"resources":{}},"ttlMs":0,"cacheScope":"public"}`,
+			"prompts/list":    `"result":{"resultType":"complete","prompts":[{"name":"greet"}],"ttlMs":0,"cacheScope":"public"}`,
+			"resources/list":  `"error":{"code":-32603,"message":"the disk is gone"}`,
+		}[req.Method]
+		if result == "" {
+			result = `"error":{"code":-32601,"message":"Method not found"}`
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, req.ID, result)
+	}))
+	defer server.Close()
+	code, stdout, stderr := command(t, "tools", server.URL)
+	if want := "Prompts, for 'askback prompt':\n\ngreet\n    no arguments\n"; code != 0 || stdout != want {
+		t.Errorf("exit code %d, printed\n%s\n%s", code, stdout, stderr)
+	}
+	if want := "askback: warning: listing the resources: the server answered with error -32603: the disk is gone\n"; stderr != want {
+		t.Errorf("warned\n%s", stderr)
+	}
+}
+
 // A list without end is read for a while only.
 func TestEndlessLists(t *testing.T) {
 	n := 0

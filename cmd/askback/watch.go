@@ -52,7 +52,7 @@ func (w *watch) observe(r *client.Round) bool {
 	}
 	if len(r.Answers) == 0 {
 		if !w.quiet && !r.Task.Ended() {
-			w.asker.console.status("task " + taskLine(r.Task))
+			w.asker.console.status("", "task "+taskLine(r.Task))
 		}
 		w.asker.trace.line("← the task is %s, after %v", taskLine(r.Task), r.Elapsed.Round(100*time.Microsecond))
 	}

@@ -19,7 +19,7 @@ func ExampleTerminal_Form() {
 	defer in.Close()
 	go func() {
 		defer keyboard.Close()
-		io.WriteString(keyboard, "3\n2\n1\n")
+		io.WriteString(keyboard, "3\n2\n")
 	}()
 
 	t := &terminal.Terminal{In: in, Out: os.Stdout}
@@ -33,24 +33,16 @@ func ExampleTerminal_Form() {
 	// tracker asks:
 	//   | How was this bug resolved?
 	//
-	// Type /decline or /cancel to leave at any time.
+	// Type /decline to tell the server no, or /cancel to leave without a decision.
 	//
-	// 1 of 1: Resolution (required)
+	// Resolution (required)
 	//   1. fixed
 	//   2. duplicate
 	//   Type the number of your choice.
 	// > 3
 	//   ! type a number from 1 to 2
 	// > 2
-	//
-	// This will be sent:
 	//   Resolution: duplicate
-	//
-	//   1. Send
-	//   2. Change
-	//   3. Decline
-	//   4. Cancel
-	// Type the number of your decision: 1
-	// tracker: answered
+	// Sent.
 	// accept map[resolution:duplicate] <nil>
 }

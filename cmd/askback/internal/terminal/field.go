@@ -134,7 +134,7 @@ func newField(p *form.Property) (*field, error) {
 	}
 	f.want = visible(f.want, maxLabel)
 	if !f.Required && f.kind == one {
-		f.options = append(f.options, option{label: "(leave empty)"})
+		f.options = slices.Insert(f.options, 0, option{label: "(leave empty)"})
 	}
 	f.picked = make([]bool, len(f.options))
 	f.fill(p.Default)
@@ -291,7 +291,7 @@ func (f *field) problem() string {
 	case f.kind == prose, raw == nil && !f.Required:
 		return ""
 	case raw == nil && f.isChoice():
-		return "must be answered: choose one"
+		return "choose one"
 	case raw == nil:
 		return "must be answered"
 	}
@@ -300,7 +300,12 @@ func (f *field) problem() string {
 
 func (f *field) complaint(raw json.RawMessage) string {
 	_, problem := f.Check(raw)
-	if f.isChoice() {
+	switch {
+	case problem == "":
+		return ""
+	case f.kind == many: // out of the options, so their number is wrong
+		return "choose " + visible(span(f.Low, f.High, ""), maxLabel)
+	case f.isChoice():
 		return line(problem, maxAbout)
 	}
 	return visible(problem, maxAbout) // shows limits and our own examples only
@@ -339,6 +344,13 @@ func numberOf(n json.Number) any {
 
 // answer returns what will be sent, as lines to show.
 func (f *field) answer() []string {
+	if f.kind == prose {
+		text := strings.Split(f.text, "\n")
+		for i, l := range text {
+			text[i] = visible(l, maxText)
+		}
+		return text
+	}
 	raw := f.raw()
 	switch {
 	case raw == nil && f.Default != nil:

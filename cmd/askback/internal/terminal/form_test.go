@@ -55,24 +55,24 @@ func TestFormOfEveryKind(t *testing.T) {
 	p.types("0.25", enter)
 	p.sees("✗ must be at least 0.5")
 	p.types(ctrlU, "0.75", enter)
-	p.sees("(•) (leave empty)")
+	p.sees("▸ (•) (leave empty)")
 	p.types("g", enter)
 	p.sees("(•) Green (g)")
 	p.types(down, enter) // Yes by default
 	p.sees("Public · required")
 	p.types(tab) // and away without an answer
-	p.sees("✗ must be answered: choose one")
+	p.sees("✗ choose one")
 	p.types("\x1b[Z", "n")
 	p.seesNoMore("✗")
 	p.types(enter)
 	p.sees("Tags · optional · 1 to 2 to choose", "▸ [x] db")
 	p.types(down, " ", up, up, " ", enter)
-	p.sees("✗ must hold at most 2 items")
+	p.sees("✗ choose 1 to 2")
 	p.types(" ", enter)
 	p.types("ok", enter)
 	p.sees("✗ must be at least 3 characters long")
-	p.types("ay", enter)
-	p.sees("▸ Review")
+	p.types("ay")
+	p.sees("enter review")
 	p.types(enter)
 	p.sees("This will be sent:", "Duplicate of another bug (dup)", "2026-02-28T10:00:00+01:00", "▸ Send")
 	p.types(enter)
@@ -82,7 +82,7 @@ func TestFormOfEveryKind(t *testing.T) {
 		"at": "2026-02-28T10:00:00+01:00", "weight": 0.75, "colour": "g", "loud": false, "public": false,
 		"tags": []any{"db", "net"}, "note": "okay",
 	}})
-	p.sees("tracker: answered")
+	p.sees("✓ Sent.")
 	p.seesNoMore("This will be sent")
 	p.gotItBack()
 }
@@ -102,6 +102,11 @@ func TestArrowsMoveFromTheOptionThatIsPointedAt(t *testing.T) {
 		{open, down + up + enter, "first"},
 		{open, "\x1b[F" + enter, "third"},
 		{open, " " + enter, "first"},
+		{`{"type":"object","required":["a"],"properties":{"a":{"type":"boolean"}}}`, enter, "false"}, // unlike a first option
+		{`{"type":"object","required":["a"],"properties":{"a":{"type":"boolean"}}}`, up + enter, "true"},
+		{`{"type":"object","properties":{"a":{"type":"string","enum":["first","second"]}}}`, enter, "<nil>"},
+		{`{"type":"object","properties":{"a":{"type":"string","enum":["first","second"]}}}`, down + enter, "first"},
+		{`{"type":"object","properties":{"a":{"type":"string","enum":["first","second"],"default":"first"}}}`, up + enter, "<nil>"},
 		{preset, enter, "second"},
 		{preset, down + enter, "third"},
 		{preset, up + enter, "first"},
@@ -110,11 +115,110 @@ func TestArrowsMoveFromTheOptionThatIsPointedAt(t *testing.T) {
 		a := askForm(t, p.terminal(), "Which?", tt.schema)
 		p.sees("▸ ")
 		p.types(tt.keys)
-		p.sees("▸ Review")
-		p.types(enter)
-		p.sees("This will be sent:")
-		p.types(enter)
+		answer, err := a.end()
+		if err != nil || answer.Action != "accept" || fmt.Sprint(answer.Content["a"]) != tt.want {
+			t.Errorf("%q: got %v, %v, want %s", tt.keys, answer, err, tt.want)
+		}
+	}
+}
+
+// One Enter sends a form of one field, drawn or line by line, and what was asked and answered stays once.
+func TestOneEnterSendsOneField(t *testing.T) {
+	for _, tt := range []struct {
+		property, keys string
+		want           any
+		shown          string
+	}{
+		{`{"type":"string","title":"Name"}`, "Ada" + enter, "Ada", "Ada"},
+		{`{"type":"integer","title":"Name"}`, "7." + enter, 7.0, "7"},
+		{`{"type":"string","title":"Name","enum":["b","c"]}`, down + enter, "c", "c"},
+		{`{"type":"array","title":"Name","items":{"type":"string","enum":["b","c"]}}`, " " + enter, []any{"b"}, "b"},
+	} {
+		p := newPerson(t)
+		a := askForm(t, p.terminal(), "Who are you?", `{"type":"object","required":["a"],"properties":{"a":`+tt.property+`}}`)
+		p.sees("Name · required", "enter send · ", "  Send    Decline    Cancel")
+		p.types(tt.keys)
 		wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"a": tt.want}})
+		p.showsOnly("tracker asks:\n│ Who are you?\n  Name  " + tt.shown + "\n✓ Sent.")
+		p.gotItBack()
+	}
+
+	p := newPerson(t)
+	a := askForm(t, p.terminal("NO_COLOR=1"), "Who are you?", `{"type":"object","properties":{"name":{"type":"string"}}}`)
+	p.sees("\n>")
+	p.types("Ada\n")
+	wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}})
+	p.sees("> Ada\n  name: Ada\nSent.")
+}
+
+func TestWhatWasAskedAndAnsweredStays(t *testing.T) {
+	p := newPerson(t)
+	on := p.terminal()
+	a := askForm(t, on, "Where to?", `{"type":"object","properties":{
+		"name":{"type":"string"},"ways":{"type":"array","items":{"type":"string","enum":["air","boat"]},"default":["air","boat"]}}}`)
+	p.sees("name · optional")
+	p.types("Ada", enter, enter)
+	p.sees("This will be sent:", "▸ Send")
+	p.types(enter)
+	if _, err := a.end(); err != nil {
+		t.Fatal(err)
+	}
+	record := "tracker asks:\n│ Where to?\n  name  Ada\n  ways  air\n        boat\n✓ Sent."
+	p.showsOnly(record)
+
+	a = askForm(t, on, "What else?", `{"type":"object","properties":{"name":{"type":"string"}}}`)
+	p.sees("What else?", "name · optional")
+	p.types("Ada", tab, right, enter)
+	if _, err := a.end(); err != nil {
+		t.Fatal(err)
+	}
+	record += "\ntracker asks:\n│ What else?\n✗ Declined: the server is told no."
+	p.showsOnly(record)
+
+	a = askForm(t, on, "And?", `{"type":"object","properties":{}}`)
+	p.sees("▸ Decline")
+	p.types(toLeft, enter)
+	if _, err := a.end(); err != nil {
+		t.Fatal(err)
+	}
+	record += "\ntracker asks:\n│ And?\n✓ Accepted."
+	p.showsOnly(record)
+}
+
+// Esc asks before it throws away what takes time to fill in again.
+func TestEscapeAsksFirst(t *testing.T) {
+	const (
+		one  = `{"type":"object","properties":{"a":{"type":"string"}}}`
+		two  = `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}}}`
+		asks = "Leave without an answer?"
+	)
+	type step struct{ sees, types string }
+	for name, tt := range map[string]struct {
+		schema string
+		steps  []step
+		want   string
+	}{
+		"one field untouched": {one, []step{{"esc cancel", esc}}, "cancel"},
+		"one field filled":    {one, []step{{"esc cancel", "x"}, {"esc leave", esc}, {"is lost", right + right + enter}}, "cancel"},
+		"decline":             {two, []step{{"esc leave", esc}, {asks, right}, {"▸ Decline", ""}, {"decline tells the server no", enter}}, "decline"},
+		"cancel":              {two, []step{{"esc leave", esc}, {asks, right + right}, {"▸ Cancel", ""}, {"cancel leaves without a decision", enter}}, "cancel"},
+		"go back":             {two, []step{{"esc leave", "x"}, {"> x", esc}, {"▸ Go back", enter}, {"> x", enter + enter}, {"▸ Send", enter}}, "accept"},
+		"a second escape":     {two, []step{{"esc leave", esc}, {"esc go back", esc}, {"esc leave", enter + enter}, {"▸ Send", enter}}, "accept"},
+		"from the review":     {two, []step{{"esc leave", enter + enter}, {"▸ Send", esc}, {asks, enter}, {"▸ Send", enter}}, "accept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPerson(t)
+			a := askForm(t, p.terminal(), "How?", tt.schema)
+			for _, s := range tt.steps {
+				p.sees(s.sees)
+				p.types(s.types)
+			}
+			answer, err := a.end()
+			if err != nil || answer.Action != tt.want {
+				t.Errorf("got %v, %v", answer, err)
+			}
+			p.gotItBack()
+		})
 	}
 }
 
@@ -164,10 +268,10 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 
 func TestReviewCanChange(t *testing.T) {
 	p := newPerson(t)
-	a := askForm(t, p.terminal(), "", `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
+	a := askForm(t, p.terminal(), "", `{"type":"object","properties":{"name":{"type":"string"},"nick":{"type":"string"}},"required":["name"]}`)
 	p.sees("name · required")
-	p.types(tab, enter) // Review, with nothing filled in
-	p.sees("┃ ✗ must be answered", "name · required")
+	p.types(tab, tab, enter) // Review, with nothing filled in
+	p.sees("┃ ✗ must be answered", "┃ name · required")
 	p.types("Ada", enter, enter)
 	p.sees("name  Ada", "▸ Send")
 	p.types(right, enter)
@@ -183,7 +287,7 @@ func TestNumbersKeepTheirValue(t *testing.T) {
 	a := askForm(t, p.terminal(), "", `{"type":"object","properties":{
 		"big":{"type":"integer"},"plain":{"type":"number"},"odd":{"type":"number"},"signed":{"type":"integer"}}}`)
 	p.sees("big · optional")
-	p.types("9007199254740993", enter, ".10", enter, "007.", enter, "+1e1", enter, enter)
+	p.types("9007199254740993", enter, ".10", enter, "007.", enter, "+1e1", enter)
 	p.sees("big     9007199254740993", "plain   0.10", "odd     7", "signed  10")
 	p.types(enter)
 	wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{

@@ -27,10 +27,10 @@ type leaveError action
 func (e leaveError) Error() string { return "the person left: " + string(e) }
 
 // askByLine puts a question line by line.
-func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
+func (t *Terminal) askByLine(ctx context.Context, p *prompt) (a action, record string, err error) {
 	keyboard, err := cancelreader.NewReader(t.in())
 	if err != nil {
-		return cancel, err
+		return cancel, "", err
 	}
 	canceled := make(chan struct{})
 	release := context.AfterFunc(ctx, func() {
@@ -44,14 +44,13 @@ func (t *Terminal) askByLine(ctx context.Context, p *prompt) (action, error) {
 		keyboard.Close()
 	}()
 	l := &byLine{Terminal: t, keyboard: keyboard}
-	a, err := l.ask(p)
+	a, err = l.ask(p)
 	if left, ok := errors.AsType[leaveError](err); ok {
-		return action(left), nil
+		a, err = action(left), nil
+	} else if errors.Is(err, io.EOF) || errors.Is(err, cancelreader.ErrCanceled) {
+		a, err = cancel, t.say("\n")
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, cancelreader.ErrCanceled) {
-		return cancel, t.say("\n")
-	}
-	return a, err
+	return a, p.outcome(a), err
 }
 
 // byLine puts one question line by line.
@@ -85,13 +84,21 @@ func (l *byLine) ask(p *prompt) (action, error) {
 		}
 	}
 	if len(p.fields) > 0 {
-		l.print("\nType %s or %s to leave at any time.\n", wordDecline, wordCancel)
+		l.print("\nType %s to tell the server no, or %s to leave without a decision.\n", wordDecline, wordCancel)
 	}
 	for {
 		for i, f := range p.fields {
-			if err := l.fill(f, fmt.Sprintf("%d of %d: ", i+1, len(p.fields))); err != nil {
+			place := ""
+			if len(p.fields) > 1 {
+				place = fmt.Sprintf("%d of %d: ", i+1, len(p.fields))
+			}
+			if err := l.fill(f, place); err != nil {
 				return cancel, err
 			}
+		}
+		if len(p.fields) == 1 && p.fields[0].kind != prose { // one line is the whole answer
+			l.printAnswers(p)
+			return accept, l.failed
 		}
 		a, err := l.decide(p)
 		if err != nil || a != change {
@@ -104,7 +111,7 @@ func (l *byLine) ask(p *prompt) (action, error) {
 func (l *byLine) fill(f *field, place string) error {
 	about := f.terms()
 	if f.kind == prose {
-		place, about = "", []string{"end with a line that holds nothing but a dot"}
+		about = []string{"end with a line that holds nothing but a dot"}
 	}
 	l.print("\n%s%s (%s)\n", place, f.label, strings.Join(about, ", "))
 	l.printWrapped("  | ", f.about)
@@ -209,12 +216,17 @@ func (f *field) numbers(s string) (picked []bool, problem string) {
 	return picked, ""
 }
 
+// printAnswers prints what is sent.
+func (l *byLine) printAnswers(p *prompt) {
+	for _, f := range p.fields {
+		l.print("  %s: %s\n", f.label, strings.Join(f.answer(), ", "))
+	}
+}
+
 func (l *byLine) decide(p *prompt) (action, error) {
 	if p.review {
 		l.print("\nThis will be sent:\n")
-		for _, f := range p.fields {
-			l.print("  %s: %s\n", f.label, strings.Join(f.answer(), ", "))
-		}
+		l.printAnswers(p)
 	}
 	actions := p.actions(true)
 	l.print("\n")

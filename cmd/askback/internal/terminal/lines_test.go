@@ -19,17 +19,17 @@ func TestByLine(t *testing.T) {
 		t.Run(env, func(t *testing.T) {
 			p := newPerson(t)
 			a := askForm(t, p.terminal(env), "How was this bug resolved?", bug)
-			p.sees("tracker asks:\n  | How was this bug resolved?", "Type /decline or /cancel to leave at any time.",
+			p.sees("tracker asks:\n  | How was this bug resolved?", "Type /decline to tell the server no, or /cancel to leave without a decision.",
 				"1 of 12: Resolution (required)", "  | What became of the bug", "  2. Duplicate of another bug (dup)")
 			p.types("\n")
-			p.sees("! must be answered: choose one")
+			p.sees("! choose one")
 			p.types("7\n")
 			p.sees("! type a number from 1 to 2")
 			p.types("2\n", "x\n")
 			p.sees("! must be a whole number")
 			p.types("42\n")
 			p.sees(`Enter keeps "ada@example.com".`)
-			p.types("\n", "\n", "\n", "\n", "\n", "1\n", "\n", "2\n")
+			p.types("\n", "\n", "\n", "\n", "\n", "2\n", "\n", "2\n")
 			p.sees("Tags (optional, 1 to 2 to choose)", "2. db (chosen)")
 			p.types("1, 3\n", "hello\n")
 			p.sees("This will be sent:", "Tags: ui, net", "Seen at: (left empty)")
@@ -127,7 +127,7 @@ func TestFromAPipe(t *testing.T) {
 	}
 	const schema = `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`
 	// Both answers are there at once; the second question must find its own.
-	if _, err := io.WriteString(feed, "Ada\n1\nGrace\n1\n"); err != nil {
+	if _, err := io.WriteString(feed, "Ada\nGrace\n"); err != nil {
 		t.Fatal(err)
 	}
 	feed.Close()

@@ -131,6 +131,12 @@ func (p *person) seesNoMore(text string) {
 	p.waits(fmt.Sprintf("for %q to go", text), func(screen string) bool { return !strings.Contains(screen, text) })
 }
 
+// showsOnly waits until this is all that is on the screen.
+func (p *person) showsOnly(text string) {
+	p.t.Helper()
+	p.waits(fmt.Sprintf("for %q alone", text), func(screen string) bool { return screen == text })
+}
+
 func (p *person) waits(what string, until func(screen string) bool) {
 	p.t.Helper()
 	deadline := time.NewTimer(10 * time.Second)

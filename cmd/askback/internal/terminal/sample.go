@@ -32,6 +32,7 @@ func (t *Terminal) Sample(ctx context.Context, server string, params *mcp.Create
 		body:   conversation(params),
 		fields: []*field{{Property: &form.Property{Required: true}, label: "Your completion", kind: prose}},
 		accept: "Send",
+		done:   "Sent.",
 	}
 	switch a, err := t.ask(ctx, p); {
 	case err != nil:

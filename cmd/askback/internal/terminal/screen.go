@@ -3,7 +3,6 @@ package terminal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -13,19 +12,7 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
 	"github.com/muesli/cancelreader"
-)
-
-// The styles use only the sixteen colours of the terminal, which suit any background.
-var (
-	bold   = lipgloss.NewStyle().Bold(true)
-	faint  = lipgloss.NewStyle().Faint(true)
-	accent = lipgloss.NewStyle().Foreground(lipgloss.Cyan)
-	wrong  = lipgloss.NewStyle().Foreground(lipgloss.Red)
-	alarm  = lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true)
-	chosen = lipgloss.NewStyle().Bold(true).Reverse(true)
-	host   = lipgloss.NewStyle().Bold(true).Underline(true)
 )
 
 const (
@@ -45,6 +32,8 @@ type screen struct {
 	over    bool
 
 	reviewing     bool
+	leaving       bool // the person has pressed Esc and is asked what that means
+	resume        int  // the focus before
 	width, height int
 	room          int  // the number of lines of the middle in view
 	top           int  // the first line in view
@@ -55,6 +44,7 @@ type screen struct {
 type input struct {
 	editor editor // nil for a field with options
 	cursor int    // the option that the arrows point at
+	before string // the answer when the question was put
 }
 
 // editor is a *textinput.Model or, for prose, a *textarea.Model.
@@ -67,11 +57,12 @@ type editor interface {
 }
 
 // askOnScreen puts a question by drawing it on the terminal.
-func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
+func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (a action, record string, err error) {
 	s := newScreen(p)
+	discardTyped(t.in())
 	keys, err := cancelreader.NewReader(t.in())
 	if err != nil {
-		return cancel, err
+		return cancel, "", err
 	}
 	from, to := io.Pipe()
 	program := tea.NewProgram(s, tea.WithInput(&keyboard{from, t.in()}), tea.WithOutput(t.out()),
@@ -91,7 +82,7 @@ func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (action, error) {
 	if keys.Cancel() {
 		<-typing
 	}
-	return s.result, errors.Join(err, keys.Close())
+	return s.result, s.record(), errors.Join(err, keys.Close())
 }
 
 // keyboard is a terminal whose input askOnScreen reads. If Bubble Tea read it, its goroutine could outlive the question
@@ -112,7 +103,7 @@ func newScreen(p *prompt) *screen {
 	for i, f := range p.fields {
 		switch {
 		case f.isChoice():
-			s.inputs[i].cursor = max(0, slices.Index(f.picked, true))
+			s.inputs[i].cursor = f.pointAt()
 		case f.kind == prose:
 			area := textarea.New()
 			area.ShowLineNumbers = false
@@ -136,10 +127,20 @@ func newScreen(p *prompt) *screen {
 			f.text = line.Value() // the person sends what the input shows
 			s.inputs[i].editor = &line
 		}
+		s.inputs[i].before = string(f.raw())
 	}
 	s.resize(widest, 24)
 	s.decide()
 	return s
+}
+
+// pointAt returns the option that the arrows point at first: the default, or else the first one. A question of yes or no
+// points at no, because one Enter may send the answer.
+func (f *field) pointAt() int {
+	if at := slices.Index(f.picked, true); at >= 0 {
+		return at
+	}
+	return max(0, slices.IndexFunc(f.options, func(o option) bool { return o.value == false }))
 }
 
 // decide sets the actions and the focus for a new screen or review.
@@ -216,7 +217,7 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+c":
 		return s.end(interrupt)
 	case "esc":
-		return s.end(cancel)
+		return s.leave()
 	case "pgup":
 		s.top -= s.room - 1 // View limits it
 		return nil
@@ -257,10 +258,38 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 
 func (s *screen) onAction() bool { return s.focus >= len(s.fields) }
 
+// leave cancels the question if nothing would be lost, and else asks what Esc means. A second Esc goes back.
+func (s *screen) leave() tea.Cmd {
+	switch {
+	case s.leaving:
+		return s.take(stay)
+	case s.losesNothing():
+		return s.end(cancel)
+	}
+	s.leaving, s.resume = true, s.focus
+	s.actions, s.focus = []action{stay, decline, cancel}, len(s.fields)
+	return s.attend()
+}
+
+// losesNothing reports whether the person has nothing to fill in again: there is one field at most, and no answer in it.
+func (s *screen) losesNothing() bool {
+	return len(s.fields) == 0 || len(s.fields) == 1 && !s.filled()
+}
+
+// filled reports whether the person has changed an answer.
+func (s *screen) filled() bool {
+	for i, f := range s.fields {
+		if string(f.raw()) != s.inputs[i].before {
+			return true
+		}
+	}
+	return false
+}
+
 // move moves the focus. It checks the field that the person leaves, but does not hold the person back.
 func (s *screen) move(to int) tea.Cmd {
 	first := 0
-	if s.reviewing {
+	if s.reviewing || s.leaving {
 		first = len(s.fields)
 	}
 	if to < first || to >= len(s.fields)+len(s.actions) {
@@ -273,10 +302,13 @@ func (s *screen) move(to int) tea.Cmd {
 	return s.attend()
 }
 
-// next moves to the next field if this one is valid.
+// next moves to the next field if this one is valid. Behind the last field the form is complete.
 func (s *screen) next() tea.Cmd {
 	if s.wrong[s.focus] = s.fields[s.focus].problem(); s.wrong[s.focus] != "" {
 		return nil
+	}
+	if s.focus == len(s.fields)-1 {
+		return s.take(accept)
 	}
 	return s.move(s.focus + 1)
 }
@@ -360,6 +392,11 @@ func (f *field) findByLetter(letter string, after int) int {
 
 func (s *screen) take(a action) tea.Cmd {
 	switch {
+	case a == stay:
+		s.leaving = false
+		s.decide()
+		s.focus, s.scrolled = s.resume, false
+		return s.attend()
 	case a == change:
 		s.reviewing = false
 		s.decide()
@@ -381,198 +418,4 @@ func (s *screen) take(a action) tea.Cmd {
 		return s.end(accept)
 	}
 	return s.attend()
-}
-
-// Drawing.
-
-func (s *screen) View() tea.View {
-	if s.over {
-		return tea.NewView("")
-	}
-	head := wrap(bold.Render(s.server)+" "+s.asks, s.width-1)
-	foot := wrap(faint.Render(s.help()), s.width-1)
-	s.room = max(1, s.height-len(head)-len(foot)-2)
-	middle, from, to := s.middle()
-
-	if !s.scrolled {
-		// Show all of the part with the focus, or its beginning if it does not fit.
-		s.top = max(min(s.top, from), min(from, to-s.room))
-	}
-	s.top = max(0, min(s.top, len(middle)-s.room))
-	end := min(len(middle), s.top+s.room)
-
-	all := append(head, s.rule("↑", s.top))
-	all = append(all, middle[s.top:end]...)
-	all = append(all, s.rule("↓", len(middle)-end))
-	return tea.NewView(strings.Join(append(all, foot...), "\n"))
-}
-
-// rule draws a line across. It tells how many lines are out of view behind it.
-func (s *screen) rule(arrow string, hidden int) string {
-	if hidden == 0 {
-		return faint.Render(strings.Repeat("─", s.width-1))
-	}
-	note := fmt.Sprintf("── %s %d more lines (page up, page down) ", arrow, hidden)
-	return faint.Render(note + strings.Repeat("─", max(0, s.width-1-lipgloss.Width(note))))
-}
-
-func (s *screen) help() string {
-	keys := "esc cancel"
-	if s.onAction() {
-		return "←→ choose · enter confirm · " + keys
-	}
-	keys = "tab, shift+tab move · " + keys
-	switch f := s.fields[s.focus]; {
-	case f.kind == many:
-		return "↑↓ move · space tick · enter next · " + keys
-	case f.isChoice():
-		return "↑↓ choose · enter next · " + keys
-	case f.kind == prose:
-		return keys
-	}
-	return "enter next · " + keys
-}
-
-// middle draws the part that scrolls. The lines with the focus are those from from up to to.
-func (s *screen) middle() (lines []string, from, to int) {
-	add := func(gutter string, more []string) {
-		for _, l := range more {
-			lines = append(lines, gutter+l)
-		}
-	}
-	blank := func() { lines = append(lines, "") }
-
-	for _, b := range s.body {
-		if b.kind != theirs || len(lines) == 0 {
-			blank()
-		}
-		switch b.kind {
-		case theirs:
-			add(accent.Render("│ "), wrap(b.text, s.inner()))
-		case heading:
-			add("  ", wrap(bold.Render(b.text), s.inner()))
-		case warning:
-			add("  ", withMark("! ", b.text, s.inner(), alarm))
-		case address:
-			add("  ", s.address(b))
-		default:
-			add("  ", wrap(b.text, s.inner()))
-		}
-	}
-	blank()
-	if s.reviewing {
-		add("  ", wrap(bold.Render("This will be sent:"), s.inner()))
-		blank()
-		from = len(lines)
-		add("  ", s.answers())
-		blank()
-	} else {
-		for i := range s.fields {
-			part, hot := s.field(i)
-			if i == s.focus {
-				from, to = len(lines), len(lines)+len(part)
-				if to-from > s.room { // only the line at the cursor
-					from, to = from+hot, from+hot+1
-				}
-				add(accent.Render("┃ "), part)
-			} else {
-				add("  ", part)
-			}
-			blank()
-		}
-	}
-	if s.onAction() && (!s.reviewing || len(lines)+1-from > s.room) {
-		from = len(lines)
-	}
-	var buttons []string
-	for i, a := range s.actions {
-		if len(s.fields)+i == s.focus {
-			buttons = append(buttons, chosen.Render("▸ "+s.name(a)+" "))
-		} else {
-			buttons = append(buttons, "  "+s.name(a)+" ")
-		}
-	}
-	add("  ", wrap(strings.Join(buttons, " "), s.inner()))
-	if s.onAction() {
-		to = len(lines)
-	}
-	return lines, from, to
-}
-
-// field draws a field. Hot is the line at the cursor.
-func (s *screen) field(i int) (lines []string, hot int) {
-	f, in, here := s.fields[i], s.inputs[i], i == s.focus
-	label := bold.Render(f.label)
-	if f.kind != prose {
-		label += faint.Render(" · " + strings.Join(f.terms(), " · "))
-	}
-	lines = wrap(label, s.inner())
-	if f.about != "" {
-		lines = append(lines, wrap(f.about, s.inner())...)
-	}
-	if f.warning != "" {
-		lines = append(lines, withMark("! ", f.warning, s.inner(), alarm)...)
-	}
-	hot = len(lines)
-	switch {
-	case f.isChoice():
-		boxes := map[bool]string{false: "( ) ", true: "(•) "}
-		if f.kind == many {
-			boxes = map[bool]string{false: "[ ] ", true: "[x] "}
-		}
-		for j, o := range f.options {
-			cursor, style := "  ", lipgloss.NewStyle()
-			if here && j == in.cursor {
-				cursor, style, hot = "▸ ", accent, len(lines)
-			}
-			lines = append(lines, withMark(cursor+boxes[f.picked[j]], o.label, s.inner(), style)...)
-		}
-	default:
-		lines = append(lines, strings.Split(in.editor.View(), "\n")...)
-	}
-	if s.wrong[i] != "" {
-		lines = append(lines, withMark("✗ ", s.wrong[i], s.inner(), wrong)...)
-	}
-	return lines, hot
-}
-
-// answers draws what will be sent, in two columns.
-func (s *screen) answers() []string {
-	column := 0
-	for _, f := range s.fields {
-		column = max(column, min(lipgloss.Width(f.label), s.inner()/3))
-	}
-	var all []string
-	for _, f := range s.fields {
-		label := faint.Width(column + 2).Render(lipgloss.Wrap(f.label, column, ""))
-		value := lipgloss.Wrap(strings.Join(f.answer(), "\n"), s.inner()-column-2, "")
-		all = append(all, strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, label, value), "\n")...)
-	}
-	return all
-}
-
-// address draws an address with its host emphasized. It is cut into lines at any place, and nothing is added to it.
-func (s *screen) address(b block) []string {
-	var lines []string
-	for start := 0; start < len(b.text); start += s.inner() {
-		end := min(len(b.text), start+s.inner())
-		from, to := min(max(b.mark[0], start), end), min(max(b.mark[1], start), end)
-		lines = append(lines, b.text[start:from]+host.Render(b.text[from:to])+b.text[to:end])
-	}
-	return lines
-}
-
-// withMark draws text of this package behind a mark.
-func withMark(mark, text string, width int, style lipgloss.Style) []string {
-	lines := wrap(text, width-lipgloss.Width(mark))
-	for i, l := range lines {
-		lines[i] = style.Render(mark + l)
-		mark = strings.Repeat(" ", lipgloss.Width(mark))
-	}
-	return lines
-}
-
-// wrap breaks text at spaces, and a word that is too long at any place.
-func wrap(text string, width int) []string {
-	return strings.Split(lipgloss.Wrap(text, max(1, width), ""), "\n")
 }

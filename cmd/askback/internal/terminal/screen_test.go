@@ -14,15 +14,16 @@ import (
 func FuzzForm(f *testing.F) {
 	f.Add("tracker", "How was this bug resolved?", []byte(bug), "\x1b\t\rabc")
 	f.Add(evil, evil, []byte(`{"type":"object","properties":{"\u001b[2J":{"type":"string","title":"\u202e","default":"\u001b"}}}`), "\r\r")
+	f.Add("", evil, []byte(`{"type":"object","properties":{"a":{"type":"string","default":"\u001b\u202e"}}}`), "x\x1b\r\r")
 	f.Add("", "", []byte(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["","\u200b"]}}}}`), "  \r")
 	f.Fuzz(func(t *testing.T, server, message string, schema []byte, keys string) {
-		p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message), review: true, accept: "Send"}
+		p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message), accept: "Send", done: "Sent."}
 		fields, err := fieldsOf(schema)
 		if err != nil {
 			p.body = append(p.body, block{kind: ours, text: line(err.Error(), maxMessage)})
 			p.accept = ""
 		}
-		p.fields = fields
+		p.fields, p.review = fields, len(fields) > 1
 		s := newScreen(p)
 		s.Init()
 		looks(t, s)
@@ -37,7 +38,11 @@ func FuzzForm(f *testing.F) {
 			s.Update(msg)
 			looks(t, s)
 		}
-		if !s.over || s.result != accept {
+		if !s.over {
+			return
+		}
+		harmless(t, s.record())
+		if s.result != accept {
 			return
 		}
 		// What the person agreed to is what the schema allows.
@@ -59,7 +64,12 @@ var style = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 // looks draws the screen, on which nothing may act on a terminal.
 func looks(t *testing.T, s *screen) {
 	t.Helper()
-	plain := style.ReplaceAllString(s.View().Content, "")
+	harmless(t, s.View().Content)
+}
+
+func harmless(t *testing.T, drawn string) {
+	t.Helper()
+	plain := style.ReplaceAllString(drawn, "")
 	if i := strings.IndexFunc(plain, func(r rune) bool {
 		return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
 	}); i >= 0 {

@@ -4,8 +4,9 @@
 //	t := &terminal.Terminal{In: os.Stdin, Out: os.Stderr}
 //	answer, err := t.Form(ctx, "tracker", "How was this bug resolved?", schema)
 //
-// Every question shows which server asks, explains an invalid answer beside its field, shows the answer before it is
-// sent, and can be declined or cancelled at any time. It stays on the screen until it is answered or its context is done.
+// Every question shows which server asks, explains an invalid answer beside its field, shows the answers of several
+// fields together before they are sent, and can be declined or cancelled at any time. It is open until it is answered or
+// its context is done. The question, the answers and the decision then stay on the terminal.
 //
 // All text of a server counts as hostile. It is shown apart from the text of this package, so that it cannot pass for
 // it, and it cannot act on the terminal:
@@ -45,9 +46,10 @@ var ErrInterrupted = errors.New("interrupted")
 // asks one question at a time.
 //
 // If both files are terminals, a question is a form in which the person can move. It is drawn below the text that the
-// terminal already shows, and removed when it ends. Otherwise, or if the environment sets NO_COLOR or ACCESSIBLE,
-// or has no TERM or TERM=dumb, the question is asked line by line, in plain text that a screen reader can follow. The end
-// of the input then cancels the question.
+// terminal already shows, takes only what is typed from then on (not on Windows), and is replaced by a record of what was
+// asked and answered when it ends. Otherwise, or if the environment sets NO_COLOR or ACCESSIBLE, or has no TERM or
+// TERM=dumb, the question is asked line by line, in plain text that a screen reader can follow. The end of the input then
+// cancels the question.
 type Terminal struct {
 	In  *os.File // os.Stdin if nil
 	Out *os.File // os.Stderr if nil
@@ -66,8 +68,15 @@ const (
 	decline   action = "decline"
 	accept    action = "accept"
 	change    action = "change" // go back from the review
+	stay      action = "stay"   // go back to a form that was about to be left
 	interrupt action = "interrupt"
 )
+
+// meanings tell apart the two ways to leave a question.
+var meanings = map[action]string{
+	decline: "decline tells the server no",
+	cancel:  "cancel leaves without a decision",
+}
 
 // prompt is one question, on a screen or line by line.
 type prompt struct {
@@ -76,26 +85,37 @@ type prompt struct {
 	body   []block
 	fields []*field
 	accept string // the name of accepting; empty if the question cannot be accepted
+	done   string // what the record says after accepting
 	review bool   // show the answers before they are accepted
 }
 
 // name is the name of an action.
 func (p *prompt) name(a action) string {
-	return map[action]string{accept: p.accept, change: "Change", decline: "Decline", cancel: "Cancel"}[a]
+	return map[action]string{accept: p.accept, change: "Change", stay: "Go back", decline: "Decline", cancel: "Cancel"}[a]
 }
 
-// actions are the actions to choose from. Answered says that the person has been through the fields.
-func (p *prompt) actions(answered bool) []action {
+// outcome is what the record says about the decision.
+func (p *prompt) outcome(a action) string {
+	return map[action]string{
+		accept:  p.done,
+		decline: "Declined: the server is told no.",
+		cancel:  "Cancelled: the server is told that there is no decision.",
+	}[a]
+}
+
+// actions are the actions to choose from. Reviewing says that the person sees the answers together.
+func (p *prompt) actions(reviewing bool) []action {
 	switch {
 	case p.accept == "":
 		return []action{decline, cancel}
-	case answered && len(p.fields) > 0:
+	case reviewing && len(p.fields) > 0:
 		return []action{accept, change, decline, cancel}
 	}
 	return []action{accept, decline, cancel}
 }
 
-// ask puts a question and returns the decision. The answers are in the fields.
+// ask puts a question and returns the decision. The answers are in the fields. What was asked and answered stays on the
+// terminal.
 func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	t.once.Do(func() { t.open = make(chan struct{}, 1) })
 	select {
@@ -116,7 +136,7 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	if t.canDraw() {
 		askOnce = t.askOnScreen
 	}
-	a, err := askOnce(asking, p)
+	a, record, err := askOnce(asking, p)
 	switch {
 	case ctx.Err() != nil:
 		return cancel, context.Cause(ctx)
@@ -125,8 +145,7 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	case err != nil:
 		return cancel, fmt.Errorf("asking on the terminal: %w", err)
 	}
-	done := map[action]string{cancel: "canceled", decline: "declined", accept: "answered"}[a]
-	return a, t.say("%s: %s\n", p.server, done)
+	return a, t.say("%s\n", record)
 }
 
 func (t *Terminal) in() *os.File  { return cmp.Or(t.In, os.Stdin) }

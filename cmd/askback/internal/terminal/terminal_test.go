@@ -28,9 +28,11 @@ func TestDecline(t *testing.T) {
 	p := newPerson(t)
 	a := askForm(t, p.terminal(), "How was this bug resolved?", bug)
 	p.sees("Resolution")
-	p.types("\x1b[Z", down, strings.Repeat(tab, 13), enter)
+	p.types("\x1b[Z", down, strings.Repeat(tab, 13))
+	p.sees("▸ Decline", "decline tells the server no")
+	p.types(enter)
 	wants(t, a, &mcp.ElicitResult{Action: "decline"})
-	p.sees("tracker: declined")
+	p.showsOnly("tracker asks:\n│ How was this bug resolved?\n✗ Declined: the server is told no.")
 	p.gotItBack()
 }
 
@@ -40,9 +42,11 @@ func TestCancel(t *testing.T) {
 	p.sees("Resolution")
 	p.types(down, enter, "12")
 	p.sees("> 12")
-	p.types(esc)
+	p.types(tab, esc)
+	p.sees("What you have filled in is lost.")
+	p.types(right, right, enter)
 	wants(t, a, &mcp.ElicitResult{Action: "cancel"})
-	p.sees("tracker: canceled")
+	p.showsOnly("tracker asks:\n│ How was this bug resolved?\n✗ Cancelled: the server is told that there is no decision.")
 	p.gotItBack()
 }
 
@@ -102,13 +106,22 @@ func TestTypingIsNotLostBetweenQuestions(t *testing.T) {
 	for i := range 20 {
 		a := askForm(t, on, fmt.Sprintf("question %d.", i), `{"type":"object","properties":{"x":{"type":"string"}}}`)
 		p.sees(fmt.Sprintf("question %d.", i), "x · optional")
-		p.types("abc", enter)
-		p.sees("> abc", "▸ Review")
-		p.types(enter)
-		p.sees("x  abc", "▸ Send")
+		p.types("abc")
+		p.sees("> abc")
 		p.types(enter)
 		wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"x": "abc"}})
 	}
+}
+
+// What is typed while nothing is asked, such as the next command, is no answer.
+func TestTypingBeforeAQuestionIsNoAnswer(t *testing.T) {
+	p := newPerson(t)
+	p.types("make clean", enter)
+	p.sees("make clean") // the terminal has it
+	a := askForm(t, p.terminal(), "Who?", `{"type":"object","properties":{"name":{"type":"string"}}}`)
+	p.sees("name · optional")
+	p.types("Ada", enter)
+	wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}})
 }
 
 func TestSmallTerminals(t *testing.T) {
@@ -120,7 +133,7 @@ func TestSmallTerminals(t *testing.T) {
 		p.screen = newEmulator(int(size.Rows), int(size.Cols))
 		a := askForm(t, p.terminal(), "How?", `{"type":"object","properties":{"x":{"type":"string"}}}`)
 		p.waits("for anything", func(screen string) bool { return screen != "" })
-		p.types("abc", enter, enter, enter)
+		p.types("abc", enter)
 		wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"x": "abc"}})
 		p.gotItBack()
 	}
@@ -188,10 +201,16 @@ func TestHostileTextStaysText(t *testing.T) {
 				p := newPerson(t)
 				a := ask(t, func(ctx context.Context) (any, error) { return put(ctx, p.terminal(env)) })
 				p.sees(`\x1b]0;owned\a`)
-				if mode == "drawn" {
-					p.types("\x1b[6~", strings.Repeat(tab, 5), enter, esc) // all of the page, and the review
-				} else {
+				switch {
+				case mode == "by line":
 					p.types("\n/empty\n\n1\n", "/cancel\n", "\x04")
+				case name == "form": // all of the page, the review and the record
+					p.types("\x1b[6~", tab, tab, enter)
+					p.sees("This will be sent:")
+					p.types(enter)
+					p.sees("✓ Sent.")
+				default:
+					p.types("\x1b[6~", strings.Repeat(tab, 5), enter, esc)
 				}
 				a.end()
 				p.gotItBack() // nothing strange reached the terminal

@@ -28,7 +28,7 @@ func (t *Terminal) URL(ctx context.Context, server, message, address string, ope
 			block{kind: warning, text: "This address will not be opened: " + err.Error() + "."},
 			block{kind: theirs, text: line(address, maxAbout)})
 	} else {
-		p.body, p.accept = append(p.body, blocks...), "Open"
+		p.body, p.accept, p.done = append(p.body, blocks...), "Open", "Agreed to open it."
 		if open == nil {
 			p.accept = "I will open it"
 		}

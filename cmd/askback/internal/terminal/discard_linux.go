@@ -1,0 +1,13 @@
+package terminal
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// discardTyped throws away what was typed on a terminal and not read. It is not an answer to a question that was not on
+// the screen yet, and one Enter may send a form.
+func discardTyped(tty *os.File) {
+	_ = unix.IoctlSetInt(int(tty.Fd()), unix.TCFLSH, unix.TCIFLUSH) // if it fails, the person sees what was typed
+}
