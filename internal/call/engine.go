@@ -199,6 +199,9 @@ func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err er
 			err = e.Panicked(ctx, c, v)
 		}
 	}()
+	if c.Watch != nil {
+		ctx = c.Watch.Handle(ctx)
+	}
 	return c.Handler.Invoke(ctx, c, c.Params)
 }
 
