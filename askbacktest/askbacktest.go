@@ -1,26 +1,63 @@
 // Package askbacktest runs handlers that ask back in unit tests, without a network:
 //
-//	func TestClose(t *testing.T) {
-//		res := askbacktest.Run(t, register, askbacktest.Call{
+//	func TestCloseBug(t *testing.T) {
+//		var effects askbacktest.Effects
+//		tracker := &fakeTracker{effects: &effects} // its Close calls effects.Record("close bug")
+//		res := askbacktest.Run(t, func(srv *askback.Server) { Register(srv, tracker) }, askbacktest.Call{
 //			Tool:      "close_bug",
 //			Arguments: map[string]any{"id": 7},
 //			Answers: map[string]askbacktest.Answer{
 //				"resolution": askbacktest.Accept(map[string]any{"resolution": "Fixed"}),
 //			},
+//			Effects: &effects,
 //		})
 //		if res.Text() != "Bug #7 closed as Fixed." {
 //			t.Error(res.Text())
 //		}
 //	}
 //
-// The run is harder on the handler than most clients are:
+// # What a run does
 //
-//   - A new server serves every round, as if the process had been restarted.
-//   - Every request is sent twice, as by a client whose response was lost.
-//   - After every round the handler is replayed without answers.
+// [Run] is harder on the handler than most clients are:
 //
-// The test fails when any of this changes a question or a result. Then the handler depends on something that is neither
-// an answer nor the result of a step, or a step is not safe to repeat.
+//  1. A new server serves every round, as if the process had been restarted.
+//  2. Every request is sent twice, as by a client whose response was lost, unless [Call.Lossless] is set.
+//  3. After every round, the last one included, the handler is replayed a hundred times. For half of them the clock is moved,
+//     a week at a time, by more than a year. In a replay no step runs: each returns what it returned in the round.
+//
+// # What it finds
+//
+// The test fails at the first of these mistakes, in a few lines:
+//
+//   - A question depends on a clock, a counter, a random number or the order of a map: the message has the question, and
+//     the part of it that changed. Take such a value in [askback.Do], and sort the keys of a map.
+//   - Whether the handler asks depends on one of these.
+//   - An effect on the outside, such as an email, happens outside of a step, where it happens again in every round. The
+//     test's fakes tell [Effects] what they do. Put the effect into [askback.Do] or [askback.Call.Do].
+//   - A step asks. Ask before it.
+//   - The result of a step loses a field in the JSON that records it, because the field is unexported, has the tag json:"-",
+//     or its type encodes itself without it. The handler would read a zero value.
+//   - A step is not safe to repeat: the outcome changes when the request is sent again. Give the outside
+//     [askback.Call.IdempotencyKey]. If it takes none, ask before the step, and set [Call.Lossless].
+//   - A question has no answer in [Call.Answers], or an answer there no question.
+//
+// It does not find an effect that no fake records, and no question that depends on something that stays the same during
+// the test, such as a row of a database.
+//
+// # Clocks and networks
+//
+// The clock is moved in a bubble of [testing/synctest], in which only code outside of steps runs, because a bubble and a
+// real network do not go together: a connection of a pool that is used inside and outside of one ends the process. So
+// network calls belong into steps, where they are safe. A handler that makes others is noticed if it passes on its
+// context: then the clock is not moved, and the test's log says so. The same goes for a handler that derives a context
+// with a deadline or a cancellation of its own. If it makes network calls without its context, or shares channels with
+// goroutines of the test, the process ends with "fatal error: … synctest channel from outside bubble": set
+// [Call.RealClock]. In a test that is in a bubble itself, everything runs in that one.
+//
+// # Tasks
+//
+// A tool of [askback.AddTaskTool] runs in rounds, as for a client that cannot take a task, unless its TaskSupport
+// requires one. What holds for rounds holds for its task: the same steps, the same questions.
 package askbacktest
 
 import (
@@ -54,7 +91,8 @@ type Call struct {
 	Lossless bool
 	// Effects, if set, counts what the test's fakes record, and the test fails if that happens outside of a step.
 	Effects *Effects
-	// RealClock leaves the clock alone, so that a question that depends on a coarse one is not found: see [Run].
+	// RealClock leaves the clock alone, and then a question that depends on a coarse one, such as the day, is not found.
+	// It is for handlers that use a network outside of their steps, and without their context.
 	RealClock bool
 	// Options of the servers, such as Limits. Run sets Keys, Principal, ReplayGuard, Logger and the times to live.
 	Options askback.Options

@@ -58,13 +58,19 @@ func (d *driver) replay(r request, steps map[string]outcome, different func(*rep
 		return ""
 	}
 	failure := ""
-	for n := 0; n < replays && failure == ""; n++ {
-		failure = once("")
+	now := func(n int) {
+		for ; n > 0 && failure == ""; n-- {
+			failure = once("")
+		}
 	}
+	now(replays)
 	switch {
-	case failure != "" || d.call.RealClock:
+	case failure != "":
+	case d.call.RealClock:
+		now(later)
 	case waits:
-		d.t.Logf("askbacktest: the handler waits outside of its steps, with its context: its clock is not moved")
+		d.t.Logf("askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the comment of the package")
+		now(later)
 	default:
 		failure = moveClock(func(days int) string { return once(fmt.Sprintf(" %d days later", days)) })
 	}

@@ -22,12 +22,10 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// Run drives a call to its end, and fails the test at the first mistake of the handler; the comment of the package lists
-// what it finds. It makes new servers for each round, and calls register for each: register must share between the
-// servers what survives a restart, such as a store. Run must be called from the test's own goroutine.
-//
-// In a bubble of testing/synctest Run moves the bubble's own clock. Elsewhere it makes a bubble for those replays of
-// which the clock is moved.
+// Run drives a call to its end and returns its result. At the first mistake of the handler the test fails, with t.Fatalf:
+// the comment of the package lists what Run finds. It makes new servers for each round, and calls register for each:
+// register must share between the servers what survives a restart, such as a store. Run must be called from the test's own
+// goroutine.
 func Run(t testing.TB, register func(*askback.Server), c Call) *Result {
 	t.Helper()
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
