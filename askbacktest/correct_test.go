@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +158,18 @@ func TestEffectsOutsideOfStepsAreTold(t *testing.T) {
 	}
 }
 
+// An audit hook is told of the requests, and not of the replays.
+func TestReplaysAreNotAudited(t *testing.T) {
+	var told []string
+	askbacktest.Run(t, register(asking(func() string { return "?" })), askbacktest.Call{
+		Tool: "tool", Answers: answered,
+		Options: askback.Options{Audit: func(_ context.Context, e askback.AuditEvent) { told = append(told, e.Kind) }},
+	})
+	if got := strings.Join(told, " "); got != "asked asked answered ended answered ended" {
+		t.Errorf("told %s", got)
+	}
+}
+
 // The last round, too, is replayed, and its steps run no more often for that: once for each time it is sent.
 func TestReplaysRunNoStep(t *testing.T) {
 	ran := map[string]int{}
@@ -205,18 +218,21 @@ func TestRealNetworks(t *testing.T) {
 		name      string
 		get       handler
 		realClock bool
+		unmoved   string // the log that says so
 	}{
 		{"in a step", func(ctx context.Context, call *askback.Call) (string, error) {
 			return askback.Do(ctx, call, "get", get)
-		}, false},
+		}, false, ""},
 		{"in a step, without its context", func(ctx context.Context, call *askback.Call) (string, error) {
 			return askback.Do(ctx, call, "get", func(context.Context) (string, error) { return get(context.Background()) })
-		}, false},
-		{"with the handler's context", func(ctx context.Context, _ *askback.Call) (string, error) { return get(ctx) }, false},
-		{"without a context", func(context.Context, *askback.Call) (string, error) { return get(context.Background()) }, true},
+		}, false, ""},
+		{"with the handler's context", func(ctx context.Context, _ *askback.Call) (string, error) { return get(ctx) }, false,
+			"askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the comment of the package"},
+		{"without a context", func(context.Context, *askback.Call) (string, error) { return get(context.Background()) }, true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			res := askbacktest.Run(t, register(func(ctx context.Context, call *askback.Call) (string, error) {
+			r := &recorder{TB: t}
+			res := askbacktest.Run(r, register(func(ctx context.Context, call *askback.Call) (string, error) {
 				number, err := test.get(ctx, call)
 				if err != nil {
 					return "", err
@@ -224,8 +240,11 @@ func TestRealNetworks(t *testing.T) {
 				_, err = askback.Elicit[name](call, "q", "Number "+number+"?")
 				return "got " + number, err
 			}), askbacktest.Call{Tool: "tool", Answers: answered, RealClock: test.realClock})
-			if res.Text() != "got 7" {
-				t.Errorf("got %q", res.Text())
+			if res.Text() != "got 7" || len(r.failures) > 0 {
+				t.Errorf("got %q, failures %q", res.Text(), r.failures)
+			}
+			if got := slices.Compact(r.logs); strings.Join(got, "\n") != test.unmoved {
+				t.Errorf("logged %q, want %q", got, test.unmoved)
 			}
 		})
 	}
