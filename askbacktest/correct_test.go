@@ -34,8 +34,19 @@ type receipt struct {
 	Nothing map[string]int
 	Any     map[string]any
 	Left    *receipt `json:",omitempty"`
+	Gone    []string `json:",omitempty"`
+	Own     own
 	unset   int
 }
+
+// own encodes itself, and is trusted with what it leaves out.
+type own struct {
+	Text  string
+	cache int
+}
+
+func (o own) MarshalJSON() ([]byte, error)  { return json.Marshal(o.Text) }
+func (o *own) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &o.Text) }
 
 // correct takes everything that changes from a step, and acts on the outside in steps only.
 func correct(effects *askbacktest.Effects) handler {
@@ -46,7 +57,7 @@ func correct(effects *askbacktest.Effects) handler {
 			defer cancel()
 			return receipt{
 				At: started, Amount: big.NewInt(7), From: netip.MustParseAddr("127.0.0.1"), Raw: json.RawMessage(`{ "a": 1 }`), Empty: []string{},
-				Any: map[string]any{"n": 1, "list": []int{2}, "time": started}, Left: &receipt{Raw: json.RawMessage("1")},
+				Any: map[string]any{"n": 1, "list": []int{2}, "time": started, "struct": struct{ B, A int }{1, 2}}, Gone: []string{}, Own: own{"o", 1}, Left: &receipt{Raw: json.RawMessage("1")},
 			}, ctx.Err()
 		})
 		if err != nil {

@@ -123,6 +123,8 @@ func TestMistakesAreTold(t *testing.T) {
 			`askbacktest: step "price": its result is recorded as JSON, which loses map[string]askbacktest_test.price["a"].Lines[1].cents: 7 → 0: `},
 		{"a field behind an interface", returning(price{Extra: price{secret: 1}}),
 			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.price.Extra: `},
+		{"a large integer behind an interface", returning(map[string]any{"n": 1<<53 + 1}),
+			`askbacktest: step "price": its result is recorded as JSON, which loses map[string]interface {}["n"]: 9007199254740993 → 9.007199254740992e+15: `},
 		{"a field beside an embedded time", returning(stamped{started, 7}),
 			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.stamped.ID: 7 → 0: give its type `},
 		{"a large schema", func(_ context.Context, call *askback.Call) (string, error) {
@@ -135,6 +137,7 @@ func TestMistakesAreTold(t *testing.T) {
 			return "done", err
 		}, "askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:\n\t" +
 			`question "q": requestedSchema.properties.p000.title: "…xxxxxxxxxx`},
+		{"a long message", asking(func() string { counter++; return fmt.Sprint(counter, strings.Repeat("x", 10000)) }), ""},
 		{"a key from a map", func(_ context.Context, call *askback.Call) (string, error) {
 			_, err := askback.Elicit[name](call, anyKey(), "?")
 			return "done", err
