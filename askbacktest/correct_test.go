@@ -56,7 +56,8 @@ func correct(effects *askbacktest.Effects) handler {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			return receipt{
-				At: started, Amount: big.NewInt(7), From: netip.MustParseAddr("127.0.0.1"), Raw: json.RawMessage(`{ "a": 1 }`), Empty: []string{},
+				unset: 0, // as its JSON has it
+				At:    started, Amount: big.NewInt(7), From: netip.MustParseAddr("127.0.0.1"), Raw: json.RawMessage(`{ "a": 1 }`), Empty: []string{},
 				Any: map[string]any{"n": 1, "list": []int{2}, "time": started, "struct": struct{ B, A int }{1, 2}}, Gone: []string{}, Own: own{"o", 1}, Left: &receipt{Raw: json.RawMessage("1")},
 			}, ctx.Err()
 		})

@@ -93,7 +93,7 @@ func TestMistakesAreTold(t *testing.T) {
 			if _, err := askback.Elicit[name](call, "q", "?"); err != nil {
 				return "", err
 			}
-			if started.Sub(time.Now()).Abs() < time.Hour {
+			if time.Until(started).Abs() < time.Hour {
 				return "done", nil
 			}
 			_, err := askback.Elicit[name](call, "late", "It is late. Go on?")
