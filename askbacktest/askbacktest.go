@@ -39,6 +39,7 @@
 //     or its type encodes itself without it. The handler would read a zero value.
 //   - A step is not safe to repeat: the outcome changes when the request is sent again. Give the outside
 //     [askback.Call.IdempotencyKey]. If it takes none, ask before the step, and set [Call.Lossless].
+//   - The handler panics: the message has the place.
 //   - A question has no answer in [Call.Answers], or an answer there no question.
 //
 // It does not find an effect that no fake records, and no question that depends on something that stays the same during

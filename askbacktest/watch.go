@@ -101,6 +101,20 @@ func (w *watch) Asked(key string, err error) {
 		"once the step is recorded it does not run again, and would not ask again", key, steps)
 }
 
+func (w *watch) Panicked(v any, stack []byte) {
+	w.noted("the handler panicked: %v\n%s", v, innermost(stack))
+}
+
+// innermost returns the lines of a stack that say where the panic was.
+func innermost(stack []byte) string {
+	const most = 8 // lines, of which a function has two
+	lines := strings.Split(string(stack), "\n")
+	if i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "panic(") }); i >= 0 {
+		lines = lines[i+2:]
+	}
+	return strings.Join(lines[:min(most, len(lines))], "\n")
+}
+
 // effect notes an effect outside of the steps.
 func (w *watch) effect(name string) {
 	w.mu.Lock()

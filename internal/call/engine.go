@@ -208,6 +208,9 @@ func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err er
 // Panicked logs what was recovered from a handler, with the stack of this goroutine, and
 // returns what the client is told.
 func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
+	if c.Watch != nil {
+		c.Watch.Panicked(v, debug.Stack())
+	}
 	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", c.Handler.Method,
 		"call", c.PublicID(), "panic", v, "stack", string(debug.Stack()))
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")

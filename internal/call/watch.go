@@ -13,6 +13,8 @@ type Watch interface {
 	Encoded(name string, result any, data []byte)
 	// Asked is told of a question, and of the error that its handler gets, or nil with an answer.
 	Asked(key string, err error)
+	// Panicked is told what the handler panicked with, and the stack of that.
+	Panicked(v any, stack []byte)
 }
 
 type watchKey struct{}
