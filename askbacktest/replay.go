@@ -49,7 +49,7 @@ func (d *driver) replay(r request, steps map[string]outcome, different func(*rep
 		if err != nil {
 			return err.Error()
 		}
-		if mistake := w.first(); mistake != "" {
+		if mistake := w.firstMistake(); mistake != "" {
 			return mistake
 		}
 		if diff := different(again); diff != "" {

@@ -165,7 +165,7 @@ func (d *driver) send(r request) (*reply, map[string]outcome) {
 	if err != nil {
 		d.t.Fatalf("askbacktest: %v", err)
 	}
-	if mistake := w.first(); mistake != "" {
+	if mistake := w.firstMistake(); mistake != "" {
 		d.t.Fatalf("askbacktest: %s", mistake)
 	}
 	return response, w.steps

@@ -31,8 +31,8 @@ type outcome struct {
 	err  error
 }
 
-// noted records a mistake, unless there was one before.
-func (w *watch) noted(format string, args ...any) {
+// note records a mistake, unless there was one before.
+func (w *watch) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mistake == "" {
@@ -40,7 +40,7 @@ func (w *watch) noted(format string, args ...any) {
 	}
 }
 
-func (w *watch) first() string {
+func (w *watch) firstMistake() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mistake
@@ -55,11 +55,11 @@ func (w *watch) Handle(ctx context.Context) context.Context {
 // another goroutine does that.
 type waiting struct {
 	context.Context
-	noted *atomic.Bool
+	asked *atomic.Bool
 }
 
 func (c waiting) Done() <-chan struct{} {
-	c.noted.Store(true)
+	c.asked.Store(true)
 	return c.Context.Done()
 }
 
@@ -86,7 +86,7 @@ func (w *watch) Step(ctx context.Context, name string, step func(context.Context
 
 func (w *watch) Encoded(name string, result any, data []byte) {
 	if lost := loss(result, data); lost != "" {
-		w.noted("step %q: its result is recorded as JSON, which loses %s", name, lost)
+		w.note("step %q: its result is recorded as JSON, which loses %s", name, lost)
 	}
 }
 
@@ -97,12 +97,12 @@ func (w *watch) Asked(key string, err error) {
 	w.mu.Lock()
 	steps := strings.Join(w.running, " or ")
 	w.mu.Unlock()
-	w.noted("question %q is asked inside of the step %q: ask before the step, and use the answer in it; "+
+	w.note("question %q is asked inside of the step %q: ask before the step, and use the answer in it; "+
 		"once the step is recorded it does not run again, and would not ask again", key, steps)
 }
 
 func (w *watch) Panicked(v any, stack []byte) {
-	w.noted("the handler panicked: %v\n%s", v, innermost(stack))
+	w.note("the handler panicked: %v\n%s", v, innermost(stack))
 }
 
 // innermost returns the lines of a stack that say where the panic was.
@@ -121,6 +121,6 @@ func (w *watch) effect(name string) {
 	inStep := len(w.running) > 0
 	w.mu.Unlock()
 	if !inStep {
-		w.noted("effect %q happens outside of a step, and so again in every round: put it into askback.Do or call.Do", name)
+		w.note("effect %q happens outside of a step, and so again in every round: put it into askback.Do or call.Do", name)
 	}
 }
