@@ -168,7 +168,9 @@ func (d *driver) send(r request) (*reply, map[string]outcome) {
 	if mistake := w.firstMistake(); mistake != "" {
 		d.t.Fatalf("askbacktest: %s", mistake)
 	}
-	return response, w.steps
+	w.mu.Lock() // a goroutine that the handler left behind may still be in a step
+	defer w.mu.Unlock()
+	return response, maps.Clone(w.steps)
 }
 
 func (d *driver) newServer(options askback.Options) http.Handler {
