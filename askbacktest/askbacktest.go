@@ -1,49 +1,75 @@
 // Package askbacktest runs handlers that ask back in unit tests, without a network:
 //
-//	func TestClose(t *testing.T) {
-//		res := askbacktest.Run(t, register, askbacktest.Call{
+//	func TestCloseBug(t *testing.T) {
+//		var effects askbacktest.Effects
+//		tracker := &fakeTracker{effects: &effects} // its Close calls effects.Record("close bug")
+//		res := askbacktest.Run(t, func(srv *askback.Server) { Register(srv, tracker) }, askbacktest.Call{
 //			Tool:      "close_bug",
 //			Arguments: map[string]any{"id": 7},
 //			Answers: map[string]askbacktest.Answer{
 //				"resolution": askbacktest.Accept(map[string]any{"resolution": "Fixed"}),
 //			},
+//			Effects: &effects,
 //		})
 //		if res.Text() != "Bug #7 closed as Fixed." {
 //			t.Error(res.Text())
 //		}
 //	}
 //
-// The run is harder on the handler than most clients are:
+// # What a run does
 //
-//   - A new server serves every round, as if the process had been restarted.
-//   - Every request is sent twice, as by a client whose response was lost.
-//   - After every round the handler is replayed without answers.
+// [Run] is harder on the handler than most clients are:
 //
-// The test fails when any of this changes a question or a result. Then the handler depends on something that is neither
-// an answer nor the result of a step, or a step is not safe to repeat.
+//  1. A new server serves every round, as if the process had been restarted.
+//  2. Every request is sent twice, as by a client whose response was lost, unless [Call.Lossless] is set.
+//  3. After every round, the last one included, the handler is replayed a hundred times. For half of them the clock is moved,
+//     a week at a time, by more than a year. In a replay no step runs: each returns what it returned in the round.
+//
+// # What it finds
+//
+// The test fails at the first of these mistakes, in a few lines:
+//
+//   - A question depends on a clock, a counter, a random number or the order of a map: the message has the question, and
+//     the part of it that changed. Take such a value in [askback.Do], and sort the keys of a map.
+//   - Whether the handler asks depends on one of these.
+//   - An effect on the outside, such as an email, happens outside of a step, where it happens again in every round. The
+//     test's fakes tell [Effects] what they do. Put the effect into [askback.Do] or [askback.Call.Do].
+//   - A step asks. Ask before it.
+//   - The result of a step loses a field in the JSON that records it, because the field is unexported, has the tag json:"-",
+//     or its type encodes itself without it. The handler would read a zero value.
+//   - A step is not safe to repeat: the outcome changes when the request is sent again. Give the outside
+//     [askback.Call.IdempotencyKey]. If it takes none, ask before the step, and set [Call.Lossless].
+//   - The handler panics: the message has the place.
+//   - A question has no answer in [Call.Answers], or an answer there no question.
+//
+// It does not find an effect that no fake records, and no question that depends on something that stays the same during
+// the test, such as a row of a database.
+//
+// # Clocks and networks
+//
+// The clock is moved in a bubble of [testing/synctest], in which only code outside of steps runs, because a bubble and a
+// real network do not go together: a connection of a pool that is used inside and outside of one ends the process. So
+// network calls belong into steps, where they are safe. A handler that makes others is noticed if it passes on its
+// context: then the clock is not moved, and the test's log says so. The same goes for a handler that derives a context
+// with a deadline or a cancellation of its own. If it makes network calls without its context, or shares channels with
+// goroutines of the test, the process ends with "fatal error: … synctest channel from outside bubble": set
+// [Call.RealClock]. In a test that is in a bubble itself, everything runs in that one.
+//
+// # Tasks
+//
+// A tool of [askback.AddTaskTool] runs in rounds, as for a client that cannot take a task, unless its TaskSupport
+// requires one. What holds for rounds holds for its task: the same steps, the same questions.
 package askbacktest
 
 import (
-	"bytes"
-	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"maps"
-	"net/http"
-	"net/http/httptest"
-	"reflect"
-	"slices"
 	"strings"
-	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/seal"
 )
 
 // Call is a call and the answers that its client will give.
@@ -64,7 +90,12 @@ type Call struct {
 	Principal string
 	// Lossless sends no request twice, so that steps need not be safe to repeat.
 	Lossless bool
-	// Options of the servers, such as Limits. Keys, Principal, ReplayGuard and Logger are set by Run.
+	// Effects, if set, counts what the test's fakes record, and the test fails if that happens outside of a step.
+	Effects *Effects
+	// RealClock leaves the clock alone, and then a question that depends on a coarse one, such as the day, is not found.
+	// It is for handlers that use a network outside of their steps, and without their context.
+	RealClock bool
+	// Options of the servers, such as Limits. Run sets Keys, Principal, ReplayGuard, Logger and the times to live.
 	Options askback.Options
 }
 
@@ -148,228 +179,4 @@ func (r *Result) Text() string {
 		}
 	}
 	return b.String()
-}
-
-// Run drives a call to its end. It makes a new server for each round, and calls register for it: register must share
-// between the servers what survives a restart, such as a store. Run must be called from the test's own goroutine.
-func Run(t testing.TB, register func(*askback.Server), c Call) *Result {
-	t.Helper()
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &driver{t: t, register: register, call: c, keys: keys, turns: make(map[string]int)}
-	if err := d.prepare(); err != nil {
-		t.Fatalf("askbacktest: %v", err)
-	}
-	return d.run()
-}
-
-type driver struct {
-	t        testing.TB
-	register func(*askback.Server)
-	call     Call
-	keys     *seal.Ring
-	turns    map[string]int // answers given so far, by key
-
-	method, target string
-	params         map[string]any
-}
-
-func (d *driver) prepare() error {
-	c := d.call
-	d.params = map[string]any{"_meta": map[string]any{
-		mcp.MetaKeyProtocolVersion:    "2026-07-28",
-		mcp.MetaKeyClientCapabilities: capabilities(c.Cannot),
-	}}
-	for _, named := range []struct{ method, param, target string }{
-		{"tools/call", "name", c.Tool}, {"prompts/get", "name", c.Prompt}, {"resources/read", "uri", c.Resource},
-	} {
-		if named.target == "" {
-			continue
-		}
-		if d.target != "" {
-			return fmt.Errorf("a call names one of Tool, Prompt and Resource, not several")
-		}
-		d.method, d.target = named.method, named.target
-		d.params[named.param] = named.target
-	}
-	if d.target == "" {
-		return fmt.Errorf("a call names a Tool, a Prompt or a Resource")
-	}
-	if c.Arguments != nil {
-		d.params["arguments"] = c.Arguments
-	}
-	return nil
-}
-
-func capabilities(cannot askback.Capability) map[string]map[string]any {
-	declared := make(map[string]map[string]any)
-	declare := func(capability askback.Capability, name string, modes ...string) {
-		if cannot&capability != 0 {
-			return
-		}
-		if declared[name] == nil {
-			declared[name] = make(map[string]any)
-		}
-		for _, mode := range modes {
-			declared[name][mode] = struct{}{}
-		}
-	}
-	declare(askback.CapabilityForm, "elicitation", "form")
-	declare(askback.CapabilityURL, "elicitation", "url")
-	declare(askback.CapabilitySampling, "sampling")
-	declare(askback.CapabilitySamplingTools|cannot&askback.CapabilitySampling, "sampling", "tools")
-	declare(askback.CapabilityRoots, "roots")
-	return declared
-}
-
-// reply is a response, as far as the driver looks into it.
-type reply struct {
-	raw    []byte
-	Result json.RawMessage `json:"result"`
-	Error  *jsonrpc.Error  `json:"error"`
-
-	outcome struct {
-		Type     string                     `json:"resultType"`
-		Requests map[string]json.RawMessage `json:"inputRequests"`
-		State    string                     `json:"requestState"`
-	}
-}
-
-func (d *driver) run() *Result {
-	d.t.Helper()
-	res := new(Result)
-	var state string
-	var responses map[string]json.RawMessage
-	for {
-		r := d.send(state, responses)
-		if !d.call.Lossless {
-			d.same(r, d.send(state, responses), "the request was sent a second time, as by a client whose response was lost")
-		}
-		if r.Error != nil || r.outcome.Type != "input_required" {
-			d.finish(res, r)
-			return res
-		}
-		state = r.outcome.State
-		asked := slices.AppendSeq([]string{}, maps.Keys(r.outcome.Requests))
-		slices.Sort(asked)
-		res.Asked = append(res.Asked, asked)
-		if len(r.outcome.Requests) > 0 {
-			d.same(r, d.send(state, nil), "the handler was replayed without answers")
-		}
-		responses = make(map[string]json.RawMessage, len(r.outcome.Requests))
-		for key, request := range r.outcome.Requests {
-			responses[key] = d.answer(key, request)
-		}
-	}
-}
-
-func (d *driver) answer(key string, request json.RawMessage) json.RawMessage {
-	d.t.Helper()
-	names := []string{key}
-	if at := strings.LastIndexByte(key, '#'); at > 0 {
-		names = append(names, key[:at]) // with States, what follows tells two questions of a key apart
-	}
-	var question struct{ Params struct{ Message string } }
-	if json.Unmarshal(request, &question) == nil {
-		names = append(names, question.Params.Message)
-	}
-	for _, name := range names {
-		if results := d.call.Answers[name].results; len(results) > 0 {
-			turn := min(d.turns[name], len(results)-1)
-			d.turns[name]++
-			return results[turn]
-		}
-	}
-	d.t.Fatalf("askbacktest: no answer for the question %q:\n%s", key, request)
-	return nil
-}
-
-// same fails the test when a repetition has another outcome. States always differ, because each is sealed anew.
-func (d *driver) same(first, second *reply, how string) {
-	d.t.Helper()
-	if !reflect.DeepEqual(first.comparable(d.t), second.comparable(d.t)) {
-		d.t.Errorf("askbacktest: %s, and its outcome changed:\n first: %s\nsecond: %s", how, first.raw, second.raw)
-	}
-}
-
-func (r *reply) comparable(t testing.TB) any {
-	t.Helper()
-	if r.Error != nil {
-		return map[string]any{"code": float64(r.Error.Code), "message": r.Error.Message}
-	}
-	var v map[string]any
-	if err := json.Unmarshal(r.Result, &v); err != nil {
-		t.Fatalf("askbacktest: %v in %s", err, r.raw)
-	}
-	delete(v, "requestState")
-	if meta, ok := v["_meta"].(map[string]any); ok {
-		delete(meta, "io.github.askback-mcp/expires") // that of the state
-	}
-	return v
-}
-
-// send serves one request by a new server.
-func (d *driver) send(state string, responses map[string]json.RawMessage) *reply {
-	d.t.Helper()
-	options := d.call.Options
-	options.Keys = d.keys
-	options.Logger = slog.New(slog.DiscardHandler)
-	options.Principal, options.ReplayGuard = nil, nil
-	if name := d.call.Principal; name != "" {
-		options.Principal = func(context.Context, *mcp.RequestExtra) (string, error) { return name, nil }
-	}
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "askbacktest", Version: "1.0.0"}, nil), &options)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.register(srv)
-
-	params := maps.Clone(d.params)
-	if state != "" {
-		params["requestState"] = state
-	}
-	if responses != nil {
-		params["inputResponses"] = responses
-	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": d.method, "params": params})
-	if err != nil {
-		d.t.Fatalf("askbacktest: the arguments cannot be encoded: %v", err)
-	}
-	req := httptest.NewRequestWithContext(d.t.Context(), http.MethodPost, "/mcp", bytes.NewReader(body))
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-	req.Header.Set("Mcp-Method", d.method)
-	req.Header.Set("Mcp-Name", "=?base64?"+base64.StdEncoding.EncodeToString([]byte(d.target))+"?=")
-	w := httptest.NewRecorder()
-	srv.HTTPHandler(nil).ServeHTTP(w, req)
-
-	r := &reply{raw: w.Body.Bytes()}
-	if err := json.Unmarshal(r.raw, r); err != nil {
-		d.t.Fatalf("askbacktest: status %d: %v in %s", w.Code, err, r.raw)
-	}
-	if r.Result != nil {
-		if err := json.Unmarshal(r.Result, &r.outcome); err != nil {
-			d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
-		}
-	}
-	return r
-}
-
-func (d *driver) finish(res *Result, r *reply) {
-	d.t.Helper()
-	for key := range d.call.Answers {
-		if d.turns[key] == 0 {
-			d.t.Errorf("askbacktest: the question %q was never asked", key)
-		}
-	}
-	if res.Err = r.Error; r.Error != nil {
-		return
-	}
-	into := map[string]any{"tools/call": &res.Tool, "prompts/get": &res.Prompt, "resources/read": &res.Resource}
-	if err := json.Unmarshal(r.Result, into[d.method]); err != nil {
-		d.t.Fatalf("askbacktest: %v in %s", err, r.raw)
-	}
 }

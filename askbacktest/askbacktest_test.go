@@ -28,7 +28,7 @@ func tool(handler askback.ToolHandler[map[string]any, string]) func(*askback.Ser
 // recorder is a testing.TB that only notes how a test failed.
 type recorder struct {
 	testing.TB
-	failures []string
+	failures, logs []string
 }
 
 type fatal struct{}
@@ -36,6 +36,9 @@ type fatal struct{}
 func (r *recorder) Helper() {}
 func (r *recorder) Errorf(format string, args ...any) {
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Logf(format string, args ...any) {
+	r.logs = append(r.logs, fmt.Sprintf(format, args...))
 }
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); panic(fatal{}) }
 

@@ -76,7 +76,8 @@ type Request struct {
 type Call struct {
 	*Request
 	Round  int
-	Inline bool // its handler asks through a session: it has no asks and no checkpoints
+	Inline bool  // its handler asks through a session: it has no asks and no checkpoints
+	Watch  Watch // nil in a server
 
 	ctx    context.Context // of the round
 	manual Manual
@@ -94,7 +95,8 @@ type Call struct {
 }
 
 func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
-	return &Call{Request: r, Round: j.Round + 1, ctx: ctx, manual: manual, id: j.ID, audit: e.Audit}
+	watch, _ := ctx.Value(watchKey{}).(Watch)
+	return &Call{Request: r, Round: j.Round + 1, Watch: watch, ctx: ctx, manual: manual, id: j.ID, audit: e.Audit}
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.
@@ -162,6 +164,14 @@ func (c *Call) Ask(key string, q *question.Question) ([]byte, error) {
 
 // AskInline is [Call.Ask] for what stands in for the session of an inline handler.
 func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) ([]byte, error) {
+	answer, err := c.askRun(ctx, key, q)
+	if c.Watch != nil {
+		c.Watch.Asked(key, err)
+	}
+	return answer, err
+}
+
+func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]byte, error) {
 	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Request: q}
 	if err := ctx.Err(); err != nil {
 		ask.Unable = err // what was answered before is found all the same: see OnCancel
@@ -187,6 +197,10 @@ func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) 
 
 // Step returns the recorded result of a step, or runs it and records what it returns.
 func (c *Call) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+	if c.Watch != nil {
+		watched := step
+		step = func(ctx context.Context) ([]byte, error) { return c.Watch.Step(ctx, name, watched) }
+	}
 	if c.audit == nil {
 		return c.run.Step(ctx, name, step)
 	}

@@ -88,9 +88,9 @@ func (r *Run) BeginBare(j *Journal, responses map[string][]byte, limits Limits) 
 // the journal may already be on its way to the client.
 var errOver = errors.New("the handler has returned: let it wait for what it starts")
 
-// errInStep is the error for a question inside a step. The step does not run again once it
+// ErrInStep is the error for a question inside a step. The step does not run again once it
 // is recorded: the question would be asked in some runs and not in others.
-var errInStep = errors.New("a step cannot ask: ask before it, outside of the function that Do gets")
+var ErrInStep = errors.New("a step cannot ask: ask before it, outside of the function that Do gets")
 
 var stepFrame = FrameOf((*Run).Step)
 
@@ -107,7 +107,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		return nil, errOver
 	}
 	if r.active > 0 && stepFrame.OnStack() {
-		return nil, errInStep
+		return nil, ErrInStep
 	}
 	if raw, ok := r.bare[a.Key]; ok {
 		delete(r.bare, a.Key)

@@ -1,0 +1,122 @@
+package askbacktest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/state"
+)
+
+// What a handler asks is compared with what it asks in many replays. Two keys of a map come in another order in one of
+// eight: a question that depends on it escapes so many replays once in half a million tests.
+const (
+	replays = 50 // at the same time
+	later   = 50 // with the clock moved
+)
+
+// shift is how far the clock moves before each of the later replays: together by more than a year, to every hour of the
+// day and every day of the week.
+const shift = 7*24*time.Hour + 11*time.Hour + 37*time.Minute + 11*time.Second
+
+// The ways out of a difference.
+const (
+	onlyAnswers = "\n\tWhat a handler asks may depend only on its arguments, on answers and on results of steps: " +
+		"take a clock, a counter or a random number in askback.Do, and sort the keys of a map."
+	safeSteps = "\n\tWhat is not a result of askback.Do changes, or a step is not safe to repeat: give the outside call.IdempotencyKey; " +
+		"if it takes none, set Call.Lossless."
+)
+
+// replay sends a request again and again without running a step: each has the outcome that it had in steps. Different
+// describes how a reply differs from that of the first time. The test fails with the first difference.
+func (d *driver) replay(r request, steps map[string]outcome, different func(*reply) string) {
+	d.t.Helper()
+	options := d.call.Options
+	options.Audit = nil
+	if options.States != nil {
+		states := *options.States
+		states.Store = unchanged{states.Store}
+		options.States = &states
+	}
+	h := d.newServer(options)
+	waits := false
+	once := func(how string) string {
+		w := &watch{steps: steps, replay: true}
+		again, err := d.serve(h, w, r)
+		waits = waits || w.waited != nil && w.waited.Load()
+		if err != nil {
+			return err.Error()
+		}
+		if mistake := w.firstMistake(); mistake != "" {
+			return mistake
+		}
+		if diff := different(again); diff != "" {
+			return fmt.Sprintf("the handler was replayed%s, and asked something else:\n\t%s%s", how, diff, onlyAnswers)
+		}
+		return ""
+	}
+	failure := ""
+	now := func(n int) {
+		for ; n > 0 && failure == ""; n-- {
+			failure = once("")
+		}
+	}
+	now(replays)
+	switch {
+	case failure != "":
+	case d.call.RealClock:
+		now(later)
+	case waits:
+		d.t.Logf("askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the comment of the package")
+		now(later)
+	default:
+		failure = moveClock(func(days int) string { return once(fmt.Sprintf(" %d days later", days)) })
+	}
+	if failure != "" {
+		d.t.Fatalf("askbacktest: %s", failure)
+	}
+}
+
+// moveClock calls f with the clock moved more and more days, until it returns a failure.
+func moveClock(f func(days int) string) (failure string) {
+	move := func() {
+		for n := 1; n <= later && failure == ""; n++ {
+			time.Sleep(shift)
+			failure = f(n * int(shift/time.Hour) / 24)
+		}
+	}
+	if inBubble() {
+		move()
+		return failure
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			failure = fmt.Sprintf("the handler leaves a goroutine behind that waits: let the handler wait for it, or set Call.RealClock (testing/synctest: %v)", v)
+		}
+	}()
+	now := time.Now().Round(0) // without the monotonic reading, which a bubble does not share
+	// The test itself may be no *testing.T, and the bubble fails none.
+	synctest.Test(new(testing.T), func(*testing.T) {
+		time.Sleep(now.Sub(time.Now().Round(0)))
+		move()
+	})
+	return failure
+}
+
+// inBubble reports whether the test itself runs in a bubble of testing/synctest, in which no other can be.
+func inBubble() (in bool) {
+	defer func() { in = recover() != nil }()
+	synctest.Test(new(testing.T), func(*testing.T) {})
+	return false
+}
+
+// unchanged is a store that a replay reads, and leaves as it is.
+type unchanged struct{ state.Store }
+
+func (unchanged) PutState(context.Context, string, string, []byte, time.Time) error { return nil }
+func (unchanged) SwapState(context.Context, string, string, []byte, []byte, time.Time) (bool, error) {
+	return true, nil
+}
+func (unchanged) DeleteState(context.Context, string) error { return nil }

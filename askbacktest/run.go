@@ -1,0 +1,269 @@
+package askbacktest
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// Run drives a call to its end and returns its result. At the first mistake of the handler the test fails, with t.Fatalf:
+// the comment of the package lists what Run finds. It makes new servers for each round, and calls register for each:
+// register must share between the servers what survives a restart, such as a store. Run must be called from the test's own
+// goroutine.
+func Run(t testing.TB, register func(*askback.Server), c Call) *Result {
+	t.Helper()
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{t: t, register: register, call: c, keys: keys, turns: make(map[string]int)}
+	if err := d.prepare(); err != nil {
+		t.Fatalf("askbacktest: %v", err)
+	}
+	return d.run()
+}
+
+type driver struct {
+	t        testing.TB
+	register func(*askback.Server)
+	call     Call
+	keys     *seal.Ring
+	turns    map[string]int // answers given so far, by key
+
+	method, target string
+	params         map[string]any
+}
+
+func (d *driver) prepare() error {
+	c := d.call
+	d.params = map[string]any{"_meta": map[string]any{
+		mcp.MetaKeyProtocolVersion:    "2026-07-28",
+		mcp.MetaKeyClientCapabilities: capabilities(c.Cannot),
+	}}
+	for _, named := range []struct{ method, param, target string }{
+		{"tools/call", "name", c.Tool}, {"prompts/get", "name", c.Prompt}, {"resources/read", "uri", c.Resource},
+	} {
+		if named.target == "" {
+			continue
+		}
+		if d.target != "" {
+			return fmt.Errorf("a call names one of Tool, Prompt and Resource, not several")
+		}
+		d.method, d.target = named.method, named.target
+		d.params[named.param] = named.target
+	}
+	if d.target == "" {
+		return fmt.Errorf("a call names a Tool, a Prompt or a Resource")
+	}
+	if c.Arguments != nil {
+		d.params["arguments"] = c.Arguments
+	}
+	return nil
+}
+
+func capabilities(cannot askback.Capability) map[string]map[string]any {
+	declared := make(map[string]map[string]any)
+	declare := func(capability askback.Capability, name string, modes ...string) {
+		if cannot&capability != 0 {
+			return
+		}
+		if declared[name] == nil {
+			declared[name] = make(map[string]any)
+		}
+		for _, mode := range modes {
+			declared[name][mode] = struct{}{}
+		}
+	}
+	declare(askback.CapabilityForm, "elicitation", "form")
+	declare(askback.CapabilityURL, "elicitation", "url")
+	declare(askback.CapabilitySampling, "sampling")
+	declare(askback.CapabilitySamplingTools|cannot&askback.CapabilitySampling, "sampling", "tools")
+	declare(askback.CapabilityRoots, "roots")
+	return declared
+}
+
+// request is what differs between the requests of a call.
+type request struct {
+	state     string
+	responses map[string]json.RawMessage
+}
+
+func (d *driver) run() *Result {
+	d.t.Helper()
+	res := new(Result)
+	var r request
+	for {
+		first, steps := d.send(r)
+		if !d.call.Lossless {
+			second, _ := d.send(r)
+			if diff := difference(first, second); diff != "" {
+				remedy := safeSteps
+				if first.asks() || second.asks() {
+					remedy = onlyAnswers
+				}
+				d.t.Fatalf("askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:\n\t%s%s", diff, remedy)
+			}
+		}
+		if !first.inputRequired() {
+			d.replay(r, steps, func(again *reply) string {
+				if !again.asks() {
+					return "" // what is not asked may change
+				}
+				return first.String() + " → " + again.String()
+			})
+			d.finish(res, first)
+			return res
+		}
+		r = request{state: first.outcome.State}
+		asked := slices.AppendSeq([]string{}, maps.Keys(first.outcome.Requests)) // not nil after a checkpoint
+		slices.Sort(asked)
+		res.Asked = append(res.Asked, asked)
+		if first.asks() {
+			d.replay(r, steps, func(again *reply) string { return difference(first, again) })
+		}
+		r.responses = make(map[string]json.RawMessage, len(first.outcome.Requests))
+		for key, question := range first.outcome.Requests {
+			r.responses[key] = d.answer(key, question)
+		}
+	}
+}
+
+func (d *driver) answer(key string, question json.RawMessage) json.RawMessage {
+	d.t.Helper()
+	for _, name := range []string{key, authorKey(key), message(question)} {
+		if results := d.call.Answers[name].results; len(results) > 0 {
+			turn := min(d.turns[name], len(results)-1)
+			d.turns[name]++
+			return results[turn]
+		}
+	}
+	d.t.Fatalf("askbacktest: no answer for the question %q: add it to Call.Answers (%q)", authorKey(key), cut(message(question)))
+	return nil
+}
+
+// send serves a request by a server of its own, and returns the outcomes of the steps that ran.
+func (d *driver) send(r request) (*reply, map[string]outcome) {
+	d.t.Helper()
+	w := &watch{steps: make(map[string]outcome)}
+	response, err := d.serve(d.newServer(d.call.Options), w, r)
+	if err != nil {
+		d.t.Fatalf("askbacktest: %v", err)
+	}
+	if mistake := w.firstMistake(); mistake != "" {
+		d.t.Fatalf("askbacktest: %s", mistake)
+	}
+	w.mu.Lock() // a goroutine that the handler left behind may still be in a step
+	defer w.mu.Unlock()
+	return response, maps.Clone(w.steps)
+}
+
+func (d *driver) newServer(options askback.Options) http.Handler {
+	d.t.Helper()
+	options.Keys = d.keys
+	options.Logger = slog.New(slog.DiscardHandler)
+	options.Principal, options.ReplayGuard = nil, nil
+	options.Limits.RoundTTL, options.Limits.CallTTL = ages, ages
+	if name := d.call.Principal; name != "" {
+		options.Principal = func(context.Context, *mcp.RequestExtra) (string, error) { return name, nil }
+	}
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "askbacktest", Version: "1.0.0"}, nil), &options)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.register(srv)
+	return srv.HTTPHandler(nil)
+}
+
+// ages is a time to live that moving the clock does not use up.
+const ages = 100 * 365 * 24 * time.Hour
+
+// serve sends a request whose handler w follows. It may be called in a bubble: nothing that it makes outlives it.
+func (d *driver) serve(h http.Handler, w *watch, r request) (*reply, error) {
+	params := maps.Clone(d.params)
+	if r.state != "" {
+		params["requestState"] = r.state
+	}
+	if r.responses != nil {
+		params["inputResponses"] = r.responses
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": d.method, "params": params})
+	if err != nil {
+		return nil, fmt.Errorf("the arguments cannot be encoded: %w", err)
+	}
+	ctx, cancel := context.WithCancel(call.WithWatch(context.Background(), w))
+	defer cancel()
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", bytes.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+	req.Header.Set("Mcp-Method", d.method)
+	req.Header.Set("Mcp-Name", "=?base64?"+base64.StdEncoding.EncodeToString([]byte(d.target))+"?=")
+	recorder := httptest.NewRecorder()
+	d.call.Effects.follow(w)
+	h.ServeHTTP(recorder, req)
+	d.call.Effects.follow(nil)
+	return parse(recorder)
+}
+
+// reply is a response, as far as the driver looks into it.
+type reply struct {
+	Result json.RawMessage `json:"result"`
+	Error  *jsonrpc.Error  `json:"error"`
+
+	outcome struct {
+		Type     string                     `json:"resultType"`
+		Requests map[string]json.RawMessage `json:"inputRequests"`
+		State    string                     `json:"requestState"`
+	}
+}
+
+func parse(w *httptest.ResponseRecorder) (*reply, error) {
+	r := new(reply)
+	if err := json.Unmarshal(w.Body.Bytes(), r); err != nil {
+		return nil, fmt.Errorf("status %d, and no JSON-RPC response: %w", w.Code, err)
+	}
+	if r.Error != nil {
+		return r, nil
+	}
+	if err := json.Unmarshal(r.Result, &r.outcome); err != nil {
+		return nil, fmt.Errorf("the result cannot be decoded: %w", err)
+	}
+	return r, nil
+}
+
+func (r *reply) inputRequired() bool { return r.Error == nil && r.outcome.Type == "input_required" }
+
+// asks reports whether the reply has questions; without them the client only has to come back.
+func (r *reply) asks() bool { return r.inputRequired() && len(r.outcome.Requests) > 0 }
+
+func (d *driver) finish(res *Result, r *reply) {
+	d.t.Helper()
+	for _, key := range slices.Sorted(maps.Keys(d.call.Answers)) {
+		if d.turns[key] == 0 {
+			d.t.Errorf("askbacktest: the question %q was never asked", key)
+		}
+	}
+	if res.Err = r.Error; r.Error != nil {
+		return
+	}
+	into := map[string]any{"tools/call": &res.Tool, "prompts/get": &res.Prompt, "resources/read": &res.Resource}
+	if err := json.Unmarshal(r.Result, into[d.method]); err != nil {
+		d.t.Fatalf("askbacktest: the result cannot be decoded: %v", err)
+	}
+}

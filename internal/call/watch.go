@@ -1,0 +1,25 @@
+package call
+
+import "context"
+
+// Watch follows what the handler of one request does. Package askbacktest checks handlers with it; no server has one.
+// Its methods may be called from several goroutines.
+type Watch interface {
+	// Handle is called before the handler, which gets the context that it returns. The last call counts.
+	Handle(ctx context.Context) context.Context
+	// Step runs a step that is not recorded, or stands in for it.
+	Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error)
+	// Encoded is told the result of a step, and the JSON that is to be recorded of it.
+	Encoded(name string, result any, data []byte)
+	// Asked is told of a question, and of the error that its handler gets, or nil with an answer.
+	Asked(key string, err error)
+	// Panicked is told what the handler panicked with, and the stack of that.
+	Panicked(v any, stack []byte)
+}
+
+type watchKey struct{}
+
+// WithWatch returns a context for a request whose handler w is to follow.
+func WithWatch(ctx context.Context, w Watch) context.Context {
+	return context.WithValue(ctx, watchKey{}, w)
+}
