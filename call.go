@@ -85,8 +85,8 @@ func Do[T any](ctx context.Context, call *Call, name string, step func(context.C
 		if err != nil {
 			return nil, fmt.Errorf("step %q ran, but its result cannot be recorded: %w", name, err)
 		}
-		if call.c.Watch != nil {
-			call.c.Watch.Encoded(name, v, data)
+		if call.c.Probe != nil {
+			call.c.Probe.Encoded(name, v, data)
 		}
 		return data, nil
 	})

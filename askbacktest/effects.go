@@ -15,7 +15,7 @@ import "sync"
 type Effects struct {
 	mu     sync.Mutex
 	counts map[string]int
-	watch  *watch // of the request that is served now, or nil
+	probe  *probe // of the request that is served now, or nil
 }
 
 // Record counts an effect under a name.
@@ -26,8 +26,8 @@ func (e *Effects) Record(name string) {
 		e.counts = make(map[string]int)
 	}
 	e.counts[name]++
-	if e.watch != nil {
-		e.watch.effect(name)
+	if e.probe != nil {
+		e.probe.effect(name)
 	}
 }
 
@@ -39,12 +39,12 @@ func (e *Effects) Count(name string) int {
 	return e.counts[name]
 }
 
-// follow sets the watch for the effects of a request, or nil after it.
-func (e *Effects) follow(w *watch) {
+// follow sets the probe for the effects of a request, or nil after it.
+func (e *Effects) follow(p *probe) {
 	if e == nil {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.watch = w
+	e.probe = p
 }

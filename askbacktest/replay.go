@@ -43,7 +43,7 @@ func (d *driver) replay(r request, steps map[string]outcome, different func(*rep
 	h := d.newServer(options)
 	waits := false
 	once := func(how string) string {
-		w := &watch{steps: steps, replay: true}
+		w := &probe{steps: steps, replay: true}
 		again, err := d.serve(h, w, r)
 		waits = waits || w.waited != nil && w.waited.Load()
 		if err != nil {

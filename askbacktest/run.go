@@ -160,7 +160,7 @@ func (d *driver) answer(key string, question json.RawMessage) json.RawMessage {
 // send serves a request by a server of its own, and returns the outcomes of the steps that ran.
 func (d *driver) send(r request) (*reply, map[string]outcome) {
 	d.t.Helper()
-	w := &watch{steps: make(map[string]outcome)}
+	w := &probe{steps: make(map[string]outcome)}
 	response, err := d.serve(d.newServer(d.call.Options), w, r)
 	if err != nil {
 		d.t.Fatalf("askbacktest: %v", err)
@@ -194,7 +194,7 @@ func (d *driver) newServer(options askback.Options) http.Handler {
 const ages = 100 * 365 * 24 * time.Hour
 
 // serve sends a request whose handler w follows. It may be called in a bubble: nothing that it makes outlives it.
-func (d *driver) serve(h http.Handler, w *watch, r request) (*reply, error) {
+func (d *driver) serve(h http.Handler, w *probe, r request) (*reply, error) {
 	params := maps.Clone(d.params)
 	if r.state != "" {
 		params["requestState"] = r.state
@@ -206,7 +206,7 @@ func (d *driver) serve(h http.Handler, w *watch, r request) (*reply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the arguments cannot be encoded: %w", err)
 	}
-	ctx, cancel := context.WithCancel(call.WithWatch(context.Background(), w))
+	ctx, cancel := context.WithCancel(call.WithProbe(context.Background(), w))
 	defer cancel()
 	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", bytes.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")

@@ -77,7 +77,7 @@ type Call struct {
 	*Request
 	Round  int
 	Inline bool  // its handler asks through a session: it has no asks and no checkpoints
-	Watch  Watch // nil in a server
+	Probe  Probe // nil in a server
 
 	ctx    context.Context // of the round
 	manual Manual
@@ -95,8 +95,8 @@ type Call struct {
 }
 
 func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
-	watch, _ := ctx.Value(watchKey{}).(Watch)
-	return &Call{Request: r, Round: j.Round + 1, Watch: watch, ctx: ctx, manual: manual, id: j.ID, audit: e.Audit}
+	probe, _ := ctx.Value(probeKey{}).(Probe)
+	return &Call{Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, audit: e.Audit}
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.
@@ -165,8 +165,8 @@ func (c *Call) Ask(key string, q *question.Question) ([]byte, error) {
 // AskInline is [Call.Ask] for what stands in for the session of an inline handler.
 func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) ([]byte, error) {
 	answer, err := c.askRun(ctx, key, q)
-	if c.Watch != nil {
-		c.Watch.Asked(key, err)
+	if c.Probe != nil {
+		c.Probe.Asked(key, err)
 	}
 	return answer, err
 }
@@ -197,9 +197,9 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 
 // Step returns the recorded result of a step, or runs it and records what it returns.
 func (c *Call) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
-	if c.Watch != nil {
+	if c.Probe != nil {
 		watched := step
-		step = func(ctx context.Context) ([]byte, error) { return c.Watch.Step(ctx, name, watched) }
+		step = func(ctx context.Context) ([]byte, error) { return c.Probe.Step(ctx, name, watched) }
 	}
 	if c.audit == nil {
 		return c.run.Step(ctx, name, step)

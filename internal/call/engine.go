@@ -199,8 +199,8 @@ func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err er
 			err = e.Panicked(ctx, c, v)
 		}
 	}()
-	if c.Watch != nil {
-		ctx = c.Watch.Handle(ctx)
+	if c.Probe != nil {
+		ctx = c.Probe.Handle(ctx)
 	}
 	return c.Handler.Invoke(ctx, c, c.Params)
 }
@@ -208,8 +208,8 @@ func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err er
 // Panicked logs what was recovered from a handler, with the stack of this goroutine, and
 // returns what the client is told.
 func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
-	if c.Watch != nil {
-		c.Watch.Panicked(v, debug.Stack())
+	if c.Probe != nil {
+		c.Probe.Panicked(v, debug.Stack())
 	}
 	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", c.Handler.Method,
 		"call", c.PublicID(), "panic", v, "stack", string(debug.Stack()))

@@ -186,9 +186,8 @@ func TestForRefuses(t *testing.T) {
 		{struct {
 			F string `json:"f" pattern:"^a"`
 		}{}, []string{".F: no tag is called pattern; there are json, jsonschema, title"}},
-		{struct {
-			F int `json:"f"minimum:"1"`
-		}{}, []string{".F: the tag", "needs a space after json"}},
+		{reflect.Zero(reflect.StructOf([]reflect.StructField{{Name: "F", Type: reflect.TypeFor[int](), Tag: `json:"f"minimum:"1"`}})).Interface(), // which vet refuses
+			[]string{".F: the tag", "needs a space after json"}},
 
 		// Types.
 		{struct{ F Inner }{}, []string{".F: type form.Inner has no place", "flat"}},

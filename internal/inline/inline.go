@@ -75,8 +75,8 @@ func (s *Server) Run(ctx context.Context, c *call.Call, h func(context.Context, 
 	}
 	defer disconnect()
 	req.Session = session
-	if c.Watch != nil {
-		ctx = c.Watch.Handle(ctx) // again, because the handler is to get it, and not a context derived from it
+	if c.Probe != nil {
+		ctx = c.Probe.Handle(ctx) // again, because the handler is to get it, and not a context derived from it
 	}
 
 	var panicked error

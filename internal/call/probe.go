@@ -2,9 +2,9 @@ package call
 
 import "context"
 
-// Watch follows what the handler of one request does. Package askbacktest checks handlers with it; no server has one.
+// Probe follows what the handler of one request does. Package askbacktest checks handlers with it; no server has one.
 // Its methods may be called from several goroutines.
-type Watch interface {
+type Probe interface {
 	// Handle is called before the handler, which gets the context that it returns. The last call counts.
 	Handle(ctx context.Context) context.Context
 	// Step runs a step that is not recorded, or stands in for it.
@@ -17,9 +17,9 @@ type Watch interface {
 	Panicked(v any, stack []byte)
 }
 
-type watchKey struct{}
+type probeKey struct{}
 
-// WithWatch returns a context for a request whose handler w is to follow.
-func WithWatch(ctx context.Context, w Watch) context.Context {
-	return context.WithValue(ctx, watchKey{}, w)
+// WithProbe returns a context for a request whose handler p is to follow.
+func WithProbe(ctx context.Context, p Probe) context.Context {
+	return context.WithValue(ctx, probeKey{}, p)
 }

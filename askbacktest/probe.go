@@ -12,8 +12,8 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 )
 
-// watch follows the handler during one request, and notes its first mistake. It implements call.Watch.
-type watch struct {
+// probe follows the handler during one request, and notes its first mistake. It implements call.Probe.
+type probe struct {
 	// steps holds the outcomes of steps by their names. In a replay no step runs: it has the outcome that it has here.
 	steps  map[string]outcome
 	replay bool
@@ -32,23 +32,23 @@ type outcome struct {
 }
 
 // note records a mistake, unless there was one before.
-func (w *watch) note(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mistake == "" {
-		w.mistake = fmt.Sprintf(format, args...)
+func (p *probe) note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mistake == "" {
+		p.mistake = fmt.Sprintf(format, args...)
 	}
 }
 
-func (w *watch) firstMistake() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.mistake
+func (p *probe) firstMistake() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mistake
 }
 
-func (w *watch) Handle(ctx context.Context) context.Context {
-	w.waited = new(atomic.Bool)
-	return waiting{ctx, w.waited}
+func (p *probe) Handle(ctx context.Context) context.Context {
+	p.waited = new(atomic.Bool)
+	return waiting{ctx, p.waited}
 }
 
 // waiting is a handler's context, which notes that it is asked for its Done: whatever waits for another process or
@@ -63,46 +63,46 @@ func (c waiting) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-func (w *watch) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
-	if w.replay {
-		if out, ok := w.steps[name]; ok {
+func (p *probe) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+	if p.replay {
+		if out, ok := p.steps[name]; ok {
 			return out.data, out.err
 		}
 		return nil, journal.ErrInputRequired // as while a question is open
 	}
-	w.mu.Lock()
-	w.running = append(w.running, name)
-	w.mu.Unlock()
+	p.mu.Lock()
+	p.running = append(p.running, name)
+	p.mu.Unlock()
 	var out outcome
 	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.running = slices.DeleteFunc(w.running, func(s string) bool { return s == name })
-		w.steps[name] = out
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.running = slices.DeleteFunc(p.running, func(s string) bool { return s == name })
+		p.steps[name] = out
 	}()
 	out.data, out.err = step(ctx)
 	return out.data, out.err
 }
 
-func (w *watch) Encoded(name string, result any, data []byte) {
+func (p *probe) Encoded(name string, result any, data []byte) {
 	if lost := loss(result, data); lost != "" {
-		w.note("step %q: its result is recorded as JSON, which loses %s", name, lost)
+		p.note("step %q: its result is recorded as JSON, which loses %s", name, lost)
 	}
 }
 
-func (w *watch) Asked(key string, err error) {
+func (p *probe) Asked(key string, err error) {
 	if !errors.Is(err, journal.ErrInStep) {
 		return
 	}
-	w.mu.Lock()
-	steps := strings.Join(w.running, " or ")
-	w.mu.Unlock()
-	w.note("question %q is asked inside of the step %q: ask before the step, and use the answer in it; "+
+	p.mu.Lock()
+	steps := strings.Join(p.running, " or ")
+	p.mu.Unlock()
+	p.note("question %q is asked inside of the step %q: ask before the step, and use the answer in it; "+
 		"once the step is recorded it does not run again, and would not ask again", key, steps)
 }
 
-func (w *watch) Panicked(v any, stack []byte) {
-	w.note("the handler panicked: %v\n%s", v, innermost(stack))
+func (p *probe) Panicked(v any, stack []byte) {
+	p.note("the handler panicked: %v\n%s", v, innermost(stack))
 }
 
 // innermost returns the lines of a stack that say where the panic was.
@@ -116,11 +116,11 @@ func innermost(stack []byte) string {
 }
 
 // effect notes an effect outside of the steps.
-func (w *watch) effect(name string) {
-	w.mu.Lock()
-	inStep := len(w.running) > 0
-	w.mu.Unlock()
+func (p *probe) effect(name string) {
+	p.mu.Lock()
+	inStep := len(p.running) > 0
+	p.mu.Unlock()
 	if !inStep {
-		w.note("effect %q happens outside of a step, and so again in every round: put it into askback.Do or call.Do", name)
+		p.note("effect %q happens outside of a step, and so again in every round: put it into askback.Do or call.Do", name)
 	}
 }
