@@ -100,9 +100,10 @@ func TestPlainTypesAreTaken(t *testing.T) {
 		Ratio  float64           `json:"ratio"`
 		Sure   bool              `json:"sure"`
 		Nested nested            `json:"nested"`
+		List   []int             `json:"list"`
 		Raws   []json.RawMessage `json:"raws"`
 	}
-	data := []byte(`{"name":"a","count":1,"ratio":0.5,"sure":true,"nested":{"tags":["x"]},"raws":[{"a":1}],"other":1}`)
+	data := []byte(`{"name":"a","count":1,"ratio":0.5,"sure":true,"nested":{"tags":["x"]},"list":[1],"raws":[{"a":1}],"other":1}`)
 	if v := reflect.ValueOf(&into).Elem(); !decoderFor(v.Type())(data, v) || into.Nested.Tags[0] != "x" || string(into.Raws[0]) != `{"a":1}` {
 		t.Errorf("%+v", into)
 	}

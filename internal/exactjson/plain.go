@@ -24,8 +24,14 @@ func decoderFor(t reflect.Type) decoder {
 	if known, ok := decoders.Load(t); ok {
 		return known.(decoder)
 	}
-	known, _ := decoders.LoadOrStore(t, newDecoder(t))
-	return known.(decoder)
+	d := newDecoder(t)
+	decoders.Store(t, d)
+	return d
+}
+
+// later returns the decoder of a part of another type, which may be a part of itself: so it is made when it is first used.
+func later(t reflect.Type) func() decoder {
+	return sync.OnceValue(func() decoder { return decoderFor(t) })
 }
 
 // Types with rules of their own, beside those with methods for it, are the library's.
@@ -54,8 +60,15 @@ func newDecoder(t reflect.Type) decoder {
 	case reflect.Float32, reflect.Float64:
 		return decodeFloat
 	case reflect.Slice:
-		if t.Elem().Kind() != reflect.Uint8 { // which is Base64
-			return decodeSlice
+		switch t.Elem().Kind() {
+		case reflect.Struct, reflect.Slice:
+			// The library reads nested values once, and this package once for each level.
+			if t.Elem() == raw {
+				return newSliceDecoder(t)
+			}
+		case reflect.Uint8: // which is Base64
+		default:
+			return newSliceDecoder(t)
 		}
 	case reflect.Struct:
 		return newStructDecoder(t)
@@ -107,28 +120,35 @@ func decodeFloat(value []byte, into reflect.Value) bool {
 	return err == nil
 }
 
-func decodeSlice(value []byte, into reflect.Value) bool {
-	if strictjson.TypeOf(value) != strictjson.TypeArray || into.Len() > 0 {
-		return false
-	}
-	into.Set(reflect.MakeSlice(into.Type(), 0, 0))
-	element := decoderFor(into.Type().Elem())
-	for item := range strictjson.Elements(value) {
-		n := into.Len()
-		if n == into.Cap() {
-			into.Grow(max(4, n))
-		}
-		into.SetLen(n + 1)
-		if !element(item, into.Index(n)) {
+func newSliceDecoder(t reflect.Type) decoder {
+	decoderOfElement := later(t.Elem())
+	return func(value []byte, into reflect.Value) bool {
+		if strictjson.TypeOf(value) != strictjson.TypeArray || into.Len() > 0 {
 			return false
 		}
+		into.Set(reflect.MakeSlice(t, 0, 0))
+		decode := decoderOfElement()
+		for item := range strictjson.Elements(value) {
+			n := into.Len()
+			if n == into.Cap() {
+				into.Grow(max(4, n))
+			}
+			into.SetLen(n + 1)
+			if !decode(item, into.Index(n)) {
+				return false
+			}
+		}
+		return true
 	}
-	return true
 }
 
 // newStructDecoder returns a decoder of structs all of whose fields have plain names.
 func newStructDecoder(t reflect.Type) decoder {
-	fields := make(map[string]int)
+	type member struct {
+		field   int
+		decoder func() decoder
+	}
+	members := make(map[string]member)
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, options, comma := strings.Cut(field.Tag.Get("json"), ",")
@@ -140,21 +160,17 @@ func newStructDecoder(t reflect.Type) decoder {
 		case name == "":
 			name = field.Name
 		}
-		if _, twice := fields[name]; twice {
+		if _, twice := members[name]; twice {
 			return decodeByLibrary
 		}
-		fields[name] = i
+		members[name] = member{i, later(field.Type)}
 	}
 	return func(value []byte, into reflect.Value) bool {
 		if strictjson.TypeOf(value) != strictjson.TypeObject {
 			return false
 		}
-		for name, member := range strictjson.Members(value) {
-			i, ok := fields[string(name)]
-			if !ok {
-				continue
-			}
-			if field := into.Field(i); !decoderFor(field.Type())(member, field) {
+		for name, value := range strictjson.Members(value) {
+			if m, ok := members[string(name)]; ok && !m.decoder()(value, into.Field(m.field)) {
 				return false
 			}
 		}
