@@ -244,58 +244,10 @@ func TestADroppedQuestionIsLogged(t *testing.T) {
 	noSecrets(t, log)
 }
 
-// cutOff is a store that one process may lose the connection to.
-type cutOff struct {
-	task.Store
-	gone atomic.Bool
-}
-
-func (c *cutOff) err() error {
-	if c.gone.Load() {
-		return errors.New("no connection")
-	}
-	return nil
-}
-
-func (c *cutOff) Get(ctx context.Context, id string) (*task.Task, error) {
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	return c.Store.Get(ctx, id)
-}
-
-func (c *cutOff) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
-	if err := c.err(); err != nil {
-		return nil, err
-	}
-	return c.Store.Claim(ctx, after, skip, lease, limit)
-}
-
-func (c *cutOff) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
-	if err := c.err(); err != nil {
-		return err
-	}
-	return c.Store.Append(ctx, id, fence, there, entry)
-}
-
-func (c *cutOff) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
-	if err := c.err(); err != nil {
-		return 0, err
-	}
-	return c.Store.Renew(ctx, id, fence, lease)
-}
-
-func (c *cutOff) Update(ctx context.Context, t *task.Task, u task.Update) error {
-	if err := c.err(); err != nil {
-		return err
-	}
-	return c.Store.Update(ctx, t, u)
-}
-
 // A worker that loses its lease says so, and so does the one that goes on with its task.
 func TestALostLeaseIsLogged(t *testing.T) {
 	store := new(task.MemoryStore)
-	cut := &cutOff{Store: store}
+	cut := &harness.CutOff{Store: store}
 	arrived := make(chan struct{}, 1)
 	steps := func(hang bool) func(*askback.Server) {
 		return harness.AddText("steps", nil, func(ctx context.Context, call *askback.Call) (string, error) {
@@ -303,7 +255,7 @@ func TestALostLeaseIsLogged(t *testing.T) {
 				return "", err
 			}
 			if hang {
-				cut.gone.Store(true)
+				cut.Off.Store(true)
 				arrived <- struct{}{}
 				<-ctx.Done()
 				return "", ctx.Err()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -412,5 +414,28 @@ func TestMetrics(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, points); diff != "" {
 		t.Errorf("points (-want +got):\n%s", diff)
+	}
+}
+
+// docs/observability.md names every attribute and every metric.
+func TestTheDocumentNamesEverything(t *testing.T) {
+	page, err := os.ReadFile("../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	for _, file := range []string{"attributes.go", "metrics.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?:attribute\.Key|m\.\w+)\("([a-z_.]+)"`).FindAllSubmatch(source, -1) {
+			if names++; !strings.Contains(string(page), "`"+string(found[1])+"`") {
+				t.Errorf("docs/observability.md does not name %s", found[1])
+			}
+		}
+	}
+	if names != 24 {
+		t.Errorf("found %d names in the source", names)
 	}
 }

@@ -201,8 +201,9 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 	var end func()
 	defer func() { observer.end(ctx, end) }() // also when the step panics
 	value, err := c.run.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
-		ran, op.Began, op.Outcome = true, time.Now(), "failed"
+		ran, op.Began = true, time.Now()
 		ctx, end = observer.begin(ctx, op)
+		op.Outcome = "failed"
 		return step(ctx)
 	})
 	if ran {
