@@ -115,7 +115,7 @@ type Options struct {
 
 	// Observe, if set, is called when an operation begins. It may return the context for what happens in it, and a
 	// function that is called once when the operation has ended: by then the fields of op that tell of the end are
-	// set. Either may be nil. It is for traces and metrics: the module askback/otel has one for OpenTelemetry. The
+	// set. Either may be nil. It is for traces and metrics: the module askback/otelaskback has one for OpenTelemetry. The
 	// operation waits for both functions, and they are called concurrently for different operations. A panic in one is
 	// logged and costs nothing else.
 	Observe func(ctx context.Context, op *Operation) (observed context.Context, end func())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -358,6 +359,31 @@ func TestSession(t *testing.T) {
 	}
 	if span.Parent.SpanID().String() != clientTrace[36:52] {
 		t.Errorf("the parent is %v", span.Parent)
+	}
+}
+
+// Only the session of a caller who is known has its ID in a span: the ID is all that protects another one.
+func TestSessionID(t *testing.T) {
+	for principal, has := range map[string]bool{"": false, "alice": true} {
+		collect := newCollector(t)
+		srv := harness.NewServer(t, &askback.Options{
+			Observe: collect.observe, Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return principal, nil },
+		}, addTools)
+		web := httptest.NewServer(srv.HTTPHandler(nil))
+		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
+		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "hello"}); err != nil {
+			t.Fatal(err)
+		}
+		got := attributes(collect.take()[0].Attributes)
+		if id := got["mcp.session.id"]; id != "" != has || has && id != session.ID() || got["network.transport"] != "tcp" {
+			t.Errorf("the session %q of %q has the attributes %v", session.ID(), principal, got)
+		}
+		session.Close()
+		web.Close()
 	}
 }
 

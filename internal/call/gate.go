@@ -77,30 +77,40 @@ func (g *Gate) PassNamed(ctx context.Context, a Access, from Origin, serve func(
 
 // observe follows a request through the gate, for the log and the operator.
 func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *Watch) error) error {
-	logs := g.Log.Enabled(ctx, slog.LevelDebug)
-	if !logs && g.Observer == nil {
+	if !g.Log.Enabled(ctx, slog.LevelDebug) && g.Observer == nil {
 		return pass(nil)
 	}
 	w := newWatch(g.Observer, operationOf(a, from))
-	err := pass(w)
-	w.Finish(ctx, err)
-	if logs && w.op.Rounds == 0 { // else there is a line for each round
-		attrs := []slog.Attr{slog.String("method", a.Method), slog.String("outcome", w.op.Outcome), slog.Duration("duration", time.Since(w.op.Began))}
-		if w.op.Target != "" {
-			attrs = append(attrs, slog.String("target", w.op.Target))
-		}
-		if w.op.Call != "" {
-			attrs = append(attrs, slog.String("call", w.op.Call))
-		}
-		if w.op.Reason != "" {
-			attrs = append(attrs, slog.String("reason", w.op.Reason))
-		}
-		if err != nil {
-			attrs = append(attrs, slog.Int64("code", w.op.Code))
-		}
-		g.Log.LogAttrs(ctx, slog.LevelDebug, "askback: a request", attrs...)
-	}
+	var err error = errPanicked // of the SDK's handlers, or of middleware
+	defer func() {
+		w.Finish(ctx, err)
+		g.logRequest(ctx, w)
+	}()
+	err = pass(w)
 	return err
+}
+
+var errPanicked = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+
+// logRequest writes the log's line of a request. If its handler ran there is a line for each round.
+func (g *Gate) logRequest(ctx context.Context, w *Watch) {
+	if w.op.Rounds > 0 || !g.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("method", w.op.Method), slog.String("outcome", w.op.Outcome), slog.Duration("duration", time.Since(w.op.Began))}
+	if w.op.Target != "" {
+		attrs = append(attrs, slog.String("target", w.op.Target))
+	}
+	if w.op.Call != "" {
+		attrs = append(attrs, slog.String("call", w.op.Call))
+	}
+	if w.op.Reason != "" {
+		attrs = append(attrs, slog.String("reason", w.op.Reason))
+	}
+	if w.op.Code != 0 {
+		attrs = append(attrs, slog.Int64("code", w.op.Code))
+	}
+	g.Log.LogAttrs(ctx, slog.LevelDebug, "askback: a request", attrs...)
 }
 
 func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {

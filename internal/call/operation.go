@@ -172,6 +172,9 @@ func (w *Watch) Finish(ctx context.Context, err error) {
 	if err != nil {
 		w.op.Code = Fault(err).Code
 	}
+	if err != nil && (w.op.Outcome == "completed" || w.op.Outcome == "input_required") {
+		w.op.Outcome = "" // something failed behind the handler
+	}
 	refused, isRefused := errors.AsType[*RefusedError](err)
 	_, unavailable := errors.AsType[*UnavailableError](err)
 	switch {

@@ -146,9 +146,10 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 		finishRun(ctx, r.Watch, err, err)
 		return task.Verdict{}, err
 	}
+	err, void := error(nil), errors.New("the handler ended its goroutine")
+	defer func() { finishRun(ctx, r.Watch, err, void) }()
 	out, err := s.Calls.Serve(ctx, r, stored)
 	verdict, void := stored.Verdict(out, err)
-	finishRun(ctx, r.Watch, err, void)
 	return verdict, void
 }
 
