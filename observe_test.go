@@ -17,8 +17,9 @@ import (
 
 // follower keeps the operations that it observes.
 type follower struct {
-	mu    sync.Mutex
-	ended []askback.Operation
+	mu     sync.Mutex
+	traces int // that it has begun
+	ended  []askback.Operation
 }
 
 type followedKey struct{}
@@ -28,7 +29,10 @@ func (w *follower) observe(ctx context.Context, op *askback.Operation) (context.
 		panic("a call has an outcome before it has begun: " + op.Outcome)
 	}
 	if op.Trace == "" && op.Call != "" {
-		op.Trace = "trace of " + op.Call
+		w.mu.Lock()
+		w.traces++
+		op.Trace = fmt.Sprint("trace ", w.traces)
+		w.mu.Unlock()
 	}
 	return context.WithValue(ctx, followedKey{}, op.Kind), func() {
 		w.mu.Lock()
@@ -74,7 +78,7 @@ func TestObserve(t *testing.T) {
 				t.Errorf("operations (-want +got):\n%s", diff)
 			}
 			for _, op := range w.ended {
-				if op.Call == "" || op.Trace != "trace of "+op.Call || op.Trace != w.ended[0].Trace {
+				if op.Call == "" || op.Call != w.ended[0].Call || op.Trace != "trace 1" {
 					t.Errorf("round %d of call %q has the trace %q", op.Round, op.Call, op.Trace)
 				}
 				if op.Kind == askback.OperationRequest && op.Meta("io.modelcontextprotocol/protocolVersion") != "2026-07-28" {
@@ -103,7 +107,7 @@ func TestObserve(t *testing.T) {
 			t.Errorf("operations (-want +got):\n%s", diff)
 		}
 		for _, op := range w.ended {
-			if op.Call != "" && op.Trace != "trace of "+op.Call {
+			if op.Call != "" && op.Trace != "trace 1" {
 				t.Errorf("%s has the trace %q", op.Kind, op.Trace)
 			}
 			if strings.Contains(fmt.Sprintf("%+v", op), id) {
