@@ -112,6 +112,13 @@ type Options struct {
 	// The request waits for it, and it is called concurrently. A panic in it is logged and costs nothing else. The
 	// context is the request's, and may be done. An event is not for the client.
 	Audit func(ctx context.Context, e AuditEvent)
+
+	// Observe, if set, is called when an operation begins. It may return the context for what happens in it, and a
+	// function that is called once when the operation has ended: by then the fields of op that tell of the end are
+	// set. Either may be nil. It is for traces and metrics: the module askback/otelaskback has one for OpenTelemetry. The
+	// operation waits for both functions, and they are called concurrently for different operations. A panic in one is
+	// logged and costs nothing else.
+	Observe func(ctx context.Context, op *Operation) (observed context.Context, end func())
 }
 
 // Access is a request, as [Options.Authorize] sees it.
@@ -186,7 +193,13 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	if hook := s.opts.Audit; hook != nil {
 		audit = &call.Audit{Hook: func(ctx context.Context, e call.AuditEvent) { hook(ctx, AuditEvent(e)) }, Log: s.log}
 	}
-	engine := &call.Engine{Limits: limits, Audit: audit, Log: s.log}
+	var observer *call.Observer
+	if hook := s.opts.Observe; hook != nil {
+		observer = &call.Observer{Log: s.log, Hook: func(ctx context.Context, op *call.Operation) (context.Context, func()) {
+			return hook(ctx, (*Operation)(op))
+		}}
+	}
+	engine := &call.Engine{Limits: limits, Audit: audit, Observer: observer, Log: s.log}
 	carrier := &home.Carrier{
 		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
 		Guard: s.opts.ReplayGuard, Audit: audit, Log: s.log,
@@ -197,7 +210,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		}
 	}
 	gate := &call.Gate{
-		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit, Log: s.log, Live: m.Sessions,
+		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit, Observer: observer, Log: s.log, Live: m.Sessions,
 	}
 	if authorize := s.opts.Authorize; authorize != nil {
 		gate.Authorize = func(ctx context.Context, a call.Access) error { return authorize(ctx, Access(a)) }

@@ -124,6 +124,7 @@ type reportCall struct {
 	Pending []reportQuestion `json:"pending"`
 	Journal []reportEntry    `json:"journal"`
 	Manual  string           `json:"manual,omitempty"`
+	Trace   string           `json:"trace,omitempty"`
 }
 
 type reportQuestion struct {
@@ -162,7 +163,7 @@ func newReport(visible seal.Visible, state *seal.State) *report {
 		r.Payload = state.Payload // of a server that uses package seal alone
 		return r
 	}
-	r.Call = &reportCall{ID: j.ID, Started: j.Started.UTC(), Rounds: j.Round, Pending: []reportQuestion{}, Journal: []reportEntry{}, Manual: j.Manual}
+	r.Call = &reportCall{ID: j.ID, Started: j.Started.UTC(), Rounds: j.Round, Pending: []reportQuestion{}, Journal: []reportEntry{}, Manual: j.Manual, Trace: j.Trace}
 	for _, q := range j.Pending {
 		r.Call.Pending = append(r.Call.Pending, reportQuestion{q.Key, q.Wire, hex.EncodeToString(q.Digest[:])})
 	}
@@ -211,6 +212,9 @@ func (r *report) text(now time.Time) string {
 
 func (c *reportCall) print(b *strings.Builder, now time.Time) {
 	fmt.Fprintf(b, "\ncall\n  id       %q\n  started  %s\n  rounds   %d so far\n", c.ID, moment(c.Started, now, ""), c.Rounds)
+	if c.Trace != "" {
+		fmt.Fprintf(b, "  trace    %q\n", c.Trace)
+	}
 	b.WriteString("\npending questions\n")
 	for _, q := range c.Pending {
 		fmt.Fprintf(b, "  %q  digest %s", q.Key, q.Digest)

@@ -51,6 +51,7 @@ type serveOptions struct {
 	delay     time.Duration
 	grace     time.Duration
 	hosts     []string
+	otlp      string
 }
 
 func serveCommand() *cobra.Command {
@@ -68,9 +69,8 @@ variable ` + keysVariable + `; else a random key is made, and no other server ca
 what this one began. There is no authentication: all callers are one user.
 For clients that can take a task, calls of echo, echo_later and provision_vm are
 tasks. They go on when a server starts again: their store is the file tasks.db
-(SQLite), beside the directory machines of provision_vm, both in --data, or else
-in $XDG_STATE_HOME/askback. Servers that share a store share machines, too.
-Without --data the work items are fresh at each start.`,
+(SQLite), beside the machines of provision_vm, in --data or else in
+$XDG_STATE_HOME/askback. Without --data the work items are fresh at each start.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -104,6 +104,7 @@ Without --data the work items are fresh at each start.`,
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
+	flags.StringVar(&o.otlp, "otlp", "", "send traces and metrics to the collector at `URL`")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
 	_ = flags.MarkHidden("until-eof") // the flag exists
 	return cmd
@@ -124,6 +125,9 @@ func (o *serveOptions) check() error {
 		return usagef("--grace %v: want a time above zero", o.grace)
 	case o.release < 1 || o.release > 3:
 		return usagef("--release %d: want 1, 2 or 3", o.release)
+	}
+	if err := checkOTLP(o.otlp); err != nil {
+		return err
 	}
 	return checkStore(o.store)
 }
@@ -171,6 +175,12 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
 
+	sent, err := openTelemetry(ctx, o.otlp, log)
+	if err != nil {
+		return err
+	}
+	defer sent.close(log)
+
 	implementation := &mcp.Implementation{Name: "askback-examples", Title: "Askback examples", Version: version()}
 	sdkOptions := &mcp.ServerOptions{}
 	if log.Enabled(ctx, slog.LevelDebug) {
@@ -182,6 +192,7 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		Limits:         askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
 		Tasks:          storage.options(o.workers),
 		Logger:         log,
+		Observe:        sent.observe,
 	})
 	if err != nil {
 		return err

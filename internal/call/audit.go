@@ -74,6 +74,7 @@ func (a *Audit) ended(ctx context.Context, r *Request, id string, round int, out
 	a.tell(ctx, r, id, round, AuditEvent{Kind: AuditEnded, Reason: endReason(ctx, out, err)})
 }
 
+// endReason is the outcome of a call that has ended.
 func endReason(ctx context.Context, out *Outcome, err error) string {
 	_, limit := errors.AsType[*journal.LimitError](err)
 	_, unable := errors.AsType[*UnableError](err)
@@ -97,7 +98,7 @@ func endReason(ctx context.Context, out *Outcome, err error) string {
 
 // tell tells the operator what happened in this round of the call.
 func (c *Call) tell(ctx context.Context, e AuditEvent) {
-	c.audit.tell(ctx, c.Request, c.id, c.Round, e)
+	c.engine.Audit.tell(ctx, c.Request, c.id, c.Round, e)
 }
 
 // Answered is the event of a client's answer to a question.
@@ -108,7 +109,7 @@ func Answered(key string, d journal.Digest, answer []byte) AuditEvent {
 
 // tellManual tells the operator of the answers that a handler in the SDK's manual style was given.
 func (c *Call) tellManual() {
-	if c.audit == nil || len(c.manual.Responses) == 0 {
+	if c.engine.Audit == nil || len(c.manual.Responses) == 0 {
 		return
 	}
 	var responses mcp.InputResponseMap

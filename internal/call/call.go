@@ -65,6 +65,7 @@ type Request struct {
 	InSession bool // the request is the whole call, in a session before 2026-07-28
 	Crowded   bool // the call is to be handed back to the client, if it can be
 	Bare      bool // the answers came without a state, and are taken by their keys alone
+	Watch     *Watch
 	Progress  ProgressFunc
 	Session   *mcp.ServerSession // nil outside of sessions
 	Extra     *mcp.RequestExtra  // nil in a task
@@ -85,7 +86,8 @@ type Call struct {
 	id     string      // the journal's: a secret
 	named  atomic.Bool // the handler has read what is derived from id
 	run    journal.Run
-	audit  *Audit
+	engine *Engine
+	trace  string      // the journal's
 	asks   atomic.Bool // the handler asks through its Call
 
 	mu   sync.Mutex
@@ -96,7 +98,7 @@ type Call struct {
 
 func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
 	probe, _ := ctx.Value(probeKey{}).(Probe)
-	return &Call{Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, audit: e.Audit}
+	return &Call{Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: e, trace: j.Trace}
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.
@@ -178,7 +180,7 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	} else if c.Can&q.Need != q.Need {
 		ask.Unable = &UnableError{key, q.Need}
 	}
-	if c.audit == nil || c.Task.Running { // a task's answers are told as they arrive
+	if c.engine.Audit == nil || c.Task.Running { // a task's answers are told as they arrive
 		return c.run.Ask(ask)
 	}
 	c.asks.Store(true)
@@ -201,20 +203,28 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 		watched := step
 		step = func(ctx context.Context) ([]byte, error) { return c.Probe.Step(ctx, name, watched) }
 	}
-	if c.audit == nil {
+	audit, observer := c.engine.Audit, c.engine.Observer
+	if audit == nil && observer == nil {
 		return c.run.Step(ctx, name, step)
 	}
 	ran := false
+	op := &Operation{
+		Kind: OperationStep, Method: c.Handler.Method, Target: c.Params.Target, Call: c.PublicID(), Round: c.Round, Step: name,
+		Meta: metaOf(&c.Params.Meta), Trace: c.trace,
+	}
+	var end func()
+	defer func() { observer.end(ctx, end) }() // also when the step panics
 	value, err := c.run.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
-		ran = true
+		ran, op.Began = true, time.Now()
+		ctx, end = observer.begin(ctx, op)
+		op.Outcome = "failed"
 		return step(ctx)
 	})
 	if ran {
-		reason := "completed"
-		if err != nil {
-			reason = "failed"
+		if err == nil {
+			op.Outcome = "completed"
 		}
-		c.tell(ctx, AuditEvent{Kind: AuditStep, Key: name, Reason: reason})
+		c.tell(ctx, AuditEvent{Kind: AuditStep, Key: name, Reason: op.Outcome})
 	}
 	return value, err
 }

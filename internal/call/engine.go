@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -44,6 +45,8 @@ type Engine struct {
 	Log    *slog.Logger
 	Tasks  Tasks // nil: no call becomes one
 	Audit  *Audit
+
+	Observer *Observer
 }
 
 // Serve runs the call of a request as far as it comes: to its end, or to a question whose
@@ -58,11 +61,12 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	if out != nil || err != nil {
 		return out, err
 	}
+	ctx = r.Watch.begin(ctx, j)
 	if r.Crowded && e.canShed(r, j) {
 		return e.shed(ctx, r, j, home)
 	}
 	for again := true; again; {
-		round := j.Round + 1
+		round, began := j.Round+1, time.Now()
 		if r.Task.AtOnce {
 			home.Begin(new(journal.Run), j, e.journalLimits()) // takes the answers
 			out, err = &Outcome{detached: true}, nil
@@ -72,6 +76,12 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		if err == nil && out.detached {
 			out, err = e.Tasks.Create(ctx, r, j)
 		}
+		outcome := roundOutcome(ctx, r, out, err)
+		if r.Task.AtOnce {
+			r.Watch.SetOutcome(outcome) // no handler ran
+		} else {
+			e.ended(ctx, r, j, round, began, outcome, out)
+		}
 		if err != nil || !out.InputRequired() {
 			home.End(ctx, j, err)
 			e.Audit.ended(ctx, r, j.ID, round, out, err)
@@ -80,14 +90,27 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		if again, err = home.Suspend(ctx, j, out); err != nil {
 			return e.unkept(ctx, r, j, home, round, err)
 		}
+		r.Watch.sealed(out)
 	}
 	return out, nil
+}
+
+// roundOutcome is the outcome of a round for the log and the operator.
+func roundOutcome(ctx context.Context, r *Request, out *Outcome, err error) string {
+	switch {
+	case r.Task.Running && ctx.Err() != nil:
+		return "interrupted" // the task goes on later
+	case err == nil && out.InputRequired():
+		return "input_required"
+	}
+	return endReason(ctx, out, err)
 }
 
 // unkept ends a call whose journal its home could not keep.
 func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, home Home, round int, err error) (*Outcome, error) {
 	home.End(ctx, j, err)
 	e.Audit.ended(ctx, r, j.ID, round, nil, err)
+	r.Watch.SetOutcome(endReason(ctx, nil, err))
 	out, err := e.failed(r.Handler, err)
 	if err != nil {
 		err = Fault(err) // the home's, and not the handler's
@@ -112,6 +135,8 @@ func (e *Engine) shed(ctx context.Context, r *Request, j *journal.Journal, home 
 		return e.unkept(ctx, r, j, home, j.Round, err)
 	}
 	e.Audit.tell(ctx, r, j.ID, j.Round, AuditEvent{Kind: AuditShed})
+	r.Watch.SetOutcome("shed")
+	r.Watch.sealed(out)
 	return out, nil
 }
 
@@ -130,7 +155,9 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		c.tellManual()
 	}
 	asks, suspended, err := run.Finish(err)
+	e.logRefused(ctx, c, run.Refused())
 	if err != nil {
+		e.warnOfDropped(ctx, c, j, asks, err)
 		return e.failed(r.Handler, err)
 	}
 	requests, state, isManual := ManualOutcome(result)
@@ -164,9 +191,51 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	return &Outcome{Result: result}, nil
 }
 
+// logRefused tells why questions are asked again that the client has answered.
+func (e *Engine) logRefused(ctx context.Context, c *Call, refused []journal.Refusal) {
+	for _, r := range refused {
+		LogRefused(ctx, e.Log, c.PublicID(), c.Handler.Method, c.Params.Target, c.Round, r.Key, r.Reason)
+	}
+}
+
+// LogRefused tells why a question is asked again that the client has answered.
+func LogRefused(ctx context.Context, log *slog.Logger, callID, method, target string, round int, key string, reason error) {
+	log.InfoContext(ctx, "askback: an answer does not fit; its question is asked again",
+		"call", callID, "method", method, "target", target, "round", round, "key", key, "reason", reason)
+}
+
+// warnOfDropped warns of a handler that asked, and then ended the call with an error that is not about the questions.
+func (e *Engine) warnOfDropped(ctx context.Context, c *Call, j *journal.Journal, asks []journal.Ask, err error) {
+	_, unable := errors.AsType[*UnableError](err)
+	_, limit := errors.AsType[*journal.LimitError](err)
+	_, protocol := errors.AsType[*jsonrpc.Error](err) // which may be joined with the ask's, to end the call; or a panic's, which was logged
+	if len(asks) == 0 || unable || limit || protocol || ctx.Err() != nil || declined(j) {
+		return
+	}
+	keys := make([]string, len(asks))
+	for i, a := range asks {
+		keys[i] = a.Key
+	}
+	e.Log.WarnContext(ctx, "askback: a handler asked and then ended the call with another error, so that its questions are not asked; it should return the error of the ask",
+		"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round, "keys", keys)
+}
+
+// declined reports whether the client has declined or cancelled a question of the call. The handler may end the call
+// because of that, whatever else it asks.
+func declined(j *journal.Journal) bool {
+	return slices.ContainsFunc(j.Entries, func(e journal.Entry) bool {
+		if e.Kind != journal.Answer {
+			return false
+		}
+		action, err := question.Action(e.Value)
+		return err == nil && action != "accept"
+	})
+}
+
 // CleanUp runs the handler of a task that was ended from outside as far as j goes, and then
 // what it registered to undo what it began.
 func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
+	ctx = r.Watch.begin(ctx, j)
 	c := e.newCall(ctx, r, j, Manual{})
 	c.run.Begin(j, nil, e.journalLimits())
 	c.run.Halt = errTaskEnded

@@ -30,6 +30,7 @@ type Gate struct {
 	Limits    Limits
 	Shares    Shares
 	Audit     *Audit
+	Observer  *Observer
 	Log       *slog.Logger
 	// Live yields the sessions that have not ended.
 	Live func() iter.Seq[*mcp.ServerSession]
@@ -54,47 +55,71 @@ type Access struct {
 type Passage struct {
 	Principal, Method, Target string
 	InSession                 bool
-	Crowded                   bool // the caller's share of calls that run at once is used up
+	Crowded                   bool   // the caller's share of calls that run at once is used up
+	Watch                     *Watch // of the request
 }
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
 // before 2026-07-28, or nil. The error is one for the client.
-func (g *Gate) Pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
-	return g.observe(ctx, a, func() (err error) {
+func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
+	return g.observe(ctx, a, from, func(w *Watch) (err error) {
 		if a.Principal, err = g.Principal(ctx, a); err != nil {
 			return err
 		}
-		return g.pass(ctx, a, session, serve)
+		return g.pass(ctx, a, w, session, serve)
 	})
 }
 
 // PassNamed is [Gate.Pass] for a request outside of sessions whose caller [Gate.Principal] has named already.
-func (g *Gate) PassNamed(ctx context.Context, a Access, serve func(ctx context.Context, p Passage) error) error {
-	return g.observe(ctx, a, func() error { return g.pass(ctx, a, nil, serve) })
+func (g *Gate) PassNamed(ctx context.Context, a Access, from Origin, serve func(ctx context.Context, p Passage) error) error {
+	return g.observe(ctx, a, from, func(w *Watch) error { return g.pass(ctx, a, w, nil, serve) })
 }
 
-// observe logs how a request passes.
-func (g *Gate) observe(ctx context.Context, a Access, pass func() error) error {
-	if !g.Log.Enabled(ctx, slog.LevelDebug) {
-		return pass()
+// observe follows a request through the gate, for the log and the operator.
+func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *Watch) error) error {
+	if !g.Log.Enabled(ctx, slog.LevelDebug) && g.Observer == nil {
+		return pass(nil)
 	}
-	begun := time.Now()
-	err := pass()
-	attrs := []slog.Attr{slog.String("method", a.Method), slog.Duration("duration", time.Since(begun))}
-	if wire.MayAsk(a.Method) { // the id of a task is a secret
-		attrs = append(attrs, slog.String("target", a.Target))
-	}
-	if err != nil {
-		attrs = append(attrs, slog.Int64("code", Fault(err).Code))
-	}
-	g.Log.LogAttrs(ctx, slog.LevelDebug, "askback: a request", attrs...)
+	w := newWatch(g.Observer, operationOf(a, from))
+	var err error = errPanicked // of the SDK's handlers, or of middleware
+	defer func() {
+		w.Finish(ctx, err)
+		g.logRequest(ctx, w)
+	}()
+	err = pass(w)
 	return err
 }
 
-func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
+var errPanicked = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+
+// logRequest writes the log's line of a request. If its handler ran there is a line for each round.
+func (g *Gate) logRequest(ctx context.Context, w *Watch) {
+	if w.op.Rounds > 0 || !g.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("method", w.op.Method), slog.String("outcome", w.op.Outcome), slog.Duration("duration", time.Since(w.op.Began))}
+	if w.op.Target != "" {
+		attrs = append(attrs, slog.String("target", w.op.Target))
+	}
+	if w.op.Call != "" {
+		attrs = append(attrs, slog.String("call", w.op.Call))
+	}
+	if w.op.Reason != "" {
+		attrs = append(attrs, slog.String("reason", w.op.Reason))
+	}
+	if w.op.Code != 0 {
+		attrs = append(attrs, slog.Int64("code", w.op.Code))
+	}
+	g.Log.LogAttrs(ctx, slog.LevelDebug, "askback: a request", attrs...)
+}
+
+func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
 	if session != nil {
 		if err := g.checkOwner(ctx, session.ID(), a); err != nil {
 			return err
+		}
+		if w != nil && a.Principal != "" { // else whoever knows the ID can use the session
+			w.op.Session = session.ID()
 		}
 	}
 	if err := g.authorize(ctx, a); err != nil {
@@ -111,7 +136,7 @@ func (g *Gate) pass(ctx context.Context, a Access, session *mcp.ServerSession, s
 		ctx, cancel = WhileTokenLasts(ctx, a.Extra)
 		defer cancel()
 	}
-	p := Passage{a.Principal, a.Method, a.Target, session != nil, false}
+	p := Passage{a.Principal, a.Method, a.Target, session != nil, false, w}
 	if session == nil && wire.MayAsk(a.Method) {
 		hold, full := g.Take(ctx, g.Shares.Calls, a.Principal, 1)
 		defer hold.Release()
@@ -174,11 +199,14 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 // refuse tells the operator that a request does not pass, and returns the error for the client.
 func (g *Gate) refuse(ctx context.Context, a Access, reason string, fault *jsonrpc.Error) error {
 	g.Audit.Tell(ctx, AuditEvent{Kind: AuditRefused, Principal: a.Principal, Method: a.Method, Target: a.Target, Reason: reason})
-	return &RefusedError{fault}
+	return &RefusedError{fault, reason}
 }
 
 // RefusedError is a request that the gate did not let through because of who sent it. Over HTTP its status is 403.
-type RefusedError struct{ Fault *jsonrpc.Error }
+type RefusedError struct {
+	Fault  *jsonrpc.Error
+	Reason string // that of askback.AuditRefused
+}
 
 func (e *RefusedError) Error() string { return e.Fault.Error() }
 func (e *RefusedError) Unwrap() error { return e.Fault }

@@ -129,6 +129,7 @@ func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err er
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
 	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method, "reason", string(reason), "error", err)
 	c.tell(ctx, call.AuditRefused, string(reason))
+	c.request.Watch.Refused(string(reason))
 	return wire.InvalidState()
 }
 

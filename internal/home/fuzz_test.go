@@ -17,7 +17,7 @@ func FuzzRow(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	began := home.AppendStoredCall(nil, "id", 0, []byte(`{"name":"t"}`))
+	began := home.AppendStoredCall(nil, "id", "trace", 0, []byte(`{"name":"t"}`))
 	answer := journal.Entry{Kind: journal.Unread, Key: "q", Digest: digest, Value: []byte(`{"action":"accept"}`)}
 	step := journal.Entry{Kind: journal.Delivered, Key: "q"}
 	f.Add(began, questions, answer.Append(nil), step.Append(nil), 1)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 type Held struct {
 	Session *mcp.ServerSession
 	Request *call.Request
+	Log     *slog.Logger // nil: nothing is logged
 }
 
 // Open implements [call.Home].
@@ -43,10 +45,21 @@ func (h *Held) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcom
 		return false, context.Cause(ctx)
 	}
 	params := *h.Request.Params
-	params.Responses, err = Ask(ctx, h.Session, journal.Derived("call", j.ID), out.Typed())
+	id := journal.Derived("call", j.ID)
+	params.Responses, err = Ask(ctx, h.Session, id, out.Typed())
 	h.Request.Params = &params
+	if err == nil && h.Log != nil {
+		for _, q := range out.Questions {
+			if params.Responses[q.Key] == nil {
+				call.LogRefused(ctx, h.Log, id, h.Request.Handler.Method, params.Target, j.Round, q.Key, errUnfit)
+			}
+		}
+	}
 	return true, err
 }
+
+// errUnfit is why the SDK lets no answer through. Its own error may repeat the answer.
+var errUnfit = errors.New("the SDK found that it does not match the requested schema")
 
 // End implements [call.Home].
 func (h *Held) End(context.Context, *journal.Journal, error) {}

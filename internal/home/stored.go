@@ -34,11 +34,15 @@ type StoredCall struct {
 	Call   string // the call's secret id
 	Can    wire.Capability
 	Params []byte // name, arguments and _meta of the request
+	Trace  string // the journal's; in the store the member trace, unless it is empty
 }
 
 // AppendStoredCall appends the call that a task begins with; request has the checked parameters of the call.
-func AppendStoredCall(dst []byte, id string, can wire.Capability, request []byte) []byte {
+func AppendStoredCall(dst []byte, id, trace string, can wire.Capability, request []byte) []byte {
 	dst = wire.AppendString(append(dst, `{"call":`...), id)
+	if trace != "" {
+		dst = wire.AppendString(append(dst, `,"trace":`...), trace)
+	}
 	dst = strconv.AppendUint(append(dst, `,"can":`...), uint64(can), 10)
 	dst = append(dst, `,"params":{`...)
 	separator := ""
@@ -62,7 +66,8 @@ func ReadStoredCall(data []byte) (c StoredCall, err error) {
 	if !hasID || err != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
 		return c, errors.New("the stored call is not laid out as this program stores calls: a newer one may have stored it")
 	}
-	return StoredCall{id, wire.Capability(can), params}, nil
+	trace, _ := strictjson.String(strictjson.Get(data, "trace"))
+	return StoredCall{id, wire.Capability(can), params, trace}, nil
 }
 
 // Open implements [call.Home].
@@ -72,8 +77,11 @@ func (s *Stored) Open(ctx context.Context) (*journal.Journal, *call.Outcome, err
 	if err != nil {
 		return nil, nil, err
 	}
-	s.journal, err = DecodeJournal(began.Call, s.Work.Task.Round, s.Work.Entries)
-	return s.journal, nil, err
+	if s.journal, err = DecodeJournal(began.Call, s.Work.Task.Round, s.Work.Entries); err != nil {
+		return nil, nil, err
+	}
+	s.journal.Trace = began.Trace
+	return s.journal, nil, nil
 }
 
 // Begin implements [call.Home].

@@ -368,7 +368,7 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 		v.stream.events = acceptsEvents(r)
 		out, err = h.throughSDK(r.Context(), &v.stream, req, &v.extra)
 	case h.SDK.Chained():
-		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, &v.extra, progress)
+		out, err = h.SDK.Receive(r.Context(), req.ID, req.Method, req.Params, &v.extra, progress)
 	default:
 		out, err = h.serve(r.Context(), v, handler, req, progress)
 	}
@@ -378,7 +378,8 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 // serve serves a request for one of our handlers.
 func (h *handler) serve(ctx context.Context, v *visit, handler *call.Handler, req wire.Request, progress call.ProgressFunc) (out *call.Outcome, err error) {
 	a := call.Access{Principal: v.principal, Method: req.Method, Target: v.params.Target, Extra: &v.extra}
-	err = h.SDK.Gate.PassNamed(ctx, a, func(ctx context.Context, p call.Passage) (err error) {
+	from := call.Origin{ID: req.ID, Version: v.params.Meta.Version, Transport: call.TransportHTTP, Meta: &v.params.Meta}
+	err = h.SDK.Gate.PassNamed(ctx, a, from, func(ctx context.Context, p call.Passage) (err error) {
 		v.call = call.Request{
 			Handler:   handler,
 			Params:    &v.params,
@@ -386,6 +387,7 @@ func (h *handler) serve(ctx context.Context, v *visit, handler *call.Handler, re
 			Can:       v.params.Meta.Capabilities,
 			Principal: p.Principal,
 			Crowded:   p.Crowded,
+			Watch:     p.Watch,
 			Progress:  progress,
 			Extra:     &v.extra,
 		}
@@ -435,7 +437,7 @@ func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, re
 	var err error
 	v.stream.w = w
 	if h.SDK.Direct() {
-		out, err = h.SDK.Receive(r.Context(), req.Method, req.Params, &v.extra, nil)
+		out, err = h.SDK.Receive(r.Context(), req.ID, req.Method, req.Params, &v.extra, nil)
 	} else {
 		out, err = h.throughSDK(r.Context(), &v.stream, req, &v.extra)
 	}

@@ -8,14 +8,21 @@ import (
 	"time"
 )
 
-// encodingVersion is the first byte of an encoded journal. An instance that meets
-// a version it does not know refuses the state: a newer one wrote it.
-const encodingVersion = 1
+// The first byte of an encoded journal is its version. An instance that meets a version it does not know refuses the
+// state: a newer one wrote it.
+const (
+	versionPlain  = 1
+	versionTraced = 2 // as versionPlain, with the trace behind the version byte; the trace is not empty
+)
 
 // Append appends the binary form of j to dst: the version byte, then the fields in order, strings and bytes behind
 // their length as an unsigned varint. The wire key of a question is written only where it differs from the author's.
 func (j *Journal) Append(dst []byte) []byte {
-	dst = append(dst, encodingVersion)
+	if j.Trace == "" {
+		dst = append(dst, versionPlain)
+	} else {
+		dst = appendBytes(append(dst, versionTraced), j.Trace)
+	}
 	dst = appendBytes(dst, j.ID)
 	dst = binary.AppendUvarint(dst, uint64(j.Started.UnixMilli()))
 	dst = binary.AppendUvarint(dst, uint64(j.Round))
@@ -71,10 +78,17 @@ var errEncoding = errors.New("the journal's encoding is damaged, or newer than t
 // Decode reads what [Journal.Append] wrote. Entry values alias data.
 func Decode(data []byte) (*Journal, error) {
 	d := decoder{data: data}
-	if d.byte() != encodingVersion {
+	var trace string
+	switch d.byte() {
+	case versionPlain:
+	case versionTraced:
+		if trace = string(d.bytes()); trace == "" {
+			return nil, errEncoding
+		}
+	default:
 		return nil, errEncoding
 	}
-	j := &Journal{ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint()))}
+	j := &Journal{Trace: trace, ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint()))}
 	j.Round = d.count(1 << 30)
 	j.Manual = string(d.bytes())
 	// A question takes at least 18 bytes and an entry 2, so the remaining bytes bound

@@ -41,6 +41,8 @@ type Journal struct {
 	Entries []Entry
 	// Manual is the state of a handler that keeps its own, in the SDK's manual style.
 	Manual string
+	// Trace is what the operator's observer wants to find in every round. Empty means nothing.
+	Trace string
 }
 
 // Derived returns an ID for one purpose, derived from the secret ID of a call. It reveals

@@ -326,6 +326,29 @@ func TestEncodingKeepsEverything(t *testing.T) {
 	}
 }
 
+// A journal with a trace is another version, which an older program refuses; one without is what it always was.
+func TestEncodingOfATrace(t *testing.T) {
+	j := sample()
+	plain := j.Append(nil)
+	j.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	data := j.Append(nil)
+	got, err := Decode(data)
+	if diff := cmp.Diff(j, got); err != nil || diff != "" {
+		t.Errorf("err %v (-want +got):\n%s", err, diff)
+	}
+	if plain[0] != 1 || data[0] != 2 {
+		t.Errorf("the versions are %d without a trace and %d with one", plain[0], data[0])
+	}
+	for n := range data {
+		if _, err := Decode(data[:n]); err == nil {
+			t.Errorf("accepted %d of %d bytes", n, len(data))
+		}
+	}
+	if _, err := Decode(append([]byte{2, 0}, plain[1:]...)); err == nil {
+		t.Error("accepted a second encoding of a journal without a trace")
+	}
+}
+
 func TestDecodeRefusesEveryTruncation(t *testing.T) {
 	data := sample().Append(nil)
 	for n := range data {
@@ -345,6 +368,7 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(sample().Append(nil))
 	f.Add(new(Journal).Append(nil))
+	f.Add((&Journal{Trace: "trace"}).Append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, err := Decode(data)
 		if err != nil {

@@ -20,7 +20,8 @@ type Limits struct {
 type Ask struct {
 	Key    string
 	Digest Digest
-	// Accept checks a client's raw answer and returns what to record. It is pure.
+	// Accept checks a client's raw answer and returns what to record. It is pure, and its error repeats nothing of the
+	// answer.
 	Accept func(raw []byte) ([]byte, error)
 	// Unable, if set, is the reason why the question cannot be sent. [Run.Ask] returns it instead of asking.
 	Unable error
@@ -52,6 +53,7 @@ type Run struct {
 	next    int               // the entry that is probably asked for next
 	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
+	refused []Refusal
 	parked  bool  // a checkpoint was reached
 	broken  error // the failure of Commit, after which nothing is recorded
 	over    bool  // the handler has returned
@@ -119,10 +121,12 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		if e.Kind == Answer {
 			return e.Value, nil
 		}
-		if value, err := a.Accept(e.Value); err == nil {
+		value, err := a.Accept(e.Value)
+		if err == nil {
 			e.Kind, e.Value = Answer, value
 			return value, nil
 		}
+		r.refused = append(r.refused, Refusal{a.Key, err})
 		r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
 	}
 	if r.Halt != nil {
@@ -141,7 +145,25 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		return nil, &LimitError{"questions per round", int64(r.limits.Asks)}
 	}
 	r.asked = append(r.asked, a)
+	if i := slices.IndexFunc(r.journal.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == a.Key }); i >= 0 {
+		r.refused = append(r.refused, Refusal{a.Key, errReworded})
+	}
 	return nil, ErrInputRequired
+}
+
+// Refusal is an answer that did not count, and the reason, which repeats nothing of the answer.
+type Refusal struct {
+	Key    string // of the question, which is asked again
+	Reason error
+}
+
+var errReworded = errors.New("it answers another question under the same key: what the client sees of the question has changed since")
+
+// Refused returns the answers that did not count in this run.
+func (r *Run) Refused() []Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
 }
 
 // Step returns the recorded result of the step, or runs it and records what it
@@ -342,7 +364,7 @@ func (r *Run) Answers() int {
 // questions for the client. Without questions the client only has to come back. Finish then waits for steps that
 // still run in other goroutines, because their side effects happen and have to be recorded.
 //
-// Otherwise err is the handler's own outcome.
+// Otherwise err is the handler's own outcome. If that is an error, asks are the questions that it leaves unasked.
 func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -353,7 +375,7 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	r.over = true
 	if handlerErr != nil && !errors.Is(handlerErr, ErrInputRequired) {
-		return nil, false, handlerErr
+		return r.asked, false, handlerErr
 	}
 	if !r.suspended() {
 		if handlerErr != nil {

@@ -113,7 +113,9 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	q.Accept = func(raw []byte) ([]byte, error) {
 		record, err := fits(raw)
 		if content := strictjson.Get(record, "content"); err == nil && content != nil {
-			err = json.Unmarshal(content, reflect.New(t).Interface())
+			if json.Unmarshal(content, reflect.New(t).Interface()) != nil { // whose error may repeat the answer
+				err = fmt.Errorf("the schema allows it, but %v cannot hold it", t)
+			}
 		}
 		return record, err
 	}

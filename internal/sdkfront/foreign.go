@@ -61,6 +61,7 @@ func (f *Front) foreignRequest(p call.Passage, method string, req mcp.Request, m
 		Params:    &wire.Params{Target: target(req), Arguments: m.arguments, State: m.state, HasState: m.state != ""},
 		Principal: p.Principal,
 		InSession: p.InSession,
+		Watch:     p.Watch,
 	}
 	if p.InSession {
 		r.Can = sessionCapabilities(sessionOf(req))

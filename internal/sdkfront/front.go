@@ -174,7 +174,7 @@ func (f *Front) hold(ctx context.Context, method string, req mcp.Request) (relea
 
 // Receive serves a request for one of our handlers or about tasks past the SDK, through the middleware of
 // AddReceivingMiddleware. The request has no session. Progress tells the client how far the call is, or is nil.
-func (f *Front) Receive(ctx context.Context, method string, params []byte, extra *mcp.RequestExtra, progress call.ProgressFunc) (*call.Outcome, error) {
+func (f *Front) Receive(ctx context.Context, id []byte, method string, params []byte, extra *mcp.RequestExtra, progress call.ProgressFunc) (*call.Outcome, error) {
 	var req mcp.Request
 	if wire.IsTask(method) {
 		p := new(rawParams)
@@ -188,6 +188,9 @@ func (f *Front) Receive(ctx context.Context, method string, params []byte, extra
 		req = call.View(method, Carry(params, nil), nil, extra, call.Manual{})
 	}
 	ctx = context.WithValue(ctx, progressKey{}, progress)
+	if f.Gate.Observer != nil {
+		ctx = context.WithValue(ctx, idKey{}, id)
+	}
 	result, err := f.receive(ctx, method, req)
 	if err != nil {
 		return nil, err
@@ -199,6 +202,9 @@ func (f *Front) Receive(ctx context.Context, method string, params []byte, extra
 }
 
 type progressKey struct{}
+
+// idKey is the key of a request's raw ID in its context.
+type idKey struct{}
 
 // handle brings a request to the gate, and all others to the SDK's handlers.
 func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -231,7 +237,7 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 		defer cancel()
 	}
 	a := call.Access{Method: method, Target: target, Extra: req.GetExtra()}
-	err = f.Gate.Pass(ctx, a, legacySession(req), func(ctx context.Context, p call.Passage) (err error) {
+	err = f.Gate.Pass(ctx, a, describe(ctx, req), legacySession(req), func(ctx context.Context, p call.Passage) (err error) {
 		result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
 		return err
 	})
@@ -299,7 +305,7 @@ func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string,
 	r.As = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
 	var at call.Home = f.Carrier.Home(r)
 	if r.InSession {
-		at = &home.Held{Session: sessionOf(req), Request: r}
+		at = &home.Held{Session: sessionOf(req), Request: r, Log: f.Log}
 	}
 	out, err := f.Calls.Serve(ctx, r, at)
 	switch {
@@ -351,6 +357,7 @@ func (f *Front) serveOwn(ctx context.Context, p call.Passage, h *call.Handler, r
 		Principal: p.Principal,
 		InSession: p.InSession,
 		Crowded:   p.Crowded,
+		Watch:     p.Watch,
 		Progress:  progressTo(ctx, session, req),
 		Session:   session,
 		Extra:     req.GetExtra(),
@@ -359,7 +366,7 @@ func (f *Front) serveOwn(ctx context.Context, p call.Passage, h *call.Handler, r
 		return f.Calls.Serve(ctx, r, f.Carrier.Home(r))
 	}
 	r.Can = sessionCapabilities(session)
-	held := &home.Held{Session: session, Request: r}
+	held := &home.Held{Session: session, Request: r, Log: f.Log}
 	echo := f.Echo.Load()
 	if echo == nil || id == nil {
 		return f.Calls.Serve(ctx, r, held)

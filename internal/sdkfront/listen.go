@@ -31,7 +31,9 @@ type subscription struct {
 
 // listen begins a subscription that names tasks, if the gate lets its caller through.
 func (f *Front) listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
-	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, nil, func(ctx context.Context, p call.Passage) (err error) {
+	meta, _ := wire.ParseMeta(strictjson.Get(params, "_meta"))
+	from := call.Origin{ID: id, Version: meta.Version, Transport: transportOf(extra), Meta: &meta}
+	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, from, nil, func(ctx context.Context, p call.Passage) (err error) {
 		l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
 		return err
 	})

@@ -29,6 +29,30 @@ func sessionOf(req mcp.Request) *mcp.ServerSession {
 	return session
 }
 
+// describe returns what is known of a request beside its caller and target. The SDK does not tell its handlers the
+// request's ID.
+func describe(ctx context.Context, req mcp.Request) call.Origin {
+	meta := req.GetParams().GetMeta()
+	from := call.Origin{Transport: transportOf(req.GetExtra()), Meta: call.MetaTexts(meta)}
+	from.ID, _ = ctx.Value(idKey{}).([]byte)
+	if session := legacySession(req); session != nil {
+		if opened := session.InitializeParams(); opened != nil {
+			from.Version = opened.ProtocolVersion
+		}
+	} else {
+		from.Version, _ = meta[mcp.MetaKeyProtocolVersion].(string)
+	}
+	return from
+}
+
+// transportOf tells requests over HTTP, which have headers, from those over a connection of whole messages.
+func transportOf(extra *mcp.RequestExtra) string {
+	if extra != nil && extra.Header != nil {
+		return call.TransportHTTP
+	}
+	return call.TransportPipe
+}
+
 // target is the name or URI that a request which may ask is for.
 func target(req mcp.Request) string {
 	switch r := req.(type) {

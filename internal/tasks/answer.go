@@ -21,6 +21,7 @@ import (
 //  3. When no question is left, the task goes on.
 func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string][]byte) error {
 	var taken []journal.Entry
+	var reasons []journal.Refusal
 	round := t.Round + 1
 	_, err := s.Engine.Change(ctx, t.Principal, t.ID, func(t *task.Task) (*task.Update, error) {
 		open, err := home.OpenQuestions(t)
@@ -28,7 +29,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 			return nil, s.unreadable(ctx, err)
 		}
 		u := &task.Update{Keep: true}
-		taken, round = nil, t.Round+1
+		taken, reasons, round = nil, nil, t.Round+1
 		var left, refused []home.OpenQuestion
 		for _, q := range open {
 			raw, ok := responses[q.Wire]
@@ -41,7 +42,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 				return nil, s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
 			}
 			if _, err := check(raw); err != nil {
-				refused = append(refused, q)
+				refused, reasons = append(refused, q), append(reasons, journal.Refusal{Key: q.Key, Reason: err})
 			} else {
 				answer := journal.Entry{Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw}
 				u.Entries = append(u.Entries, answer.Append(nil))
@@ -73,21 +74,34 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 	if err == nil && len(taken) > 0 && s.Calls.Audit != nil {
 		s.tellAnswered(ctx, t, round, taken)
 	}
+	if err == nil && len(reasons) > 0 {
+		callID := s.callID(ctx, t)
+		for _, r := range reasons {
+			call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, round, r.Key, r.Reason)
+		}
+	}
 	return err
+}
+
+// callID returns the public ID of a task's call, or "" if it cannot be read, which the task's next run reports.
+func (s *Service) callID(ctx context.Context, t *task.Task) string {
+	stored, _, err := s.Engine.Journal(ctx, t.ID)
+	if err != nil {
+		return ""
+	}
+	began, err := home.ReadStoredCall(stored)
+	if err != nil {
+		return ""
+	}
+	return journal.Derived("call", began.Call)
 }
 
 // tellAnswered tells the operator of the answers that a task has got.
 func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, answers []journal.Entry) {
-	var began home.StoredCall
-	if stored, _, err := s.Engine.Journal(ctx, t.ID); err == nil {
-		began, _ = home.ReadStoredCall(stored) // else the call remains unnamed, which the task's next run reports
-	}
+	callID := s.callID(ctx, t)
 	for _, a := range answers {
 		e := call.Answered(a.Key, a.Digest, a.Value)
-		e.Principal, e.Method, e.Target, e.Round = t.Principal, t.Method, t.Target, round
-		if began.Call != "" {
-			e.Call = journal.Derived("call", began.Call)
-		}
+		e.Principal, e.Method, e.Target, e.Call, e.Round = t.Principal, t.Method, t.Target, callID, round
 		s.Calls.Audit.Tell(ctx, e)
 	}
 }

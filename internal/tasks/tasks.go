@@ -4,6 +4,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -51,7 +52,7 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 		ID:        taskID(j.ID),
 		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: r.Task.Dialect,
 		TTL: r.Task.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round,
-		Call: home.AppendStoredCall(make([]byte, 0, len(r.Raw)+128), j.ID, r.Can, r.Raw),
+		Call: home.AppendStoredCall(make([]byte, 0, len(r.Raw)+len(j.Trace)+128), j.ID, j.Trace, r.Can, r.Raw),
 	}
 	for i := range j.Entries {
 		n.Entries = append(n.Entries, j.Entries[i].Append(nil))
@@ -131,6 +132,8 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 		},
 	}
 	stored := &home.Stored{Work: w}
+	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.Call))
+	s.Calls.WatchRun(r, recovered)
 	if w.Stopped {
 		j, _, err := stored.Open(ctx)
 		if err != nil {
@@ -139,10 +142,52 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 		if err = s.Calls.CleanUp(ctx, r, j); err == nil {
 			s.Calls.TellStopped(ctx, r, j, string(w.Task.Status))
 		}
+		r.Watch.SetOutcome("cleaned_up")
+		finishRun(ctx, r.Watch, err, err)
 		return task.Verdict{}, err
 	}
-	return stored.Verdict(s.Calls.Serve(ctx, r, stored))
+	err, void := error(nil), errors.New("the handler ended its goroutine")
+	defer func() { finishRun(ctx, r.Watch, err, void) }()
+	out, err := s.Calls.Serve(ctx, r, stored)
+	verdict, void := stored.Verdict(out, err)
+	return verdict, void
 }
+
+// finishRun tells the operator how a run ended: with err for its client or, if it is void, with nothing.
+func finishRun(ctx context.Context, w *call.Watch, err, void error) {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, task.ErrLeaseLost) || errors.Is(void, task.ErrLeaseLost):
+		w.SetOutcome("lease_lost")
+	case errors.Is(cause, task.ErrStopped):
+		w.SetOutcome("stopped")
+	case errors.Is(cause, task.ErrShutdown):
+		w.SetOutcome("shutdown")
+	case void != nil:
+		w.SetOutcome("failed")
+	}
+	w.Finish(ctx, err)
+}
+
+// logRecovered tells of a task whose last run neither ended it nor parked it, and reports whether this is one. Such a
+// run recorded nothing before the task was claimed again, or it recorded a step last.
+func (s *Service) logRecovered(ctx context.Context, w *task.Work, callID string) bool {
+	if w.Task.Attempts < 2 {
+		if len(w.Entries) == 0 || w.Task.Fence < 2 {
+			return false
+		}
+		last, err := journal.DecodeEntry(w.Entries[len(w.Entries)-1])
+		if err != nil || last.Kind != journal.Step {
+			return false
+		}
+	}
+	s.Log.InfoContext(ctx, "askback: a task goes on after a run that did not end: its worker stopped, failed or lost its lease", "call", callID,
+		"target", w.Task.Target, "task", short(w.Task.ID), "fence", w.Task.Fence, "attempt", w.Task.Attempts)
+	return true
+}
+
+// short is the part of a task's ID that logs show, as in package task: the whole ID is a secret.
+func short(id string) string { return id[:min(len(id), 6)] + "…" }
 
 func progressMessage(progress, total float64, message string) string {
 	switch {

@@ -28,7 +28,8 @@ var published = map[string][]string{
 	"task/sqlite":     {"."},
 	"task/postgres":   {".", "internal/pgtest"},
 	"internal/pgtest": nil,
-	"cmd/askback":     {".", "task/sqlite", "task/postgres", "internal/pgtest"},
+	"otelaskback":     {"."},
+	"cmd/askback":     {".", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback"},
 }
 
 // Those who import the library get no database and no terminal: neither the module graph
@@ -42,10 +43,12 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		postgres = "github.com/jackc/pgx/v5"
 		command  = "github.com/spf13/cobra"
 		terminal = "charm.land/bubbletea/v2"
+		otel     = "go.opentelemetry.io/otel"
+		exporter = "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 		linter   = "honnef.co/go/tools"
 		peer     = "github.com/mark3labs/mcp-go"
 	)
-	all := []string{sqlite, postgres, command, terminal, linter, peer, "charm.land/", "github.com/charmbracelet/", "modernc.org/"}
+	all := []string{sqlite, postgres, command, terminal, otel, exporter, linter, peer, "charm.land/", "github.com/charmbracelet/", "modernc.org/"}
 	proxy := publish(t)
 	for _, c := range []struct {
 		name    string
@@ -56,8 +59,9 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		{"library", []string{"."}, []string{"", "/askbacktest", "/client", "/seal", "/task", "/task/storetest"}, nil},
 		{"task/sqlite", []string{".", "task/sqlite"}, []string{"", "/task/sqlite"}, []string{sqlite, "modernc.org/"}},
 		{"task/postgres", []string{".", "task/postgres", "internal/pgtest"}, []string{"", "/task/postgres"}, []string{postgres}},
-		{"command", []string{".", "task/sqlite", "task/postgres", "internal/pgtest", "cmd/askback"}, nil,
-			[]string{sqlite, postgres, command, terminal, "charm.land/", "github.com/charmbracelet/", "modernc.org/"}},
+		{"otelaskback", []string{".", "otelaskback"}, []string{"", "/otelaskback"}, []string{otel}},
+		{"command", []string{".", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback", "cmd/askback"}, nil,
+			[]string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/", "github.com/charmbracelet/", "modernc.org/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			i := &importer{t: t, dir: t.TempDir(), cache: t.TempDir(), proxy: proxy}

@@ -32,6 +32,13 @@ type Meta struct {
 	HasCapabilities bool
 	Capabilities    Capability
 	ProgressToken   []byte // raw string or integer; nil when absent
+	raw             []byte
+}
+
+// Text returns a member of the _meta that is a string, or "".
+func (m *Meta) Text(name string) string {
+	text, _ := strictjson.String(strictjson.Get(m.raw, name))
+	return text
 }
 
 // ParseParams reads the parameters of tools/call, prompts/get or resources/read. params has passed strictjson.Check.
@@ -116,7 +123,7 @@ func ParseResponses(value []byte) (map[string][]byte, *jsonrpc.Error) {
 
 // ParseMeta reads a request's _meta object.
 func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
-	var m Meta
+	m := Meta{raw: meta}
 	var fault *jsonrpc.Error
 	for name, value := range strictjson.Members(meta) {
 		switch string(name) {

@@ -154,6 +154,17 @@ func ValidID(id []byte) bool {
 	return false
 }
 
+// IDText returns the ID of a request as a text for logs and traces, or "" for nil. Clients choose their IDs, so that a
+// long one is cut.
+func IDText(id []byte) string {
+	const most = 64
+	text, ok := strictjson.Text(id)
+	if !ok {
+		text = id
+	}
+	return strings.ToValidUTF8(string(text[:min(len(text), most)]), "")
+}
+
 // AppendError appends an error response. A nil id leaves the member out, as the schema asks where no id could be
 // read.
 func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {

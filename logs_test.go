@@ -1,0 +1,289 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+// journalOf returns a logger at debug, and a function that returns the lines of the log with this message.
+func journalOf() (*slog.Logger, *harness.Log, func(message string) []map[string]any) {
+	log := new(harness.Log)
+	lines := func(message string) (found []map[string]any) {
+		for line := range strings.Lines(log.String()) {
+			var l map[string]any
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				panic(err)
+			}
+			if strings.HasPrefix(l["msg"].(string), message) {
+				delete(l, "time")
+				found = append(found, l)
+			}
+		}
+		return found
+	}
+	return slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), log, lines
+}
+
+// noSecrets requires that a log holds none of these texts, and nothing with MARK in it.
+func noSecrets(t *testing.T, log *harness.Log, secrets ...string) {
+	t.Helper()
+	all := log.String()
+	for _, secret := range append(secrets, "MARK") {
+		if i := strings.Index(all, secret); i >= 0 {
+			t.Errorf("%.20s is logged: %s", secret, all[max(0, i-200):min(len(all), i+100)])
+		}
+	}
+}
+
+type order struct {
+	Size int    `json:"size" minimum:"18"`
+	Kind string `json:"kind" enum:"a|b"`
+}
+
+// addOrder adds tools that ask once. What is not for a log has MARK in it.
+func addOrder(srv *askback.Server) {
+	type note struct{ Note string }
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "order"}, &askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, _ note) (string, error) {
+		o, err := askback.Elicit[order](call, "order", "What?")
+		if err != nil {
+			return "", err
+		}
+		return askback.Do(ctx, call, "buy", func(context.Context) (string, error) { return "MARK-result " + o.Kind, nil })
+	})
+	askback.AddTool(srv, &mcp.Tool{Name: "drops"}, func(_ context.Context, call *askback.Call, _ note) (string, error) {
+		if _, err := askback.Elicit[order](call, "order", "What?"); err != nil {
+			return "", errors.New("MARK-error")
+		}
+		return "", nil
+	})
+	var asked atomic.Int64
+	askback.AddTool(srv, &mcp.Tool{Name: "rewords"}, func(_ context.Context, call *askback.Call, _ note) (string, error) {
+		_, err := askback.Elicit[order](call, "order", fmt.Sprint("MARK-question ", asked.Add(1)))
+		return "", err
+	})
+	type small struct {
+		Size int8 `json:"size"`
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "narrow"}, func(_ context.Context, call *askback.Call, _ note) (string, error) {
+		_, err := askback.ElicitWith[small](call, "order", askback.Question{Message: "How large?", Schema: map[string]any{
+			"type": "object", "properties": map[string]any{"size": map[string]any{"type": "integer"}}, "required": []string{"size"},
+		}})
+		return "", err
+	})
+}
+
+const (
+	goodOrder = `{"order":{"action":"accept","content":{"size":20,"kind":"a"}}}`
+	badOrder  = `{"order":{"action":"accept","content":{"size":17,"kind":"MARK-answer"}}}`
+	whyBad    = `size: must be at least 18; kind: must be one of a, b`
+)
+
+// There is one line for each round, and one for each request that did not come so far.
+func TestALineForEachRound(t *testing.T) {
+	logger, log, lines := journalOf()
+	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder).HTTPHandler(nil)
+	r := harness.Request{Target: "order", Arguments: `{"Note":"MARK-argument"}`}
+	first := r.Send(t, h)
+	r.State, r.Responses = first.Asked(t, "order"), goodOrder
+	if got := r.Send(t, h).Text(t); got != "MARK-result a" {
+		t.Fatal(got)
+	}
+	altered := r
+	altered.State = r.State[:len(r.State)-1]
+	altered.Send(t, h)
+
+	rounds := lines("askback: a round")
+	calls := make(map[any]bool)
+	for _, l := range rounds {
+		calls[l["call"]] = true
+		if d, ok := l["duration"].(float64); !ok || d <= 0 {
+			t.Errorf("the duration is %v", l["duration"])
+		}
+		delete(l, "call")
+		delete(l, "duration")
+	}
+	line := func(round float64, asked any, outcome string) map[string]any {
+		return map[string]any{"level": "DEBUG", "msg": "askback: a round", "method": "tools/call", "target": "order", "round": round, "asked": asked, "outcome": outcome}
+	}
+	if diff := cmp.Diff([]map[string]any{line(1, []any{"order"}, "input_required"), line(2, nil, "completed")}, rounds); diff != "" {
+		t.Errorf("rounds (-want +got):\n%s", diff)
+	}
+	if len(calls) != 1 || calls[nil] {
+		t.Errorf("one call is logged as %v", calls)
+	}
+	requests := lines("askback: a request")
+	if len(requests) != 1 || requests[0]["outcome"] != "refused" || requests[0]["reason"] == "" || requests[0]["target"] != "order" || requests[0]["code"] != float64(-32602) {
+		t.Errorf("requests that did not become rounds: %v", requests)
+	}
+	noSecrets(t, log, r.State, altered.State)
+}
+
+// Why a question is asked again stands in the log: the key and the rule, in every kind of session, and never the answer.
+func TestWhyAQuestionIsAskedAgain(t *testing.T) {
+	const message = "askback: an answer does not fit"
+	in := harness.Request{Arguments: `{"Note":"MARK-argument"}`}
+	carried := func(tool, answer string) func(t *testing.T, opts *askback.Options) []string {
+		return func(t *testing.T, opts *askback.Options) []string {
+			h := harness.NewServer(t, opts, addOrder).HTTPHandler(nil)
+			r := in
+			r.Target = tool
+			r.State = r.Send(t, h).Asked(t, "order")
+			r.Responses = answer
+			return []string{r.State, r.Send(t, h).Asked(t, "order")}
+		}
+	}
+	for _, c := range []struct {
+		says   string
+		run    func(t *testing.T, opts *askback.Options) (secrets []string)
+		target string
+		round  float64
+		reason string
+	}{
+		{"carried", carried("order", badOrder), "order", 2, whyBad},
+		{"no answer", carried("order", `{"order":{"action":"MARK-action"}}`), "order", 2, `an elicitation result needs the action "accept", "decline" or "cancel"`},
+		{"another question", carried("rewords", goodOrder), "rewords", 2, "it answers another question under the same key: what the client sees of the question has changed since"},
+		{"too large for its type", carried("narrow", `{"order":{"action":"accept","content":{"size":4711}}}`), "narrow", 2, "the schema allows it, but askback_test.small cannot hold it"},
+		{"a task", func(t *testing.T, opts *askback.Options) []string {
+			s := harness.NewTaskServer(t, opts, addOrder)
+			id := s.Result(harness.WithExtension, "tools/call", "order", `"name":"order","arguments":{"Note":"MARK-argument"}`)["taskId"].(string)
+			s.Get(harness.WithExtension, id, "input_required")
+			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, badOrder[1:len(badOrder)-1]))
+			return []string{id}
+		}, "order", 2, whyBad},
+		{"a session", func(t *testing.T, opts *askback.Options) []string {
+			pipe := harness.Pipe(t, harness.NewServer(t, opts, addOrder))
+			pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+				`,"clientInfo":{"name":"c","version":"1"}}}`)
+			pipe.Response(1)
+			pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			pipe.Request(2, "tools/call", `"name":"order","arguments":{"Note":"MARK-argument"}`, "")
+			for _, answer := range []string{badOrder, goodOrder} {
+				question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
+				pipe.Answer(question, answer[len(`{"order":`):len(answer)-1])
+			}
+			pipe.Response(2)
+			return nil
+		}, "order", 1, "the SDK found that it does not match the requested schema"},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			logger, log, lines := journalOf()
+			secrets := c.run(t, &askback.Options{Logger: logger})
+			harness.Eventually(t, "the line", func() bool { return lines(message) != nil })
+			got := lines(message)
+			for _, l := range got {
+				if call, _ := l["call"].(string); len(call) != 26 {
+					t.Errorf("the call is %q", call)
+				}
+				delete(l, "call")
+				delete(l, "msg")
+			}
+			want := map[string]any{"level": "INFO", "method": "tools/call", "target": c.target, "round": c.round, "key": "order", "reason": c.reason}
+			if diff := cmp.Diff([]map[string]any{want}, got); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
+			}
+			noSecrets(t, log, append(secrets, "4711")...)
+		})
+	}
+}
+
+// A handler that returns another error than the ask's is told that its question is not asked. One that ends the call
+// because the user declined is not.
+func TestADroppedQuestionIsLogged(t *testing.T) {
+	logger, log, lines := journalOf()
+	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "declines"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			if _, err := askback.Elicit[order](call, "order", "What?"); err != nil {
+				return "", err
+			}
+			return "", nil
+		})
+		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			_, err1 := askback.Elicit[order](call, "order", "What?")
+			_, err2 := askback.Elicit[order](call, "more", "What else?")
+			if declined, ok := errors.AsType[*askback.DeclinedError](err1); ok {
+				return "", declined
+			}
+			return "", errors.Join(err1, err2)
+		})
+	}).HTTPHandler(nil)
+	const message = "askback: a handler asked and then ended the call with another error"
+
+	two := harness.Request{Target: "two", Arguments: `{}`}
+	two.State = two.Send(t, h).Asked(t, "more", "order")
+	two.Responses = `{"order":{"action":"decline"}}`
+	if got := two.Send(t, h); !strings.Contains(got.Raw, "declined") {
+		t.Fatal(got.Raw)
+	}
+	if got := lines(message); got != nil {
+		t.Errorf("a user who declined is no mistake: %v", got)
+	}
+
+	if got := (harness.Request{Target: "drops", Arguments: `{"Note":"MARK-argument"}`}).Send(t, h); !strings.Contains(got.Raw, "MARK-error") {
+		t.Fatal(got.Raw)
+	}
+	got := lines(message)
+	if len(got) != 1 || got[0]["level"] != "WARN" || got[0]["target"] != "drops" || got[0]["round"] != float64(1) || len(got[0]["call"].(string)) != 26 ||
+		!slices.Equal(got[0]["keys"].([]any), []any{"order"}) {
+		t.Errorf("lines: %v", got)
+	}
+	noSecrets(t, log)
+}
+
+// A worker that loses its lease says so, and so does the one that goes on with its task.
+func TestALostLeaseIsLogged(t *testing.T) {
+	store := new(task.MemoryStore)
+	cut := &harness.CutOff{Store: store}
+	arrived := make(chan struct{}, 1)
+	steps := func(hang bool) func(*askback.Server) {
+		return harness.AddText("steps", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+			if err := call.Do(ctx, "one", func(context.Context) error { return nil }); err != nil {
+				return "", err
+			}
+			if hang {
+				cut.Off.Store(true)
+				arrived <- struct{}{}
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			return "done", nil
+		})
+	}
+	logger, log, lines := journalOf()
+	options := func() *askback.Options {
+		return &askback.Options{Logger: logger, Keys: harness.NewRing(t), Tasks: &askback.Tasks{Settings: task.Settings{Lease: time.Second}}}
+	}
+	first := harness.NewTaskServerOn(t, cut, options(), steps(true))
+	id := first.Result(harness.WithExtension, "tools/call", "steps", `"name":"steps"`)["taskId"].(string)
+	<-arrived
+	second := harness.NewTaskServerOn(t, store, options(), steps(false))
+	second.Get(harness.WithExtension, id, "completed")
+
+	harness.Eventually(t, "both lines", func() bool {
+		return lines("task: the lease is lost") != nil && lines("askback: a task goes on after a run that did not end") != nil
+	})
+	for _, l := range append(lines("task: the lease is lost"), lines("askback: a task goes on after")...) {
+		if l["task"] != id[:6]+"…" || l["target"] != "steps" {
+			t.Errorf("whose task is it? %v", l)
+		}
+	}
+	goesOn := lines("askback: a task goes on after")[0]
+	if goesOn["level"] != "INFO" || len(goesOn["call"].(string)) != 26 || goesOn["fence"] != float64(2) {
+		t.Errorf("the line is %v", goesOn)
+	}
+	noSecrets(t, log, id)
+}

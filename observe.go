@@ -1,0 +1,75 @@
+package askback
+
+import (
+	"time"
+
+	"github.com/askback-mcp/askback/internal/call"
+)
+
+// Operation is something that a [Server] does and that takes time, for [Options.Observe]. It never holds an answer, an
+// argument, a result, a requestState or a task's ID; only Meta can read what the client sent. A field that the kind
+// does not name is zero. An operation must not be used after the function that Observe returned has been called.
+type Operation struct {
+	Kind string // OperationRequest, OperationRun or OperationStep
+
+	// Known when Observe is called:
+
+	Began     time.Time
+	Method    string // such as "tools/call"
+	Target    string // the tool's or prompt's name, or the resource's URI, as the client sent it; "" for a request about a task
+	Call      string // what [Call.ID] returns; "" if the request ended before its call was known
+	Round     int    // what [Call.Round] returns, or 0
+	Step      string // the name of the step
+	Recovered bool   // the last run of the task neither ended it nor parked it: its worker stopped, failed or lost its lease
+
+	Request   string // the ID of the JSON-RPC request, cut to 64 bytes; "" where the SDK carries the message, which does not tell it
+	Session   string // the ID of the session before 2026-07-28 that the request came in; "" for an anonymous caller, whose session nothing but its ID protects
+	Protocol  string // the protocol version
+	Transport string // how the request came: TransportHTTP or TransportPipe
+
+	// Meta returns a member of the request's _meta that is a string, such as "traceparent", or "". A run of a task has
+	// the _meta of the request that became the task. The text is the client's own.
+	Meta func(name string) string
+
+	// Trace travels with the call: what Observe sets where it is empty is in every later operation of the call, on any
+	// instance, and in the runs of its task. It travels in the requestState, encrypted, or is stored with the task:
+	// keep it short. What is set in an operation without a Call, in a step or in a run of a task is lost.
+	Trace string
+
+	// Known at the end:
+
+	// Outcome says how the operation ended.
+	//
+	//   - A request or run ends with one of the reasons of [AuditEnded], or with input_required.
+	//   - A request also ends with shed (handed back because of Limits.Calls), refused (for the Reason) or unavailable
+	//     (because of another limit).
+	//   - A run also ends with interrupted, lease_lost, shutdown, stopped (the task was cancelled or has expired
+	//     meanwhile) or cleaned_up.
+	//   - A step ends with completed or failed.
+	Outcome string
+
+	Reason     string   // why a request was refused: a reason of [AuditRefused]
+	Code       int64    // of the JSON-RPC error that the client gets; 0 if it gets a result. A tool's own error is a result
+	Rounds     int      // how often the handler ran: more than once only in a session before 2026-07-28
+	Asked      []string // the keys of the questions that the last round asked
+	StateBytes int      // of the requestState that the client gets
+}
+
+// The kinds of an [Operation].
+const (
+	// OperationRequest is a request for a handler or about a task, from the gate to its outcome. Observe is called once
+	// the call is known, which may have begun elsewhere and bring a Trace, or at the end if it never is.
+	OperationRequest = call.OperationRequest
+
+	// OperationRun is a run of a task by a worker.
+	OperationRun = call.OperationRun
+
+	// OperationStep is a step that runs, and its recording. A step whose result was recorded before does not run.
+	OperationStep = call.OperationStep
+)
+
+// How a request came: see [Operation].
+const (
+	TransportHTTP = call.TransportHTTP
+	TransportPipe = call.TransportPipe // standard input and output, or any other connection of whole messages
+)

@@ -1,0 +1,141 @@
+package askback_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+// follower keeps the operations that it observes.
+type follower struct {
+	mu     sync.Mutex
+	traces int // that it has begun
+	ended  []askback.Operation
+}
+
+type followedKey struct{}
+
+func (w *follower) observe(ctx context.Context, op *askback.Operation) (context.Context, func()) {
+	if op.Outcome != "" && op.Call != "" {
+		panic("a call has an outcome before it has begun: " + op.Outcome)
+	}
+	if op.Trace == "" && op.Call != "" {
+		w.mu.Lock()
+		w.traces++
+		op.Trace = fmt.Sprint("trace ", w.traces)
+		w.mu.Unlock()
+	}
+	return context.WithValue(ctx, followedKey{}, op.Kind), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ended = append(w.ended, *op)
+	}
+}
+
+// seen are the operations so far, sorted: a task runs beside requests.
+func (w *follower) seen() (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, op := range w.ended {
+		if op.Method == "tasks/get" {
+			continue
+		}
+		all = append(all, strings.Join(strings.Fields(fmt.Sprint(op.Kind, " ", op.Method, " ", op.Target, " ", op.Round, " ", op.Step, " ", op.Outcome, " ", op.Reason, " ", op.Asked)), " "))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// The operations of a call are the same by every front, and what the observer sets travels with the call.
+func TestObserve(t *testing.T) {
+	rounds := []string{
+		"request tools/call pay 1 input_required [login]", "request tools/call pay 2 input_required [sure]", "request tools/call pay 3 completed []",
+		"step tools/call pay 2 charge completed []",
+	}
+	for _, name := range []string{"HTTP", "connection"} {
+		t.Run(name, func(t *testing.T) {
+			w := new(follower)
+			srv := harness.NewServer(t, &askback.Options{Observe: w.observe}, addPay)
+			i := slices.IndexFunc(fronts, func(f front) bool { return f.name == name })
+			ask := fronts[i].dial(t, srv, nil)
+			params := `"name":"pay",` + auditArguments
+			for _, key := range []string{"login", "sure"} {
+				state := harness.At(ask("tools/call", params), "result", "requestState")
+				params = fmt.Sprintf(`"name":"pay",%s,"inputResponses":{"%s":%s},"requestState":"%v"`, auditArguments, key, auditAnswer, state)
+			}
+			ask("tools/call", params)
+			harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(rounds) })
+			if diff := cmp.Diff(rounds, w.seen()); diff != "" {
+				t.Errorf("operations (-want +got):\n%s", diff)
+			}
+			for _, op := range w.ended {
+				if op.Call == "" || op.Call != w.ended[0].Call || op.Trace != "trace 1" {
+					t.Errorf("round %d of call %q has the trace %q", op.Round, op.Call, op.Trace)
+				}
+				if op.Kind == askback.OperationRequest && op.Meta("io.modelcontextprotocol/protocolVersion") != "2026-07-28" {
+					t.Errorf("round %d does not see its _meta", op.Round)
+				}
+			}
+		})
+	}
+
+	t.Run("a task", func(t *testing.T) {
+		w := new(follower)
+		s := harness.NewTaskServer(t, &askback.Options{Observe: w.observe}, addPay)
+		id := s.Result(harness.WithExtension, "tools/call", "pay", `"name":"pay",`+auditArguments)["taskId"].(string)
+		for _, key := range []string{"login", "sure"} {
+			s.Get(harness.WithExtension, id, "input_required")
+			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"`+key+`":`+auditAnswer))
+		}
+		s.Get(harness.WithExtension, id, "completed")
+		want := []string{
+			"request tasks/update 0 completed []", "request tasks/update 0 completed []", "request tools/call pay 1 task []",
+			"run tools/call pay 1 input_required [login]", "run tools/call pay 2 input_required [sure]", "run tools/call pay 3 completed []",
+			"step tools/call pay 2 charge completed []",
+		}
+		harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(want) })
+		if diff := cmp.Diff(want, w.seen()); diff != "" {
+			t.Errorf("operations (-want +got):\n%s", diff)
+		}
+		for _, op := range w.ended {
+			if op.Call != "" && op.Trace != "trace 1" {
+				t.Errorf("%s has the trace %q", op.Kind, op.Trace)
+			}
+			if strings.Contains(fmt.Sprintf("%+v", op), id) {
+				t.Errorf("%s holds the task's id", op.Method)
+			}
+		}
+	})
+}
+
+// An observer that panics, or returns nothing, costs the request nothing.
+func TestAnObserverThatPanics(t *testing.T) {
+	for says, observe := range map[string]func(context.Context, *askback.Operation) (context.Context, func()){
+		"at the beginning": func(context.Context, *askback.Operation) (context.Context, func()) { panic("MARK") },
+		"at the end": func(ctx context.Context, _ *askback.Operation) (context.Context, func()) {
+			return ctx, func() { panic("MARK") }
+		},
+		"": func(context.Context, *askback.Operation) (context.Context, func()) { return nil, nil },
+	} {
+		logger, log := harness.Logs()
+		h := harness.NewServer(t, &askback.Options{Observe: observe, Logger: slog.New(logger.Handler())}, harness.AddGreet).HTTPHandler(nil)
+		r := harness.Request{Target: "greet", Arguments: `{"place":"here"}`}
+		r.State = r.Send(t, h).Asked(t, "login")
+		r.Responses = harness.Octocat
+		if got := r.Send(t, h).Text(t); got != "Hello octocat in here" {
+			t.Errorf("an observer that panics %s: %s", says, got)
+		}
+		if logged := strings.Contains(log.String(), "Options.Observe"); logged != (says != "") {
+			t.Errorf("an observer that panics %s: %s", says, log)
+		}
+	}
+}

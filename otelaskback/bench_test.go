@@ -1,0 +1,50 @@
+package otelaskback_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/otelaskback"
+)
+
+// BenchmarkInteraction measures one interaction, which is a round that asks and one that answers and runs two steps, with
+// and without telemetry. What is not sampled is still measured.
+func BenchmarkInteraction(b *testing.B) {
+	for name, sampler := range map[string]sdktrace.Sampler{"without": nil, "not sampled": sdktrace.NeverSample(), "sampled": sdktrace.AlwaysSample()} {
+		b.Run(name, func(b *testing.B) {
+			var opts askback.Options
+			if sampler != nil {
+				observe, err := otelaskback.Observe(&otelaskback.Options{
+					TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler)),
+					MeterProvider:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				opts.Observe = observe
+			}
+			h := harness.NewServer(b, &opts, addTools).HTTPHandler(nil)
+			ask := harness.Request{Target: "greet", Arguments: `{"Note":""}`}
+			answer := ask
+			answer.State, answer.Responses = ask.Send(b, h).Asked(b, "who"), answered
+			send := func(r harness.Request) {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r.HTTP(b))
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Body)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				send(ask)
+				send(answer)
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package otelaskback
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/askback-mcp/askback"
+)
+
+// metrics are the instruments of a server.
+type metrics struct {
+	duration  metric.Float64Histogram
+	requests  metric.Int64Counter
+	rounds    metric.Int64Counter
+	runs      metric.Int64Counter
+	stateSize metric.Int64Histogram
+}
+
+// seconds are the bounds of the conventions' histograms.
+var seconds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+
+func newMetrics(m metric.Meter) (*metrics, error) {
+	duration, err1 := m.Float64Histogram("mcp.server.operation.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(seconds...),
+		metric.WithDescription("The duration of the MCP request or notification as observed on the receiver from the time it was received until the result or ack is sent."))
+	requests, err2 := m.Int64Counter("askback.requests", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests for handlers and about tasks, by outcome and, if they were refused, by reason."))
+	rounds, err3 := m.Int64Counter("askback.rounds", metric.WithUnit("{round}"),
+		metric.WithDescription("Runs of handlers, by the outcome of the request or the run of a task that they were made for."))
+	runs, err4 := m.Int64Counter("askback.task.runs", metric.WithUnit("{run}"),
+		metric.WithDescription("Runs of tasks, by outcome, such as lease_lost, and whether they go on after one that did not end."))
+	stateSize, err5 := m.Int64Histogram("askback.state.size", metric.WithUnit("By"),
+		metric.WithExplicitBucketBoundaries(256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 32<<10, 64<<10, 256<<10, 1<<20),
+		metric.WithDescription("The size of each requestState that a client gets."))
+	return &metrics{duration, requests, rounds, runs, stateSize}, errors.Join(err1, err2, err3, err4, err5)
+}
+
+func (m *metrics) record(ctx context.Context, op *askback.Operation) {
+	if op.Kind == askback.OperationStep {
+		return
+	}
+	target := metric.WithAttributeSet(attribute.NewSet(append(targetOf(op), attrOutcome.String(op.Outcome))...))
+	if op.Rounds > 0 {
+		m.rounds.Add(ctx, int64(op.Rounds), target)
+	}
+	if op.Kind == askback.OperationRun {
+		m.runs.Add(ctx, 1, metric.WithAttributes(append(targetOf(op), attrOutcome.String(op.Outcome), attrRecovered.Bool(op.Recovered))...))
+		return
+	}
+	m.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(operationAttributes(op)...))
+	counted := append(make([]attribute.KeyValue, 0, 3), attrMethod.String(op.Method), attrOutcome.String(op.Outcome))
+	if op.Reason != "" {
+		counted = append(counted, attrReason.String(op.Reason))
+	}
+	m.requests.Add(ctx, 1, metric.WithAttributes(counted...))
+	if op.StateBytes > 0 {
+		m.stateSize.Record(ctx, int64(op.StateBytes), metric.WithAttributes(targetOf(op)...))
+	}
+}
+
+// targetOf returns what an operation is for, if that is sure to exist: a client may name any tool, and each name would
+// be a time series.
+func targetOf(op *askback.Operation) []attribute.KeyValue {
+	all := append(make([]attribute.KeyValue, 0, 8), attrMethod.String(op.Method))
+	target, key := named(op)
+	switch {
+	case target == "":
+	case op.Code == codeInvalidParams, op.Code == codeMethodNotFound: // such as an unknown tool
+	case op.Outcome == "refused", op.Outcome == "unavailable", op.Outcome == "shed": // before anybody looked
+	default:
+		all = append(all, key.String(target))
+	}
+	return all
+}
+
+const (
+	codeInvalidParams  = -32602
+	codeMethodNotFound = -32601
+)
+
+// operationAttributes returns the attributes of the conventions' histogram.
+func operationAttributes(op *askback.Operation) []attribute.KeyValue {
+	all := targetOf(op)
+	if op.Method == "tools/call" {
+		all = append(all, attrOperation.String("execute_tool"))
+	}
+	if class := errorType(op); class != "" {
+		all = append(all, attrErrorType.String(class))
+	}
+	if op.Code != 0 {
+		all = append(all, attrStatusCode.String(strconv.FormatInt(op.Code, 10)))
+	}
+	if name := transport(op); name != "" {
+		all = append(all, attrTransport.String(name))
+	}
+	return all
+}

@@ -1,0 +1,76 @@
+// Package otelaskback traces and measures servers of package askback with OpenTelemetry:
+//
+//	observe, err := otelaskback.Observe(nil) // with the global providers of go.opentelemetry.io/otel
+//	…
+//	srv, err := askback.New(m, &askback.Options{Observe: observe})
+//
+// It needs only the API of OpenTelemetry. Providers, exporters and samplers are the program's.
+//
+// # One trace for a call
+//
+// A call is answered in several requests, by any instance, with a person's pause in between, and may go on as a task.
+// All of this is one trace. The first round that a server serves is the parent of all that is not the child of
+// anything nearer. Its trace context travels with the call: encrypted in requestState, or stored with the task.
+//
+//  1. A client that sends a traceparent in params._meta is the parent of its request, as the conventions say. If it
+//     sends another trace in a later round, the round stays in the trace of the call, and is linked to the client's.
+//  2. A span that is there already, such as that of the HTTP request, is linked; it is the parent where there is no
+//     other.
+//  3. The sampling decision of the first round holds for all.
+//
+// # Conventions
+//
+// Spans and metrics are those of the semantic conventions for the Model Context Protocol, which are in development:
+// https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md. Names that begin with
+// "askback." are ours. No attribute holds an answer, an argument, a result, a requestState or a task's ID. So a span has
+// no status description, although the conventions want the error's message there: messages repeat what callers wrote.
+// docs/observability.md lists all names.
+package otelaskback
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/askback-mcp/askback"
+)
+
+const scope = "github.com/askback-mcp/askback/otelaskback"
+
+// Options configure [Observe]. The zero value is ready to use.
+type Options struct {
+	TracerProvider trace.TracerProvider // nil means the global one
+	MeterProvider  metric.MeterProvider // nil means the global one
+}
+
+// Observe returns a function for askback.Options.Observe. Servers may share it. Nil options are the zero Options. The
+// error is the meter provider's, which refused an instrument.
+func Observe(opts *Options) (func(ctx context.Context, op *askback.Operation) (context.Context, func()), error) {
+	o := &observer{}
+	tracers, meters := otel.GetTracerProvider(), otel.GetMeterProvider()
+	if opts != nil && opts.TracerProvider != nil {
+		tracers = opts.TracerProvider
+	}
+	if opts != nil && opts.MeterProvider != nil {
+		meters = opts.MeterProvider
+	}
+	o.tracer = tracers.Tracer(scope)
+	var err error
+	o.metrics, err = newMetrics(meters.Meter(scope))
+	return o.observe, err
+}
+
+type observer struct {
+	tracer  trace.Tracer
+	metrics *metrics
+}
+
+func (o *observer) observe(ctx context.Context, op *askback.Operation) (context.Context, func()) {
+	ctx, span := o.start(ctx, op)
+	return ctx, func() {
+		o.metrics.record(ctx, op)
+		end(span, op)
+	}
+}
