@@ -30,6 +30,10 @@
 // tasks: the journal is in a store, every step is committed as it completes, and any
 // instance goes on after a restart, or days later when an answer comes.
 //
+// A server tells its operator what it does: in the log, to [Options.Audit] who did what, and to [Options.Observe] what
+// takes time: each request, run of a task and step, under the public ID of its call. What an observer sets as
+// [Operation].Trace travels with the call, so that one trace covers all its rounds on all instances.
+//
 // Between asks a handler must be deterministic in what it asks: the same answers lead to the same questions.
 // Everything with a side effect belongs into [Do] or [Call.Do]. Package askbacktest checks both in a unit test.
 package askback
