@@ -47,10 +47,10 @@ type storeFlags struct {
 
 func (f *storeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.all, "all", false, "the tasks of everybody, in a store")
-	flags.StringSliceVar(&f.statuses, "status", nil, "`STATUS` of those to list, such as input_required; with --all")
-	flags.StringArrayVar(&f.principals, "principal", nil, "`PRINCIPAL` whose tasks to list, '' for anonymous callers; with --all")
-	flags.StringArrayVar(&f.targets, "tool", nil, "`NAME` of the tool whose tasks to list; with --all")
+	flags.BoolVar(&f.all, "all", false, "the tasks of everybody in a store")
+	flags.StringSliceVar(&f.statuses, "status", nil, "with --all: `STATUS`, such as input_required")
+	flags.StringArrayVar(&f.principals, "principal", nil, "with --all: `NAME` of a caller; empty: anonymous")
+	flags.StringArrayVar(&f.targets, "tool", nil, "with --all: `NAME` of a tool")
 }
 
 // check compares the flags with the target, which is a store only for --all.

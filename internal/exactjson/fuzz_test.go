@@ -39,8 +39,7 @@ type everything struct {
 	Duration time.Duration     `json:"duration"`
 	Number   json.Number       `json:"number"`
 	Hidden   string            `json:"-"`
-	Dash     string            `json:"-,"`
-	own      string
+	own      string            // nobody can set it
 }
 
 type embedding struct {
@@ -80,6 +79,9 @@ func FuzzUnmarshal(f *testing.F) {
 			}
 			if err := Unmarshal(data, own.Interface()); (err == nil) != (wantErr == nil) {
 				t.Fatalf("%s into %s: %v, want %v", data, typ, err, wantErr)
+			}
+			if e, ok := own.Interface().(*everything); ok && e.own != "" {
+				t.Fatalf("%s into a field that is not exported", data)
 			}
 			if wantErr != nil {
 				continue
