@@ -21,10 +21,18 @@ type gathering struct {
 }
 
 func gather(t *testing.T, s *Store) *gathering {
-	s.group.mu.Lock()
-	defer s.group.mu.Unlock()
-	s.group.sending = senders
-	return &gathering{T: t, s: s}
+	for { // until the sender of an earlier write has seen that there is no other
+		s.group.mu.Lock()
+		idle := s.group.sending == 0
+		if idle {
+			s.group.sending = senders
+		}
+		s.group.mu.Unlock()
+		if idle {
+			return &gathering{T: t, s: s}
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // begin begins a write, and returns when it waits.
