@@ -34,6 +34,33 @@ func TestElicitation(t *testing.T) {
 	}
 }
 
+// A question that is asked again says why, once, and stays the same question: of what was answered nothing is told.
+func TestAskedAgainWithTheReason(t *testing.T) {
+	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
+	request := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+	answer := request.Send(t, h)
+	for _, test := range []struct{ content, reason string }{{`{}`, "name: is required"}, {`{"name":["a secret"]}`, "name: must be a string"}} {
+		for key := range answer.Result.Requests {
+			request.Responses = fmt.Sprintf(`{%q:{"action":"accept","content":%s}}`, key, test.content)
+		}
+		request.State = answer.Result.State
+		answer = request.Send(t, h)
+		want := `"message":"Who are you?\n\nThe answer before this one does not fit: ` + test.reason + `."`
+		for _, asked := range answer.Result.Requests {
+			if !strings.Contains(string(asked), want) || strings.Contains(string(asked), "secret") {
+				t.Errorf("asked %s, want %s", asked, want)
+			}
+		}
+	}
+	for key := range answer.Result.Requests {
+		request.Responses = strings.Replace(harness.Octocat, "login", key, 1)
+	}
+	request.State = answer.Result.State
+	if got := request.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
+		t.Error(got)
+	}
+}
+
 func TestElicitWith(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string","default":"x"}},"required":["n"]}`)
 	type small struct {

@@ -584,10 +584,16 @@ func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 	s.Get(harness.WithExtension, id, "input_required")
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k":{"action":"accept","content":{}}`))
 	requests := s.Get(harness.WithExtension, id, "input_required")["inputRequests"].(map[string]any)
-	if len(requests) != 2 || harness.At(requests, "k#2", "params", "message") != "K2?" || harness.At(requests, "k#3", "params", "message") != "K?" {
+	again := "K?\n\nThe answer before this one does not fit: color: is required."
+	if len(requests) != 2 || harness.At(requests, "k#2", "params", "message") != "K2?" || harness.At(requests, "k#3", "params", "message") != again {
 		t.Fatalf("%v", requests)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k#2":{"action":"accept","content":{"color":"2"}},"k#3":{"action":"accept","content":{"color":"1"}}`))
+	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k#3":{"action":"accept","content":{"color":7}}`))
+	requests = s.Get(harness.WithExtension, id, "input_required")["inputRequests"].(map[string]any)
+	if got := fmt.Sprint(harness.At(requests, "k#4", "params", "message")); strings.Count(got, "does not fit") != 1 || !strings.Contains(got, "string") {
+		t.Fatalf("after two answers that do not fit: %v", requests)
+	}
+	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k#2":{"action":"accept","content":{"color":"2"}},"k#4":{"action":"accept","content":{"color":"1"}}`))
 	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "12" {
 		t.Errorf("%v", done)
 	}

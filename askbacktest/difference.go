@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/askback-mcp/askback/internal/question"
 )
 
 // difference describes the first difference of two replies, or returns "". Their states always differ, because each is
@@ -69,7 +71,7 @@ func differentQuestions(first, second map[string]json.RawMessage) string {
 }
 
 func compareQuestions(key string, first, second json.RawMessage) string {
-	diff := compare("", decode(first), decode(second))
+	diff := compare("", asked(first), asked(second))
 	if diff == "" {
 		return ""
 	}
@@ -102,11 +104,22 @@ func authorKey(wire string) string {
 	return wire
 }
 
-// message returns the message of an elicitation, or "".
+// message returns the message of an elicitation as its handler gave it, or "".
 func message(request json.RawMessage) string {
-	var question struct{ Params struct{ Message string } }
-	_ = json.Unmarshal(request, &question)
-	return question.Params.Message
+	var q struct{ Params struct{ Message string } }
+	_ = json.Unmarshal(request, &q)
+	return question.Asked(q.Params.Message)
+}
+
+// asked decodes a question as its handler asked it: without the reason why it is asked again.
+func asked(request json.RawMessage) any {
+	decoded := decode(request)
+	if q, ok := decoded.(map[string]any); ok {
+		if params, ok := q["params"].(map[string]any); ok && params["message"] != nil {
+			params["message"] = message(request)
+		}
+	}
+	return decoded
 }
 
 // decode returns v, which encodes to JSON, as maps, slices and plain values.

@@ -155,7 +155,8 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		c.tellManual()
 	}
 	asks, suspended, err := run.Finish(err)
-	e.logRefused(ctx, c, run.Refused())
+	refused := run.Refused()
+	e.logRefused(ctx, c, refused)
 	if err != nil {
 		e.warnOfDropped(ctx, c, j, asks, err)
 		return e.failed(r.Handler, err)
@@ -169,7 +170,13 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	case suspended:
 		out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: run.Detached()}
 		for i, a := range asks {
-			out.Questions[i] = Question{j.Pending[i].Wire, a.Request.(*question.Question)}
+			q := a.Request.(*question.Question)
+			for _, r := range refused {
+				if r.Key == a.Key && r.Reason != journal.ErrReworded {
+					q = q.Again(r.Reason)
+				}
+			}
+			out.Questions[i] = Question{j.Pending[i].Wire, q}
 			if e.Audit != nil {
 				c.tell(ctx, AuditEvent{Kind: AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
 			}

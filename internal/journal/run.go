@@ -146,7 +146,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	}
 	r.asked = append(r.asked, a)
 	if i := slices.IndexFunc(r.journal.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == a.Key }); i >= 0 {
-		r.refused = append(r.refused, Refusal{a.Key, errReworded})
+		r.refused = append(r.refused, Refusal{a.Key, ErrReworded})
 	}
 	return nil, ErrInputRequired
 }
@@ -157,7 +157,8 @@ type Refusal struct {
 	Reason error
 }
 
-var errReworded = errors.New("it answers another question under the same key: what the client sees of the question has changed since")
+// ErrReworded is the reason of a Refusal where the question is another one, which its client has not answered before.
+var ErrReworded = errors.New("it answers another question under the same key: what the client sees of the question has changed since")
 
 // Refused returns the answers that did not count in this run.
 func (r *Run) Refused() []Refusal {

@@ -3,12 +3,14 @@
 package question
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"reflect"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -120,6 +122,46 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 		return record, err
 	}
 	return q, nil
+}
+
+// didNotFit is between the message of a question and the reason why it is asked again.
+const didNotFit = "\n\nThe answer before this one does not fit: "
+
+// Again returns an elicitation whose message tells why it is asked again, and any other question as it is. It stays the
+// same question to its handler.
+func (q *Question) Again(reason error) *Question {
+	p, ok := q.Typed.(*mcp.ElicitParams)
+	if !ok {
+		return q
+	}
+	again, typed := *q, *p
+	typed.Message = explained(p.Message, reason)
+	again.Typed, again.Params = &typed, AskAgain(q.Params, reason)
+	return &again
+}
+
+// AskAgain returns the params of an elicitation with a message that tells why it is asked again.
+func AskAgain(params []byte, reason error) []byte {
+	again := append(make([]byte, 0, len(params)+100), '{')
+	for name, value := range strictjson.Members(params) {
+		if message, ok := strictjson.String(value); ok && string(name) == "message" {
+			value = strictjson.AppendString(nil, explained(message, reason))
+		}
+		again = append(strictjson.AppendString(again, string(name)), ':')
+		again = append(append(again, value...), ',')
+	}
+	return append(bytes.TrimSuffix(again, []byte(",")), '}')
+}
+
+// explained adds the reason to a message, or replaces the one that it has.
+func explained(message string, reason error) string {
+	return Asked(message) + didNotFit + reason.Error() + "."
+}
+
+// Asked is the message of a question as its handler gave it.
+func Asked(message string) string {
+	message, _, _ = strings.Cut(message, didNotFit)
+	return message
 }
 
 // URL asks the user to open a page.

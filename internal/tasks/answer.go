@@ -42,6 +42,9 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 				return nil, s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
 			}
 			if _, err := check(raw); err != nil {
+				if q.Method == question.MethodElicit {
+					q.Params = question.AskAgain(q.Params, err)
+				}
 				refused, reasons = append(refused, q), append(reasons, journal.Refusal{Key: q.Key, Reason: err})
 			} else {
 				answer := journal.Entry{Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw}
