@@ -157,7 +157,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 		{"carried", carried("order", badOrder), "order", 2, whyBad},
 		{"no answer", carried("order", `{"order":{"action":"MARK-action"}}`), "order", 2, `an elicitation result needs the action "accept", "decline" or "cancel"`},
 		{"another question", carried("rewords", goodOrder), "rewords", 2, "it answers another question under the same key: what the client sees of the question has changed since"},
-		{"too large for its type", carried("narrow", `{"order":{"action":"accept","content":{"size":4711}}}`), "narrow", 2, "the schema allows it, but askback_test.small cannot hold it"},
+		{"too large for its type", carried("narrow", `{"order":{"action":"accept","content":{"size":4711}}}`), "narrow", 2, "the form allows it, but the server cannot hold it, such as a number that is too large"},
 		{"a task", func(t *testing.T, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addOrder)
 			id := s.Result(harness.WithExtension, "tools/call", "order", `"name":"order","arguments":{"Note":"MARK-argument"}`)["taskId"].(string)

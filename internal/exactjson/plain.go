@@ -123,7 +123,7 @@ func decodeFloat(value []byte, into reflect.Value) bool {
 func newSliceDecoder(t reflect.Type) decoder {
 	decoderOfElement := later(t.Elem())
 	return func(value []byte, into reflect.Value) bool {
-		if strictjson.TypeOf(value) != strictjson.TypeArray || into.Len() > 0 {
+		if strictjson.TypeOf(value) != strictjson.TypeArray {
 			return false
 		}
 		into.Set(reflect.MakeSlice(t, 0, 0))

@@ -116,7 +116,7 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 		record, err := fits(raw)
 		if content := strictjson.Get(record, "content"); err == nil && content != nil {
 			if json.Unmarshal(content, reflect.New(t).Interface()) != nil { // whose error may repeat the answer
-				err = fmt.Errorf("the schema allows it, but %v cannot hold it", t)
+				err = errors.New("the form allows it, but the server cannot hold it, such as a number that is too large")
 			}
 		}
 		return record, err
