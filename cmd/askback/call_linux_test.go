@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -46,7 +47,7 @@ func onTerminal(t *testing.T, args ...string) *screen {
 
 func onTerminalWith(t *testing.T, env []string, args ...string) *screen {
 	t.Helper()
-	ptmx, tty := openTerminal(t)
+	ptmx, tty := ptytest.Open(t, 40, 80)
 	s := &screen{keys: ptmx, cmd: exec.Command("askback", args...), done: make(chan struct{})}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.Env = append(os.Environ(), env...)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,7 +34,7 @@ type terminalDemo struct {
 // startDemo starts the demo on a terminal that does no more than lines.
 func startDemo(t *testing.T) *terminalDemo {
 	t.Helper()
-	ptmx, tty := openTerminal(t)
+	ptmx, tty := ptytest.Open(t, 40, 80)
 	d := &terminalDemo{cmd: exec.Command("askback", "demo"), keys: ptmx, tmp: t.TempDir(), closed: make(chan struct{})}
 	d.cmd.Stdin, d.cmd.Stdout, d.cmd.Stderr = tty, tty, tty
 	d.cmd.Env = append(os.Environ(), "TERM=dumb", "TMPDIR="+d.tmp)
@@ -54,28 +54,6 @@ func startDemo(t *testing.T) *terminalDemo {
 		ptmx.Close()
 	})
 	return d
-}
-
-func openTerminal(t *testing.T) (ptmx, tty *os.File) {
-	t.Helper()
-	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(ptmx.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 80})
-	}
-	if err == nil {
-		tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ptmx, tty
 }
 
 func (d *terminalDemo) Write(p []byte) (int, error) {

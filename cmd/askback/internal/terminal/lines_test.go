@@ -2,15 +2,11 @@ package terminal
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/charmbracelet/x/term"
-	"github.com/creack/pty"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -80,31 +76,6 @@ func TestByLineSampleAndURL(t *testing.T) {
 	wants(t, u, &mcp.ElicitResult{Action: "accept"})
 	if opened != "http://example.com/" {
 		t.Errorf("opened %q", opened)
-	}
-}
-
-// Out of raw mode, Ctrl-C is a signal to the process whose terminal this is.
-func TestByLineCtrlC(t *testing.T) {
-	const helper = "ASKBACK_TERMINAL_TEST"
-	if os.Getenv(helper) != "" {
-		result, err := (&Terminal{}).Form(context.Background(), "tracker", "How?", json.RawMessage(bug))
-		fmt.Println("ended", result == nil, err)
-		os.Exit(0)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestByLineCtrlC$")
-	cmd.Env = append(os.Environ(), helper+"=1", "TERM=dumb")
-	keyboard, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 80})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer keyboard.Close()
-	p := &person{t: t, keyboard: keyboard}
-	p.watch()
-	p.sees("Resolution", "\n>")
-	p.types(ctrlC)
-	p.sees("ended true interrupted")
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
 	}
 }
 

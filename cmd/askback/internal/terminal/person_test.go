@@ -9,13 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"github.com/charmbracelet/x/term"
-	"github.com/creack/pty"
 )
 
 const (
@@ -39,7 +38,6 @@ type person struct {
 	before   *term.State
 	changed  chan struct{}
 	watching sync.WaitGroup
-	left     atomic.Bool
 
 	mu     sync.Mutex
 	screen *emulator
@@ -48,13 +46,7 @@ type person struct {
 
 func newPerson(t *testing.T) *person {
 	t.Helper()
-	keyboard, tty, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pty.Setsize(tty, &pty.Winsize{Rows: 40, Cols: 80}); err != nil {
-		t.Fatal(err)
-	}
+	keyboard, tty := ptytest.Open(t, 40, 80)
 	before, err := term.GetState(tty.Fd())
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +76,7 @@ func (p *person) watch() {
 			case p.changed <- struct{}{}:
 			default:
 			}
-			if err != nil || p.left.Load() {
+			if err != nil {
 				return
 			}
 		}
@@ -106,10 +98,8 @@ func (p *person) types(keys ...string) {
 
 // leaves closes the terminal.
 func (p *person) leaves() {
-	p.left.Store(true)
-	p.types(down) // so that something reaches the terminal once more, without which it cannot be closed
-	p.watching.Wait()
 	p.keyboard.Close()
+	p.watching.Wait()
 }
 
 // sees waits until all of these texts are on the screen at once.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/creack/pty"
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -125,12 +125,10 @@ func TestTypingBeforeAQuestionIsNoAnswer(t *testing.T) {
 }
 
 func TestSmallTerminals(t *testing.T) {
-	for _, size := range []pty.Winsize{{Rows: 8, Cols: 40}, {Rows: 3, Cols: 10}, {Rows: 40, Cols: 200}} {
+	for _, size := range []struct{ rows, columns int }{{8, 40}, {3, 10}, {40, 200}} {
 		p := newPerson(t)
-		if err := pty.Setsize(p.tty, &size); err != nil {
-			t.Fatal(err)
-		}
-		p.screen = newEmulator(int(size.Rows), int(size.Cols))
+		ptytest.Resize(t, p.tty, size.rows, size.columns)
+		p.screen = newEmulator(size.rows, size.columns)
 		a := askForm(t, p.terminal(), "How?", `{"type":"object","properties":{"x":{"type":"string"}}}`)
 		p.waits("for anything", func(screen string) bool { return screen != "" })
 		p.types("abc", enter)
