@@ -11,12 +11,13 @@ import (
 	"github.com/segmentio/encoding/json"
 
 	"github.com/askback-mcp/askback/internal/avx"
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // Unmarshal decodes one value, which has passed [strictjson.Check], into what a pointer points to.
 func Unmarshal(data []byte, into any) error {
 	v := reflect.ValueOf(into).Elem()
-	if decoderFor(v.Type())(data, v) {
+	if _, ok := decoderFor(v.Type())(strictjson.At(data), v); ok {
 		return nil
 	}
 	return byLibrary(data, into)

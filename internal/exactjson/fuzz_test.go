@@ -73,7 +73,7 @@ func FuzzUnmarshal(f *testing.F) {
 		for _, typ := range types {
 			own, library := reflect.New(typ), reflect.New(typ)
 			wantErr := byLibrary(data, library.Interface())
-			taken := decoderFor(typ)(data, own.Elem())
+			_, taken := decoderFor(typ)(strictjson.At(data), own.Elem())
 			if taken && wantErr != nil {
 				t.Fatalf("%s taken into %s: %v; the library: %v", data, typ, own.Elem(), wantErr)
 			}
@@ -106,11 +106,12 @@ func TestPlainTypesAreTaken(t *testing.T) {
 		Raws   []json.RawMessage `json:"raws"`
 	}
 	data := []byte(`{"name":"a","count":1,"ratio":0.5,"sure":true,"nested":{"tags":["x"]},"list":[1],"raws":[{"a":1}],"other":1}`)
-	if v := reflect.ValueOf(&into).Elem(); !decoderFor(v.Type())(data, v) || into.Nested.Tags[0] != "x" || string(into.Raws[0]) != `{"a":1}` {
+	v := reflect.ValueOf(&into).Elem()
+	if _, taken := decoderFor(v.Type())(strictjson.At(data), v); !taken || into.Nested.Tags[0] != "x" || string(into.Raws[0]) != `{"a":1}` {
 		t.Errorf("%+v", into)
 	}
 	for _, bad := range []string{`{"name":1}`, `{"count":"1"}`, `{"count":1.5}`, `{"sure":null}`, `{"nested":[]}`} {
-		if v := reflect.ValueOf(&into).Elem(); decoderFor(v.Type())([]byte(bad), v) {
+		if _, taken := decoderFor(v.Type())(strictjson.At([]byte(bad)), v); taken {
 			t.Errorf("%s is taken", bad)
 		}
 	}

@@ -12,10 +12,12 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// decoder decodes a checked value into a variable. It reports false for a value that it does not take: then the library
-// decodes the whole document, so that only the library's verdicts and words are seen. Where a decoder does take a value,
-// the variable is as the library leaves it; FuzzUnmarshal compares them.
-type decoder func(value []byte, into reflect.Value) bool
+// decoder decodes the value at a cursor into a variable, and returns the cursor behind it. It reports false for a value that
+// it does not take: then the library decodes the whole document, so that only the library's verdicts and words are seen.
+// Where a decoder does take a value, the variable is as the library leaves it; FuzzUnmarshal compares them.
+//
+// It has no pointer to the cursor, which would then be on the heap.
+type decoder func(c strictjson.Cursor, into reflect.Value) (behind strictjson.Cursor, ok bool)
 
 // decoders holds the decoder of each type.
 var decoders sync.Map // reflect.Type → decoder
@@ -60,14 +62,7 @@ func newDecoder(t reflect.Type) decoder {
 	case reflect.Float32, reflect.Float64:
 		return decodeFloat
 	case reflect.Slice:
-		switch t.Elem().Kind() {
-		case reflect.Struct, reflect.Slice:
-			// The library reads nested values once, and this package once for each level.
-			if t.Elem() == raw {
-				return newSliceDecoder(t)
-			}
-		case reflect.Uint8: // which is Base64
-		default:
+		if t.Elem().Kind() != reflect.Uint8 { // which is Base64
 			return newSliceDecoder(t)
 		}
 	case reflect.Struct:
@@ -76,69 +71,70 @@ func newDecoder(t reflect.Type) decoder {
 	return decodeByLibrary
 }
 
-func decodeByLibrary(value []byte, into reflect.Value) bool {
-	return byLibrary(value, into.Addr().Interface()) == nil
+func decodeByLibrary(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	err := byLibrary(c.Value(), into.Addr().Interface())
+	return c, err == nil
 }
 
-func decodeRaw(value []byte, into reflect.Value) bool {
-	into.SetBytes(append(json.RawMessage(nil), value...))
-	return true
+func decodeRaw(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	into.SetBytes(append(json.RawMessage(nil), c.Value()...))
+	return c, true
 }
 
-func decodeBool(value []byte, into reflect.Value) bool {
-	if strictjson.TypeOf(value) != strictjson.TypeBool {
-		return false
+func decodeBool(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	if c.Type() != strictjson.TypeBool {
+		return c, false
 	}
-	into.SetBool(value[0] == 't')
-	return true
+	into.SetBool(c.Value()[0] == 't')
+	return c, true
 }
 
-func decodeString(value []byte, into reflect.Value) bool {
-	s, ok := strictjson.String(value)
+func decodeString(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	s, ok := strictjson.String(c.Value())
 	if ok {
 		into.SetString(s)
 	}
-	return ok
+	return c, ok
 }
 
-func decodeInt(value []byte, into reflect.Value) bool {
-	n, err := strconv.ParseInt(string(value), 10, into.Type().Bits())
+func decodeInt(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	n, err := strconv.ParseInt(string(c.Value()), 10, into.Type().Bits())
 	if err == nil {
 		into.SetInt(n)
 	}
-	return err == nil
+	return c, err == nil
 }
 
-func decodeFloat(value []byte, into reflect.Value) bool {
-	if strictjson.TypeOf(value) != strictjson.TypeNumber {
-		return false // which strconv may take for one
+func decodeFloat(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	if c.Type() != strictjson.TypeNumber {
+		return c, false // which strconv may take for one
 	}
-	n, err := strconv.ParseFloat(string(value), into.Type().Bits())
+	n, err := strconv.ParseFloat(string(c.Value()), into.Type().Bits())
 	if err == nil {
 		into.SetFloat(n)
 	}
-	return err == nil
+	return c, err == nil
 }
 
 func newSliceDecoder(t reflect.Type) decoder {
-	decoderOfElement := later(t.Elem())
-	return func(value []byte, into reflect.Value) bool {
-		if strictjson.TypeOf(value) != strictjson.TypeArray {
-			return false
+	decoderOfElement, empty := later(t.Elem()), reflect.MakeSlice(t, 0, 0)
+	return func(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+		if c.Type() != strictjson.TypeArray {
+			return c, false
 		}
-		into.Set(reflect.MakeSlice(t, 0, 0))
+		into.Set(empty)
 		decode := decoderOfElement()
-		for item := range strictjson.Elements(value) {
-			n := into.Len()
+		for n := range c.Elements() {
 			if n == into.Cap() {
 				into.Grow(max(4, n))
 			}
 			into.SetLen(n + 1)
-			if !decode(item, into.Index(n)) {
-				return false
+			var ok bool
+			if c, ok = decode(c, into.Index(n)); !ok {
+				return c, false
 			}
 		}
-		return true
+		return c, true
 	}
 }
 
@@ -165,16 +161,20 @@ func newStructDecoder(t reflect.Type) decoder {
 		}
 		members[name] = member{i, later(field.Type)}
 	}
-	return func(value []byte, into reflect.Value) bool {
-		if strictjson.TypeOf(value) != strictjson.TypeObject {
-			return false
+	return func(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+		if c.Type() != strictjson.TypeObject {
+			return c, false
 		}
-		for name, value := range strictjson.Members(value) {
-			if m, ok := members[string(name)]; ok && !m.decoder()(value, into.Field(m.field)) {
-				return false
+		for name := range c.Members() {
+			m, ok := members[string(name)]
+			if !ok {
+				continue
+			}
+			if c, ok = m.decoder()(c, into.Field(m.field)); !ok {
+				return c, false
 			}
 		}
-		return true
+		return c, true
 	}
 }
 

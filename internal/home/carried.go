@@ -48,6 +48,9 @@ type Carried struct {
 	manual  bool // with a handler in the SDK's manual style
 	entries int
 	stored  []byte // what the store holds of the call, if no other request has changed it
+
+	digest   [32]byte // of the arguments
+	digested bool
 }
 
 // Open implements [call.Home].
@@ -254,15 +257,18 @@ func (c *Carried) use(ctx context.Context, expires time.Time, ids ...string) (fr
 
 func (c *Carried) binding() seal.Binding {
 	r := c.request
-	arguments := r.Params.Arguments
-	if arguments == nil {
-		arguments = []byte("{}") // absent and empty are the same call
+	if !c.digested {
+		arguments := r.Params.Arguments
+		if arguments == nil {
+			arguments = []byte("{}") // absent and empty are the same call
+		}
+		c.digest, c.digested = strictjson.Digest(arguments), true
 	}
 	return seal.Binding{
 		Audience:  c.Audience,
 		Method:    r.Handler.Method,
 		Target:    r.Params.Target,
-		Arguments: strictjson.Digest(arguments),
+		Arguments: c.digest,
 		Principal: r.Principal,
 	}
 }

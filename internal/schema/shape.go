@@ -118,38 +118,43 @@ func set[T any](to, limit *T) {
 	}
 }
 
-// accepts reports whether a checked value is certainly valid. It takes time linear in the value for each level of the
-// schema.
+// accepts reports whether a checked value is certainly valid.
 func (s *shape) accepts(value []byte) bool {
+	c := strictjson.At(value)
+	return s.acceptsAt(&c)
+}
+
+// acceptsAt moves the cursor behind a value that it accepts.
+func (s *shape) acceptsAt(c *strictjson.Cursor) bool {
 	switch s {
 	case nil:
 		return false
 	case anything:
-		return fit(value)
+		return fit(c)
 	}
-	switch strictjson.TypeOf(value) {
+	switch c.Type() {
 	case strictjson.TypeString:
-		return s.types&text != 0
+		return s.types&text != 0 && c.Value() != nil
 	case strictjson.TypeBool:
-		return s.types&boolean != 0
+		return s.types&boolean != 0 && c.Value() != nil
 	case strictjson.TypeNull:
-		return s.types&null != 0
+		return s.types&null != 0 && c.Value() != nil
 	case strictjson.TypeNumber:
-		n, err := strconv.ParseFloat(string(value), 64)
+		n, err := strconv.ParseFloat(string(c.Value()), 64)
 		meant := s.types&number != 0 || s.types&integer != 0 && n == math.Trunc(n)
 		return err == nil && meant && s.low <= n && n <= s.high
 	case strictjson.TypeArray:
-		return s.types&array != 0 && s.acceptsItems(value)
+		return s.types&array != 0 && s.acceptsItems(c)
 	case strictjson.TypeObject:
-		return s.types&object != 0 && s.acceptsMembers(value)
+		return s.types&object != 0 && s.acceptsMembers(c)
 	}
 	return false
 }
 
-func (s *shape) acceptsItems(value []byte) bool {
+func (s *shape) acceptsItems(c *strictjson.Cursor) bool {
 	n := 0
-	for item := range strictjson.Elements(value) {
-		if !s.items.accepts(item) {
+	for range c.Elements() {
+		if !s.items.acceptsAt(c) {
 			return false
 		}
 		n++
@@ -157,14 +162,14 @@ func (s *shape) acceptsItems(value []byte) bool {
 	return s.few <= n && n <= s.many
 }
 
-func (s *shape) acceptsMembers(value []byte) bool {
+func (s *shape) acceptsMembers(c *strictjson.Cursor) bool {
 	var seen uint64
-	for name, value := range strictjson.Members(value) {
+	for name := range c.Members() {
 		m, named := s.members[string(name)]
 		if !named {
 			m.shape = s.others
 		}
-		if !m.shape.accepts(value) {
+		if !m.shape.acceptsAt(c) {
 			return false
 		}
 		seen |= m.bit
@@ -173,9 +178,9 @@ func (s *shape) acceptsMembers(value []byte) bool {
 }
 
 // fit reports whether each number in a checked value is a float64, as the full validator wants it.
-func fit(value []byte) bool {
+func fit(c *strictjson.Cursor) bool {
 	const certainly = 300 // digits without an exponent
-	for n := range strictjson.Numbers(value) {
+	for n := range c.Numbers() {
 		if len(n) > certainly || bytes.ContainsAny(n, "eE") {
 			if _, err := strconv.ParseFloat(string(n), 64); err != nil {
 				return false

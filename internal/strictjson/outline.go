@@ -30,7 +30,7 @@ func (o *Outline) Inner(obj []byte) iter.Seq2[[]byte, []byte] {
 
 func (o *Outline) walk(i int, obj []byte, yield func(name, value []byte) bool) {
 	if o == nil || o.levels[i].missing {
-		walk(obj, '{', yield)
+		Members(obj)(yield)
 		return
 	}
 	for _, m := range o.levels[i].members[:o.levels[i].n] {

@@ -20,7 +20,55 @@ const (
 
 // TypeOf returns the type of a checked value, which its first byte determines.
 func TypeOf(value []byte) Type {
-	switch at(value, skipSpace(value, 0)) {
+	c := At(value)
+	return c.Type()
+}
+
+// Members yields the unescaped name and the raw value of every member of a checked object, in the order of the
+// document. The value has no white space around it. Anything but an object has no members.
+//
+// It allocates only for names with escapes.
+func Members(obj []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) { members(obj, yield) }
+}
+
+func members(obj []byte, yield func(name, value []byte) bool) {
+	c := At(obj)
+	c.members(func(name []byte) bool {
+		value := c.Value()
+		return value != nil && yield(name, value)
+	})
+}
+
+// Elements yields the raw value of every element of a checked array, in the order of the document. The value has no
+// white space around it. Anything but an array has no elements.
+//
+// It allocates nothing.
+func Elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func(value []byte) bool) { elements(array, yield) }
+}
+
+func elements(array []byte, yield func(value []byte) bool) {
+	c := At(array)
+	c.elements(func(int) bool {
+		value := c.Value()
+		return value != nil && yield(value)
+	})
+}
+
+// Cursor is at a value of a checked document. With it nested values are read in one pass, where Members and Elements
+// pass over what is in a value once more for each level.
+type Cursor struct {
+	data []byte
+	p    int
+}
+
+// At returns a cursor at a checked value.
+func At(value []byte) Cursor { return Cursor{value, skipSpace(value, 0)} }
+
+// Type returns the type of the value at the cursor.
+func (c *Cursor) Type() Type {
+	switch at(c.data, c.p) {
 	case '{':
 		return TypeObject
 	case '[':
@@ -37,73 +85,103 @@ func TypeOf(value []byte) Type {
 	return TypeInvalid
 }
 
-// Members yields the unescaped name and the raw value of every member of a checked object, in the order of the
-// document. The value has no white space around it. Anything but an object has no members.
-//
-// It allocates only for names with escapes.
-func Members(obj []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(name, value []byte) bool) { walk(obj, '{', yield) }
-}
-
-// Elements yields the raw value of every element of a checked array, in the order of the document. The value has no
-// white space around it. Anything but an array has no elements.
-//
-// It allocates nothing.
-func Elements(array []byte) iter.Seq[[]byte] {
-	return func(yield func(value []byte) bool) {
-		walk(array, '[', func(_, value []byte) bool { return yield(value) })
+// Value returns the raw value at the cursor and moves behind it. It returns nil if there is no value.
+func (c *Cursor) Value() []byte {
+	start, end := c.p, skipValue(c.data, c.p)
+	if end < 0 {
+		c.p = len(c.data)
+		return nil
 	}
+	c.p = end
+	return c.data[start:end:end] // capped, so that appending to it cannot overwrite the document
 }
 
-// Numbers yields every number in a checked value, at any depth, in the order of the document.
-//
-// It allocates nothing.
-func Numbers(value []byte) iter.Seq[[]byte] {
-	return func(yield func(number []byte) bool) {
-		for p := 0; p < len(value); {
-			switch b := value[p]; {
-			case b == '"':
-				if p = skipString(value, p); p < 0 {
-					return
-				}
-			case b == '-' || b-'0' <= 9:
-				start := p
-				if p = skipScalar(value, p); !yield(value[start:p:p]) {
-					return
-				}
-			default:
-				p++
-			}
-		}
-	}
+// Members yields the unescaped name of every member of the object at the cursor, with the cursor at the member's value.
+// The loop's body reads that value with the cursor or leaves it alone. A loop that ends by itself leaves the cursor behind
+// the object. Anything but an object has no members.
+func (c *Cursor) Members() iter.Seq[[]byte] {
+	return func(yield func(name []byte) bool) { c.members(yield) }
 }
 
-// walk yields the members of an object or, with nil names, the elements of an array, whichever begins with open.
-func walk(data []byte, open byte, yield func(name, value []byte) bool) {
-	p := skipSpace(data, 0)
-	if at(data, p) != open {
+func (c *Cursor) members(yield func(name []byte) bool) {
+	if at(c.data, c.p) != '{' {
 		return
 	}
-	for {
-		p = skipSpace(data, p+1) // after the bracket or a comma
-		var name []byte
-		if open == '{' {
-			end := skipString(data, p)
-			if at(data, p) != '"' || end < 0 {
-				return
-			}
-			name = unquote(data[p:end])
-			if p = skipSpace(data, end); at(data, p) != ':' {
-				return
-			}
-			p = skipSpace(data, p+1)
-		}
-		end := skipValue(data, p)
-		// Capped, so that appending to one cannot overwrite the document.
-		if end < 0 || !yield(name, data[p:end:end]) {
+	for c.p = skipSpace(c.data, c.p+1); at(c.data, c.p) == '"'; c.p = skipSpace(c.data, c.p+1) {
+		end := skipString(c.data, c.p)
+		if end < 0 {
 			return
 		}
-		if p = skipSpace(data, end); at(data, p) != ',' {
+		name := unquote(c.data[c.p:end])
+		if c.p = skipSpace(c.data, end); at(c.data, c.p) != ':' {
+			return
+		}
+		c.p = skipSpace(c.data, c.p+1)
+		if start := c.p; !yield(name) || !c.next(start) {
+			return
+		}
+	}
+	c.p++ // the bracket of an object without members
+}
+
+// Elements yields the index of every element of the array at the cursor, with the cursor at the element, as Members does
+// for members.
+func (c *Cursor) Elements() iter.Seq[int] {
+	return func(yield func(i int) bool) { c.elements(yield) }
+}
+
+func (c *Cursor) elements(yield func(i int) bool) {
+	if at(c.data, c.p) != '[' {
+		return
+	}
+	c.p = skipSpace(c.data, c.p+1)
+	for i := 0; at(c.data, c.p) != ']'; i++ {
+		if start := c.p; !yield(i) || !c.next(start) {
+			return
+		}
+		c.p = skipSpace(c.data, c.p+1)
+	}
+	c.p++
+}
+
+// next moves from a value that starts at start, which may have been read, to the comma behind it. It reports false behind
+// the last value, whose closing bracket it passes.
+func (c *Cursor) next(start int) bool {
+	if c.p == start {
+		c.Value()
+	}
+	c.p = skipSpace(c.data, c.p)
+	if at(c.data, c.p) == ',' {
+		return true
+	}
+	c.p++
+	return false
+}
+
+// Numbers yields every number in the value at the cursor, at any depth, in the order of the document, and moves behind the
+// value.
+func (c *Cursor) Numbers() iter.Seq[[]byte] {
+	return func(yield func(number []byte) bool) { c.numbers(yield) }
+}
+
+func (c *Cursor) numbers(yield func(number []byte) bool) {
+	for depth := 0; c.p < len(c.data); {
+		switch turn := turns[c.data[c.p]]; turn {
+		case 0: // of a scalar, or white space, a comma or a colon within brackets
+			start, first := c.p, c.data[c.p]
+			c.p = max(skipScalar(c.data, start), start+1)
+			if (first == '-' || first-'0' <= 9) && !yield(c.data[start:c.p:c.p]) {
+				return
+			}
+		case quote:
+			if c.p = skipString(c.data, c.p); c.p < 0 {
+				c.p = len(c.data)
+			}
+		default:
+			c.p++
+			depth += int(turn)
+		}
+		if depth == 0 {
 			return
 		}
 	}
