@@ -157,7 +157,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 		{"carried", carried("order", badOrder), "order", 2, whyBad},
 		{"no answer", carried("order", `{"order":{"action":"MARK-action"}}`), "order", 2, `an elicitation result needs the action "accept", "decline" or "cancel"`},
 		{"another question", carried("rewords", goodOrder), "rewords", 2, "it answers another question under the same key: what the client sees of the question has changed since"},
-		{"too large for its type", carried("narrow", `{"order":{"action":"accept","content":{"size":4711}}}`), "narrow", 2, "the form allows it, but the server cannot hold it, such as a number that is too large"},
+		{"too large for its type", carried("narrow", `{"order":{"action":"accept","content":{"size":471147114711}}}`), "narrow", 2, "the form allows it, but the server cannot hold it, such as a number that is too large"},
 		{"a task", func(t *testing.T, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addOrder)
 			id := s.Result(harness.WithExtension, "tools/call", "order", `"name":"order","arguments":{"Note":"MARK-argument"}`)["taskId"].(string)
@@ -196,7 +196,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 			if diff := cmp.Diff([]map[string]any{want}, got); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
-			noSecrets(t, log, append(secrets, "4711")...)
+			noSecrets(t, log, append(secrets, "471147114711")...)
 		})
 	}
 }
