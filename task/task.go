@@ -29,7 +29,7 @@ package task
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
+	"encoding/base32"
 	"errors"
 	"time"
 )
@@ -226,8 +226,8 @@ type Watcher interface {
 }
 
 // Fingerprint names a task without telling its ID, which can be all that protects the task. A database may pass
-// notifications on to everybody who can connect to it.
+// notifications on to everybody who can connect to it. It has letters and digits only, so that it can be typed.
 func Fingerprint(id string) string {
 	sum := sha256.Sum256([]byte(id))
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
+	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16])
 }
