@@ -118,7 +118,7 @@ func (e *Engine) freeWorker(t *Task) *freeWorker {
 	defer w.mu.Unlock()
 	free := w.size - w.busy
 	last := free == 1 && w.size > 1
-	if w.closed || w.due || w.looking || free == 0 || last && w.running[t.Principal] > 0 {
+	if w.ctx.Err() != nil || w.closed || w.due || w.looking || free == 0 || last && w.running[t.Principal] > 0 {
 		return nil
 	}
 	w.busy++

@@ -107,6 +107,32 @@ func TestANewTaskOvertakesNone(t *testing.T) {
 	})
 }
 
+// A task that is created while the engine stops is another engine's, also before the loop has seen that it is to stop.
+func TestAnEngineThatStopsTakesNoNewTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			f := newFixture(t)
+			e, err := task.NewEngine(f.store, &task.Options{Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+				return completed(""), nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(ctx) }()
+			synctest.Wait()
+			cancel()
+			if created := f.create(e, new(task.New)); created.Fence != 0 {
+				t.Fatalf("it claims the task under fence %d", created.Fence)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // held is a store whose claims wait.
 type held struct {
 	task.Store
