@@ -59,8 +59,8 @@ func TestTranscripts(t *testing.T) {
 	}
 	figure := fmt.Sprintf("%d transcripts with %d parts", len(files), parts)
 	t.Log(figure)
-	if readme, err := os.ReadFile("../../README.md"); err != nil || !bytes.Contains(readme, []byte(figure)) {
-		t.Errorf("README.md does not say %q (%v)", figure, err)
+	if readme, err := os.ReadFile("../../docs/judges.md"); err != nil || !bytes.Contains(readme, []byte(figure)) {
+		t.Errorf("docs/judges.md does not say %q (%v)", figure, err)
 	}
 }
 
