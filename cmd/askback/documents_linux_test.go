@@ -1,0 +1,485 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const repository = "../.."
+
+// left are the commands that this test does not run, as regular expressions, each with the reason. Their packages, tests,
+// benchmarks and flags are looked up all the same.
+var left = []struct{ command, reason string }{
+	{`\b(docker|kubectl)\b`, "needs Docker or a cluster"},
+	{`^go test work|^go test \./\.\.\.|^go test -race work`, "is what runs this test"},
+	{`\.ci/run`, "runs for 20 minutes, and runs this test"},
+	{`^go (run|tool|test) \./internal/|^cd internal/`, "is a measurement or a judge that runs for minutes"},
+	{`^curl .*vuln\.go\.dev`, "needs the network"},
+	{`^askback serve --otlp `, "needs a collector; TestServeSendsOneTrace has one"},
+	{`^askback task cancel sqlite:tasks.db bsahkQkl`, "names a task that only its reader has"},
+}
+
+// leftPages are documents whose commands this test only looks up, each with the reason.
+var leftPages = map[string]string{
+	"docs/tutorial.md":         "TestTutorial types it into a terminal",
+	"examples/fleet/README.md": "needs Docker or a cluster",
+}
+
+// docAnswers are given to the commands that ask, because this reader has no terminal.
+var docAnswers = []struct{ command, flags string }{
+	{`call .* get_weather .*York'$`, `--answer github_login='{"name":"octocat"}'`},
+	{`call .* update_work_item `, `--answer resolution='{"resolution":"Fixed"}'`},
+	{`call .* close_bug `, `--answer resolution='{"resolution":"Fixed"}'`},
+	{`resume call.json`, `--answer github_login='{"name":"octocat"}'`},
+	{`^askback task result `, `--answer echo_input='{"input":"Hello"}'`},
+	{`^\./askback task result `, `--answer network='{"network":"nat"}'`},
+}
+
+// faster is what the reader changes, so as not to wait.
+var faster = strings.NewReplacer("--pace 2s", "--pace 40ms", "sleep 3;", "sleep 0.2;")
+
+const documentedAddress = "127.0.0.1:8080"
+
+// Every command in a document works, and prints what the document says.
+//
+// A block of sh is run in the order of the page, in one shell and an empty folder. A comment behind a command says what
+// it prints: all that stands in double quotes or has an underscore is looked for. It also says an exit code that is not
+// 0. A block of text behind a block of sh is all that the block prints, where an ellipsis stands for anything.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	pages := documents(t)
+	for _, page := range pages {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(filepath.Join(repository, page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var runnable []docCommand
+			for _, c := range commandsOf(t, string(data)) {
+				if leftPages[page] != "" || leftOut(c.text) {
+					lookUp(t, c.text)
+				} else {
+					runnable = append(runnable, c)
+				}
+			}
+			for _, span := range inlineCommand.FindAllStringSubmatch(string(data), -1) {
+				lookUp(t, span[1])
+			}
+			if len(runnable) > 0 {
+				newDocReader(t).follow(runnable)
+			}
+		})
+	}
+}
+
+func leftOut(text string) bool {
+	return slices.ContainsFunc(left, func(l struct{ command, reason string }) bool {
+		return regexp.MustCompile(l.command).MatchString(text)
+	})
+}
+
+// A command that no document has any more is not on the list.
+func TestNothingIsLeftOutForNothing(t *testing.T) {
+	var all strings.Builder
+	for _, page := range documents(t) {
+		data, err := os.ReadFile(filepath.Join(repository, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range commandsOf(t, string(data)) {
+			all.WriteString(c.text + "\n")
+		}
+	}
+	for _, l := range left {
+		if !regexp.MustCompile("(?m)" + l.command).MatchString(all.String()) {
+			t.Errorf("no document has a command like %s", l.command)
+		}
+	}
+}
+
+func documents(t *testing.T) []string {
+	t.Helper()
+	var pages []string
+	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "examples/*/README.md"} {
+		found, err := fs.Glob(os.DirFS(repository), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	if len(pages) < 15 {
+		t.Fatalf("only the documents %q", pages)
+	}
+	return pages
+}
+
+// docCommand is a command of a document, with the comment behind it and what its block prints.
+type docCommand struct {
+	text, comment string
+	block         int
+	prints        *string // of the whole block, on its last command
+}
+
+var (
+	docBlock      = regexp.MustCompile("(?ms)^( *)```(\\w*)\n(.*?)^ *```$")
+	inlineCommand = regexp.MustCompile("`((?:go (?:run|test) |cd internal/|\\.?/?\\.ci/run|internal/conformance/run|askback [a-z])[^`\n]*)`")
+	docComment    = regexp.MustCompile(`(?m)(?:^|\s)#\s(.*)$`)
+)
+
+func commandsOf(t *testing.T, page string) []docCommand {
+	t.Helper()
+	var all []docCommand
+	open := false // the last block was one of commands
+	for i, block := range docBlock.FindAllStringSubmatch(page, -1) {
+		body := strings.ReplaceAll("\n"+block[3], "\n"+block[1], "\n")[1:]
+		switch block[2] {
+		case "sh":
+			all = append(all, split(t, i, body)...)
+		case "text":
+			if open {
+				all[len(all)-1].prints = &body
+			}
+		case "bash", "shell", "console":
+			t.Errorf("a block of %s: write sh, and what it prints as text", block[2])
+		}
+		open = block[2] == "sh"
+	}
+	return all
+}
+
+// split splits a block into commands: as many lines as the shell needs for a whole one.
+func split(t *testing.T, block int, body string) (all []docCommand) {
+	t.Helper()
+	text := ""
+	for line := range strings.Lines(body) {
+		text += line
+		if strings.HasSuffix(text, "\\\n") || exec.Command("bash", "-n", "-c", text).Run() != nil {
+			continue
+		}
+		c := docCommand{block: block}
+		if found := docComment.FindStringSubmatch(line); found != nil {
+			c.comment = found[1]
+		}
+		c.text = strings.TrimSpace(docComment.ReplaceAllString(text, ""))
+		if c.text != "" {
+			all = append(all, c)
+		}
+		text = ""
+	}
+	if text != "" {
+		t.Errorf("not a whole command:\n%s", text)
+	}
+	return all
+}
+
+// docReader follows a document.
+type docReader struct {
+	t       *testing.T
+	address string
+	dir     string
+	env     []string
+}
+
+// The commands that build or run what this test is built with use that. A server has an address of its own, and ends
+// with this test.
+const (
+	askbackProgram = `#!/bin/sh
+[ "$1" = serve ] && shift && exec "$ASKBACK" serve --addr "$ADDR" --drain-delay 0s --until-eof "$@"
+exec "$ASKBACK" "$@"
+`
+	goProgram = `#!/bin/sh
+case "$1 $2 $3 $4" in
+"run ./cmd/askback "*) shift 2; exec askback "$@" ;;
+"run ./examples/closebug "*) "$GO" build -C "$REPOSITORY" -o "$PWD/closebug" ./examples/closebug && exec ./closebug ;;
+"build -o "*" ./cmd/askback") exec cp "$(command -v askback)" "$3" ;;
+esac
+echo "this reader has no go $*: run it, or put it on the list of what is left out" >&2
+exit 1
+`
+	readerShell = `
+set -m # each job is a group of processes
+listens() { curl -so /dev/null --max-time 5 "http://$ADDR/healthz"; }
+finish() {
+	[ -z "$server" ] || kill -KILL -- "-$server"
+	server=
+	wait
+	while listens; do sleep 0.05; done
+} 2>/dev/null
+ready() { # ready FILE: waits until a server listens
+	for i in $(seq 600); do
+		listens && return
+		kill -0 "$server" 2>/dev/null || return
+		sleep 0.05
+	done
+}
+trap finish EXIT
+`
+)
+
+func newDocReader(t *testing.T) *docReader {
+	t.Helper()
+	programs := []string{"bash", "sh", "curl", "sed", "cat", "cp", "seq", "sleep", "uname"}
+	bin, dir := t.TempDir(), t.TempDir()
+	for _, name := range programs {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skipf("the documents' commands need %s: %v", name, err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"askback": askbackProgram, "go": goProgram} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	askback, err := exec.LookPath("askback")
+	if err != nil {
+		t.Fatal(err)
+	}
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(root, "testdata"), filepath.Join(dir, "testdata")); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody else listens at an address of this network, so the port stays free when a server is killed.
+	address := fmt.Sprintf("127.%d.%d.%d:8080", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"PATH", keysVariable}, name) || strings.HasSuffix(strings.ToLower(name), "_proxy")
+	})
+	return &docReader{t: t, address: address, dir: dir, env: append(env, "PATH="+bin, "ASKBACK="+askback, "GO="+goTool,
+		"REPOSITORY="+root, "ADDR="+address, "XDG_STATE_HOME="+filepath.Join(dir, ".state"), "GORACE=atexit_sleep_ms=1", "GOFLAGS=-buildvcs=false")}
+}
+
+var startsServer = regexp.MustCompile(`askback serve\b|\./examples/closebug`)
+
+// follow runs the commands, and compares what they print.
+func (r *docReader) follow(commands []docCommand) {
+	t := r.t
+	t.Helper()
+	out := t.TempDir()
+	script := readerShell
+	for i, c := range commands {
+		text := strings.ReplaceAll(faster.Replace(c.text), documentedAddress, r.address)
+		for _, a := range docAnswers {
+			if regexp.MustCompile(a.command).MatchString(c.text) {
+				text += " " + a.flags
+				break
+			}
+		}
+		file := filepath.Join(out, strconv.Itoa(i))
+		if startsServer.MatchString(text) {
+			script += fmt.Sprintf("finish\n{ %s\n} >%s 2>&1 & server=$!\nready; kill -0 $server 2>/dev/null; echo $? >%s.code\n", text, file, file)
+		} else {
+			script += fmt.Sprintf("{ %s\n} >%s 2>&1\necho $? >%s.code\n", text, file, file)
+		}
+	}
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir, cmd.Env = r.dir, r.env
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	stdin, err := cmd.StdinPipe() // whose end is also the end of a server
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(3*time.Minute, func() { stdin.Close(); _ = cmd.Process.Kill() })
+	_ = cmd.Wait() // each command has its own exit code
+	watchdog.Stop()
+	stdin.Close()
+
+	printed := ""
+	for i, c := range commands {
+		output, err := os.ReadFile(filepath.Join(out, strconv.Itoa(i)))
+		code, failed := os.ReadFile(filepath.Join(out, strconv.Itoa(i)+".code"))
+		if err != nil || failed != nil {
+			t.Fatalf("was not run: %s (%v)\n%s", c.text, errors.Join(err, failed), &said)
+		}
+		if i == 0 || commands[i-1].block != c.block {
+			printed = ""
+		}
+		printed += strings.ReplaceAll(string(output), r.address, documentedAddress)
+		r.compare(c, string(output), strings.TrimSpace(string(code)), printed)
+	}
+}
+
+var (
+	claims   = regexp.MustCompile(`"([^"]+)"|([a-z]+_[a-z_]+)`)
+	exitCode = regexp.MustCompile(`the exit code is (\d+)`)
+)
+
+func (r *docReader) compare(c docCommand, output, code, printed string) {
+	r.t.Helper()
+	want := "0"
+	if says := exitCode.FindStringSubmatch(c.comment); says != nil {
+		want = says[1]
+	}
+	if code != want {
+		r.t.Errorf("exit code %s, want %s: %s\n%s", code, want, c.text, output)
+	}
+	for _, claim := range claims.FindAllStringSubmatch(c.comment, -1) {
+		if said := claim[1] + claim[2]; !strings.Contains(output, said) {
+			r.t.Errorf("should print %s: %s\n%s", said, c.text, output)
+		}
+	}
+	if c.prints != nil {
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(*c.prints)), "…", ".*")
+		if !regexp.MustCompile("^(?s:" + pattern + ")$").MatchString(strings.TrimSpace(printed)) {
+			r.t.Errorf("the block of %s prints\n%s\nand not\n%s", c.text, printed, *c.prints)
+		}
+	}
+}
+
+var (
+	docWords  = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
+	goFlag    = regexp.MustCompile(`flag\.\w+\((?:&[\w.]+, *)?"([\w-]+)"`)
+	testNames = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
+)
+
+// lookUp checks that what a command names exists: its packages, its tests and benchmarks, and its flags.
+func lookUp(t *testing.T, text string) {
+	t.Helper()
+	dir := "."
+	for part := range strings.SplitSeq(text, "&&") {
+		var args []string
+		for _, word := range docWords.FindAllString(part, -1) {
+			args = append(args, strings.Trim(word, `'",;)`))
+		}
+		switch {
+		case len(args) == 2 && args[0] == "cd":
+			dir = args[1]
+		case len(args) > 2 && args[0] == "go" && args[1] == "run":
+			lookUpRun(t, text, filepath.Join(dir, args[2]), args[3:])
+		case len(args) > 2 && args[0] == "go" && args[1] == "test":
+			lookUpTest(t, text, dir, args[2:])
+		case len(args) > 1 && args[0] == "askback":
+			lookUpAskback(t, text, args[1:])
+		case len(args) > 0 && strings.HasSuffix(args[0], "/run"):
+			if err := exec.Command("bash", "-n", filepath.Join(repository, args[0])).Run(); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+}
+
+func lookUpRun(t *testing.T, text, dir string, args []string) {
+	t.Helper()
+	source := sourceOf(t, dir, false)
+	if !strings.Contains(source, "\npackage main\n") {
+		t.Errorf("%s: %s is not a program", text, dir)
+		return
+	}
+	if dir == "cmd/askback" {
+		lookUpAskback(t, text, args)
+		return
+	}
+	flags := []string{}
+	for _, f := range goFlag.FindAllStringSubmatch(source, -1) {
+		flags = append(flags, f[1])
+	}
+	for _, arg := range args {
+		if name := strings.TrimLeft(arg, "-"); name != arg && !slices.Contains(flags, name) {
+			t.Errorf("%s: %s has no flag -%s, only %q", text, dir, name, flags)
+		}
+	}
+}
+
+// everywhere are patterns of tests that match all or, with go test -run, none.
+var everywhere = []string{".", "xxx"}
+
+func lookUpTest(t *testing.T, text, dir string, args []string) {
+	t.Helper()
+	var patterns, dirs []string
+	for i := 0; i < len(args); i++ {
+		name, value, inline := strings.Cut(args[i], "=")
+		switch name {
+		case "-run", "-bench", "-fuzz":
+			if !inline && i+1 < len(args) {
+				i++
+				value = args[i]
+			}
+			patterns = append(patterns, value)
+		case "-benchtime", "-timeout", "-count":
+			if !inline {
+				i++
+			}
+		default:
+			if strings.HasPrefix(name, "./") && !strings.HasSuffix(name, "...") {
+				dirs = append(dirs, filepath.Join(dir, name))
+			}
+		}
+	}
+	if len(dirs) == 0 {
+		dirs = []string{dir}
+	}
+	var names []string
+	for _, d := range dirs {
+		for _, found := range testNames.FindAllStringSubmatch(sourceOf(t, d, true), -1) {
+			names = append(names, found[1])
+		}
+	}
+	for _, pattern := range patterns {
+		re, err := regexp.Compile(pattern)
+		if err != nil || !slices.Contains(everywhere, pattern) && !slices.ContainsFunc(names, re.MatchString) {
+			t.Errorf("%s: no test in %q has a name like %q (%v)", text, dirs, pattern, err)
+		}
+	}
+}
+
+func lookUpAskback(t *testing.T, text string, args []string) {
+	t.Helper()
+	cmd, rest, err := rootCommand().Find(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "…" }))
+	if err != nil || cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		t.Errorf("%s: there is no such command (%v)", text, err)
+		return
+	}
+	for _, arg := range rest {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		known := name == "help" || name == "version" || cmd.Flags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil
+		if strings.HasPrefix(arg, "--") && !known {
+			t.Errorf("%s: %s has no flag --%s", text, cmd.CommandPath(), name)
+		}
+	}
+}
+
+// sourceOf returns the code of a package, or of its tests.
+func sourceOf(t *testing.T, dir string, tests bool) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(repository, dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("there is no package in %s (%v)", dir, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "_test.go") == tests {
+			all.Write(data)
+		}
+	}
+	return all.String()
+}
