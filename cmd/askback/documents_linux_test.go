@@ -56,7 +56,7 @@ const documentedAddress = "127.0.0.1:8080"
 //
 // A block of sh is run in the order of the page, in one shell and an empty folder. A comment behind a command says what
 // it prints: all that stands in double quotes or has an underscore is looked for. It also says an exit code that is not
-// 0. A block of text behind a block of sh is all that the block prints, where an ellipsis stands for anything.
+// 0, or that it comes "a moment later". A block of text behind a block of sh is all that the block prints, where an ellipsis stands for anything.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	pages := documents(t)
 	for _, page := range pages {
@@ -230,7 +230,7 @@ trap finish EXIT
 
 func newDocReader(t *testing.T) *docReader {
 	t.Helper()
-	programs := []string{"bash", "sh", "curl", "sed", "cat", "cp", "seq", "sleep", "uname"}
+	programs := []string{"bash", "sh", "curl", "sed", "cat", "cp", "grep", "seq", "sleep", "uname"}
 	bin, dir := t.TempDir(), t.TempDir()
 	for _, name := range programs {
 		path, err := exec.LookPath(name)
@@ -288,11 +288,16 @@ func (r *docReader) follow(commands []docCommand) {
 			}
 		}
 		file := filepath.Join(out, strconv.Itoa(i))
-		if startsServer.MatchString(text) {
-			script += fmt.Sprintf("finish\n{ %s\n} >%s 2>&1 & server=$!\nready; kill -0 $server 2>/dev/null; echo $? >%s.code\n", text, file, file)
-		} else {
-			script += fmt.Sprintf("{ %s\n} >%s 2>&1\necho $? >%s.code\n", text, file, file)
+		run := fmt.Sprintf("{ %s\n} >%s 2>&1", text, file)
+		switch {
+		case startsServer.MatchString(text):
+			script += fmt.Sprintf("finish\n%s & server=$!\nready; kill -0 $server 2>/dev/null; code=$?\n", run)
+		case strings.Contains(c.comment, "a moment later"):
+			script += fmt.Sprintf("for i in $(seq 600); do\n%s; code=$?\ngrep -qF '%s' %s && break; sleep 0.05\ndone\n", run, c.claims()[0], file)
+		default:
+			script += run + "; code=$?\n"
 		}
+		script += fmt.Sprintf("echo $code >%s.code\n", file)
 	}
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Dir, cmd.Env = r.dir, r.env
@@ -326,9 +331,17 @@ func (r *docReader) follow(commands []docCommand) {
 }
 
 var (
-	claims   = regexp.MustCompile(`"([^"]+)"|([a-z]+_[a-z_]+)`)
-	exitCode = regexp.MustCompile(`the exit code is (\d+)`)
+	docClaims = regexp.MustCompile(`"([^"]+)"|([a-z]+_[a-z_]+)`)
+	exitCode  = regexp.MustCompile(`the exit code is (\d+)`)
 )
+
+// claims are what the comment says that the command prints.
+func (c docCommand) claims() (all []string) {
+	for _, claim := range docClaims.FindAllStringSubmatch(c.comment, -1) {
+		all = append(all, claim[1]+claim[2])
+	}
+	return all
+}
 
 func (r *docReader) compare(c docCommand, output, code, printed string) {
 	r.t.Helper()
@@ -339,9 +352,9 @@ func (r *docReader) compare(c docCommand, output, code, printed string) {
 	if code != want {
 		r.t.Errorf("exit code %s, want %s: %s\n%s", code, want, c.text, output)
 	}
-	for _, claim := range claims.FindAllStringSubmatch(c.comment, -1) {
-		if said := claim[1] + claim[2]; !strings.Contains(output, said) {
-			r.t.Errorf("should print %s: %s\n%s", said, c.text, output)
+	for _, claim := range c.claims() {
+		if !strings.Contains(output, claim) {
+			r.t.Errorf("should print %s: %s\n%s", claim, c.text, output)
 		}
 	}
 	if c.prints != nil {
