@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,7 +18,16 @@ import (
 	"time"
 )
 
-const repository = "../.."
+// repository is the directory of the documents. Its name keeps its dots, because go test would take a result from its cache
+// although a file outside of this module has changed.
+func repository(t *testing.T) string {
+	t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return here + "/../.."
+}
 
 // left are the commands that this test does not run, as regular expressions, each with the reason. Their packages, tests,
 // benchmarks and flags are looked up all the same.
@@ -62,7 +72,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(filepath.Join(repository, page))
+			data, err := os.ReadFile(repository(t) + "/" + page)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +104,7 @@ func leftOut(text string) bool {
 func TestNothingIsLeftOutForNothing(t *testing.T) {
 	var all strings.Builder
 	for _, page := range documents(t) {
-		data, err := os.ReadFile(filepath.Join(repository, page))
+		data, err := os.ReadFile(repository(t) + "/" + page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +123,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	var pages []string
 	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "examples/*/README.md"} {
-		found, err := fs.Glob(os.DirFS(repository), pattern)
+		found, err := fs.Glob(os.DirFS(repository(t)), pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,11 +243,11 @@ func newDocReader(t *testing.T) *docReader {
 	programs := []string{"bash", "sh", "curl", "sed", "cat", "cp", "grep", "seq", "sleep", "uname"}
 	bin, dir := t.TempDir(), t.TempDir()
 	for _, name := range programs {
-		path, err := exec.LookPath(name)
+		program, err := exec.LookPath(name)
 		if err != nil {
 			t.Skipf("the documents' commands need %s: %v", name, err)
 		}
-		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,7 +264,7 @@ func newDocReader(t *testing.T) *docReader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := filepath.Abs(repository)
+	root, err := filepath.Abs(repository(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +400,7 @@ func lookUp(t *testing.T, text string) {
 		case len(args) > 1 && args[0] == "askback":
 			lookUpAskback(t, text, args[1:])
 		case len(args) > 0 && strings.HasSuffix(args[0], "/run"):
-			if err := exec.Command("bash", "-n", filepath.Join(repository, args[0])).Run(); err != nil {
+			if err := exec.Command("bash", "-n", filepath.Join(repository(t), args[0])).Run(); err != nil {
 				t.Errorf("%s: %v", text, err)
 			}
 		}
@@ -480,13 +490,14 @@ func lookUpAskback(t *testing.T, text string, args []string) {
 // sourceOf returns the code of a package, or of its tests.
 func sourceOf(t *testing.T, dir string, tests bool) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(repository, dir, "*.go"))
+	root := os.DirFS(repository(t))
+	files, err := fs.Glob(root, path.Join(dir, "*.go"))
 	if err != nil || len(files) == 0 {
 		t.Errorf("there is no package in %s (%v)", dir, err)
 	}
 	var all strings.Builder
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := fs.ReadFile(root, file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ import (
 // The recording that README.md shows. This makes it again:
 //
 //	go test -run TestRecording ./cmd/askback -record
-const recordingFile = "../../docs/demo.svg"
+const recordingFile = "/docs/demo.svg" // of the repository
 
 var record = flag.Bool("record", false, "write docs/demo.svg again")
 
@@ -67,7 +67,7 @@ func TestRecordingOfTheDemo(t *testing.T) {
 		stage.record(t, demoScenes)
 		return
 	}
-	file, err := os.Open(recordingFile)
+	file, err := os.Open(repository(t) + recordingFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func (s *stage) record(t *testing.T, scenes []scene) {
 	if err := recording.Write(&svg, title, s.columns, s.rows, frames); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(recordingFile, svg.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(repository(t)+recordingFile, svg.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
