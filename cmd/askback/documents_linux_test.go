@@ -36,8 +36,8 @@ var left = []struct{ command, reason string }{
 	{`^go test work|^go test \./\.\.\.|^go test -race work`, "is what runs this test"},
 	{`\.ci/run`, "runs for 20 minutes, and runs this test"},
 	{`^go (run|tool|test) \./internal/|^cd internal/`, "is a measurement or a judge that runs for minutes"},
-	{`^curl .*vuln\.go\.dev`, "needs the network"},
-	{`^askback serve --otlp `, "needs a collector; TestServeSendsOneTrace has one"},
+	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
+	{`^askback (serve|call) .*--otlp `, "needs a collector; TestServeSendsOneTrace has one"},
 	{`^askback task cancel sqlite:tasks.db bsahkQkl`, "names a task that only its reader has"},
 }
 
@@ -377,7 +377,7 @@ func (r *docReader) compare(c docCommand, output, code, printed string) {
 
 var (
 	docWords  = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
-	goFlag    = regexp.MustCompile(`flag\.\w+\((?:&[\w.]+, *)?"([\w-]+)"`)
+	goFlag    = regexp.MustCompile(`\.(?:Bool|Duration|Float64|Func|Int|Int64|String|Uint64|\w+Var)\((?:&[\w.]+, *)?"([\w-]+)"`)
 	testNames = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
 )
 
@@ -429,8 +429,8 @@ func lookUpRun(t *testing.T, text, dir string, args []string) {
 	}
 }
 
-// everywhere are patterns of tests that match all or, with go test -run, none.
-var everywhere = []string{".", "xxx"}
+// everywhere are patterns of tests that match all or none.
+var everywhere = []string{".", "^$", "xxx"}
 
 func lookUpTest(t *testing.T, text, dir string, args []string) {
 	t.Helper()
@@ -464,6 +464,7 @@ func lookUpTest(t *testing.T, text, dir string, args []string) {
 		}
 	}
 	for _, pattern := range patterns {
+		pattern, _, _ = strings.Cut(pattern, "/") // the names within a test are not looked up
 		re, err := regexp.Compile(pattern)
 		if err != nil || !slices.Contains(everywhere, pattern) && !slices.ContainsFunc(names, re.MatchString) {
 			t.Errorf("%s: no test in %q has a name like %q (%v)", text, dirs, pattern, err)
