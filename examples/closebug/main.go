@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -45,8 +46,8 @@ func register(srv *askback.Server) {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)                     // a second signal ends the process at once
 	keys, err := seal.File("askback.keys").Load(ctx) // the same keys on every instance
 	check(err)
 	m := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil)
@@ -55,8 +56,9 @@ func main() {
 	register(srv)
 	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
 	check(err)
-	// After SIGTERM it tells load balancers, and finishes the requests that run.
-	check(drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)}, &drain.Options{Ready: srv.Ready}))
+	server := &http.Server{Handler: srv.HTTPHandler(nil), ReadHeaderTimeout: 10 * time.Second}
+	// After a signal it tells load balancers, and finishes the requests that run.
+	check(drain.Serve(ctx, listener, server, &drain.Options{Ready: srv.Ready}))
 }
 
 func check(err error) {
