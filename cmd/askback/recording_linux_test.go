@@ -72,6 +72,9 @@ func TestRecordingOfTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil || info.Size() > 200_000 {
+		t.Errorf("%s has more than 200,000 bytes, or cannot be read (%v)", recordingFile, err)
+	}
 	frames, err := recording.Read(file)
 	if err != nil || len(frames) != len(demoScenes) {
 		t.Fatalf("%s has %d frames (%v), want %d: record it again with -record", recordingFile, len(frames), err, len(demoScenes))
