@@ -90,14 +90,16 @@ func TestRecordingOfTheDemo(t *testing.T) {
 	}
 }
 
-// The numbers that differ each time.
+// The numbers that differ each time, and the spaces that depend on their width.
 var (
 	processNumber = regexp.MustCompile(`(127\.0\.0\.1:|port |pid )\d+ *`)
 	stateSize     = regexp.MustCompile(`\d+ bytes`)
+	spaces        = regexp.MustCompile(` {2,}`)
 )
 
 func plain(screen string) string {
-	return stateSize.ReplaceAllString(processNumber.ReplaceAllString(screen, "${1}N "), "N bytes")
+	screen = stateSize.ReplaceAllString(processNumber.ReplaceAllString(screen, "${1}N "), "N bytes")
+	return spaces.ReplaceAllString(screen, "  ")
 }
 
 // stage is the command on a terminal, and what the terminal shows.
