@@ -133,11 +133,69 @@ func playTask(support *askback.TaskSupport, handler askback.ToolHandler[Deployme
 	fmt.Println(res.Content[0].(*mcp.TextContent).Text)
 }
 
+// A program with tasks waits for RunTasks when it stops, because that gives unfinished tasks to other instances.
+func ExampleServer_RunTasks() {
+	m := mcp.NewServer(&mcp.Implementation{Name: "deployer", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{
+		Tasks: &askback.Tasks{
+			Store:         new(task.MemoryStore), // in a service one of task/sqlite or task/postgres
+			ListAnonymous: true,                  // all callers are one user
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	support := &askback.TaskSupport{Required: true, PollInterval: 10 * time.Millisecond}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, support, func(_ context.Context, _ *askback.Call, in Deployment) (string, error) {
+		return in.Service + " is deployed.", nil
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error)
+	go func() { ran <- srv.RunTasks(ctx) }()
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+
+	for _, dialect := range []client.TaskDialect{client.TasksOff, client.TasksProposal} {
+		session, err := client.New(&client.Options{Tasks: dialect}).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		started, _, err := session.StartTask(ctx, &mcp.CallToolParams{Name: "deploy", Arguments: Deployment{"shop"}}, 0)
+		if err != nil {
+			fmt.Println("refused:", err)
+			session.Close()
+			continue
+		}
+		res, err := session.WaitTask(ctx, started.ID)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(res.Content[0].(*mcp.TextContent).Text)
+		tasks, _, err := session.ListTasks(ctx, "")
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(len(tasks), "task,", tasks[0].Status)
+		session.Close()
+	}
+	stop()
+	fmt.Println("stopped:", <-ran)
+	// Output:
+	// refused: calling "tools/call": Missing required client capability: io.modelcontextprotocol/tasks
+	// shop is deployed.
+	// 1 task, completed
+	// stopped: <nil>
+}
+
 // Whoever runs the store sees what waits in it, and cancels it.
 func ExampleTaskQuestions() {
 	ctx, store := context.Background(), new(task.MemoryStore)
 	id := parkTask(ctx, store)
 
+	show := func(tool string, q askback.TaskQuestion) {
+		fmt.Printf("%s waits for %s, which is %s: %s\n", tool, q.Key, q.Method, q.Message)
+	}
 	waiting, err := store.Select(ctx, task.Filter{Statuses: []task.Status{task.InputRequired}}, "", 100)
 	if err != nil {
 		log.Fatal(err)
@@ -148,7 +206,7 @@ func ExampleTaskQuestions() {
 			log.Fatal(err)
 		}
 		for _, q := range questions {
-			fmt.Printf("%s waits for %s: %s\n", t.Target, q.Key, q.Message)
+			show(t.Target, q)
 		}
 	}
 
@@ -162,7 +220,7 @@ func ExampleTaskQuestions() {
 	}
 	fmt.Println(t.Status)
 	// Output:
-	// deploy waits for window: When shall it go out?
+	// deploy waits for window, which is elicitation/create: When shall it go out?
 	// cancelled
 }
 

@@ -1,5 +1,5 @@
 // Package tools holds what the project is checked with: the linters that its go.mod names, the fuzzer of all targets,
-// and a test of what its modules bring to those who import them.
+// and tests of what its modules bring to those who import them, and of whether every exported name has an example.
 package tools
 
 import (

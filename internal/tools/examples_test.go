@@ -1,0 +1,97 @@
+package tools
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/types"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// Each exported name of the root package is used in a runnable example: its functions, types, methods, constants, and the
+// fields of its options.
+func TestExportedNamesHaveExamples(t *testing.T) {
+	loaded, err := packages.Load(&packages.Config{
+		Mode:  packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedFiles | packages.NeedExportFile,
+		Tests: true,
+		Dir:   "../..",
+	}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(loaded, func(p *packages.Package) bool { return p.Name == "askback_test" })
+	if at < 0 {
+		t.Fatal("the root has no package askback_test")
+	}
+	tests := loaded[at]
+	for _, err := range tests.Errors {
+		t.Fatal(err)
+	}
+	used := make(map[types.Object]bool)
+	for _, example := range doc.Examples(tests.Syntax...) {
+		if example.Output == "" && !example.EmptyOutput {
+			t.Errorf("Example%s has no output, so that go test does not run it", example.Name)
+			continue
+		}
+		ast.Inspect(example.Code, func(n ast.Node) bool {
+			if name, ok := n.(*ast.Ident); ok && tests.TypesInfo.Uses[name] != nil {
+				used[tests.TypesInfo.Uses[name]] = true
+			}
+			return true
+		})
+	}
+	root := importOf(tests.Types, root)
+	if root == nil {
+		t.Fatal("the tests do not import the root")
+	}
+	for name, object := range exported(root) {
+		file := tests.Fset.Position(object.Pos()).Filename
+		if !used[object] && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("no example uses %s", name)
+		}
+	}
+}
+
+func importOf(p *types.Package, path string) *types.Package {
+	for _, imported := range p.Imports() {
+		if imported.Path() == path {
+			return imported
+		}
+	}
+	return nil
+}
+
+// exported returns what a package exports, by its names, without Error and String.
+func exported(p *types.Package) map[string]types.Object {
+	all := make(map[string]types.Object)
+	for _, name := range p.Scope().Names() {
+		object := p.Scope().Lookup(name)
+		if !object.Exported() {
+			continue
+		}
+		all[name] = object
+		named, ok := object.Type().(*types.Named)
+		if _, isType := object.(*types.TypeName); !isType || !ok {
+			continue
+		}
+		for method := range named.Methods() {
+			if method.Exported() && method.Name() != "Error" && method.Name() != "String" {
+				all[name+"."+method.Name()] = method
+			}
+		}
+		if fields, ok := named.Underlying().(*types.Struct); ok && slices.Contains(options, name) {
+			for field := range fields.Fields() {
+				if field.Exported() && !field.Embedded() {
+					all[name+"."+field.Name()] = field
+				}
+			}
+		}
+	}
+	return all
+}
+
+// options are the structs whose fields need an example, too. docs/limits.md has a row for each field of Limits.
+var options = []string{"Options", "HTTPOptions", "Tasks", "TaskSupport", "Question", "Share"}
