@@ -1,0 +1,67 @@
+package askback_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/drawings/call.svg draws the call that docs/observability.md shows as a trace, which cmd/askback compares with what
+// three servers do.
+func TestDrawingOfACall(t *testing.T) {
+	page, err := os.ReadFile("docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawing, err := os.ReadFile("docs/drawings/call.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	does := make(map[string]string) // by the number of the instance
+	for _, span := range regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`).FindAllStringSubmatch(string(page), -1) {
+		switch instance, asked, step := span[1], span[2], span[3]; {
+		case asked != "":
+			does[instance] = "asks " + asked
+		case does[instance] == "":
+			does[instance] = "steps " + step
+		default:
+			does[instance] += ", " + step
+		}
+	}
+	if len(does) != 3 {
+		t.Errorf("the trace has %q", does)
+	}
+	for instance, want := range does {
+		group := regexp.MustCompile(`(?s)<g data-instance="` + instance + `">(.*?)</g>`).FindString(string(drawing))
+		if !strings.Contains(group, want+"</text>") {
+			t.Errorf("instance %s does not draw %q:\n%s", instance, want, group)
+		}
+	}
+}
+
+// Each drawing is in a document, with a text for those who do not see it.
+func TestDrawingsAreShown(t *testing.T) {
+	drawings, err := filepath.Glob("docs/drawings/*.svg")
+	if err != nil || len(drawings) == 0 {
+		t.Fatal(drawings, err)
+	}
+	documents, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, name := range documents {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	for _, name := range drawings {
+		if !regexp.MustCompile(`!\[[^]]{80,}\]\(drawings/` + regexp.QuoteMeta(filepath.Base(name)) + `\)`).MatchString(all.String()) {
+			t.Errorf("no document shows %s with a text of at least 80 characters in its place", name)
+		}
+	}
+}
