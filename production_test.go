@@ -1,13 +1,68 @@
 package askback_test
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
 )
+
+// The order of docs/production.md: what one of these refuses, those before it have seen, and those after it do not see.
+func TestOrderOfMiddleware(t *testing.T) {
+	order := []string{"principal", "middleware", "authorize", "handler"}
+	for i, refusing := range order {
+		t.Run(refusing, func(t *testing.T) {
+			var seen []string
+			see := func(who string) error {
+				if !slices.Contains(seen, who) { // a caller may be named twice
+					seen = append(seen, who)
+				}
+				if who == refusing {
+					return errors.New("refused")
+				}
+				return nil
+			}
+			observed := ""
+			srv := harness.NewServer(t, &askback.Options{
+				Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", see("principal") },
+				Authorize: func(context.Context, askback.Access) error { return see("authorize") },
+				Observe: func(ctx context.Context, op *askback.Operation) (context.Context, func()) {
+					return ctx, func() { observed = op.Outcome }
+				},
+			})
+			srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					if err := see("middleware"); err != nil {
+						return nil, err
+					}
+					return next(ctx, method, req)
+				}
+			})
+			askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+				return "", see("handler")
+			})
+			harness.Request{Target: "close_bug"}.Send(t, srv.HTTPHandler(nil))
+			if diff := cmp.Diff(order[:i+1], seen); diff != "" {
+				t.Errorf("seen by (-want +got):\n%s", diff)
+			}
+			want := map[string]string{"authorize": "refused", "handler": "failed"}[refusing]
+			if observed != want {
+				t.Errorf("Observe is told %q, want %q", observed, want)
+			}
+		})
+	}
+}
 
 // Every log message that docs/production.md quotes is one of the code. An ellipsis stands for the rest of a message.
 func TestProductionGuideQuotesTheLog(t *testing.T) {
