@@ -120,3 +120,32 @@ func hasPrefix(messages map[string]bool, prefix string) bool {
 	}
 	return false
 }
+
+// docs/production.md says of each reason that a state is refused for what to do about it.
+func TestProductionGuideHasEveryReason(t *testing.T) {
+	page, err := os.ReadFile("docs/production.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "### Calls are refused\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	reasons := 0
+	for file, pattern := range map[string]string{
+		"seal/errors.go":           `Reason = "(\w+)"`,
+		"internal/home/carried.go": `(?:refuse|recallOrRefuse)\(ctx, "(\w+)"`,
+		"internal/home/states.go":  `return nil, "(\w+)"`,
+	} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, reason := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(source), -1) {
+			if reasons++; !regexp.MustCompile("(?m)^\\|[^|]*`" + reason[1] + "`").MatchString(section) {
+				t.Errorf("there is no row for %s", reason[1])
+			}
+		}
+	}
+	if reasons < 18 {
+		t.Errorf("found %d reasons in the code", reasons)
+	}
+}
