@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -69,13 +71,9 @@ func TestProductionGuideQuotesTheLog(t *testing.T) {
 	if _, err := os.Stat("cmd/askback"); err != nil {
 		t.Skip("cmd/askback is a module of its own, which is not here")
 	}
-	page, err := os.ReadFile("docs/production.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	messages := make(map[string]bool) // every text in the code
 	literal := regexp.MustCompile(`"(?:[^"\\\n]|\\.)+"`)
-	err = fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (strings.HasPrefix(path, ".git") || path == "internal/interop") {
 			return fs.SkipDir
 		}
@@ -95,7 +93,7 @@ func TestProductionGuideQuotesTheLog(t *testing.T) {
 	}
 
 	quoted := 0
-	for _, found := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(string(page), -1) {
+	for _, found := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(read(t, "docs/production.md"), -1) {
 		text, open := strings.CutSuffix(found[1], "…")
 		text = strings.TrimRight(text, " ")
 		isCommand := strings.HasPrefix(text, "askback ")
@@ -123,11 +121,7 @@ func hasPrefix(messages map[string]bool, prefix string) bool {
 
 // docs/production.md says of each reason that a state is refused for what to do about it.
 func TestProductionGuideHasEveryReason(t *testing.T) {
-	page, err := os.ReadFile("docs/production.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "### Calls are refused\n")
+	_, section, _ := strings.Cut(read(t, "docs/production.md"), "### Calls are refused\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	reasons := 0
 	for file, pattern := range map[string]string{
@@ -135,11 +129,7 @@ func TestProductionGuideHasEveryReason(t *testing.T) {
 		"internal/home/carried.go": `(?:refuse|recallOrRefuse)\(ctx, "(\w+)"`,
 		"internal/home/states.go":  `return nil, "(\w+)"`,
 	} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, reason := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(source), -1) {
+		for _, reason := range regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1) {
 			if reasons++; !regexp.MustCompile("(?m)^\\|[^|]*`" + reason[1] + "`").MatchString(section) {
 				t.Errorf("there is no row for %s", reason[1])
 			}
@@ -148,4 +138,98 @@ func TestProductionGuideHasEveryReason(t *testing.T) {
 	if reasons < 18 {
 		t.Errorf("found %d reasons in the code", reasons)
 	}
+}
+
+// The expressions of docs/production.md use metrics, labels and values that exist, under the names that Prometheus makes of
+// OpenTelemetry's. Those of HTTP are not ours.
+func TestProductionGuideNamesMetrics(t *testing.T) {
+	if _, err := os.Stat("otelaskback"); err != nil {
+		t.Skip("otelaskback is a module of its own, which is not here")
+	}
+	page := read(t, "docs/production.md")
+	metrics := make(map[string]bool)
+	for _, found := range regexp.MustCompile(`m\.(?:Float|Int)64(\w+)\("([a-z_.]+)", metric\.WithUnit\("(.+?)"\)`).FindAllStringSubmatch(read(t, "otelaskback/metrics.go"), -1) {
+		kind, name, unit := found[1], found[2], found[3]
+		name = underscores(name) + map[string]string{"s": "_seconds", "By": "_bytes"}[unit]
+		switch kind {
+		case "Counter":
+			metrics[name+"_total"] = true
+		case "Histogram":
+			metrics[name+"_bucket"], metrics[name+"_count"], metrics[name+"_sum"] = true, true, true
+		default:
+			metrics[name] = true
+		}
+	}
+	labels := map[string]bool{"le": true}
+	for _, found := range regexp.MustCompile(`attribute\.Key\("([a-z_.]+)"\)`).FindAllStringSubmatch(read(t, "otelaskback/attributes.go"), -1) {
+		labels[underscores(found[1])] = true
+	}
+	sources := servers(t)
+
+	checked := 0
+	for _, block := range regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		for line := range strings.Lines(block[1]) {
+			if strings.HasPrefix(line, "#") {
+				continue
+			}
+			for _, found := range regexp.MustCompile(`(\w+)(?:\{(.*?)\})?\[`).FindAllStringSubmatch(line, -1) {
+				if strings.HasPrefix(found[1], "http_") {
+					continue
+				}
+				if checked++; !metrics[found[1]] {
+					t.Errorf("there is no metric %s", found[1])
+				}
+				for _, match := range regexp.MustCompile(`(\w+)[=!~]+"(.*?)"`).FindAllStringSubmatch(found[2], -1) {
+					if !labels[match[1]] {
+						t.Errorf("there is no label %s", match[1])
+					}
+					for value := range strings.SplitSeq(match[2], "|") {
+						code, _ := strconv.Atoi(value) // of JSON-RPC
+						if value != "" && value != "true" && code != jsonrpc.CodeInternalError && !strings.Contains(sources, `"`+value+`"`) {
+							t.Errorf("nothing sets %s to %s", match[1], value)
+						}
+					}
+				}
+			}
+			for _, found := range regexp.MustCompile(`by \((.*?)\)`).FindAllStringSubmatch(line, -1) {
+				for label := range strings.SplitSeq(found[1], ", ") {
+					if !labels[label] {
+						t.Errorf("there is no label %s", label)
+					}
+				}
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("the page uses %d metrics of ours", checked)
+	}
+}
+
+func underscores(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// servers returns the code that decides the values of labels.
+func servers(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, dir := range []string{"otelaskback", "seal", "internal/call", "internal/home", "internal/wire"} {
+		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				all.WriteString(read(t, filepath.Join(dir, path)))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
 }
