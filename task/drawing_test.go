@@ -56,7 +56,7 @@ func TestDrawingOfStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &transitions{Store: new(task.MemoryStore), seen: make(map[string]bool)}
 		f := &fixture{t, store}
-		e, stop := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&task.Options{Look: time.Second, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 			asks := task.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}
 			switch call := string(w.Call); {
 			case call == "waits":
