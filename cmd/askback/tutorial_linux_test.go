@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -90,13 +91,8 @@ func newTutorialReader(t *testing.T) *tutorialReader {
 	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(gitClone), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
 	r := &tutorialReader{
-		t: t, main: filepath.Join(folder, "deploy", "main.go"), address: free.Addr().String(),
+		t: t, main: filepath.Join(folder, "deploy", "main.go"), address: ownAddress(t),
 		answers: []string{"\x1b[B\r", "\r"}, // arrow down and enter for "tonight", enter for "now"
 	}
 
@@ -130,6 +126,21 @@ func newTutorialReader(t *testing.T) *tutorialReader {
 		ends.Close()
 	})
 	return r
+}
+
+// ownAddress returns one that stays free while the server is restarted: its port is not among those that Linux gives to
+// outgoing connections.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
+		if listener, err := net.Listen("tcp", address); err == nil {
+			listener.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 func pipe(t *testing.T) (reader, writer *os.File) {
