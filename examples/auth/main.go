@@ -40,7 +40,7 @@ func main() {
 }
 
 func run(ctx context.Context, issuer, resource string) error {
-	// Several instances share keys: seal.LoadKeys reads a file that 'askback keys new' makes.
+	// Several instances share keys: seal.File reads one that 'askback keys new' makes.
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
 	if err != nil {
 		return err
