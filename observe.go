@@ -15,7 +15,7 @@ type Operation struct {
 	// Known when Observe is called:
 
 	Began     time.Time
-	Method    string // such as "tools/call"
+	Method    string // such as "tools/call"; "" if the request was turned away, over HTTP, before its message was read
 	Target    string // the tool's or prompt's name, or the resource's URI, as the client sent it; "" for a request about a task
 	Call      string // what [Call.ID] returns; "" if the request ended before its call was known
 	Round     int    // what [Call.Round] returns, or 0

@@ -2,14 +2,19 @@ package askback_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/harness"
@@ -115,6 +120,48 @@ func TestObserve(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A request that is turned away before its message is read is told, too: so an operator sees that limits are too small.
+func TestObserveWhoIsTurnedAway(t *testing.T) {
+	send := func(h http.Handler, body io.Reader) int {
+		r := httptest.NewRequest(http.MethodPost, "/", body)
+		r.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, r)
+		return answer.Code
+	}
+	serve := func(options askback.Options) (*follower, http.Handler) {
+		w := new(follower)
+		options.Observe = w.observe
+		return w, harness.NewServer(t, &options, harness.AddGreet).HTTPHandler(nil)
+	}
+	check := func(w *follower, want string) {
+		t.Helper()
+		if diff := cmp.Diff([]string{want}, w.seen()); diff != "" {
+			t.Errorf("operations (-want +got):\n%s", diff)
+		}
+	}
+
+	w, h := serve(askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "", errors.New("not known") }})
+	if code := send(h, strings.NewReader(`{}`)); code != http.StatusForbidden {
+		t.Errorf("a caller who cannot be named gets status %d", code)
+	}
+	check(w, "request 0 refused caller []")
+
+	w, h = serve(askback.Options{Limits: askback.Limits{Requests: askback.Share{Total: 4, Anonymous: 1}}})
+	body, rest := io.Pipe()
+	reading := make(chan int)
+	go func() { reading <- send(h, body) }()
+	if _, err := rest.Write([]byte(`{`)); err != nil { // which returns when the request is admitted
+		t.Fatal(err)
+	}
+	if code := send(h, strings.NewReader(`{}`)); code != http.StatusTooManyRequests {
+		t.Errorf("a request beyond its caller's share gets status %d", code)
+	}
+	check(w, "request 0 unavailable []")
+	rest.Close()
+	<-reading
 }
 
 // An observer that panics, or returns nothing, costs the request nothing.

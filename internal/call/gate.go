@@ -75,6 +75,11 @@ func (g *Gate) PassNamed(ctx context.Context, a Access, from Origin, serve func(
 	return g.observe(ctx, a, from, func(w *Watch) error { return g.pass(ctx, a, w, nil, serve) })
 }
 
+// TurnAway tells the operator of a request that is answered with err before its message is read.
+func (g *Gate) TurnAway(ctx context.Context, from Origin, err error) {
+	_ = g.observe(ctx, Access{}, from, func(*Watch) error { return err })
+}
+
 // observe follows a request through the gate, for the log and the operator.
 func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *Watch) error) error {
 	if !g.Log.Enabled(ctx, slog.LevelDebug) && g.Observer == nil {

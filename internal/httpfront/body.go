@@ -63,7 +63,7 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 		return body, true
 	}
 	if _, ok := errors.AsType[*call.UnavailableError](err); ok {
-		fail(v, nil, err)
+		h.turnAway(v, r, err)
 		return nil, false
 	}
 	v.Header().Set("Connection", "close") // what is left of the body is not waited for

@@ -92,7 +92,7 @@ func (h *handler) serveHTTP(v *visit, r *http.Request) {
 	}
 	defer v.release()
 	if err := h.admit(v, r); err != nil {
-		fail(v, nil, err)
+		h.turnAway(v, r, err)
 		return
 	}
 	if r.Method != http.MethodPost {
@@ -207,13 +207,13 @@ func countCalls(body []byte) (n int) {
 func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 		if err := h.SDK.Gate.CheckOwner(r.Context(), id, &v.extra); err != nil {
-			fail(v, nil, err)
+			h.turnAway(v, r, err)
 			return
 		}
 		switch {
 		case r.Method == http.MethodGet:
 			if err := h.stayOpen(r.Context(), v); err != nil {
-				fail(v, nil, err)
+				h.turnAway(v, r, err)
 				return
 			}
 			defer h.SDK.Gate.Listen(id)()
@@ -222,7 +222,7 @@ func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 			// kept out by them.
 			release, err := h.SDK.Gate.Announce(r.Context(), id, calls)
 			if err != nil {
-				fail(v, nil, err)
+				h.turnAway(v, r, err)
 				return
 			}
 			defer release()

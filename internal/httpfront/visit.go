@@ -40,6 +40,12 @@ func (h *handler) admit(v *visit, r *http.Request) (err error) {
 	return err
 }
 
+// turnAway answers a request that was not admitted, or to no share of the limits.
+func (h *handler) turnAway(v *visit, r *http.Request, err error) {
+	h.SDK.Gate.TurnAway(r.Context(), call.Origin{Transport: call.TransportHTTP}, err)
+	fail(v, nil, err)
+}
+
 func (v *visit) release() {
 	v.request.Release()
 	v.body.Release()
