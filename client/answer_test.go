@@ -75,7 +75,7 @@ func TestHandlersMayFailOrCancel(t *testing.T) {
 	}
 	opts := answers()
 	refusal := errors.New("this host refuses")
-	opts.Observe = func(context.Context, *client.Round) error { return refusal }
+	opts.OnRound = func(context.Context, *client.Round) error { return refusal }
 	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
 	if !errors.Is(err, refusal) {
 		t.Errorf("got %v", err)

@@ -40,14 +40,15 @@ type await struct {
 	*Session
 	id     string
 	tasks  TaskDialect
-	target string           // of the call, if it is known
-	params json.RawMessage  // of the call, if they are known
-	round  int              // how often the call, and then the task, has asked
+	target string          // of the call, if it is known
+	params json.RawMessage // of the call, if they are known
+	round  int             // how often the call, and then the task, has asked
+	trace  callTrace
 	have   map[string]reply // answers that are not sent yet, by the questions' keys
 	known  []*Question      // those asked before the waiting was resumed
 
 	task     *Task            // as the server last reported it
-	observed *Task            // as the observer last saw it
+	reported *Task            // as OnRound last saw it
 	sent     map[string]reply // answers that the server has
 	still    int              // status responses in a row in which all questions were answered
 	failures int              // in a row
@@ -68,6 +69,7 @@ const backstop = time.Minute
 // resumeTask waits for the task of a pending call.
 func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error) {
 	w := &await{Session: s, id: p.TaskID, tasks: p.Tasks, params: p.Params, round: p.Round, have: make(map[string]reply)}
+	w.trace.text = p.Trace
 	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksProposal {
 		var err error
 		if w.tasks, err = s.dialect(); err != nil {
@@ -97,6 +99,9 @@ func (w *await) run(ctx context.Context) (mcp.Result, error) {
 
 // wait returns the task's result or its error. When the waiting ends before the task, the error is a [*PendingError].
 func (w *await) wait(ctx context.Context) (mcp.Result, error) {
+	if w.opts.Observe != nil {
+		ctx = context.WithValue(ctx, traceKey{}, &w.trace)
+	}
 	res, err := w.drive(ctx)
 	if err == nil {
 		return res, nil
@@ -110,7 +115,7 @@ func (w *await) wait(ctx context.Context) (mcp.Result, error) {
 
 // pending is the call as it stands.
 func (w *await) pending() *Pending {
-	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Parked: time.Now(), TaskID: w.id, Tasks: w.tasks,
+	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Trace: w.trace.String(), Parked: time.Now(), TaskID: w.id, Tasks: w.tasks,
 		Answers: make(map[string]json.RawMessage)}
 	if t := w.task; t != nil {
 		p.Questions = t.Questions
@@ -176,7 +181,7 @@ func (w *await) poll(ctx context.Context) (*Round, error) {
 		if w.isFinal(ctx, err) {
 			w.over = errors.Is(err, ErrTaskUnknown)
 			r.Err = err
-			_ = w.observe(ctx, r)
+			_ = w.report(ctx, r)
 			return nil, err
 		}
 	}
@@ -208,16 +213,16 @@ func (w *await) isFinal(ctx context.Context, err error) bool {
 	return pause(ctx, jitter(wait)) != nil
 }
 
-// observe calls the observer, if there is something new.
-func (w *await) observe(ctx context.Context, r *Round) error {
+// report calls [Options.OnRound], if there is something new.
+func (w *await) report(ctx context.Context, r *Round) error {
 	r.Number, r.Target, r.Task = w.round, w.target, w.task
-	changed := w.task != nil && (w.observed == nil || w.observed.Status != w.task.Status || w.observed.Message != w.task.Message)
-	observe := w.opts.Observe
-	if observe == nil || !changed && !r.Final && r.Err == nil && r.Questions == nil && r.Answers == nil {
+	changed := w.task != nil && (w.reported == nil || w.reported.Status != w.task.Status || w.reported.Message != w.task.Message)
+	report := w.opts.OnRound
+	if report == nil || !changed && !r.Final && r.Err == nil && r.Questions == nil && r.Answers == nil {
 		return nil
 	}
-	w.observed = w.task
-	return observe(ctx, r)
+	w.reported = w.task
+	return report(ctx, r)
 }
 
 // act does what the task's status asks for. It returns the task's result, or whether to
@@ -229,11 +234,11 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 	}
 	switch {
 	case t.Status == taskWorking:
-		return nil, false, w.observe(ctx, r)
+		return nil, false, w.report(ctx, r)
 	case t.Status == taskCancelled:
 		return w.finish(ctx, r, nil, t.cancellation())
 	case w.tasks == TasksProposal:
-		if err := w.observe(ctx, r); err != nil {
+		if err := w.report(ctx, r); err != nil {
 			return nil, false, err
 		}
 		return w.fetch(ctx)
@@ -252,7 +257,7 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 	if len(open) > 0 {
 		return nil, true, w.answer(ctx, r, open)
 	}
-	if err := w.observe(ctx, r); err != nil {
+	if err := w.report(ctx, r); err != nil {
 		return nil, false, err
 	}
 	// The server has the answers. If it may have lost them it gets them again, which does no
@@ -277,7 +282,7 @@ func (w *await) finish(ctx context.Context, r *Round, raw json.RawMessage, err e
 	if r.Err = err; err == nil {
 		r.Final, r.Result = true, raw
 	}
-	if refused := w.observe(ctx, r); refused != nil && err == nil {
+	if refused := w.report(ctx, r); refused != nil && err == nil {
 		return nil, false, refused
 	}
 	return res, false, err
@@ -302,7 +307,7 @@ func (w *await) open(questions []*Question) ([]*Question, error) {
 // answer answers questions, which came with r:
 //
 //  1. It counts a round, unless the waiting was resumed with these questions.
-//  2. It calls the observer, and refuses questions of undeclared kinds.
+//  2. It calls OnRound, and refuses questions of undeclared kinds.
 //  3. It gathers the answers: those that are there already, and those of the handlers.
 //  4. It parks the call if a handler does, and sends the answers otherwise.
 func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
@@ -323,7 +328,7 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 			r.Questions = append(r.Questions, q)
 		}
 	}
-	if err := w.observe(ctx, r); err != nil {
+	if err := w.report(ctx, r); err != nil {
 		return err
 	}
 	if err := w.opts.check(open...); err != nil {
@@ -365,7 +370,7 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 		if err == nil {
 			w.failures = 0
 		}
-		refused := w.observe(ctx, &Round{Method: answerMethod(w.tasks), Elapsed: time.Since(began), Answers: answers, Err: err})
+		refused := w.report(ctx, &Round{Method: answerMethod(w.tasks), Elapsed: time.Since(began), Answers: answers, Err: err})
 		if isFault(err) {
 			return w.recheck(ctx, err)
 		}
@@ -474,7 +479,7 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 				continue
 			}
 			w.task = t
-			if err := w.observe(ctx, &Round{Method: wire.GetTask}); err != nil || t.Status == taskCancelled {
+			if err := w.report(ctx, &Round{Method: wire.GetTask}); err != nil || t.Status == taskCancelled {
 				return nil, true, err
 			}
 		}

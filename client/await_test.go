@@ -558,7 +558,7 @@ func TestAnswersAreKept(t *testing.T) {
 				return &mcp.ElicitResult{Action: "accept"}, nil
 			}
 			var told []string
-			opts.Observe = func(_ context.Context, r *client.Round) error {
+			opts.OnRound = func(_ context.Context, r *client.Round) error {
 				for _, q := range r.Questions {
 					told = append(told, q.Key)
 				}

@@ -106,7 +106,7 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 		}
 		resumed.Questions[i] = &asked
 	}
-	c.pending, c.round = &resumed, p.Round
+	c.pending, c.round, c.trace.text = &resumed, p.Round, p.Trace
 	return c.drive(ctx)
 }
 
@@ -122,6 +122,7 @@ type call struct {
 	pending        *Pending // what it asked, or nil before the first
 	pause          time.Duration
 	relisted       bool // once is enough
+	trace          callTrace
 
 	task   json.RawMessage // asks for a task, unless it is nil
 	detach bool            // return when there is a task
@@ -204,7 +205,8 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 	}
 	if err == nil && c.became != nil && !c.detach {
 		w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params,
-			round: c.round, task: c.became, observed: c.became}
+			round: c.round, task: c.became, reported: c.became}
+		w.trace.text = c.trace.String()
 		return w.wait(ctx)
 	}
 	if err == nil {
@@ -300,8 +302,8 @@ func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
 		c.pause = c.nextPause(next)
 		r.Pause = c.pause
 	}
-	if observe := c.opts.Observe; observe != nil {
-		err = cmp.Or(err, observe(ctx, r))
+	if report := c.opts.OnRound; report != nil {
+		err = cmp.Or(err, report(ctx, r))
 	}
 	if err != nil || c.became != nil {
 		return nil, err
@@ -340,11 +342,21 @@ func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (result json.RawM
 // send sends a request. The result comes as it is, and also in its type if the SDK has decoded it.
 func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.Result, error) {
 	if c.direct != nil {
-		return c.direct.call(ctx, c, x)
+		if res := c.direct.cached(c); res != nil {
+			return nil, res, nil
+		}
+	}
+	ctx, end := c.operate(ctx, x, Operation{Method: c.method, Target: c.target, Round: c.round}, &c.trace)
+	if c.direct != nil {
+		result, err := c.direct.call(ctx, c, x)
+		end(result, err)
+		return result, nil, err
 	}
 	res, err := c.throughSDK(x.Context(ctx))
 	result, broken := x.Result()
-	return result, res, cmp.Or(broken, err)
+	err = cmp.Or(broken, err)
+	end(result, err)
+	return result, res, err
 }
 
 // decode decodes a result that is complete.
@@ -433,7 +445,7 @@ func (c *call) asked(result []byte) (*Pending, error) {
 	if questions == nil && state == nil {
 		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
 	}
-	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Questions: questions, Parked: time.Now()}
+	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Trace: c.trace.String(), Questions: questions, Parked: time.Now()}
 	p.setState(state)
 	if expires := timestamp(strictjson.Get(strictjson.Get(result, "_meta"), wire.MetaExpires)); !expires.IsZero() {
 		p.Expires = &expires

@@ -92,6 +92,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 			web.OAuthHandler = once
 		}
 	}
+	observed, authorized := observedOf(t)
 	wired, cut := context.WithCancel(context.Background())
 	connecting := context.AfterFunc(ctx, func() { time.AfterFunc(closeTime, cut) })
 	config := tap.Config{
@@ -114,7 +115,10 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		_ = s.sdk.Close() // the context's end is the reason
 		return nil, fmt.Errorf("connecting: %w", context.Cause(ctx))
 	}
-	s.cut = cut
+	s.cut, s.observed = cut, observed
+	if authorized {
+		s.observed.session = s.sdk.ID()
+	}
 	initialized, _ := hello.Result() // nil if the session began without that request
 	s.takes = takesTasks(initialized)
 	s.inline = c.inline.of(s.sdk)

@@ -46,19 +46,25 @@ func (s *Session) newDirect(t mcp.Transport, c *Client, config tap.Config) *dire
 	return d
 }
 
-// call sends one round of a call and returns its result, or the one of a resource that is still fresh.
-func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMessage, mcp.Result, error) {
-	if c.method == wire.ReadResource {
-		if res := d.inline.resources.get(c.target); res != nil {
-			return nil, res, nil
-		}
+// cached returns the result of a resource that is still fresh, or nil.
+func (d *direct) cached(c *call) mcp.Result {
+	if c.method != wire.ReadResource {
+		return nil
 	}
+	return d.inline.resources.get(c.target)
+}
+
+// call sends one round of a call and returns its result.
+func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMessage, error) {
 	params, err := x.Inject(c.sent)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r := &streamable.Request{Method: c.method, Name: c.target, Params: params, Header: d.inline.headers(c), Notify: d.notices.add}
 	result, err := d.endpoint.Send(ctx, r)
+	if x.Meta != nil { // it is observed
+		x.Sent = r.ID()
+	}
 	if away, ok := errors.AsType[*tap.AwayError](err); ok { // a call is not sent again: its host may want to know the cause
 		err = away.Cause
 	}
@@ -68,7 +74,7 @@ func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMe
 	if c.method == wire.ReadResource && err == nil {
 		d.inline.resources.put(c.target, result)
 	}
-	return result, nil, err
+	return result, err
 }
 
 // request sends a request about a task, or a subscription to one, and returns its result.
@@ -79,12 +85,19 @@ func (d *direct) request(ctx context.Context, x *tap.Exchange, params *taskParam
 	if err != nil {
 		return nil, err
 	}
+	if data, err = x.Inject(data); err != nil {
+		return nil, err
+	}
 	r := &streamable.Request{Method: x.Method, Name: x.Name, Params: data, Notify: d.notices.add, Timer: x.Timer}
 	if x.Notify != nil {
 		r.Listens = true
 		r.Notify = func(method string, params []byte) error { x.Notify(method, params); return nil }
 	}
-	return d.endpoint.Send(ctx, r)
+	result, err := d.endpoint.Send(ctx, r)
+	if x.Meta != nil { // it is observed
+		x.Sent = r.ID()
+	}
+	return result, err
 }
 
 // encode returns the parameters of a request as JSON. Their _meta is what the caller gives, and what every request says.

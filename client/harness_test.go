@@ -368,7 +368,7 @@ func patient() client.Options {
 
 func observed(opts *client.Options) *[]string {
 	var seen []string
-	opts.Observe = func(_ context.Context, r *client.Round) error {
+	opts.OnRound = func(_ context.Context, r *client.Round) error {
 		line := fmt.Sprint(r.Number, " ", r.Method)
 		if r.Task != nil {
 			line += fmt.Sprintf(" %s %q", r.Task.Status, r.Task.Message)

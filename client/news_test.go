@@ -84,7 +84,7 @@ func TestTaskTellsByItself(t *testing.T) {
 	}
 	opts := patient()
 	var seen []string
-	opts.Observe = func(_ context.Context, r *client.Round) error {
+	opts.OnRound = func(_ context.Context, r *client.Round) error {
 		seen = append(seen, r.Method)
 		if r.Method == "tasks/update" {
 			close(released)

@@ -33,9 +33,16 @@ type Options struct {
 	// Roots lists the client's roots. (client/roots)
 	Roots func(ctx context.Context) ([]*mcp.Root, error)
 
-	// Observe, if set, receives every round when its response has come, before any question
+	// OnRound, if set, receives every round when its response has come, before any question
 	// is answered. An error ends the call with it.
-	Observe func(ctx context.Context, r *Round) error
+	OnRound func(ctx context.Context, r *Round) error
+
+	// Observe, if set, is called before a request of a call or about a task is sent. It may return the context for the
+	// request, and a function that is called once when the request has ended: by then the fields of op that tell of the
+	// end are set. Either may be nil. It is for traces and metrics, as askback.Options.Observe is: the module
+	// askback/otelaskback has one for OpenTelemetry. The request waits for both functions, and they are called concurrently
+	// for different requests.
+	Observe func(ctx context.Context, op *Operation) (observed context.Context, end func())
 
 	// Tasks is the dialect for tasks. The zero value is what the server speaks.
 	Tasks TaskDialect
@@ -54,7 +61,7 @@ type Options struct {
 	SDK mcp.ClientOptions
 }
 
-// Round is one request and its response, for [Options.Observe].
+// Round is one request and its response, for [Options.OnRound].
 //
 // When a call has become a task, a Round reports each change of the task's status or message. Method then names the
 // request or notification that brought the change, and Number is the number of the last round that asked anything.

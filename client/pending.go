@@ -40,6 +40,8 @@ type Pending struct {
 	// Expires is when the server stops accepting the state, or forgets the task. It is nil if
 	// the server did not say so.
 	Expires *time.Time `json:"expires,omitempty"`
+	// Trace is the call's trace: see [Operation.Trace].
+	Trace string `json:"trace,omitempty"`
 	// TaskID is the ID of the task that the call has become, or empty. The parameters of a
 	// task's call may be missing.
 	TaskID string `json:"taskId,omitempty"`

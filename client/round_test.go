@@ -19,7 +19,7 @@ func TestRoundsAreObserved(t *testing.T) {
 		var seen []string
 		var states []int
 		var raw string
-		opts.Observe = func(_ context.Context, r *client.Round) error {
+		opts.OnRound = func(_ context.Context, r *client.Round) error {
 			var asked []string
 			for _, q := range r.Questions {
 				asked = append(asked, q.Key)

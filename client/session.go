@@ -29,6 +29,7 @@ type Session struct {
 	cut      context.CancelFunc // ends what is still sent
 	takes    bool               // calls can be tasks, before 2026-07-28
 	silent   atomic.Bool        // the server sends no notifications about tasks
+	observed observedSession
 }
 
 // legacy reports whether the session is of a revision before 2026-07-28.
@@ -125,16 +126,14 @@ func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, 
 	}
 	ctx, done := join(ctx, s.life)
 	defer done()
-	var raw json.RawMessage
-	var err error
-	if s.direct != nil {
-		raw, err = s.direct.request(ctx, x, params)
-	} else {
-		_, err = mcp.CallCustomMethod[*taskParams, *rawResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
-		var broken error
-		raw, broken = x.Result()
-		err = cmp.Or(broken, err)
-	}
+	raw, err := s.observeTask(ctx, x, func(ctx context.Context) (json.RawMessage, error) {
+		if s.direct != nil {
+			return s.direct.request(ctx, x, params)
+		}
+		_, err := mcp.CallCustomMethod[*taskParams, *rawResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
+		raw, broken := x.Result()
+		return raw, cmp.Or(broken, err)
+	})
 	if err != nil && s.life.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -24,6 +24,8 @@ const (
 	attrStatusCode = attribute.Key("rpc.response.status_code")
 	attrErrorType  = attribute.Key("error.type")
 	attrTransport  = attribute.Key("network.transport")
+	attrServer     = attribute.Key("server.address")
+	attrPort       = attribute.Key("server.port")
 )
 
 // Attributes of our own.
@@ -36,6 +38,7 @@ const (
 	attrStateBytes = attribute.Key("askback.state.bytes")
 	attrStep       = attribute.Key("askback.step.name")
 	attrRecovered  = attribute.Key("askback.task.recovered")
+	attrTaskStatus = attribute.Key("askback.task.status")
 )
 
 // longest bounds what clients choose, such as the name of a tool that may not exist.
@@ -100,8 +103,10 @@ func errorType(op *askback.Operation) string {
 	switch {
 	case op.Code != 0:
 		return strconv.FormatInt(op.Code, 10)
-	case op.Outcome == "lease_lost":
+	case op.Outcome == "lease_lost", op.Outcome == "timeout":
 		return op.Outcome
+	case op.Outcome == "unanswered":
+		return "_OTHER"
 	case op.Outcome != "failed":
 		return ""
 	case op.Kind == askback.OperationStep:

@@ -24,6 +24,11 @@ type metrics struct {
 // seconds are the bounds of the conventions' histograms.
 var seconds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
+func newClientDuration(m metric.Meter) (metric.Float64Histogram, error) {
+	return m.Float64Histogram("mcp.client.operation.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(seconds...),
+		metric.WithDescription("The duration of the MCP request or notification as observed on the sender from the time it was sent until the response or ack is received."))
+}
+
 func newMetrics(m metric.Meter) (*metrics, error) {
 	duration, err1 := m.Float64Histogram("mcp.server.operation.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(seconds...),
 		metric.WithDescription("The duration of the MCP request or notification as observed on the receiver from the time it was received until the result or ack is sent."))

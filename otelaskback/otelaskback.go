@@ -1,8 +1,11 @@
-// Package otelaskback traces and measures servers of package askback with OpenTelemetry:
+// Package otelaskback traces and measures servers of package askback, and clients of its package client, with
+// OpenTelemetry:
 //
 //	observe, err := otelaskback.Observe(nil) // with the global providers of go.opentelemetry.io/otel
 //	…
 //	srv, err := askback.New(m, &askback.Options{Observe: observe})
+//
+// A client has the same hook, and [ObserveClient] is for it.
 //
 // It needs only the API of OpenTelemetry. Providers, exporters and samplers are the program's.
 //
@@ -17,6 +20,9 @@
 //  2. A span that is there already, such as that of the HTTP request, is linked; it is the parent where there is no
 //     other.
 //  3. The sampling decision of the first round holds for all.
+//
+// A client's rounds, and its requests about the task of a call, are one trace as well, also when another process resumes
+// the call.
 //
 // # Conventions
 //
@@ -39,7 +45,7 @@ import (
 
 const scope = "github.com/askback-mcp/askback/otelaskback"
 
-// Options configure [Observe]. The zero value is ready to use.
+// Options configure [Observe], [ObserveClient] and [ObserveTasks]. The zero value is ready to use.
 type Options struct {
 	TracerProvider trace.TracerProvider // nil means the global one
 	MeterProvider  metric.MeterProvider // nil means the global one
@@ -48,18 +54,22 @@ type Options struct {
 // Observe returns a function for askback.Options.Observe. Servers may share it. Nil options are the zero Options. The
 // error is the meter provider's, which refused an instrument.
 func Observe(opts *Options) (func(ctx context.Context, op *askback.Operation) (context.Context, func()), error) {
-	o := &observer{}
-	tracers, meters := otel.GetTracerProvider(), otel.GetMeterProvider()
-	if opts != nil && opts.TracerProvider != nil {
-		tracers = opts.TracerProvider
+	metrics, err := newMetrics(opts.meter())
+	return (&observer{opts.tracer(), metrics}).observe, err
+}
+
+func (o *Options) tracer() trace.Tracer {
+	if o == nil || o.TracerProvider == nil {
+		return otel.GetTracerProvider().Tracer(scope)
 	}
-	if opts != nil && opts.MeterProvider != nil {
-		meters = opts.MeterProvider
+	return o.TracerProvider.Tracer(scope)
+}
+
+func (o *Options) meter() metric.Meter {
+	if o == nil || o.MeterProvider == nil {
+		return otel.GetMeterProvider().Meter(scope)
 	}
-	o.tracer = tracers.Tracer(scope)
-	var err error
-	o.metrics, err = newMetrics(meters.Meter(scope))
-	return o.observe, err
+	return o.MeterProvider.Meter(scope)
 }
 
 type observer struct {

@@ -48,9 +48,9 @@ func withParent(ctx context.Context, op *askback.Operation) (context.Context, []
 		}
 		return ctx, nil
 	}
-	client := trace.SpanContextFromContext(traceContext.Extract(context.Background(), carrier(op.Meta)))
+	client := trace.SpanContextFromContext(traceContext.Extract(context.Background(), carrier{get: op.Meta}))
 	if op.Meta("baggage") != "" {
-		ctx = baggage.Extract(ctx, carrier(op.Meta))
+		ctx = baggage.Extract(ctx, carrier{get: op.Meta})
 	}
 	parent := ambient
 	switch {
@@ -80,11 +80,14 @@ var (
 	baggage      propagation.Baggage
 )
 
-// carrier reads the members of a request's _meta.
-type carrier func(name string) string
+// carrier reads or writes the members of a request's _meta.
+type carrier struct {
+	get func(name string) string
+	set func(name, value string)
+}
 
-func (c carrier) Get(name string) string { return c(name) }
-func (c carrier) Set(string, string)     {}
+func (c carrier) Get(name string) string { return c.get(name) }
+func (c carrier) Set(name, value string) { c.set(name, value) }
 func (c carrier) Keys() []string         { return nil }
 
 // longestState bounds the tracestate that travels with a call: the client chose it.

@@ -161,6 +161,20 @@ func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit 
 	return tasks, err
 }
 
+// Count counts the tasks that have not ended. See [Store].
+func (s *MemoryStore) Count(ctx context.Context) (map[Status]int, error) {
+	counts := make(map[Status]int)
+	err := s.do(ctx, func(int64) error {
+		for _, m := range s.tasks {
+			if !m.Status.Terminal() {
+				counts[m.Status]++
+			}
+		}
+		return nil
+	})
+	return counts, err
+}
+
 // lets reports whether a field of a filter lets a value pass.
 func lets[T comparable](those []T, value T) bool {
 	return those == nil || slices.Contains(those, value)

@@ -168,6 +168,11 @@ type Store interface {
 	// read every task.
 	Select(ctx context.Context, f Filter, after string, limit int) ([]*Task, error)
 
+	// Count counts the tasks that have not ended, of all principals and in all dialects, by their status: Working and
+	// InputRequired. It costs the more, the more of them there are, but reads none that has ended. A status without
+	// tasks may be missing.
+	Count(ctx context.Context) (map[Status]int, error)
+
 	// Claim takes up to limit tasks that are due, and makes them due again at the end of the lease: Fence and Attempts
 	// rise by one. It returns them with their journals. Principals take turns: Claim serves the first one after the
 	// given one that has due tasks, in any order that is always the same, then the next one, and begins anew behind

@@ -125,7 +125,7 @@ func (a *asker) options(roots []*mcp.Root) *client.Options {
 			return roots, nil
 		}
 	}
-	opts.Observe = func(_ context.Context, r *client.Round) error {
+	opts.OnRound = func(_ context.Context, r *client.Round) error {
 		if r.Task != nil && !a.watch.observe(r) {
 			return nil
 		}

@@ -21,9 +21,8 @@ func callCommand() *cobra.Command {
 	cmd := conversationCommand(&cobra.Command{
 		Use:   "call TARGET TOOL [KEY=VALUE …]",
 		Short: "Call a tool, and answer what it asks",
-		Long: `Call a tool of the server at TARGET, a URL or a command line in one argument,
-and answer what it asks. A command line is split at spaces that no ' ' or " " or
-\ protects; no shell runs it, and it does not get ` + keysVariable + `. VALUE is read as
+		Long: `TARGET is a URL, or a command line in one argument: split at spaces that no ' '
+or " " or \ protects, run by no shell, without ` + keysVariable + `. VALUE is read as
 the tool's schema wants it: a string as it is, all else, and KEY:=JSON, as JSON.
 
 Answers come from --answer and --answers: the content of the form as JSON, or

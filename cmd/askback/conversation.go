@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -92,7 +93,13 @@ func (c *conversation) hold(at, called string, do exchange) error {
 		target: to, called: harmlessLine(called, 200), fail: fail,
 		console: newConsole(c.cmd.ErrOrStderr()), given: new(answers), ready: make(chan struct{}),
 	}
-	cl, err := c.client()
+	log := slog.New(slog.NewTextHandler(c.cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	sent, err := openTelemetry(ctx, c.connect.otlp, log)
+	if err != nil {
+		return err
+	}
+	defer sent.close(log)
+	cl, err := c.client(sent)
 	if err != nil {
 		return err
 	}
@@ -122,7 +129,7 @@ func (c *conversation) hold(at, called string, do exchange) error {
 }
 
 // client makes the client of the command from its flags.
-func (c *conversation) client() (*client.Client, error) {
+func (c *conversation) client(sent *telemetry) (*client.Client, error) {
 	a, opts := c.asker, &client.Options{}
 	if c.connect.trace {
 		a.trace = newTrace(a.console)
@@ -135,6 +142,7 @@ func (c *conversation) client() (*client.Client, error) {
 		}
 		opts = a.options(roots)
 	}
+	opts.Observe = sent.observeClient
 	opts.Implementation = &mcp.Implementation{Name: "askback", Version: version()}
 	opts.SDK.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 		if req.Params.ProgressToken == progressToken {

@@ -137,7 +137,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	}
 	d.story.begin(d.fleet, bug, d.automatic)
 
-	c := client.New(&client.Options{Form: d.answer, Observe: d.observe})
+	c := client.New(&client.Options{Form: d.answer, OnRound: d.observe})
 	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: "http://" + d.fleet.addr + "/mcp"}, nil)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ type connectFlags struct {
 	headers []string
 	version string
 	timeout time.Duration
+	otlp    string
 }
 
 func (f *connectFlags) register(flags *pflag.FlagSet) {
@@ -37,6 +38,7 @@ func (f *connectFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.output, "output", "text", "`FORMAT`: text or json")
 	flags.StringVar(&f.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` for everything, such as 30s")
+	flags.StringVar(&f.otlp, "otlp", "", "`URL` of a collector to send a trace to")
 	flags.BoolVar(&f.trace, "trace", false, "tell on standard error who sends what")
 }
 
@@ -53,6 +55,9 @@ func (f *connectFlags) check(t target) (http.Header, error) {
 	}
 	if t.address == nil && len(f.headers) > 0 {
 		return nil, usagef("--header is for servers at a URL: a program has its environment")
+	}
+	if err := checkOTLP(f.otlp); err != nil {
+		return nil, err
 	}
 	return parseHeaders(f.headers)
 }

@@ -18,17 +18,20 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/otelaskback"
+	"github.com/askback-mcp/askback/task"
 )
 
-// flushTime bounds sending what is left when the server stops: a collector that is gone must not hold it up.
+// flushTime bounds sending what is left at the end: a collector that is gone must not hold it up.
 const flushTime = 5 * time.Second
 
 // telemetry sends traces and metrics to a collector. The zero value sends nothing.
 type telemetry struct {
-	observe func(ctx context.Context, op *askback.Operation) (context.Context, func())
-	tracers *sdktrace.TracerProvider
-	meters  *metric.MeterProvider
+	observe       func(ctx context.Context, op *askback.Operation) (context.Context, func())
+	observeClient func(ctx context.Context, op *client.Operation) (context.Context, func())
+	tracers       *sdktrace.TracerProvider
+	meters        *metric.MeterProvider
 }
 
 // checkOTLP checks the form of --otlp. Its error does not repeat the value, which may contain a password.
@@ -76,12 +79,28 @@ func openTelemetry(ctx context.Context, collector string, log *slog.Logger) (*te
 		tracers: sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(about)),
 		meters:  metric.NewMeterProvider(metric.WithReader(metric.NewPeriodicReader(points)), metric.WithResource(about)),
 	}
-	t.observe, err = otelaskback.Observe(&otelaskback.Options{TracerProvider: t.tracers, MeterProvider: t.meters})
+	t.observe, err = otelaskback.Observe(t.options())
+	if err == nil {
+		t.observeClient, err = otelaskback.ObserveClient(t.options())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--otlp: %w", err)
 	}
 	log.Info("sending traces and metrics", "collector", u.Host)
 	return t, nil
+}
+
+func (t *telemetry) options() *otelaskback.Options {
+	return &otelaskback.Options{TracerProvider: t.tracers, MeterProvider: t.meters}
+}
+
+// observeTasks measures the tasks of a store, which may be nil, until close.
+func (t *telemetry) observeTasks(store task.Store) error {
+	if t.meters == nil || store == nil {
+		return nil
+	}
+	_, err := otelaskback.ObserveTasks(store, t.options())
+	return err
 }
 
 // close sends what is left.

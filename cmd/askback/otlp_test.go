@@ -1,18 +1,23 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +32,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/task"
@@ -41,10 +48,17 @@ type collector struct {
 	raw     strings.Builder
 }
 
-// received is a span with the instance that sent it.
+// received is a span with the service and the instance that sent it.
 type received struct {
 	*tracepb.Span
-	instance string
+	service, instance string
+}
+
+// has reports whether a span of this name has arrived.
+func (c *collector) has(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.spans, func(s received) bool { return s.Name == name })
 }
 
 func newCollector(t *testing.T) (*collector, string) {
@@ -69,7 +83,8 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, resource := range sent.ResourceSpans {
 			for _, scope := range resource.ScopeSpans {
 				for _, span := range scope.Spans {
-					c.spans = append(c.spans, received{span, textOf(resource.Resource.Attributes, "service.instance.id")})
+					about := resource.Resource.Attributes
+					c.spans = append(c.spans, received{span, textOf(about, "service.name"), textOf(about, "service.instance.id")})
 				}
 			}
 		}
@@ -114,14 +129,17 @@ func textOf(of []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// draw draws spans as a tree, in the order in which they began, with the number of the instance that each is of.
+// draw draws spans as a tree, in the order in which they began, with the number of the instance that each is of, or with the
+// name of another service. A process that is killed does not send the span that it is in: it is drawn below the last request
+// of that process.
 func draw(spans []received) string {
 	slices.SortFunc(spans, func(a, b received) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) })
 	var instances []string
 	children := make(map[string][]received)
-	known := make(map[string]bool)
+	known := map[string]bool{"": true}
+	request := make(map[string]string) // the last one of each instance
 	for _, s := range spans {
-		if !slices.Contains(instances, s.instance) {
+		if s.service == "askback" && !slices.Contains(instances, s.instance) {
 			instances = append(instances, s.instance)
 		}
 		known[string(s.SpanId)] = true
@@ -129,7 +147,12 @@ func draw(spans []received) string {
 	for _, s := range spans {
 		parent := string(s.ParentSpanId)
 		if !known[parent] {
-			parent = ""
+			known[parent] = true
+			in := request[s.instance]
+			children[in] = append(children[in], received{&tracepb.Span{SpanId: s.ParentSpanId, Name: "(killed, not sent)"}, s.service, s.instance})
+		}
+		if s.Kind == tracepb.Span_SPAN_KIND_SERVER {
+			request[s.instance] = string(s.SpanId)
 		}
 		children[parent] = append(children[parent], s)
 	}
@@ -144,7 +167,11 @@ func draw(spans []received) string {
 			if parent == "" {
 				branch, next = "", ""
 			}
-			line := fmt.Sprintf("instance %d   %-44s %s", slices.Index(instances, s.instance)+1, indent+branch+s.Name, textOf(s.Attributes, "askback.outcome"))
+			who := s.service
+			if who == "askback" {
+				who = fmt.Sprintf("instance %d", slices.Index(instances, s.instance)+1)
+			}
+			line := fmt.Sprintf("%-12s %-44s %s", who, indent+branch+s.Name, textOf(s.Attributes, "askback.outcome"))
 			if asked := textOf(s.Attributes, "askback.asked"); asked != "" {
 				line += ": " + asked
 			}
@@ -229,6 +256,143 @@ func TestServeSendsOneTrace(t *testing.T) {
 		if secret != "" && strings.Contains(collect.raw.String(), secret) {
 			t.Errorf("%.20q was sent to the collector", secret)
 		}
+	}
+}
+
+// A client, and three servers of which one is killed with SIGKILL while it works on a task, send one trace.
+// docs/observability.md has its drawing.
+func TestOneTraceOverAKill(t *testing.T) {
+	collect, collector := newCollector(t)
+	dir, pages := t.TempDir(), make(map[string]*url.URL)
+	keys := filepath.Join(dir, "my.keys")
+	if code, _, stderr := command(t, "keys", "new", keys); code != exitOK {
+		t.Fatal(stderr)
+	}
+	start := func(name string, args ...string) *child.Process {
+		var stderr bytes.Buffer
+		cmd := exec.Command("askback", append([]string{"serve", "--addr", "127.0.0.1:0", "--drain-delay", "0s", "--keys", keys, "--otlp", collector}, args...)...)
+		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=10", "GORACE=atexit_sleep_ms=1")
+		cmd.Stderr = &stderr
+		p, err := child.Start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			p.Kill()
+			if t.Failed() {
+				t.Logf("%s wrote:\n%s", name, &stderr)
+			}
+		})
+		line, err := p.Wait(time.Minute)
+		if err == nil {
+			pages[name], err = url.Parse(strings.TrimPrefix(line, "listening on "))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	one := start("one", "--data", dir)
+	two := start("two", "--data", dir, "--store", "none")  // so that only the first can continue the task of the third
+	three := start("three", "--data", dir, "--pace", "4s") // it is killed long before the end of its second step
+
+	t.Setenv("OTEL_SERVICE_NAME", "agent")
+	sent, err := openTelemetry(t.Context(), collector, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]map[string]any{"resolution": {"resolution": "Duplicate"}, "duplicate_of": {"duplicateOfId": 4301}, "network": {"network": "nat"}}
+	c := client.New(&client.Options{Observe: sent.observeClient, Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "accept", Content: answers[q.Key]}, nil
+	}})
+	turns := []string{"one", "two", "three", "three"} // of the requests that may ask: three rounds, and the task
+	balance := func(r *http.Request) (*http.Response, error) {
+		to := "one"
+		if r.Header.Get("Mcp-Method") == "tools/call" {
+			to, turns = turns[0], turns[1:]
+		}
+		r = r.Clone(r.Context())
+		r.URL.Host, r.Host = pages[to].Host, pages[to].Host
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: pages["one"].String(), HTTPClient: &http.Client{Transport: roundTrip(balance)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, conversation := sent.tracers.Tracer("agent").Start(t.Context(), "conversation")
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "update_work_item", Arguments: map[string]any{
+		"workItemId": 4522, "fields": map[string]string{"System.State": "Resolved"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		for deadline := time.Now().Add(time.Minute); !collect.has("step create-directories") && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		three.Kill()
+	}()
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "provision_vm", Arguments: map[string]any{"name": "web1"}}); err != nil {
+		t.Error(err)
+	}
+	<-killed
+	conversation.End()
+	session.Close()
+	sent.close(slog.New(slog.DiscardHandler))
+	for _, p := range []*child.Process{one, two} { // they send what is left
+		_ = p.Signal(syscall.SIGTERM)
+		<-p.Dead
+	}
+
+	collect.mu.Lock()
+	defer collect.mu.Unlock()
+	var drawn []received
+	for _, s := range collect.spans {
+		if string(s.TraceId) != string(collect.spans[0].TraceId) {
+			t.Errorf("%s is in trace %x, another in %x", s.Name, s.TraceId, collect.spans[0].TraceId)
+		}
+		if s.Name != "tasks/get" && s.Name != "subscriptions/listen" { // as many as there is time
+			drawn = append(drawn, s)
+		}
+	}
+	drawing := draw(drawn)
+	if page, err := os.ReadFile("../../docs/observability.md"); err != nil || !strings.Contains(string(page), "```\n"+drawing+"```\n") {
+		t.Errorf("docs/observability.md does not have this drawing (%v):\n%s", err, drawing)
+	}
+	for _, name := range []string{"mcp.client.operation.duration", "mcp.server.operation.duration", "askback.tasks"} {
+		if !collect.metrics[name] {
+			t.Errorf("the metric %s did not arrive", name)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// askback call --otlp sends its requests, and the server's spans are below them.
+func TestCallSendsItsTrace(t *testing.T) {
+	collect, collector := newCollector(t)
+	t.Run("server", func(t *testing.T) { // it sends what is left at the end of the subtest
+		server := startServe(t, "--store", "none", "--otlp", collector)
+		code, _, stderr := command(t, "call", server, "update_work_item", "workItemId=4522", `fields={"System.State":"Resolved"}`,
+			"--answer", `resolution={"resolution":"Fixed"}`, "--otlp", collector)
+		if code != exitOK || stderr != "" {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+	})
+	collect.mu.Lock()
+	defer collect.mu.Unlock()
+	kinds := make(map[tracepb.Span_SpanKind]int)
+	for _, s := range collect.spans {
+		kinds[s.Kind]++
+		if string(s.TraceId) != string(collect.spans[0].TraceId) {
+			t.Errorf("%s is in another trace", s.Name)
+		}
+	}
+	if kinds[tracepb.Span_SPAN_KIND_CLIENT] != 2 || kinds[tracepb.Span_SPAN_KIND_SERVER] != 2 || !collect.metrics["mcp.client.operation.duration"] {
+		t.Errorf("the collector received %v and %v", kinds, collect.metrics)
 	}
 }
 

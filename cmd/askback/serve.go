@@ -179,7 +179,10 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	if err != nil {
 		return err
 	}
-	defer sent.close(log)
+	defer sent.close(log) // before the store is closed: it is asked for its tasks once more
+	if err := sent.observeTasks(storage.tasks); err != nil {
+		return err
+	}
 
 	implementation := &mcp.Implementation{Name: "askback-examples", Title: "Askback examples", Version: version()}
 	sdkOptions := &mcp.ServerOptions{}

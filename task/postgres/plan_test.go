@@ -50,6 +50,7 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"renew", s.sql.renew, "'',0,'1m'", "task_pkey"},
 			{"update", s.sql.update, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0", "task_pkey"},
 			{"update within", s.sql.updateWithin, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,10", "task_kept"},
+			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
 			{"purgeable", s.sql.purgeable, "'1h',10", "task_purgeable"},
 			{"purge", s.sql.purge, "'{}'", "journal_pkey"},
@@ -66,7 +67,11 @@ func TestPlansUseIndexes(t *testing.T) {
 				if _, err := conn.Conn().PgConn().Exec(ctx, batch).ReadAll(); err != nil {
 					t.Fatalf("%s: %v", c.says, err)
 				}
-				rows, err := conn.Query(ctx, "EXPLAIN EXECUTE p("+c.args+")", pgx.QueryExecModeSimpleProtocol)
+				args := "(" + c.args + ")"
+				if c.args == "" {
+					args = ""
+				}
+				rows, err := conn.Query(ctx, "EXPLAIN EXECUTE p"+args, pgx.QueryExecModeSimpleProtocol)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,8 +17,8 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, claim, journal, append, renew, update, updateWithin, notify, fence string
-	expired, purgeable, evictable, purge                                                                                                  string
+	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, count, claim, journal, append, renew, update, updateWithin, notify, fence string
+	expired, purgeable, evictable, purge                                                                                                         string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
 }
@@ -81,6 +81,10 @@ func newStatements(schema string) statements {
 				AND ($4::text[] IS NULL OR target = ANY ($4))
 			ORDER BY id
 			LIMIT $5`),
+
+		count: in(`
+			SELECT count(*) FILTER (WHERE status = 'working'), count(*) FILTER (WHERE status = 'input_required')
+			FROM {schema}.task WHERE ` + expirable),
 
 		// A claimed row is locked before it is changed, and rows that others have locked are passed over: instances that
 		// claim at once get different tasks. First come the principals in turn, one probe of the index each, and only as

@@ -208,6 +208,14 @@ func (s *Store) Select(ctx context.Context, f task.Filter, after string, limit i
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
 }
 
+// Count implements [task.Store].
+func (s *Store) Count(ctx context.Context) (counts map[task.Status]int, err error) {
+	defer s.wrap(ctx, "count tasks", &err)
+	var working, asking int
+	err = s.pool.QueryRow(ctx, s.sql.count).Scan(&working, &asking)
+	return map[task.Status]int{task.Working: working, task.InputRequired: asking}, err
+}
+
 // storable returns the texts that can be stored: nothing equals any other. Nil stays nil.
 func storable[T ~string](texts []T) (all []string) {
 	if texts != nil {

@@ -301,3 +301,23 @@ func claimOne(s task.Store, ctx context.Context, after string, skip []string, le
 	}
 	return claimed[0].Task, nil
 }
+
+// BenchmarkCount counts 10,000 tasks that wait beside 100,000 that have ended, and alone.
+func BenchmarkCount(b *testing.B) {
+	count := func(ended int) func(int) func() error {
+		s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
+		b.Cleanup(func() { s.Close() })
+		park(b, s, 10_000+ended)
+		mustExec(b, s.conn, "UPDATE task SET status = 'completed', ended = 1 WHERE seq > 10000")
+		return func(int) func() error {
+			return func() error {
+				counts, err := s.Count(b.Context())
+				if err == nil && counts[task.InputRequired] != 10_000 {
+					err = fmt.Errorf("counted %v", counts)
+				}
+				return err
+			}
+		}
+	}
+	compare(b, "beside", "alone", count(100_000), count(0))
+}

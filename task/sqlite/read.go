@@ -22,6 +22,8 @@ const (
 		AND (?3 IS NULL OR principal IN (SELECT value FROM json_each(?3)))
 		AND (?4 IS NULL OR target IN (SELECT value FROM json_each(?4)))
 		ORDER BY id LIMIT ?5`
+	countSQL = `SELECT count(*) FILTER (WHERE status = 'working'), count(*) FILTER (WHERE status = 'input_required')
+		FROM task INDEXED BY task_expiry WHERE ended = 0`
 	versionsSQL = `SELECT id, version FROM task WHERE id IN (SELECT value FROM json_each(?))`
 	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
 	expiredSQL  = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
@@ -32,7 +34,7 @@ const (
 )
 
 // reads are the statements of the readers.
-var reads = []string{getSQL, versionsSQL, listSQL, selectSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
+var reads = []string{getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
 
 // Get reads the row of a task. See [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
@@ -105,6 +107,14 @@ func (s *Store) Select(ctx context.Context, f task.Filter, after string, limit i
 		*t = new(task.Task)
 		return scan(rows, *t, &(*t).Pending)
 	}, after, listOrNull(f.Statuses), listOrNull(f.Principals), listOrNull(f.Targets), max(limit, 0))
+}
+
+// Count counts the tasks that have not ended. See [task.Store].
+func (s *Store) Count(ctx context.Context) (counts map[task.Status]int, err error) {
+	defer s.wrap(ctx, "count tasks", &err)
+	var working, asking int
+	err = s.r[countSQL].QueryRowContext(ctx).Scan(&working, &asking)
+	return map[task.Status]int{task.Working: working, task.InputRequired: asking}, err
 }
 
 // listOrNull makes a JSON array, or NULL for nil.

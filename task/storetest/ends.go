@@ -252,6 +252,7 @@ var contextTests = []test{
 			"Evict":    func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err },
 			"List":     func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
 			"Select":   func() error { _, err := s.Select(ctx, task.Filter{}, "", 10); return err },
+			"Count":    func() error { _, err := s.Count(ctx); return err },
 			"Claim":    func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
 			"Journal":  func() error { _, _, err := s.Journal(ctx, t.ID); return err },
 			"Append":   func() error { return s.Append(ctx, t.ID, 0, 0, []byte("x")) },

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -543,6 +544,17 @@ var selectTests = []test{
 					}
 				}
 			}
+		}
+		unfinished, ended := make(map[task.Status]int), 0
+		for _, t := range want {
+			if t.Status.Terminal() {
+				ended++
+			} else {
+				unfinished[t.Status]++
+			}
+		}
+		if got, err := s.Count(f.ctx); err != nil || !maps.Equal(got, unfinished) || len(got) != 2 || ended == 0 {
+			f.Errorf("Count gave %v, %v, want %v beside %d that have ended", got, err, unfinished, ended)
 		}
 		if page, err := s.Select(f.ctx, task.Filter{}, "", -1); err != nil || len(page) != 0 {
 			f.Errorf("with a negative limit: %d tasks, %v", len(page), err)

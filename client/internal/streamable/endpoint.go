@@ -51,7 +51,12 @@ type Request struct {
 	// Timer ends the request. It starts again whenever the request is sent, and stops while the user authorizes it. It may
 	// be nil.
 	Timer *time.Timer
+
+	number int64 // in its ID
 }
+
+// ID returns the ID of a request that was sent. It is a string, because the SDK numbers its requests.
+func (r *Request) ID() string { return "a" + strconv.FormatInt(r.number, 10) }
 
 // Send sends a request and returns the result, a sound JSON object. Its error is
 //
@@ -64,8 +69,8 @@ type Request struct {
 //
 // The end of the context cancels the request, by closing its connection. (basic/patterns/cancellation)
 func (e *Endpoint) Send(ctx context.Context, r *Request) (json.RawMessage, error) {
-	// A string, because the SDK numbers its requests.
-	id := "a" + strconv.FormatInt(e.last.Add(1), 10)
+	r.number = e.last.Add(1)
+	id := r.ID()
 	body := make([]byte, 0, len(r.Params)+128)
 	body = wire.AppendRequest(body, wire.Request{ID: []byte(`"` + id + `"`), Method: r.Method, Params: r.Params})
 	result, err := e.exchange(ctx, r, id, body)

@@ -79,6 +79,9 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 	tapped := *req
 	tapped.Method, tapped.Params = cmp.Or(x.Method, req.Method), params
+	if id, err := json.Marshal(req.ID.Raw()); err == nil {
+		x.setRequestID(id)
+	}
 	c.mu.Lock()
 	c.open[req.ID] = request{x, context.AfterFunc(ctx, func() { c.close(req.ID) })}
 	c.mu.Unlock()

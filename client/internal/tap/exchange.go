@@ -2,6 +2,7 @@ package tap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +25,12 @@ type Exchange struct {
 	Answers map[string]json.RawMessage
 	State   *string
 	Task    json.RawMessage
+
+	// Meta is added to the _meta of the parameters, over members of the same names.
+	Meta map[string]string
+
+	// Sent is the ID of a request that went past the SDK.
+	Sent string
 
 	// Method is the method of a request that the SDK sends as [CustomMethod], and Name the Mcp-Name of one that goes past
 	// the SDK. They are empty for a call.
@@ -88,10 +95,22 @@ func (x *Exchange) failure(err error) []byte {
 	return wire.AppendError(nil, x.requestID(), wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
 }
 
+// SentID returns the ID of the JSON-RPC request, a string or a number, or "" if none was sent.
+func (x *Exchange) SentID() string {
+	return cmp.Or(x.Sent, wire.IDText(x.requestID()))
+}
+
 func (x *Exchange) requestID() []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.id
+}
+
+// setRequestID notes the ID under which the request is sent.
+func (x *Exchange) setRequestID(id []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.id = id
 }
 
 // markCancelled notes that the server was told that the request is cancelled.
@@ -113,8 +132,14 @@ func (x *Exchange) sends(method string) bool {
 	return wire.MayAsk(method)
 }
 
-// Inject adds answers, state and the request for a task to the parameters of a request.
+// Inject adds answers, state, the request for a task and members of _meta to the parameters of a request.
 func (x *Exchange) Inject(params []byte) ([]byte, error) {
+	if len(x.Meta) > 0 {
+		var err error
+		if params, err = withMeta(params, x.Meta); err != nil {
+			return nil, err
+		}
+	}
 	if x.Answers == nil && x.State == nil && x.Task == nil {
 		return params, nil
 	}
@@ -128,6 +153,26 @@ func (x *Exchange) Inject(params []byte) ([]byte, error) {
 	}
 	// The SDK's parameters of a call are never empty: they name what is called.
 	return slices.Concat(bytes.TrimSuffix(params, []byte("}")), []byte(","), added[1:]), nil
+}
+
+// withMeta returns the parameters of a request with further members of their _meta.
+func withMeta(params []byte, added map[string]string) ([]byte, error) {
+	members, meta := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
+	if len(params) > 0 {
+		if err := json.Unmarshal(params, &members); err != nil {
+			return nil, err
+		}
+	}
+	if given := members["_meta"]; given != nil {
+		if err := json.Unmarshal(given, &meta); err != nil {
+			return nil, err
+		}
+	}
+	for name, value := range added {
+		meta[name], _ = json.Marshal(value) // strings always marshal
+	}
+	members["_meta"], _ = json.Marshal(meta) // so does what was read
+	return json.Marshal(members)
 }
 
 // envelope is how many levels of JSON a response has around its result.

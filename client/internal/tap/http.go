@@ -149,9 +149,7 @@ func (x *Exchange) rewrite(method string, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	id := strictjson.Get(body, "id")
-	x.mu.Lock()
-	x.id = id
-	x.mu.Unlock()
+	x.setRequestID(id)
 	return wire.AppendRequest(nil, wire.Request{ID: id, Method: cmp.Or(x.Method, method), Params: params}), nil
 }
 

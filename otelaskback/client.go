@@ -1,0 +1,83 @@
+package otelaskback
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// ObserveClient returns a function for client.Options.Observe. Each request is a span, whose context goes to the server
+// as traceparent, tracestate and baggage in params._meta (SEP-414): a server with telemetry continues the trace. Clients
+// may share the function. Nil options are the zero Options. The error is the meter provider's, which refused an
+// instrument.
+func ObserveClient(opts *Options) (func(ctx context.Context, op *client.Operation) (context.Context, func()), error) {
+	duration, err := newClientDuration(opts.meter())
+	return (&clientObserver{opts.tracer(), duration}).observe, err
+}
+
+type clientObserver struct {
+	tracer   trace.Tracer
+	duration metric.Float64Histogram
+}
+
+func (o *clientObserver) observe(ctx context.Context, op *client.Operation) (context.Context, func()) {
+	request := mirror(op)
+	server := serverOf(op)
+	ctx, links := withCallTrace(ctx, op.Trace)
+	name, _ := nameOf(request)
+	ctx, span := o.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(op.Began),
+		trace.WithAttributes(append(startAttributes(request), server...)...), trace.WithLinks(links...))
+	meta := carrier{set: op.SetMeta}
+	traceContext.Inject(ctx, meta)
+	baggage.Inject(ctx, meta)
+	if op.Trace == "" {
+		op.Trace = encode(span.SpanContext())
+	}
+	return ctx, func() {
+		request := mirror(op)
+		o.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(append(operationAttributes(request), server...)...))
+		if op.Request != "" {
+			span.SetAttributes(attrRequestID.String(op.Request))
+		}
+		end(span, request)
+	}
+}
+
+// mirror returns the operation of the server that serves a client's request, which has the same attributes.
+func mirror(op *client.Operation) *askback.Operation {
+	return &askback.Operation{
+		Kind: askback.OperationRequest, Began: op.Began, Method: op.Method, Target: op.Target, Round: op.Round,
+		Session: op.Session, Protocol: op.Protocol, Transport: op.Transport, Outcome: op.Outcome, Code: op.Code,
+	}
+}
+
+func serverOf(op *client.Operation) []attribute.KeyValue {
+	host, text, err := net.SplitHostPort(op.Server)
+	if err != nil { // not over HTTP
+		return nil
+	}
+	port, _ := strconv.Atoi(text) // which the URL had
+	return []attribute.KeyValue{attrServer.String(host), attrPort.Int(port)}
+}
+
+// withCallTrace returns a context whose span is the parent of a client's request. The host's span is, unless the call
+// began in another trace: then the request stays in that one, and is linked to the host's span.
+func withCallTrace(ctx context.Context, text string) (context.Context, []trace.Link) {
+	host, call := trace.SpanContextFromContext(ctx), decode(text)
+	if !call.IsValid() || host.TraceID() == call.TraceID() {
+		return ctx, nil
+	}
+	ctx = trace.ContextWithRemoteSpanContext(ctx, call)
+	if host.IsValid() {
+		return ctx, []trace.Link{{SpanContext: host}}
+	}
+	return ctx, nil
+}
