@@ -172,13 +172,17 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 			pipe.Response(1)
 			pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			pipe.Request(2, "tools/call", `"name":"order","arguments":{"Note":"MARK-argument"}`, "")
-			for _, answer := range []string{badOrder, goodOrder} {
+			for i, answer := range []string{badOrder, goodOrder} {
 				question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
+				message := question["params"].(map[string]any)["message"]
+				if want := []string{"What?", "What?\n\nThe answer before this one does not fit: " + whyBad + "."}[i]; message != want {
+					t.Errorf("the question is %q, want %q", message, want)
+				}
 				pipe.Answer(question, answer[len(`{"order":`):len(answer)-1])
 			}
 			pipe.Response(2)
 			return nil
-		}, "order", 1, "the SDK found that it does not match the requested schema"},
+		}, "order", 2, whyBad},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			logger, log, lines := journalOf()

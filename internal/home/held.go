@@ -26,7 +26,7 @@ import (
 type Held struct {
 	Session *mcp.ServerSession
 	Request *call.Request
-	Log     *slog.Logger // nil: nothing is logged
+	Log     *slog.Logger
 }
 
 // Open implements [call.Home].
@@ -46,37 +46,36 @@ func (h *Held) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcom
 	}
 	params := *h.Request.Params
 	id := journal.Derived("call", j.ID)
-	params.Responses, err = Ask(ctx, h.Session, id, out.Typed())
-	h.Request.Params = &params
-	if err == nil && h.Log != nil {
-		for _, q := range out.Questions {
-			if params.Responses[q.Key] == nil {
-				call.LogRefused(ctx, h.Log, id, h.Request.Handler.Method, params.Target, j.Round, q.Key, errUnfit)
-			}
+	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed())
+	for _, q := range out.Questions {
+		if err == nil && unfit[q.Key] && q.Accept == nil { // its handler would take it for one that fits
+			call.LogRefused(ctx, h.Log, id, h.Request.Handler.Method, params.Target, j.Round, q.Key, q.Unfit(responses[q.Key]))
+			delete(responses, q.Key)
 		}
 	}
+	params.Responses = responses
+	h.Request.Params = &params
 	return true, err
 }
-
-// errUnfit is why the SDK lets no answer through. Its own error may repeat the answer.
-var errUnfit = errors.New("the SDK found that it does not match the requested schema")
 
 // End implements [call.Home].
 func (h *Held) End(context.Context, *journal.Journal, error) {}
 
-// Ask sends questions as requests of the server and waits for all results. It leaves out a
-// result that does not fit its question, which is then asked again.
-func Ask(ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap) (map[string][]byte, error) {
+// Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are among
+// the responses, too.
+func Ask(ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap) (responses map[string][]byte, unfit map[string]bool, err error) {
 	var mu sync.Mutex
-	responses := make(map[string][]byte, len(requests))
+	responses, unfit = make(map[string][]byte, len(requests)), make(map[string]bool)
 	group, ctx := errgroup.WithContext(ctx)
 	for key, request := range requests {
 		group.Go(func() error {
-			result, err := send(ctx, session, callID, key, request)
+			a := new(answered)
+			result, err := send(context.WithValue(ctx, answeredKey{}, a), session, callID, key, request)
+			doesNotFit := err != nil && isUnfit(err)
+			if doesNotFit {
+				result, err = a.result, nil
+			}
 			if err != nil {
-				if unfit(err) {
-					return nil
-				}
 				if limit, ok := errors.AsType[*journal.LimitError](err); ok {
 					return limit
 				}
@@ -89,11 +88,24 @@ func Ask(ctx context.Context, session *mcp.ServerSession, callID string, request
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			responses[key] = data
+			responses[key], unfit[key] = data, doesNotFit
 			return nil
 		})
 	}
-	return responses, group.Wait()
+	return responses, unfit, group.Wait()
+}
+
+// answered is what a client answered, before the SDK checks it. The SDK's error tells that an answer does not fit, and may
+// repeat it; the question's own check tells why.
+type answered struct{ result any }
+
+type answeredKey struct{}
+
+// Answered keeps the result of a question of [Ask]. It is for the middleware around what the SDK's server sends.
+func Answered(ctx context.Context, result any) {
+	if a, ok := ctx.Value(answeredKey{}).(*answered); ok {
+		a.result = result
+	}
 }
 
 func send(ctx context.Context, session *mcp.ServerSession, callID, key string, request mcp.InputRequest) (any, error) {
@@ -133,9 +145,9 @@ func WithMeta(request mcp.InputRequest, more mcp.Meta) mcp.InputRequest {
 	return request
 }
 
-// unfit reports whether the SDK refused a form's answer because it does not fit the schema. The
+// isUnfit reports whether the SDK refused a form's answer because it does not fit the schema. The
 // SDK has no type for that error.
-func unfit(err error) bool {
+func isUnfit(err error) bool {
 	_, fromClient := errors.AsType[*jsonrpc.Error](err)
 	return !fromClient && strings.Contains(err.Error(), "does not match requested schema")
 }

@@ -67,7 +67,15 @@ func TestHeld(t *testing.T) {
 			})
 			client.AddRoots(&mcp.Root{URI: "file:///src", Name: "src"})
 			here, there := mcp.NewInMemoryTransports()
-			session, err := mcp.NewServer(&mcp.Implementation{Name: "s"}, nil).Connect(t.Context(), there, nil)
+			server := mcp.NewServer(&mcp.Implementation{Name: "s"}, nil)
+			server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					result, err := next(ctx, method, req)
+					home.Answered(ctx, result)
+					return result, err
+				}
+			})
+			session, err := server.Connect(t.Context(), there, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +100,10 @@ func TestHeld(t *testing.T) {
 			if !strings.HasPrefix(got, test.want) || len(asked) != len(test.answers) {
 				t.Fatalf("got %s after %d questions, want %s after %d", got, len(asked), test.want, len(test.answers))
 			}
-			for _, q := range asked {
+			for i, q := range asked {
+				if explained := strings.Contains(q.Message, "does not fit: name: must be a string"); explained != (i > 0) {
+					t.Errorf("question %d is %q", i+1, q.Message)
+				}
 				if q.Meta[wire.MetaKey] != "q" {
 					t.Errorf("the question has the key %v", q.Meta[wire.MetaKey])
 				}

@@ -124,6 +124,15 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	return q, nil
 }
 
+// Unfit returns the reason why an answer does not fit the question as it was sent, also where the handler itself reads it.
+func (q *Question) Unfit(raw []byte) error {
+	accept, err := AcceptFor(q.Method, q.Params)
+	if err == nil {
+		_, err = accept(raw)
+	}
+	return err
+}
+
 // didNotFit is between the message of a question and the reason why it is asked again.
 const didNotFit = "\n\nThe answer before this one does not fit: "
 

@@ -7,6 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -27,6 +28,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 			f.tellNative(ctx, p, call.AuditAsked, nil)
 		}
 		result, err := next(ctx, method, req)
+		home.Answered(ctx, result)
 		if native && err == nil {
 			f.tellNative(ctx, p, call.AuditAnswered, result)
 		}

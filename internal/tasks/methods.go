@@ -347,17 +347,12 @@ func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.T
 		defer withdraw()
 		_, _ = s.Engine.Wait(asking, t.Principal, t.ID, t.Version)
 	}()
-	responses, err := home.Ask(asking, session, t.ID, typed)
+	responses, _, err := home.Ask(asking, session, t.ID, typed)
 	switch {
 	case asking.Err() != nil:
 		return ctx.Err()
 	case err != nil: // the wait is over, but not the task: another may bring an answer
 		return wire.Errorf(jsonrpc.CodeInternalError, "%v", err)
-	}
-	for _, r := range requests {
-		if responses[r.Key] == nil {
-			responses[r.Key] = []byte("{}") // the response does not fit: ask again
-		}
 	}
 	return s.answer(ctx, t, responses)
 }
