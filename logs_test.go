@@ -248,6 +248,86 @@ func TestADroppedQuestionIsLogged(t *testing.T) {
 	noSecrets(t, log)
 }
 
+// A handler whose questions do not depend on its arguments and answers alone is told so, of every kind and in every home.
+func TestAStrayingHandlerIsLogged(t *testing.T) {
+	var asked atomic.Int64
+	stray := func(call *askback.Call) error {
+		_, err := askback.Elicit[order](call, fmt.Sprint("key-", asked.Add(1)), "What?")
+		return err
+	}
+	add := func(srv *askback.Server) {
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "strays"}, &askback.TaskSupport{}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return "", stray(call)
+		})
+		srv.AddPrompt(&mcp.Prompt{Name: "strays"}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, stray(call)
+		})
+		srv.AddResource(&mcp.Resource{Name: "strays", URI: "test:strays"}, func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{}, stray(call)
+		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			_, err := elicitName(ctx, req, fmt.Sprint("It is ", asked.Add(1)))
+			return &mcp.CallToolResult{}, nil, err
+		})
+	}
+	answers := func(key string) string { return `{"` + key + `":` + goodOrder[len(`{"order":`):] }
+	carried := func(method, target string) func(t *testing.T, opts *askback.Options) {
+		return func(t *testing.T, opts *askback.Options) {
+			h := harness.NewServer(t, opts, add).HTTPHandler(nil)
+			r := harness.Request{Method: method, Target: target, Arguments: `{}`}
+			first := r.Send(t, h)
+			if first.Result == nil || len(first.Result.Requests) != 1 {
+				t.Fatal(first.Raw)
+			}
+			r.State = first.Result.State
+			for key := range first.Result.Requests {
+				r.Responses = answers(key)
+			}
+			r.Send(t, h)
+		}
+	}
+	for _, c := range []struct {
+		says, method, target string
+		run                  func(t *testing.T, opts *askback.Options)
+	}{
+		{"a tool", "tools/call", "strays", carried("tools/call", "strays")},
+		{"a prompt", "prompts/get", "strays", carried("prompts/get", "strays")},
+		{"a resource", "resources/read", "test:strays", carried("resources/read", "test:strays")},
+		{"an inline tool", "tools/call", "inline", carried("tools/call", "inline")},
+		{"a task", "tools/call", "strays", func(t *testing.T, opts *askback.Options) {
+			s := harness.NewTaskServer(t, opts, add)
+			id := s.Result(harness.WithExtension, "tools/call", "strays", `"name":"strays"`)["taskId"].(string)
+			s.Get(harness.WithExtension, id, "input_required")
+			answer := answers("key-1")
+			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, answer[1:len(answer)-1]))
+		}},
+		{"a session", "tools/call", "strays", func(t *testing.T, opts *askback.Options) {
+			pipe := harness.Pipe(t, harness.NewServer(t, opts, add))
+			pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+				`,"clientInfo":{"name":"c","version":"1"}}}`)
+			pipe.Response(1)
+			pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			pipe.Request(2, "tools/call", `"name":"strays","arguments":{}`, "")
+			question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
+			pipe.Answer(question, goodOrder[len(`{"order":`):len(goodOrder)-1])
+		}},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			asked.Store(0)
+			logger, log, lines := journalOf()
+			c.run(t, &askback.Options{Logger: logger})
+			const message = "askback: a handler asked something new, but not again what was answered in an earlier round"
+			harness.Eventually(t, "the warning", func() bool { return lines(message) != nil })
+			l := lines(message)[0]
+			if l["level"] != "WARN" || l["method"] != c.method || l["target"] != c.target || l["round"] != float64(2) || len(l["call"].(string)) != 26 ||
+				len(l["asked"].([]any)) != 1 || len(l["answered"].([]any)) != 1 || l["asked"].([]any)[0] == l["answered"].([]any)[0] {
+				t.Errorf("the line is %v", l)
+			}
+			noSecrets(t, log)
+		})
+	}
+}
+
 // A worker that loses its lease says so, and so does the one that goes on with its task.
 func TestALostLeaseIsLogged(t *testing.T) {
 	store := new(task.MemoryStore)

@@ -256,9 +256,6 @@ func (c *Call) Suspended() bool { return c.run.Suspended() }
 // Answered reports whether the outcome depends on who answered.
 func (c *Call) Answered() bool { return c.run.Answered() }
 
-// Answers returns how many answers the call has been given so far.
-func (c *Call) Answers() int { return c.run.Answers() }
-
 // OnCancel registers what cleans up if the call is a task that is ended from outside.
 func (c *Call) OnCancel(cleanup func(context.Context) error) {
 	c.mu.Lock()

@@ -168,6 +168,7 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	case suspended && isManual:
 		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
 	case suspended:
+		e.warnOfStrayed(ctx, c, asks, run.Strayed())
 		out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: run.Detached()}
 		for i, a := range asks {
 			q := a.Request.(*question.Question)
@@ -219,12 +220,24 @@ func (e *Engine) warnOfDropped(ctx context.Context, c *Call, j *journal.Journal,
 	if len(asks) == 0 || unable || limit || protocol || ctx.Err() != nil || declined(j) {
 		return
 	}
+	e.Log.WarnContext(ctx, "askback: a handler asked and then ended the call with another error, so that its questions are not asked; it should return the error of the ask",
+		"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round, "keys", keysOf(asks))
+}
+
+// warnOfStrayed warns of a handler that asked something new, and did not ask again for answers that the call has.
+func (e *Engine) warnOfStrayed(ctx context.Context, c *Call, asks []journal.Ask, unread []string) {
+	if len(unread) > 0 {
+		e.Log.WarnContext(ctx, "askback: a handler asked something new, but not again what was answered in an earlier round; its questions must depend on its arguments and on answers alone",
+			"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round, "asked", keysOf(asks), "answered", unread)
+	}
+}
+
+func keysOf(asks []journal.Ask) []string {
 	keys := make([]string, len(asks))
 	for i, a := range asks {
 		keys[i] = a.Key
 	}
-	e.Log.WarnContext(ctx, "askback: a handler asked and then ended the call with another error, so that its questions are not asked; it should return the error of the ask",
-		"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round, "keys", keys)
+	return keys
 }
 
 // declined reports whether the client has declined or cancelled a question of the call. The handler may end the call

@@ -93,14 +93,11 @@ func (s *Server) Run(ctx context.Context, c *call.Call, h func(context.Context, 
 		returned = true
 	})
 	<-done
-	switch asked := r.end(); {
+	r.end()
+	switch {
 	case panicked != nil:
 		return panicked
 	case c.Suspended():
-		if asked < c.Answers() {
-			s.engine.Log.WarnContext(ctx, "askback: an inline tool asked something new, but not again what was answered in an earlier round; "+
-				"its questions must depend on arguments and answers alone", "tool", req.Params.Name, "call", c.PublicID())
-		}
 		return journal.ErrInputRequired
 	case !returned:
 		return errors.New("the handler ended its goroutine instead of returning")
@@ -156,16 +153,11 @@ type run struct {
 	answered map[string]int // asks that got an answer, by their question
 }
 
-// end lets no ask reach the call any more. It returns how many got an answer.
-func (r *run) end() int {
+// end lets no ask reach the call any more.
+func (r *run) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	asked := 0
-	for _, n := range r.answered {
-		asked += n
-	}
-	return asked
 }
 
 // ask returns the answer to a question that has no key of its own. It does not return in

@@ -335,7 +335,7 @@ func TestAQuestionThatIsNeverTheSame(t *testing.T) {
 		t.Errorf("logged %s", &s.logged)
 	}
 	s.serve(t, round{state: state, answers: map[string]string{strings.TrimPrefix(asks, "asks "): named("x")}}, h)
-	if !strings.Contains(s.logged.String(), "asked something new") || !strings.Contains(s.logged.String(), "tool=t") {
+	if !strings.Contains(s.logged.String(), "asked something new") || !strings.Contains(s.logged.String(), "target=t") {
 		t.Errorf("logged %s", &s.logged)
 	}
 }

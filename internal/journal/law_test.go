@@ -192,6 +192,9 @@ func TestLaw(t *testing.T) {
 				}
 			})
 			_, suspended, err := run.Finish(err)
+			if strayed := run.Strayed(); strayed != nil {
+				t.Fatalf("a deterministic program strays from its answers to %q", strayed)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -227,6 +230,9 @@ func TestLawInMemory(t *testing.T) {
 			run := Begin(j, responses, Limits{})
 			got, err := p.execute(run, func(step string) { did[step]++ })
 			_, suspended, err := run.Finish(err)
+			if strayed := run.Strayed(); strayed != nil {
+				t.Fatalf("a deterministic program strays from its answers to %q", strayed)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

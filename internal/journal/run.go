@@ -51,6 +51,7 @@ type Run struct {
 	journal *Journal
 	before  []Question        // those pending when the run began
 	next    int               // the entry that is probably asked for next
+	read    uint64            // which of the first 64 entries are answers that were asked for, a bit each
 	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
 	refused []Refusal
@@ -118,16 +119,18 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	answers := func(e *Entry) bool { return e.isAnswer() && e.Key == a.Key && e.Digest == a.Digest }
 	for i := r.recorded(answers); i >= 0; i = r.recorded(answers) {
 		e := &r.journal.Entries[i]
-		if e.Kind == Answer {
-			return e.Value, nil
-		}
-		value, err := a.Accept(e.Value)
-		if err == nil {
+		if e.Kind == Unread {
+			value, err := a.Accept(e.Value)
+			if err != nil {
+				r.refused = append(r.refused, Refusal{a.Key, err})
+				r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
+				r.read = r.read&(1<<i-1) | r.read>>(i+1)<<i // those behind it move up
+				continue
+			}
 			e.Kind, e.Value = Answer, value
-			return value, nil
 		}
-		r.refused = append(r.refused, Refusal{a.Key, err})
-		r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
+		r.read |= 1 << i
+		return e.Value, nil
 	}
 	if r.Halt != nil {
 		return nil, r.Halt
@@ -165,6 +168,26 @@ func (r *Run) Refused() []Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused
+}
+
+// Strayed returns the keys of recorded answers that a run which asks something new has not asked for: its handler does not
+// depend on its arguments and answers alone, or it is another release. It is called after Finish, and looks at the first 64
+// entries.
+func (r *Run) Strayed() (unread []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	isNew := func(a Ask) bool {
+		return !slices.ContainsFunc(r.before, func(q Question) bool { return q.Key == a.Key && q.Digest == a.Digest })
+	}
+	if !slices.ContainsFunc(r.asked, isNew) {
+		return nil
+	}
+	for i, e := range r.journal.Entries[:min(len(r.journal.Entries), 64)] {
+		if e.isAnswer() && r.read&(1<<i) == 0 {
+			unread = append(unread, e.Key)
+		}
+	}
+	return unread
 }
 
 // Step returns the recorded result of the step, or runs it and records what it
@@ -344,19 +367,6 @@ func (r *Run) Answered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.journal.Entries, func(e Entry) bool { return e.Kind == Answer })
-}
-
-// Answers returns the number of answers that the call has received so far.
-func (r *Run) Answers() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, e := range r.journal.Entries {
-		if e.isAnswer() {
-			n++
-		}
-	}
-	return n
 }
 
 // Finish ends the run with the error that the handler returned. It must be called once.
