@@ -90,6 +90,9 @@ type askError struct{ err error }
 func (e *askError) Error() string { return e.err.Error() }
 func (e *askError) Unwrap() error { return e.err }
 
+// OfAsk tells the engine that the error is about a question.
+func (e *askError) OfAsk() {}
+
 // limitReached is the error of a handler that reached a limit, as the engine knows it.
 type limitReached struct {
 	error // the handler's

@@ -42,6 +42,8 @@
 //   - The handler panics: the message has the place.
 //   - A question has no answer in [Call.Answers], or an answer there no question.
 //
+// docs/mistakes.md shows their messages.
+//
 // It does not find an effect that no fake records, and no question that depends on something that stays the same during
 // the test, such as a row of a database.
 //

@@ -217,7 +217,11 @@ func (e *Engine) warnOfDropped(ctx context.Context, c *Call, j *journal.Journal,
 	_, unable := errors.AsType[*UnableError](err)
 	_, limit := errors.AsType[*journal.LimitError](err)
 	_, protocol := errors.AsType[*jsonrpc.Error](err) // which may be joined with the ask's, to end the call; or a panic's, which was logged
-	if len(asks) == 0 || unable || limit || protocol || ctx.Err() != nil || declined(j) {
+	_, ofAsk := errors.AsType[interface {
+		error
+		OfAsk()
+	}](err)
+	if len(asks) == 0 || unable || limit || protocol || ofAsk || ctx.Err() != nil || declined(j) {
 		return
 	}
 	e.Log.WarnContext(ctx, "askback: a handler asked and then ended the call with another error, so that its questions are not asked; it should return the error of the ask",
