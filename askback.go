@@ -99,6 +99,12 @@ type Options struct {
 	// handler read one of these before it asked: then it has something to remember. It excludes ReplayGuard.
 	BareFirstRound bool
 
+	// PlainForms, if set, reports whether a client shows nothing but text, yes or no, and single choices in forms. Such a
+	// client is asked for numbers and multiple choices as text, and handlers get what the text stands for. The client says
+	// by itself who it is. It is called concurrently, for each request that may ask. Nil: every client gets the forms as
+	// they are.
+	PlainForms func(client *mcp.Implementation) bool
+
 	// Tasks let calls go on as durable tasks. Nil: none do.
 	Tasks *Tasks
 
@@ -203,7 +209,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 			return hook(ctx, (*Operation)(op))
 		}}
 	}
-	engine := &call.Engine{Limits: limits, Audit: audit, Observer: observer, Log: s.log}
+	engine := &call.Engine{Limits: limits, Audit: audit, Observer: observer, Log: s.log, PlainForms: s.opts.PlainForms}
 	carrier := &home.Carrier{
 		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
 		Guard: s.opts.ReplayGuard, Audit: audit, Log: s.log,

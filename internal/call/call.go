@@ -174,6 +174,9 @@ func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) 
 }
 
 func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]byte, error) {
+	if c.Can&wire.PlainForms != 0 {
+		q = q.Plain()
+	}
 	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Request: q}
 	if err := ctx.Err(); err != nil {
 		ask.Unable = err // what was answered before is found all the same: see OnCancel

@@ -47,6 +47,9 @@ type Engine struct {
 	Audit  *Audit
 
 	Observer *Observer
+
+	// PlainForms has the meaning of askback.Options.PlainForms.
+	PlainForms func(client *mcp.Implementation) bool
 }
 
 // Serve runs the call of a request as far as it comes: to its end, or to a question whose
@@ -61,6 +64,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	if out != nil || err != nil {
 		return out, err
 	}
+	e.notePlainForms(ctx, r, j)
 	ctx = r.Watch.begin(ctx, j)
 	if r.Crowded && e.canShed(r, j) {
 		return e.shed(ctx, r, j, home)
@@ -93,6 +97,33 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		r.Watch.sealed(out)
 	}
 	return out, nil
+}
+
+// notePlainForms notes whether the client of a request shows plain forms only: because a round before this one did, also
+// on another instance, or because the operator says so. What a task's client shows is stored with the task.
+func (e *Engine) notePlainForms(ctx context.Context, r *Request, j *journal.Journal) {
+	if j.PlainForms {
+		r.Can |= wire.PlainForms
+	}
+	if e.PlainForms == nil || j.PlainForms || r.Task.Running {
+		return
+	}
+	client := r.Params.Meta.Client()
+	if r.Session != nil && client == nil {
+		if init := r.Session.InitializeParams(); init != nil {
+			client = init.ClientInfo
+		}
+	}
+	err := Safely(func() error {
+		if client != nil && e.PlainForms(client) {
+			r.Can |= wire.PlainForms
+			j.PlainForms = true
+		}
+		return nil
+	})
+	if err != nil {
+		e.Log.ErrorContext(ctx, "askback: Options.PlainForms panicked; the forms are sent as they are", "error", err)
+	}
 }
 
 // roundOutcome is the outcome of a round for the log and the operator.

@@ -11,17 +11,24 @@ import (
 // The first byte of an encoded journal is its version. An instance that meets a version it does not know refuses the
 // state: a newer one wrote it.
 const (
-	versionPlain  = 1
-	versionTraced = 2 // as versionPlain, with the trace behind the version byte; the trace is not empty
+	versionUntraced = 1
+	versionTraced   = 2 // as versionUntraced, with the trace behind the version byte; the trace is not empty
+
+	plainForms = 4 // is added to either, if the client shows plain forms only
 )
 
 // Append appends the binary form of j to dst: the version byte, then the fields in order, strings and bytes behind
 // their length as an unsigned varint. The wire key of a question is written only where it differs from the author's.
 func (j *Journal) Append(dst []byte) []byte {
-	if j.Trace == "" {
-		dst = append(dst, versionPlain)
-	} else {
-		dst = appendBytes(append(dst, versionTraced), j.Trace)
+	version := byte(versionUntraced)
+	if j.Trace != "" {
+		version = versionTraced
+	}
+	if j.PlainForms {
+		version += plainForms
+	}
+	if dst = append(dst, version); j.Trace != "" {
+		dst = appendBytes(dst, j.Trace)
 	}
 	dst = appendBytes(dst, j.ID)
 	dst = binary.AppendUvarint(dst, uint64(j.Started.UnixMilli()))
@@ -79,8 +86,9 @@ var errEncoding = errors.New("the journal's encoding is damaged, or newer than t
 func Decode(data []byte) (*Journal, error) {
 	d := decoder{data: data}
 	var trace string
-	switch d.byte() {
-	case versionPlain:
+	version := d.byte()
+	switch version &^ plainForms {
+	case versionUntraced:
 	case versionTraced:
 		if trace = string(d.bytes()); trace == "" {
 			return nil, errEncoding
@@ -88,7 +96,7 @@ func Decode(data []byte) (*Journal, error) {
 	default:
 		return nil, errEncoding
 	}
-	j := &Journal{Trace: trace, ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint()))}
+	j := &Journal{Trace: trace, PlainForms: version&plainForms != 0, ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint()))}
 	j.Round = d.count(1 << 30)
 	j.Manual = string(d.bytes())
 	// A question takes at least 18 bytes and an entry 2, so the remaining bytes bound

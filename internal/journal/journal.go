@@ -43,6 +43,8 @@ type Journal struct {
 	Manual string
 	// Trace is what the operator's observer wants to find in every round. Empty means nothing.
 	Trace string
+	// PlainForms says that the client shows nothing but text, yes or no, and single choices.
+	PlainForms bool
 }
 
 // Derived returns an ID for one purpose, derived from the secret ID of a call. It reveals

@@ -349,6 +349,24 @@ func TestEncodingOfATrace(t *testing.T) {
 	}
 }
 
+// That a client shows plain forms only is in the version, so that a journal of any other is what it always was.
+func TestEncodingOfPlainForms(t *testing.T) {
+	for trace, want := range map[string]byte{"": 5, "trace": 6} {
+		j := sample()
+		j.Trace, j.PlainForms = trace, true
+		data := j.Append(nil)
+		got, err := Decode(data)
+		if diff := cmp.Diff(j, got); err != nil || diff != "" || data[0] != want {
+			t.Errorf("version %d, err %v (-want +got):\n%s", data[0], err, diff)
+		}
+	}
+	for _, version := range []byte{0, 3, 4, 7, 8, 9, 133} {
+		if _, err := Decode(append([]byte{version}, sample().Append(nil)[1:]...)); err == nil {
+			t.Errorf("accepted version %d", version)
+		}
+	}
+}
+
 func TestDecodeRefusesEveryTruncation(t *testing.T) {
 	data := sample().Append(nil)
 	for n := range data {
@@ -369,6 +387,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(sample().Append(nil))
 	f.Add(new(Journal).Append(nil))
 	f.Add((&Journal{Trace: "trace"}).Append(nil))
+	f.Add((&Journal{PlainForms: true}).Append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, err := Decode(data)
 		if err != nil {

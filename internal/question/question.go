@@ -35,8 +35,10 @@ type Question struct {
 	Params []byte
 	Typed  mcp.InputRequest
 	Need   wire.Capability // what the client must have declared
-	Digest journal.Digest  // of all that the client sees; zero in the SDK's manual style
+	Digest journal.Digest  // of all that the handler asks; zero in the SDK's manual style
 	Accept Accept
+
+	schema *form.Schema // of a form
 }
 
 // Form asks the user to fill in a form.
@@ -67,10 +69,11 @@ type template struct {
 	canonical []byte // form of the schema
 	typed     any    // the schema, for the SDK's type
 	accept    Accept
+	form      *form.Schema
 }
 
 func newTemplate(s *form.Schema) *template {
-	return &template{s.JSON(), strictjson.AppendCanonical(nil, s.JSON()), json.RawMessage(s.JSON()), acceptForm(s)}
+	return &template{s.JSON(), strictjson.AppendCanonical(nil, s.JSON()), json.RawMessage(s.JSON()), acceptForm(s), s}
 }
 
 // question makes the question with a message.
@@ -92,7 +95,7 @@ func (t *template) question(message string) *Question {
 		Question
 		typed mcp.ElicitParams
 	}{
-		Question{Method: MethodElicit, Params: params, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept},
+		Question{Method: MethodElicit, Params: params, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept, schema: t.form},
 		mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: t.typed},
 	}
 	q.Typed = &q.typed
@@ -124,6 +127,29 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	return q, nil
 }
 
+// Plain returns a form for a client that shows nothing but text, yes or no, and single choices: see [form.Schema.Plain]. It
+// stays the same question to its handler, and takes the answers to both forms.
+func (q *Question) Plain() *Question {
+	p, ok := q.Typed.(*mcp.ElicitParams)
+	if !ok || q.schema == nil {
+		return q
+	}
+	schema := q.schema.Plain()
+	if schema == nil {
+		return q
+	}
+	plain, typed := *q, *p
+	typed.RequestedSchema = json.RawMessage(schema)
+	plain.Typed, plain.Params = &typed, replace(q.Params, "requestedSchema", schema)
+	plain.Accept = func(raw []byte) ([]byte, error) {
+		if converted, found := q.schema.FromPlain(strictjson.Get(raw, "content")); found {
+			raw = replace(raw, "content", converted)
+		}
+		return q.Accept(raw)
+	}
+	return &plain
+}
+
 // Unfit returns the reason why an answer does not fit the question as it was sent, also where the handler itself reads it.
 func (q *Question) Unfit(raw []byte) error {
 	accept, err := AcceptFor(q.Method, q.Params)
@@ -151,15 +177,24 @@ func (q *Question) Again(reason error) *Question {
 
 // AskAgain returns the params of an elicitation with a message that tells why it is asked again.
 func AskAgain(params []byte, reason error) []byte {
-	again := append(make([]byte, 0, len(params)+100), '{')
-	for name, value := range strictjson.Members(params) {
-		if message, ok := strictjson.String(value); ok && string(name) == "message" {
-			value = strictjson.AppendString(nil, explained(message, reason))
-		}
-		again = append(strictjson.AppendString(again, string(name)), ':')
-		again = append(append(again, value...), ',')
+	message, ok := strictjson.String(strictjson.Get(params, "message"))
+	if !ok {
+		return params
 	}
-	return append(bytes.TrimSuffix(again, []byte(",")), '}')
+	return replace(params, "message", strictjson.AppendString(nil, explained(message, reason)))
+}
+
+// replace returns an object with another value of a member.
+func replace(object []byte, member string, by []byte) []byte {
+	other := append(make([]byte, 0, len(object)+len(by)), '{')
+	for name, value := range strictjson.Members(object) {
+		if string(name) == member {
+			value = by
+		}
+		other = append(strictjson.AppendString(other, string(name)), ':')
+		other = append(append(other, value...), ',')
+	}
+	return append(bytes.TrimSuffix(other, []byte(",")), '}')
 }
 
 // explained adds the reason to a message, or replaces the one that it has.

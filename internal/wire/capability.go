@@ -21,6 +21,10 @@ const (
 	SamplingTools
 	Roots
 	Tasks // the extension
+
+	// PlainForms is what the operator knows of a client that shows nothing but text, yes or no, and single choices. It is
+	// stored with tasks as the others are.
+	PlainForms
 )
 
 // capability is a single capability, its name and the capabilities object that declares it.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,6 +40,19 @@ type Meta struct {
 func (m *Meta) Text(name string) string {
 	text, _ := strictjson.String(strictjson.Get(m.raw, name))
 	return text
+}
+
+// Client returns who the client says that it is, or nil.
+func (m *Meta) Client() *mcp.Implementation {
+	info := strictjson.Get(m.raw, mcp.MetaKeyClientInfo)
+	if info == nil {
+		return nil
+	}
+	client := new(mcp.Implementation)
+	if json.Unmarshal(info, client) != nil {
+		return nil
+	}
+	return client
 }
 
 // ParseParams reads the parameters of tools/call, prompts/get or resources/read. params has passed strictjson.Check.
