@@ -287,3 +287,30 @@ func TestManualStyleHasALimitOfRounds(t *testing.T) {
 		t.Errorf("got %s", res.Raw)
 	}
 }
+
+// In a session an answer that does not fit does not reach a handler in the manual style, and the log says why.
+func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
+	logger, log, lines := journalOf()
+	pipe := harness.Pipe(t, harness.NewServer(t, &askback.Options{Logger: logger}, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, error) {
+			return manualTool(ctx, call.Request().(*mcp.CallToolRequest))
+		})
+	}))
+	pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+		`,"clientInfo":{"name":"c","version":"1"}}}`)
+	pipe.Response(1)
+	pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	pipe.Request(2, "tools/call", `"name":"manual","arguments":{}`, "")
+	for _, name := range []string{`4711`, `"x"`} {
+		question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
+		pipe.Answer(question, `{"action":"accept","content":{"name":`+name+`}}`)
+	}
+	if got := fmt.Sprint(pipe.Response(2)); !strings.Contains(got, "text:+x") {
+		t.Errorf("got %s", got)
+	}
+	refused := lines("askback: an answer does not fit")
+	if len(refused) != 1 || refused[0]["key"] != "login" || refused[0]["reason"] != "name: must be a string" {
+		t.Errorf("logged %v", refused)
+	}
+	noSecrets(t, log, "4711")
+}
