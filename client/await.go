@@ -415,12 +415,25 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 	case <-w.news.wake:
 		w.woken++
 		t := w.news.take() // nil if the reports have just begun or ended
-		if t == nil || t.Updated.Before(w.task.Updated) && !t.Updated.IsZero() && !t.Ended() {
-			return nil, nil // it is older than the last status, or by another clock
+		if t == nil || w.isStale(t) {
+			return nil, nil // the status is requested again
 		}
 		w.task = t
 		return &Round{Method: tap.MethodTask}, nil
 	}
+}
+
+// isStale reports whether a report is older than the last status, or by another clock. Of the same millisecond is also
+// what came just before: a report that asks what was answered meanwhile.
+func (w *await) isStale(t *Task) bool {
+	if t.Updated.IsZero() || t.Ended() {
+		return false
+	}
+	if t.Updated.Equal(w.task.Updated) && t.Status == taskAsks && w.task.Status == taskWorking {
+		open, err := w.open(t.Questions)
+		return err == nil && len(open) == 0
+	}
+	return t.Updated.Before(w.task.Updated)
 }
 
 // interval is the time between two requests for the status.
