@@ -19,8 +19,9 @@ func TestDrawingOfACall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	call, _, _ := strings.Cut(string(page), "\n## With its client")
 	does := make(map[string]string) // by the number of the instance
-	for _, span := range regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`).FindAllStringSubmatch(string(page), -1) {
+	for _, span := range regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`).FindAllStringSubmatch(call, -1) {
 		switch instance, asked, step := span[1], span[2], span[3]; {
 		case asked != "":
 			does[instance] = "asks " + asked

@@ -58,7 +58,7 @@ func TestOrderOfMiddleware(t *testing.T) {
 			if diff := cmp.Diff(order[:i+1], seen); diff != "" {
 				t.Errorf("seen by (-want +got):\n%s", diff)
 			}
-			want := map[string]string{"authorize": "refused", "handler": "failed"}[refusing]
+			want := map[string]string{"principal": "refused", "authorize": "refused", "handler": "failed"}[refusing]
 			if observed != want {
 				t.Errorf("Observe is told %q, want %q", observed, want)
 			}

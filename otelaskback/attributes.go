@@ -63,7 +63,7 @@ func named(op *askback.Operation) (target string, key attribute.Key) {
 
 // startAttributes returns what is known of an operation when it begins, which a sampler may look at.
 func startAttributes(op *askback.Operation) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, 20), attrMethod.String(op.Method))
+	all := make([]attribute.KeyValue, 0, 20)
 	if target, key := named(op); target != "" {
 		all = append(all, key.String(target))
 	}
@@ -74,7 +74,7 @@ func startAttributes(op *askback.Operation) []attribute.KeyValue {
 		all = append(all, attrResource.String(cut(op.Target)))
 	}
 	for _, a := range [...]attribute.KeyValue{
-		attrCall.String(op.Call), attrStep.String(cut(op.Step)), attrRequestID.String(op.Request), attrSession.String(cut(op.Session)),
+		attrMethod.String(op.Method), attrCall.String(op.Call), attrStep.String(cut(op.Step)), attrRequestID.String(op.Request), attrSession.String(cut(op.Session)),
 		attrProtocol.String(cut(op.Protocol)), attrTransport.String(transport(op)),
 	} {
 		if a.Value.AsString() != "" {

@@ -56,8 +56,11 @@ func (m *metrics) record(ctx context.Context, op *askback.Operation) {
 		m.runs.Add(ctx, 1, metric.WithAttributes(append(targetOf(op), attrOutcome.String(op.Outcome), attrRecovered.Bool(op.Recovered))...))
 		return
 	}
-	m.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(operationAttributes(op)...))
-	counted := append(make([]attribute.KeyValue, 0, 3), attrMethod.String(op.Method), attrOutcome.String(op.Outcome))
+	counted := append(make([]attribute.KeyValue, 0, 3), attrOutcome.String(op.Outcome))
+	if op.Method != "" { // else it was turned away, and is no operation of the conventions
+		m.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(operationAttributes(op)...))
+		counted = append(counted, attrMethod.String(op.Method))
+	}
 	if op.Reason != "" {
 		counted = append(counted, attrReason.String(op.Reason))
 	}

@@ -394,13 +394,20 @@ func TestSessionID(t *testing.T) {
 // Metrics are those of the conventions and our own, and no client can make new time series.
 func TestMetrics(t *testing.T) {
 	collect := newCollector(t)
-	h := collect.handler(t, askback.Options{ReplayGuard: new(state.MemoryGuard)})
+	h := collect.handler(t, askback.Options{ReplayGuard: new(state.MemoryGuard), Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+		if extra.Header.Get("X-Nobody") != "" {
+			return "", errors.New("nobody")
+		}
+		return "somebody", nil
+	}})
 	r := harness.Request{Target: "greet", Arguments: `{"Note":"MARK"}`}
 	r.State = r.Send(t, h).Asked(t, "who")
 	r.Responses = answered
 	r.Send(t, h).Text(t)
 	r.Send(t, h) // replayed
 	(harness.Request{Target: "MARK-unknown", Arguments: `{}`}).Send(t, h)
+	r.Header = http.Header{"X-Nobody": {"1"}}
+	r.Send(t, h) // turned away
 
 	var all metricdata.ResourceMetrics
 	if err := collect.metrics.Collect(t.Context(), &all); err != nil {
@@ -437,6 +444,7 @@ func TestMetrics(t *testing.T) {
 		"askback.requests askback.outcome=completed,mcp.method.name=tools/call":                                                                         1,
 		"askback.requests askback.outcome=refused,askback.reason=replayed,mcp.method.name=tools/call":                                                   1,
 		"askback.requests askback.outcome=failed,mcp.method.name=tools/call":                                                                            1,
+		"askback.requests askback.outcome=refused,askback.reason=caller":                                                                                1,
 		"askback.rounds askback.outcome=input_required,gen_ai.tool.name=greet,mcp.method.name=tools/call":                                               1,
 		"askback.rounds askback.outcome=completed,gen_ai.tool.name=greet,mcp.method.name=tools/call":                                                    1,
 		"askback.rounds askback.outcome=failed,mcp.method.name=tools/call":                                                                              1,

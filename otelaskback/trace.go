@@ -1,6 +1,7 @@
 package otelaskback
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -36,7 +37,7 @@ func nameOf(op *askback.Operation) (string, trace.SpanKind) {
 	if target, _ := named(op); target != "" {
 		return op.Method + " " + target, trace.SpanKindServer
 	}
-	return op.Method, trace.SpanKindServer
+	return cmp.Or(op.Method, "request"), trace.SpanKindServer
 }
 
 // withParent returns a context whose span is the parent of an operation, and links to what else brought it about.
