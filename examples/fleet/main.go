@@ -1,0 +1,174 @@
+// Command fleet is an MCP server that runs as several instances behind a load balancer. Any instance continues the calls
+// and tasks of any other, and one that stops fails no call. Its one tool asks before it refunds an order, and then goes
+// on as a task.
+//
+// It takes its settings from the environment:
+//
+//	DATABASE_URL   the PostgreSQL that all instances share
+//	KEYS_FILE      the keys that all instances share, made by 'askback keys new'
+//	ADDR           where to listen; :8080 if it is empty
+//	DRAIN_DELAY    how long to serve after /readyz has turned 503; 5s if it is empty
+//
+// With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector. README.md has the Dockerfile, the compose
+// file and the manifests for Kubernetes.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/task/postgres"
+)
+
+func main() {
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := run(ctx); err != nil {
+		slog.Error("the server failed", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	database, err := required("DATABASE_URL", "postgres://USER:PASSWORD@HOST/DATABASE")
+	if err != nil {
+		return err
+	}
+	keysFile, err := required("KEYS_FILE", "the name of a file that 'askback keys new' made")
+	if err != nil {
+		return err
+	}
+	delay, err := time.ParseDuration(cmp.Or(os.Getenv("DRAIN_DELAY"), "5s"))
+	if err != nil {
+		return fmt.Errorf("DRAIN_DELAY: %w", err)
+	}
+	keys, err := seal.File(keysFile).Load(ctx)
+	if err != nil {
+		return fmt.Errorf("KEYS_FILE: %w", err)
+	}
+	observe, flush, err := openTelemetry(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	store, err := postgres.Open(ctx, database)
+	if err != nil {
+		return fmt.Errorf("DATABASE_URL: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	srv, err := newServer(keys, store, observe)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", srv.HTTPHandler(nil))
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), ":8080"))
+	if err != nil {
+		return fmt.Errorf("ADDR: %w", err)
+	}
+	slog.Info("serving", "addr", listener.Addr().String(), "keys", keys.String())
+
+	// When ctx is done, the tasks go to other instances while the requests finish. The store closes after both.
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return srv.RunTasks(ctx) })
+	work.Go(func() error { followKeys(ctx, keys, seal.File(keysFile)); return nil })
+	work.Go(func() error {
+		return drain.Serve(ctx, listener, web, &drain.Options{Delay: delay, Ready: srv.Ready})
+	})
+	return work.Wait()
+}
+
+// required returns an environment variable that must be set.
+func required(name, want string) (string, error) {
+	value := os.Getenv(name)
+	if value == "" {
+		return "", fmt.Errorf("%s is not set: want %s", name, want)
+	}
+	return value, nil
+}
+
+// followKeys uses the keys of the file whenever it has other ones, so that a rotation needs no restart.
+func followKeys(ctx context.Context, keys *seal.Ring, file seal.File) {
+	look := time.NewTicker(5 * time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		switch changed, err := keys.Reload(ctx, file); {
+		case err != nil:
+			slog.Error("cannot use the key file: the keys that are in use stay", "error", err)
+		case changed:
+			slog.Info("the key file has changed", "keys", keys.String())
+		}
+	}
+}
+
+// newServer makes the server that every instance runs.
+func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askback.Server, error) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "orders", Version: "1.0.0"}, nil)
+	srv, err := askback.New(m, &askback.Options{
+		Keys:        keys,
+		Tasks:       &askback.Tasks{Store: store},
+		ReplayGuard: store.Guard(), // no answer counts twice, at whatever instances it arrives
+		Observe:     observe,
+		// All callers are one user here. examples/auth tells them apart by their tokens.
+	})
+	if err != nil {
+		return nil, err
+	}
+	askback.MustForm[approval]()
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "refund_order", Description: "Refund an order"}, &askback.TaskSupport{AtDetach: true}, refund)
+	return srv, nil
+}
+
+type order struct {
+	ID string `json:"id"`
+}
+
+type approval struct {
+	Refund bool `json:"refund" title:"Refund it?"`
+}
+
+func refund(ctx context.Context, call *askback.Call, in order) (string, error) {
+	answer, err := askback.Elicit[approval](call, "approval", fmt.Sprintf("Order %s will be refunded.", in.ID))
+	if err != nil {
+		return "", err
+	}
+	if !answer.Refund {
+		return "", errors.New("nothing was refunded")
+	}
+	if err := call.Detach(); err != nil { // from here on a task, for clients that can take one
+		return "", err
+	}
+	err = call.Do(ctx, "refund", func(ctx context.Context) error {
+		return pay(ctx, in.ID, call.IdempotencyKey("refund"))
+	})
+	return fmt.Sprintf("Order %s is refunded.", in.ID), err
+}
+
+// pay stands for a payment service, which executes requests with the same key once.
+func pay(ctx context.Context, id, key string) error {
+	slog.InfoContext(ctx, "refunding", "order", id, "key", key)
+	return nil
+}

@@ -1,0 +1,341 @@
+//go:build unix
+
+package deployment
+
+import (
+	"bufio"
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// patience is how long a process may take for what it does at once on an idle machine.
+const patience = time.Minute
+
+// image is a directory with what a Pod of the Deployment has: the program and the folder of the keys.
+type image struct {
+	root     string
+	chroot   bool // the processes see nothing else
+	user     syscall.Credential
+	versions int // of the keys
+}
+
+func newImage(t *testing.T) *image {
+	t.Helper()
+	user, group := imageUser(t)
+	i := &image{root: t.TempDir(), chroot: os.Geteuid() == 0, user: syscall.Credential{Uid: uint32(user), Gid: uint32(group)}}
+	if !i.chroot {
+		t.Log("the processes see the whole file system, because only root can change theirs")
+	}
+	environment, arguments := buildCommand(t)
+	out := slices.Index(arguments, "-o") + 1
+	program := filepath.Join(i.root, arguments[out])
+	arguments[out] = program
+	arguments = slices.DeleteFunc(arguments, func(a string) bool { return a == "-trimpath" }) // it would compile all packages anew
+	build := exec.CommandContext(t.Context(), arguments[0], arguments[1:]...)
+	build.Dir = filepath.Join(folder, "../..")
+	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false") // the image's context has no .git
+	for _, variable := range environment {
+		if !strings.Contains(variable, "$") { // the platform
+			build.Env = append(build.Env, variable)
+		}
+	}
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, text)
+	}
+	if runtime.GOOS == "linux" {
+		file, err := elf.Open(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for _, p := range file.Progs {
+			if p.Type == elf.PT_INTERP {
+				t.Error("the program needs a dynamic linker, which its image does not have")
+			}
+		}
+	}
+	return i
+}
+
+// setKeys replaces the keys as the kubelet does for a Secret that is mounted: by a link to another folder.
+func (i *image) setKeys(t *testing.T, file string, keys *seal.Ring) {
+	t.Helper()
+	i.versions++
+	dir, version := filepath.Join(i.root, filepath.Dir(file)), fmt.Sprintf("..%d", i.versions)
+	at := filepath.Join(dir, version, filepath.Base(file))
+	err1 := os.MkdirAll(filepath.Dir(at), 0o755)
+	err2 := os.WriteFile(at, []byte(keys.EncodeSecrets()), 0o440)
+	if i.chroot {
+		err2 = errors.Join(err2, os.Chown(at, 0, int(i.user.Gid)))
+	}
+	err3 := os.Symlink(version, filepath.Join(dir, "..new"))
+	err4 := os.Rename(filepath.Join(dir, "..new"), filepath.Join(dir, "..data"))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Symlink("..data/"+filepath.Base(file), filepath.Join(dir, filepath.Base(file))) // it is there after the first time
+}
+
+// instance is a process of the program.
+type instance struct {
+	name string
+	addr string
+	cmd  *exec.Cmd
+	done chan error
+
+	mu  sync.Mutex
+	log []string
+}
+
+// start starts an instance with the environment of the manifest, and on a port of its own.
+func (i *image) start(t *testing.T, name, database string) *instance {
+	t.Helper()
+	_, container := readManifests(t).server(t)
+	p := &instance{name: name, done: make(chan error, 1)}
+	if i.chroot {
+		p.cmd = exec.Command("/fleet", container.Args...)
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: i.root, Credential: &i.user}
+		p.cmd.Dir = "/"
+	} else {
+		p.cmd = exec.Command(filepath.Join(i.root, "fleet"), container.Args...)
+	}
+	for _, v := range container.Env {
+		value := strings.ReplaceAll(v.Value, "$(POD_NAME)", name)
+		switch v.Name {
+		case "DATABASE_URL":
+			value = database
+		case "POD_NAME":
+			value = name
+		case "ADDR":
+			value = "127.0.0.1:0"
+		case "KEYS_FILE":
+			if !i.chroot {
+				value = filepath.Join(i.root, value)
+			}
+		}
+		p.cmd.Env = append(p.cmd.Env, v.Name+"="+value)
+	}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			p.mu.Lock()
+			p.log = append(p.log, lines.Text())
+			p.mu.Unlock()
+		}
+		p.done <- p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it has ended unless the test failed
+		if t.Failed() {
+			t.Logf("the log of %s:\n%s", name, p.text())
+		}
+	})
+	p.addr, _ = p.await(t, "serving")["addr"].(string)
+	return p
+}
+
+func (p *instance) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.log, "\n")
+}
+
+// await returns the first line of the log with a message.
+func (p *instance) await(t *testing.T, message string) map[string]any {
+	t.Helper()
+	var line map[string]any
+	until(t, fmt.Sprintf("the log of %s has no %q", p.name, message), func() bool {
+		for text := range strings.SplitSeq(p.text(), "\n") {
+			var l map[string]any
+			if err := json.Unmarshal([]byte(text), &l); err == nil && l["msg"] == message {
+				line = l
+				return true
+			}
+		}
+		return false
+	})
+	return line
+}
+
+// until waits until something holds.
+func until(t *testing.T, otherwise string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise)
+		}
+	}
+}
+
+// status returns the HTTP status of a path; 0 means that there is no response.
+func (p *instance) status(path string) int {
+	res, err := http.Get("http://" + p.addr + path)
+	if err != nil {
+		return 0
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+// connect is a client whose user answers with form.
+func (p *instance) connect(t *testing.T, form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) *client.Session {
+	t.Helper()
+	s, err := client.New(&client.Options{Form: form}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + p.addr + "/mcp"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func text(result mcp.Result) string {
+	r, ok := result.(*mcp.CallToolResult)
+	if !ok || len(r.Content) != 1 {
+		return fmt.Sprintf("%+v", result)
+	}
+	content, _ := r.Content[0].(*mcp.TextContent)
+	return content.Text
+}
+
+// Two instances run as the Deployment has them. A call that asks at one goes on at the other, after their keys were
+// rotated under them, and both stop in the time that the kubelet gives them.
+func TestFleetRunsAsItsManifestsSay(t *testing.T) {
+	database := pgtest.DSN(t)
+	pod, container := readManifests(t).server(t)
+	keysFile := value(container, "KEYS_FILE")
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := newImage(t)
+	i.setKeys(t, keysFile, keys)
+	one, two := i.start(t, "one", database), i.start(t, "two", database)
+	fleet := []*instance{one, two}
+	for _, p := range fleet {
+		until(t, p.name+" is not ready", func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusOK })
+		if status := p.status(container.LivenessProbe.HTTPGet.Path); status != http.StatusOK {
+			t.Errorf("%s: the liveness probe gets %d", p.name, status)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	park := func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, client.ErrPark }
+	answer := func(refund bool) func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"refund": refund}}, nil
+		}
+	}
+	_, err = one.connect(t, park).CallTool(ctx, &mcp.CallToolParams{Name: "refund_order", Arguments: map[string]any{"id": "17"}})
+	parked, ok := errors.AsType[*client.PendingError](err)
+	if !ok {
+		t.Fatalf("want a question, got %v", err)
+	}
+
+	next, step, err := keys.Rotate(time.Now().Add(time.Hour), time.Minute)
+	if err != nil || step != seal.StepLearn {
+		t.Fatal(step, err)
+	}
+	i.setKeys(t, keysFile, next)
+	for _, p := range fleet {
+		if line := p.await(t, "the key file has changed"); strings.Count(fmt.Sprint(line["keys"]), "seal.Key") != 2 {
+			t.Errorf("%s has the keys %v", p.name, line["keys"])
+		}
+	}
+
+	result, err := two.connect(t, answer(true)).Resume(ctx, parked.Pending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text(result); got != "Order 17 is refunded." {
+		t.Errorf("the result is %q", got)
+	}
+	// Another answer to the same question counts at no instance: the client gets what the first one came to.
+	again, err := one.connect(t, answer(false)).Resume(ctx, parked.Pending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, got := text(result), text(again); got != want {
+		t.Errorf("answered again, the result is %q, not %q", got, want)
+	}
+	if n := strings.Count(one.text()+two.text(), `"refunding"`); n != 1 {
+		t.Errorf("%d refunds", n)
+	}
+
+	began := time.Now()
+	for _, p := range fleet {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range fleet {
+		until(t, p.name+" does not turn unready", func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusServiceUnavailable })
+	}
+	killed := time.After(time.Until(began.Add(time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second)))
+	for _, p := range fleet {
+		select {
+		case err := <-p.done:
+			if err != nil {
+				t.Errorf("%s ended with %v", p.name, err)
+			}
+		case <-killed:
+			t.Fatalf("%s would have been killed", p.name)
+		}
+	}
+	for _, secret := range append(strings.Fields(next.EncodeSecrets()), database) {
+		if strings.HasPrefix(secret, "#") || len(secret) < 20 {
+			continue
+		}
+		if strings.Contains(one.text()+two.text(), secret) {
+			t.Error("a secret is in the log")
+		}
+	}
+}
+
+// A setting that is missing or wrong ends the program at once, and is named.
+func TestSettingsThatAreWrongAreNamed(t *testing.T) {
+	i := newImage(t)
+	for _, c := range []struct {
+		environment []string
+		want        string
+	}{
+		{nil, "DATABASE_URL is not set"},
+		{[]string{"DATABASE_URL=postgres://"}, "KEYS_FILE is not set"},
+		{[]string{"DATABASE_URL=postgres://", "KEYS_FILE=/nowhere"}, "KEYS_FILE: "},
+		{[]string{"DATABASE_URL=postgres://", "KEYS_FILE=/nowhere", "DRAIN_DELAY=5"}, "DRAIN_DELAY: "},
+	} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(i.root, "fleet"))
+		cmd.Env = append([]string{}, c.environment...)
+		out, err := cmd.CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), c.want) {
+			t.Errorf("%q: %v, %s", c.environment, err, out)
+		}
+	}
+}
