@@ -1,0 +1,28 @@
+package tools
+
+import (
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/rhysd/actionlint"
+)
+
+// The workflows are only run where the repository is hosted. Actionlint knows their syntax, and that of their expressions.
+func TestWorkflows(t *testing.T) {
+	files, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("the workflows: %q, %v", files, err)
+	}
+	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mistakes, err := linter.LintFiles(files, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mistakes {
+		t.Error(m)
+	}
+}
