@@ -18,7 +18,7 @@
 //			return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), err
 //		})
 //
-//	http.ListenAndServe(addr, srv.HTTPHandler(nil)) // or srv.Run(ctx, &mcp.StdioTransport{})
+//	err = drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)}, nil) // or srv.Run(ctx, &mcp.StdioTransport{})
 //
 // It implements Multi Round-Trip Requests of the Model Context Protocol, revision 2026-07-28: a question ends the
 // request with input_required, and the client sends the request again with the answer. Between rounds nothing is

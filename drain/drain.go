@@ -1,13 +1,24 @@
 // Package drain serves HTTP on one of several instances behind a load balancer, and stops it without failing a request.
 // It also answers the load balancer's probes.
 //
-//	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+//	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 //	defer stop()
-//	go srv.RunTasks(ctx) // gives its leases back when ctx is done
+//	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 //
+//	listener, err := net.Listen("tcp", ":8080")
+//	if err != nil {
+//		return err
+//	}
 //	mux := http.NewServeMux()
 //	mux.Handle("/mcp", srv.HTTPHandler(nil))
-//	err := drain.Serve(ctx, listener, &http.Server{Handler: mux}, &drain.Options{Ready: srv.Ready})
+//	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+//
+//	work, ctx := errgroup.WithContext(ctx)             // golang.org/x/sync/errgroup
+//	work.Go(func() error { return srv.RunTasks(ctx) }) // gives its leases back when ctx is done
+//	work.Go(func() error {
+//		return drain.Serve(ctx, listener, server, &drain.Options{Ready: srv.Ready})
+//	})
+//	return work.Wait() // only now close the store of the tasks
 //
 // docs/deploy.md has configurations of proxies that work with it.
 package drain

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/drain"
@@ -24,24 +25,28 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if err := serve(srv); err != nil {
+		log.Fatal(err)
+	}
+}
 
+func serve(srv *askback.Server) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	worked := make(chan error, 1)
-	go func() { worked <- srv.RunTasks(ctx) }()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 
 	listener, err := net.Listen("tcp", ":8080")
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", srv.HTTPHandler(nil))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	if err := drain.Serve(ctx, listener, server, &drain.Options{Ready: srv.Ready}); err != nil {
-		log.Print(err)
-	}
-	stop()
-	if err := <-worked; err != nil {
-		log.Print(err)
-	}
+
+	work, ctx := errgroup.WithContext(ctx)             // golang.org/x/sync/errgroup
+	work.Go(func() error { return srv.RunTasks(ctx) }) // gives its leases back when ctx is done
+	work.Go(func() error {
+		return drain.Serve(ctx, listener, server, &drain.Options{Ready: srv.Ready})
+	})
+	return work.Wait() // only now close the store of the tasks
 }

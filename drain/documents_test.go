@@ -1,0 +1,60 @@
+package drain_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A server that is copied from a document stops as one should: it fails no call, gives its tasks back, and closes their
+// store last. What the documents show of package drain is compiled in example_test.go.
+func TestDocumentsStopGracefully(t *testing.T) {
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Skip("the documents are not in the module")
+	}
+	for _, name := range append(files, "drain.go", "../askback.go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, abrupt := range []string{"http.ListenAndServe", "go srv.RunTasks"} {
+			if strings.Contains(string(text), abrupt) {
+				t.Errorf("%s shows %s, which ends in the middle of calls and tasks", name, abrupt)
+			}
+		}
+	}
+
+	example := unindented(t, "example_test.go", "")
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(unindented(t, "../docs/deploy.md", ""), -1)
+	comment, _, _ := strings.Cut(unindented(t, "drain.go", "//"), "package drain")
+	_, comment, _ = strings.Cut(comment, "\n\n")
+	comment, _, _ = strings.Cut(comment, "\n\ndocs/deploy.md")
+	for _, block := range append(blocks, []string{"", comment}) {
+		if block[1] == "" || !strings.Contains(example, block[1]) {
+			t.Errorf("not in example_test.go:\n%s", block[1])
+		}
+	}
+	if len(blocks) != 1 {
+		t.Errorf("docs/deploy.md has %d blocks of Go", len(blocks))
+	}
+}
+
+// unindented returns the lines of a file without a prefix and without what indents them.
+func unindented(t *testing.T, name, prefix string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		b.WriteString(strings.TrimLeft(strings.TrimPrefix(line, prefix), "\t "))
+	}
+	return b.String()
+}
