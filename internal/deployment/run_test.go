@@ -4,12 +4,15 @@ package deployment
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,8 +110,8 @@ type instance struct {
 	log []string
 }
 
-// start starts an instance with the environment of the manifest, and on a port of its own.
-func (i *image) start(t *testing.T, name, database string) *instance {
+// start starts an instance with the environment of the manifest, on a port of its own, and with a collector.
+func (i *image) start(t *testing.T, name, database, collector string) *instance {
 	t.Helper()
 	_, container := readManifests(t).server(t)
 	p := &instance{name: name, done: make(chan error, 1)}
@@ -135,6 +138,7 @@ func (i *image) start(t *testing.T, name, database string) *instance {
 		}
 		p.cmd.Env = append(p.cmd.Env, v.Name+"="+value)
 	}
+	p.cmd.Env = append(p.cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +240,17 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 	}
 	i := newImage(t)
 	i.setKeys(t, keysFile, keys)
-	one, two := i.start(t, "one", database), i.start(t, "two", database)
+	var sent sync.Map // what the collector got, by path and instance
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		for _, name := range []string{"orders-one", "orders-two"} {
+			if bytes.Contains(body, []byte("service.instance.id")) && bytes.Contains(body, []byte(name)) {
+				sent.Store(r.URL.Path+" "+name, true)
+			}
+		}
+	}))
+	defer collector.Close()
+	one, two := i.start(t, "orders-one", database, collector.URL), i.start(t, "orders-two", database, collector.URL)
 	fleet := []*instance{one, two}
 	for _, p := range fleet {
 		until(t, p.name+" is not ready", func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusOK })
@@ -307,6 +321,13 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 			}
 		case <-killed:
 			t.Fatalf("%s would have been killed", p.name)
+		}
+	}
+	for _, p := range fleet {
+		for _, path := range []string{"/v1/traces ", "/v1/metrics "} {
+			if _, ok := sent.Load(path + p.name); !ok {
+				t.Errorf("the collector got nothing at %s, at the latest when it ended", path+p.name)
+			}
 		}
 	}
 	for _, secret := range append(strings.Fields(next.EncodeSecrets()), database) {
