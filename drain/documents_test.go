@@ -18,7 +18,10 @@ func TestDocumentsStopGracefully(t *testing.T) {
 	if len(files) == 0 {
 		t.Skip("the documents are not in the module")
 	}
-	for _, name := range append(files, "drain.go", "../askback.go") {
+	for _, name := range append(files, "drain.go", "../askback.go", "../README.md") {
+		if filepath.Base(name) == "tutorial.md" {
+			continue // whose server is killed on purpose, and says so
+		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
