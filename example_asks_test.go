@@ -168,6 +168,27 @@ func ExampleMustForm() {
 	// Output: askback.MustForm: form: field askback_test.Window.When: no tag is called maxLenght; did you mean maxLength?
 }
 
+// A client that is known to show text alone is asked for a number as text. The handler gets a number all the same.
+func ExampleOptions_plainForms() {
+	type Order struct {
+		Copies int `json:"copies" minimum:"1"`
+	}
+	srv := newServer(askback.Options{
+		PlainForms: func(client *mcp.Implementation) bool { return client.Name == "pager" },
+	})
+	askback.AddTool(srv, &mcp.Tool{Name: "print"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+		order, err := askback.Elicit[Order](call, "order", "How many copies?")
+		return fmt.Sprint("copies: ", order.Copies), err
+	})
+	callTool(srv, &client.Options{
+		Implementation: &mcp.Implementation{Name: "pager", Version: "1.0.0"},
+		Form:           form(map[string]any{"copies": "2"}),
+	}, "print", nil)
+	// Output:
+	// asked: How many copies?
+	// copies: 2
+}
+
 // Middleware of a handler, such as one that counts failures, must not take a question for one.
 func ExampleErrInputRequired() {
 	failures := 0
