@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -67,7 +68,7 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 		// Askback's servers keep a task that asks, and ask again. Other servers may take an
 		// error for an answer, and therefore get no response.
 		if errors.Is(err, ErrPark) && task != "" && state.park(task, parkedQuestion{q, ours}) && !ours {
-			<-ctx.Done()
+			return nil, tap.NoResponse
 		}
 		return inlineResult(task, res, err)
 	}

@@ -65,9 +65,12 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 		defer x.markCancelled()
 	}
 	if answer, ok := msg.(*jsonrpc.Response); ok {
+		defer c.asked.remove(answer.ID)
+		if fault, ok := errors.AsType[*jsonrpc.Error](answer.Error); ok && fault.Code == NoResponse.Code {
+			return nil
+		}
 		ctx, cancel := c.config.answering(ctx)
 		defer cancel()
-		defer c.asked.remove(answer.ID)
 		return c.write(ctx, msg)
 	}
 	if !ok || !req.IsCall() || x == nil || !x.sends(req.Method) {

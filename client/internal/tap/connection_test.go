@@ -49,3 +49,48 @@ func TestAnsweredRequestsAreForgotten(t *testing.T) {
 		t.Errorf("held %d times, %v", ctx.held, err)
 	}
 }
+
+// A question that gets no response is not answered with an error, and is no longer counted.
+func TestNoResponseIsSent(t *testing.T) {
+	here, there := mcp.NewInMemoryTransports()
+	server, err := there.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := Transport(here, config).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"parked", "answered"} {
+		id, _ := jsonrpc.MakeID(name)
+		written := make(chan error, 1)
+		go func() { // the server asks
+			written <- server.Write(t.Context(), &jsonrpc.Request{ID: id, Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+		}()
+		if _, err := conn.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
+	}
+	parked, _ := jsonrpc.MakeID("parked")
+	answered, _ := jsonrpc.MakeID("answered")
+	if err := conn.Write(t.Context(), &jsonrpc.Response{ID: parked, Error: NoResponse}); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		written <- conn.Write(t.Context(), &jsonrpc.Response{ID: answered, Result: json.RawMessage(`{}`)})
+	}()
+	first, err := server.Read(t.Context())
+	if got, ok := first.(*jsonrpc.Response); err != nil || !ok || got.ID != answered {
+		t.Errorf("the server gets %v, %v", first, err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	if n := len(conn.(*connection).asked.sizes); n > 0 {
+		t.Errorf("%d questions are counted", n)
+	}
+}

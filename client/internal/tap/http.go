@@ -42,8 +42,11 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		ctx := req.Context()
 		if answer = answerID(body); answer != nil {
-			ctx, release = t.config.answering(ctx)
 			defer t.asked.remove(idKey(answer))
+			if isNoResponse(body) {
+				return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req}, nil
+			}
+			ctx, release = t.config.answering(ctx)
 		} else {
 			id = strictjson.Get(body, "id")
 		}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strconv"
 	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -73,6 +76,14 @@ func answerID(message []byte) []byte {
 		return nil
 	}
 	return bytes.Clone(strictjson.Get(message, "id"))
+}
+
+// NoResponse is the error of a handler whose question gets no response at all.
+var NoResponse = &jsonrpc.Error{Code: 1 << 40, Message: "no response"}
+
+// isNoResponse reports whether an answer of the client is [NoResponse].
+func isNoResponse(answer []byte) bool {
+	return string(strictjson.Get(strictjson.Get(answer, "error"), "code")) == strconv.Itoa(1<<40)
 }
 
 // answering returns the context for sending an answer. The SDK gives it one without an end, and waits for it when the
