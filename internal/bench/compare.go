@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +20,8 @@ type settings struct {
 	turn    time.Duration // how long a server is under load in a round
 	clients int           // callers at once
 	procs   int           // GOMAXPROCS of the servers
+
+	profiles string // directory for CPU profiles, if any
 }
 
 // row is what was measured of one server.
@@ -53,6 +58,13 @@ func compare(subjects []*subject, set settings) (rows []*row, err error) {
 			}
 		}
 	}
+	if set.profiles != "" {
+		for _, r := range rows {
+			if err := r.profile(set); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for _, r := range rows {
 		if r.memory, err = r.resident(); err != nil {
 			return nil, err
@@ -81,6 +93,19 @@ func (r *row) takeTurn(set settings) (measured, error) {
 		callers[i] = c
 	}
 	return load(r.server, callers, set.turn)
+}
+
+// profile has a server that is written in Go write a CPU profile while it takes a turn, which is not counted.
+func (r *row) profile(set settings) error {
+	if r.handler == nil {
+		return nil
+	}
+	profiled := make(chan error, 1)
+	go func() {
+		profiled <- r.download(fmt.Sprint("/debug/pprof/profile?seconds=", int(math.Ceil(set.turn.Seconds()))), filepath.Join(set.profiles, r.name+".pprof"))
+	}()
+	_, err := r.takeTurn(set)
+	return errors.Join(err, <-profiled)
 }
 
 // check makes two interactions that have different answers. Then it finds out what the server does with a place and a name

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,12 +30,13 @@ func main() {
 	doc := flag.String("doc", "../../docs/performance.md", "document that the tables and charts go into; empty for none")
 	growth := flag.Bool("growth", false, "measure how the cost grows")
 	scale := flag.Float64("scale", 1, "with -growth: share of the load; less is faster and less exact")
-	only := flag.String("only", "", "with -growth: measure only what has this name")
+	only := flag.String("only", "", "with -growth: measure only what has this name; else only these servers, with commas, and the floor")
+	flag.StringVar(&set.profiles, "profiles", "", "directory that the servers written in Go write their CPU profiles to")
 	flag.Parse()
 	if *growth {
 		exit(runGrowth(*scale, *only, document(*doc)))
 	}
-	exit(runComparison(set, document(*doc)))
+	exit(runComparison(set, *only, document(*doc)))
 }
 
 func exit(err error) {
@@ -45,13 +47,20 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func runComparison(set settings, doc document) error {
-	chosen := slices.Clone(subjects)
-	i := slices.IndexFunc(chosen, func(s *subject) bool { return s.name == "typescript" })
+func runComparison(set settings, only string, doc document) error {
+	var chosen []*subject
 	left := ""
-	if err := chosen[i].findNode(); err != nil {
-		left = fmt.Sprintf("\nLeft out: %s, because %v.\n", chosen[i].title, err)
-		chosen = slices.Delete(chosen, i, i+1)
+	for _, s := range subjects {
+		if only != "" && s != subjects[0] && !slices.Contains(strings.Split(only, ","), s.name) {
+			continue
+		}
+		if s.handler == nil {
+			if err := s.findNode(); err != nil {
+				left = fmt.Sprintf("\nLeft out: %s, because %v.\n", s.title, err)
+				continue
+			}
+		}
+		chosen = append(chosen, s)
 	}
 	rows, err := compare(chosen, set)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -87,6 +88,20 @@ type statistics struct {
 	Stacks     float64 // bytes of goroutines' stacks
 	Allocated  float64 // objects since the start
 	Goroutines float64
+}
+
+// download writes what the server shows at a path to a file.
+func (s *server) download(path, file string) error {
+	res, err := http.Get(strings.TrimSuffix(s.url, "/mcp") + path)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
 }
 
 func (s *server) statistics() (got statistics, err error) {

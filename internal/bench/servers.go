@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/pprof"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,6 +82,7 @@ func runServer(name string) error {
 		mux := http.NewServeMux()
 		mux.Handle("/mcp", handler)
 		mux.HandleFunc("/statistics", serveStatistics)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		fmt.Printf("http://%s/mcp\n", listener.Addr())
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin) // it ends when the parent process does
