@@ -116,7 +116,7 @@ func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, run func
 				in   In
 			}
 			own.call.c = c
-			if err := arguments.Decode(params.Arguments, &own.in); err != nil {
+			if err := arguments.Decode(params.Arguments, params.Floats, &own.in); err != nil {
 				return toolError(fmt.Errorf("invalid arguments: %w", err)), nil
 			}
 			final, out, err := run(ctx, &own.call, own.in)

@@ -41,6 +41,7 @@ type Handler struct {
 	Method  string
 	Headers []wire.ParamHeader
 	Tasks   *TaskSupport // of a tool whose calls may be tasks, or nil
+	Sealed  atomic.Bool  // arguments of its calls have been sealed, and probably will be
 	// Template is that of a resource template, which Matches reads.
 	Template string
 	Matches  func(uri string) bool

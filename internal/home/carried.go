@@ -49,8 +49,7 @@ type Carried struct {
 	entries int
 	stored  []byte // what the store holds of the call, if no other request has changed it
 
-	digest   [32]byte // of the arguments
-	digested bool
+	digest [32]byte // of the arguments, unless their parameters have it
 }
 
 // Open implements [call.Home].
@@ -257,18 +256,22 @@ func (c *Carried) use(ctx context.Context, expires time.Time, ids ...string) (fr
 
 func (c *Carried) binding() seal.Binding {
 	r := c.request
-	if !c.digested {
+	if r.Params.Digest == nil {
 		arguments := r.Params.Arguments
 		if arguments == nil {
 			arguments = []byte("{}") // absent and empty are the same call
 		}
-		c.digest, c.digested = strictjson.Digest(arguments), true
+		c.digest = strictjson.Digest(arguments)
+		r.Params.Digest = &c.digest
+		if !r.Handler.Sealed.Load() {
+			r.Handler.Sealed.Store(true)
+		}
 	}
 	return seal.Binding{
 		Audience:  c.Audience,
 		Method:    r.Handler.Method,
 		Target:    r.Params.Target,
-		Arguments: c.digest,
+		Arguments: *r.Params.Digest,
 		Principal: r.Principal,
 	}
 }

@@ -133,7 +133,7 @@ func (h *handler) legacy(r *http.Request, body []byte) bool {
 	if !bytes.Contains(body, []byte(mcp.MetaKeyProtocolVersion)) {
 		return true
 	}
-	req, err := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline))
+	req, err := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline), false)
 	if err != nil {
 		return false
 	}
@@ -175,7 +175,7 @@ func (h *handler) carry(r *http.Request, body []byte) []byte {
 	if h.SDK.Tasks == nil && h.drafts == nil {
 		return body
 	}
-	req, fault := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline))
+	req, fault := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline), false)
 	if fault != nil || req.ID == nil || !wire.MayAsk(req.Method) || !h.SDK.Handlers.Serves(req.Method, req.Params) {
 		return body
 	}
@@ -257,7 +257,7 @@ func (h *handler) serveTranslated(w http.ResponseWriter, r *http.Request, body [
 // serveModern serves a request of the 2026-07-28 revision. If mirrored, it must have the headers
 // that a tool's parameters are to be mirrored in.
 func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, body []byte, mirrored bool) {
-	req, fault := wire.ParseRequest(body, h.limits.Depth, &v.outline)
+	req, fault := wire.ParseRequest(body, h.limits.Depth, &v.outline, h.digests(r, body))
 	asks := req.ID != nil && wire.MayAsk(req.Method)
 	var badParams *jsonrpc.Error
 	if fault == nil && req.ID != nil {
@@ -292,6 +292,17 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 	default:
 		h.serveStateless(w, r, body)
 	}
+}
+
+// digests reports whether the digest of the arguments is made while the message is checked, which saves time where they are
+// large and will be sealed: by its headers the message is a call of a tool whose calls have asked.
+func (h *handler) digests(r *http.Request, body []byte) bool {
+	const large = 16 << 10
+	if len(body) < large {
+		return false
+	}
+	tool := h.SDK.Handlers.Lookup(r.Header.Get(wire.HeaderMethod), r.Header.Get(wire.HeaderName))
+	return tool != nil && tool.Sealed.Load()
 }
 
 // serveStateless has the SDK serve a request of the 2026-07-28 revision.

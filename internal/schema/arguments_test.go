@@ -27,7 +27,7 @@ func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got in
-	if err := arguments.Decode([]byte(`{"o":{"id":9007199254740993}}`), &got); err != nil || got.O.ID != 9007199254740993 || got.O.Kind != "plain" || got.Mode != "fast" {
+	if err := arguments.Decode([]byte(`{"o":{"id":9007199254740993}}`), true, &got); err != nil || got.O.ID != 9007199254740993 || got.O.Kind != "plain" || got.Mode != "fast" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	var many strings.Builder
@@ -37,7 +37,7 @@ func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
 	}
 	many.WriteByte('}')
 	done := make(chan error, 1)
-	go func() { done <- arguments.Decode([]byte(many.String()), new(in)) }()
+	go func() { done <- arguments.Decode([]byte(many.String()), true, new(in)) }()
 	select {
 	case err := <-done:
 		if err != nil {

@@ -35,7 +35,7 @@ func FuzzDecode(f *testing.F) {
 			return // as the wire refuses it
 		}
 		var got in
-		if arguments.Decode(sent, &got) != nil {
+		if arguments.Decode(sent, false, &got) != nil {
 			return
 		}
 		if got.ID < 1 || got.Mode != "fast" && got.Mode != "slow" || len(got.Tags) > 3 {

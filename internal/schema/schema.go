@@ -116,12 +116,13 @@ func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
 	return &Arguments{s}, err
 }
 
-// Decode validates arguments, a checked object or nil, and decodes them.
-func (a *Arguments) Decode(arguments []byte, into any) (err error) {
+// Decode validates arguments, a checked object or nil, and decodes them. With floats each of their numbers is certainly a
+// float64.
+func (a *Arguments) Decode(arguments []byte, floats bool, into any) (err error) {
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
-	if !a.shape.accepts(arguments) {
+	if !a.shape.accepts(arguments, floats) {
 		if arguments, err = a.validate(arguments); err != nil {
 			return err
 		}
@@ -204,7 +205,7 @@ func (r *Result) Structure(res *mcp.CallToolResult, out any, whole bool) error {
 	if err != nil {
 		return wire.Errorf(jsonrpc.CodeInternalError, "the tool's output cannot be encoded: %v", err)
 	}
-	if r.resolved != nil && !r.shape.accepts(data) {
+	if r.resolved != nil && !r.shape.accepts(data, false) {
 		if data, err = r.validate(data); err != nil {
 			return err
 		}

@@ -115,7 +115,7 @@ func TestArguments(t *testing.T) {
 			arguments = []byte(test.arguments)
 		}
 		var into point
-		if err := a.Decode(arguments, &into); err != nil {
+		if err := a.Decode(arguments, false, &into); err != nil {
 			if strings.HasPrefix(test.want, "{") || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: %v", says, err)
 			}

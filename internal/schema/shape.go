@@ -118,18 +118,28 @@ func set[T any](to, limit *T) {
 	}
 }
 
-// accepts reports whether a checked value is certainly valid.
-func (s *shape) accepts(value []byte) bool {
+// accepts reports whether a checked value is certainly valid. With floats each of its numbers is certainly a float64.
+func (s *shape) accepts(value []byte, floats bool) bool {
+	if floats && s.acceptsObjects() && strictjson.TypeOf(value) == strictjson.TypeObject {
+		return true
+	}
 	c := strictjson.At(value)
-	return s.acceptsAt(&c)
+	return s.acceptsAt(&c, floats)
+}
+
+// acceptsObjects reports whether every object is valid whose numbers are float64s.
+func (s *shape) acceptsObjects() bool {
+	return s != nil && s.types&object != 0 && len(s.members) == 0 && s.others == anything
 }
 
 // acceptsAt moves the cursor behind a value that it accepts.
-func (s *shape) acceptsAt(c *strictjson.Cursor) bool {
-	switch s {
-	case nil:
+func (s *shape) acceptsAt(c *strictjson.Cursor, floats bool) bool {
+	switch {
+	case s == nil:
 		return false
-	case anything:
+	case s == anything && floats:
+		return c.Value() != nil
+	case s == anything:
 		return fit(c)
 	}
 	switch c.Type() {
@@ -144,17 +154,17 @@ func (s *shape) acceptsAt(c *strictjson.Cursor) bool {
 		meant := s.types&number != 0 || s.types&integer != 0 && n == math.Trunc(n)
 		return err == nil && meant && s.low <= n && n <= s.high
 	case strictjson.TypeArray:
-		return s.types&array != 0 && s.acceptsItems(c)
+		return s.types&array != 0 && s.acceptsItems(c, floats)
 	case strictjson.TypeObject:
-		return s.types&object != 0 && s.acceptsMembers(c)
+		return s.types&object != 0 && s.acceptsMembers(c, floats)
 	}
 	return false
 }
 
-func (s *shape) acceptsItems(c *strictjson.Cursor) bool {
+func (s *shape) acceptsItems(c *strictjson.Cursor, floats bool) bool {
 	n := 0
 	for range c.Elements() {
-		if !s.items.acceptsAt(c) {
+		if !s.items.acceptsAt(c, floats) {
 			return false
 		}
 		n++
@@ -162,14 +172,14 @@ func (s *shape) acceptsItems(c *strictjson.Cursor) bool {
 	return s.few <= n && n <= s.many
 }
 
-func (s *shape) acceptsMembers(c *strictjson.Cursor) bool {
+func (s *shape) acceptsMembers(c *strictjson.Cursor, floats bool) bool {
 	var seen uint64
 	for name := range c.Members() {
 		m, named := s.members[string(name)]
 		if !named {
 			m.shape = s.others
 		}
-		if !m.shape.acceptsAt(c) {
+		if !m.shape.acceptsAt(c, floats) {
 			return false
 		}
 		seen |= m.bit
@@ -179,9 +189,8 @@ func (s *shape) acceptsMembers(c *strictjson.Cursor) bool {
 
 // fit reports whether each number in a checked value is a float64, as the full validator wants it.
 func fit(c *strictjson.Cursor) bool {
-	const certainly = 300 // digits without an exponent
 	for n := range c.Numbers() {
-		if len(n) > certainly || bytes.ContainsAny(n, "eE") {
+		if len(n) > strictjson.CertainlyFloat || bytes.ContainsAny(n, "eE") {
 			if _, err := strconv.ParseFloat(string(n), 64); err != nil {
 				return false
 			}

@@ -150,16 +150,25 @@ func FuzzShape(f *testing.F) {
 		if int(i) >= len(cases) || strictjson.Check(sent, 64) != nil || strictjson.TypeOf(sent) != strictjson.TypeObject {
 			return // as the wire refuses it
 		}
-		accepts := fast[i].shape.accepts(sent)
+		accepts, floats := fast[i].shape.accepts(sent, false), allFloats(sent)
+		if floats && fast[i].shape.accepts(sent, true) != accepts {
+			t.Fatalf("%T: the shape says %t of %s, and knowing that the numbers are floats the opposite", cases[i].into(), accepts, sent)
+		}
 		if _, err := full[i].validate(sent); err != nil && accepts || err == nil && !accepts && cases[i].exact {
 			t.Fatalf("%T: the shape says %t of %s, and the full validator %v", cases[i].into(), accepts, sent, err)
 		}
 		got, want := cases[i].into(), cases[i].into()
-		err1, err2 := fast[i].Decode(sent, got), full[i].Decode(sent, want)
+		err1, err2 := fast[i].Decode(sent, floats, got), full[i].Decode(sent, false, want)
 		if (err1 == nil) != (err2 == nil) || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s decodes into %+v, %v, and without a shape into %+v, %v", sent, got, err1, want, err2)
 		}
 	})
+}
+
+// allFloats reports what a message's outline says of its numbers.
+func allFloats(sent []byte) bool {
+	var o strictjson.Outline
+	return o.Check(sent, 64, strictjson.Wanted{}) == nil && o.Floats()
 }
 
 // The shape of a plain type accepts every value that the type can encode, so that the full validator is not needed.
@@ -171,7 +180,7 @@ func TestShapeAcceptsWhatItsTypeEncodes(t *testing.T) {
 	}
 	accepted := func(v plain) bool {
 		data, err := json.Marshal(v)
-		if err != nil || !input.shape.accepts(data) || !output.shape.accepts(data) {
+		if err != nil || !input.shape.accepts(data, true) || !output.shape.accepts(data, false) {
 			t.Errorf("%s is left to the full validator (%v)", data, err)
 		}
 		return !t.Failed()
@@ -212,11 +221,16 @@ func TestShapeKnowsItsLimits(t *testing.T) {
 		"many digits":                   {object(nil), `{"a":1` + strings.Repeat("0", 308) + `}`, true},
 		"too many digits":               {object(nil), `{"a":1` + strings.Repeat("0", 309) + `}`, false},
 		"a required member with no say": {&jsonschema.Schema{Type: "object", Required: []string{"a"}}, `{"a":1}`, false},
+		"any object":                    {&jsonschema.Schema{Type: "object"}, `{"a":[1,{"b":2.5}]}`, true},
+		"any object, but no list":       {&jsonschema.Schema{Type: "object"}, `[]`, false},
+		"any object of floats":          {&jsonschema.Schema{Type: "object"}, `{"a":[1e999]}`, false},
 		"a dialect":                     {&jsonschema.Schema{Type: "object", Schema: "https://json-schema.org/draft/2020-12/schema"}, `{}`, false},
 		"many members":                  {many, `{}`, false},
 	} {
-		if got := compile(test.schema).accepts([]byte(test.value)); got != test.want {
-			t.Errorf("%s: %t", says, got)
+		for _, floats := range []bool{false, allFloats([]byte(test.value))} {
+			if got := compile(test.schema).accepts([]byte(test.value), floats); got != test.want {
+				t.Errorf("%s: %t", says, got)
+			}
 		}
 	}
 	a, err := ForArguments(&mcp.Tool{InputSchema: withDefault()}, reflect.TypeFor[point]())
@@ -230,7 +244,7 @@ func TestDecodingPlainArgumentsAllocatesOnlyTheirValues(t *testing.T) {
 	sent := []byte(`{"s":"one string","b":true,"i":7,"p":null,"in":{"x":1},"list":null,"pair":[true,false],"é<":""}`)
 	var into plain
 	if n := testing.AllocsPerRun(100, func() {
-		if err := arguments.Decode(sent, &into); err != nil {
+		if err := arguments.Decode(sent, true, &into); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 2 {

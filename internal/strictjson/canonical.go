@@ -15,20 +15,10 @@ import (
 func Digest(value []byte) [32]byte {
 	w := writers.Get().(*writer)
 	defer w.release()
-	checked := w.write(value)
-	avx.ZeroUpper()
-	if !checked {
-		return sha256.Sum256(value) // any result will do
+	if !w.whole(value) {
+		return sha256.Sum256(value) // it was never checked: any result will do
 	}
-	if len(w.objects) == 0 {
-		return sha256.Sum256(w.text)
-	}
-	w.hash.Reset()
-	w.hashing = true
-	w.part = w.gather(w.part[:0], 0, len(w.text), 0)
-	w.hash.Write(w.part)
-	w.part = w.hash.Sum(w.part[:0])
-	return [32]byte(w.part)
+	return w.digest()
 }
 
 // AppendCanonical appends the canonical form of a checked value, which the package comment defines, to dst and
@@ -36,7 +26,7 @@ func Digest(value []byte) [32]byte {
 func AppendCanonical(dst, value []byte) []byte {
 	w := writers.Get().(*writer)
 	defer w.release()
-	if !w.write(value) {
+	if !w.whole(value) {
 		return append(dst, value...) // it was never checked: any result will do
 	}
 	return w.gather(dst, 0, len(w.text), 0)
@@ -86,19 +76,38 @@ func (w *writer) release() {
 	}
 }
 
-// write reports whether value is one strict JSON value, and makes its text.
-func (w *writer) write(value []byte) bool {
-	if cap(w.text) < len(value) {
-		w.text = make([]byte, 0, len(value)+len(value)/8)
+// whole reports whether value is one strict JSON value, and makes its text.
+func (w *writer) whole(value []byte) bool {
+	p := w.write(value, skipSpace(value, 0), 0, MaxDepth)
+	return p >= 0 && skipSpace(value, p) == len(value)
+}
+
+// write makes the text of the value at p of data, around which there are depth containers. It returns the end of the value,
+// or -1 if that is not strict JSON.
+func (w *writer) write(data []byte, p, depth, maxDepth int) int {
+	if size := len(data) - p; cap(w.text) < size {
+		w.text = make([]byte, 0, size+size/8)
 	}
-	w.data, w.maxDepth, w.from = value, MaxDepth, 0
+	w.data, w.maxDepth, w.wide, w.from = data, maxDepth, false, p
 	w.escaped, w.text, w.open, w.objects, w.members = w.escaped[:0], w.text[:0], w.open[:0], w.objects[:0], w.members[:0]
-	p := w.value(w.space(0), 0)
-	if p < 0 || w.space(p) != len(value) {
-		return false
+	if p = w.value(p, depth); p >= 0 {
+		w.flush(p)
 	}
-	w.flush(len(value))
-	return true
+	return p
+}
+
+// digest is the SHA-256 of what was written, in canonical form.
+func (w *writer) digest() [32]byte {
+	avx.ZeroUpper()
+	if len(w.objects) == 0 {
+		return sha256.Sum256(w.text)
+	}
+	w.hash.Reset()
+	w.hashing = true
+	w.part = w.gather(w.part[:0], 0, len(w.text), 0)
+	w.hash.Write(w.part)
+	w.part = w.hash.Sum(w.part[:0])
+	return [32]byte(w.part)
 }
 
 // flush puts what is read up to p into text.
@@ -158,6 +167,7 @@ func (w *writer) string(p int) (end int) {
 
 func (w *writer) number(p int) (end int) {
 	if end = w.plainNumber(p); end > p {
+		w.wide = w.wide || end-p > CertainlyFloat
 		return end
 	}
 	if end = w.reader.number(p); end >= 0 {
@@ -228,7 +238,11 @@ func (w *writer) object(p, depth int) int {
 			return -1
 		}
 		if i := len(w.open) - 1; i >= base && sorted {
-			sorted = compareUTF16(w.name(w.open[i].name), w.name(m.name)) <= 0
+			order := compareUTF16(w.name(w.open[i].name), w.name(m.name))
+			if order == 0 {
+				return -1 // as endObject returns for the same name in another place
+			}
+			sorted = order < 0
 		}
 		if p = w.value(p, depth); p < 0 {
 			return -1
@@ -240,7 +254,9 @@ func (w *writer) object(p, depth int) int {
 		case ',':
 			p = w.space(p + 1)
 		case '}':
-			w.endObject(p+1, this, base, sorted)
+			if !w.endObject(p+1, this, base, sorted) {
+				return -1
+			}
 			return p + 1
 		default:
 			return -1
@@ -268,13 +284,17 @@ func (w *writer) memberName(p int) (name span, value int) {
 	return name, w.space(p + 1)
 }
 
-// endObject ends the object w.objects[this], whose members are w.open[base:], before p.
-func (w *writer) endObject(p, this, base int, sorted bool) {
+// endObject ends the object w.objects[this], whose members are w.open[base:], before p. It reports false if two of them
+// have the same name.
+func (w *writer) endObject(p, this, base int, sorted bool) bool {
 	// Where objects are nested, each of them moves its bytes: small must be small.
 	const small = 512
 	o, members := &w.objects[this], w.open[base:]
 	w.open = w.open[:base]
 	leaf := len(w.objects) == this+1
+	if !sorted && !w.sort(members) {
+		return false
+	}
 	switch {
 	case sorted && leaf:
 		w.objects = w.objects[:this]
@@ -284,7 +304,7 @@ func (w *writer) endObject(p, this, base int, sorted bool) {
 		w.flush(p)
 		w.scratch = append(w.scratch[:0], w.text[o.start:]...)
 		to := o.start + 1
-		for _, i := range w.sort(members) {
+		for _, i := range w.order {
 			to += copy(w.text[to:], w.scratch[members[i].start-o.start:members[i].end-o.start+1])
 			w.text[to-1] = ','
 		}
@@ -292,14 +312,16 @@ func (w *writer) endObject(p, this, base int, sorted bool) {
 		w.objects = w.objects[:this]
 	default:
 		o.end, o.first, o.n, o.next = w.position(p), len(w.members), len(members), len(w.objects)
-		for _, i := range w.sort(members) {
+		for _, i := range w.order {
 			w.members = append(w.members, members[i])
 		}
 	}
+	return true
 }
 
-// sort returns the order of members. It is often that of the object before.
-func (w *writer) sort(members []member) []int32 {
+// sort puts the order of members into order, which is often that of the object before. It reports false if two of them
+// have the same name.
+func (w *writer) sort(members []member) bool {
 	if len(w.order) != len(members) {
 		w.order = w.order[:0]
 		for i := range members {
@@ -307,10 +329,19 @@ func (w *writer) sort(members []member) []int32 {
 		}
 	}
 	compare := func(i, j int32) int { return compareUTF16(w.name(members[i].name), w.name(members[j].name)) }
-	if !slices.IsSortedFunc(w.order, compare) {
-		slices.SortFunc(w.order, compare)
+	ascending := func() bool {
+		for i := 1; i < len(w.order); i++ {
+			if compare(w.order[i-1], w.order[i]) >= 0 {
+				return false
+			}
+		}
+		return true
 	}
-	return w.order
+	if ascending() {
+		return true
+	}
+	slices.SortFunc(w.order, compare)
+	return ascending()
 }
 
 // gather appends text[start:end] with all members in order. The first of objects that may be there is next.

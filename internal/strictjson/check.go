@@ -24,8 +24,11 @@ func Check(data []byte, maxDepth int) error { return check(data, maxDepth, nil) 
 func check(data []byte, maxDepth int, outline *Outline) error {
 	r := readers.Get().(*reader)
 	defer r.release()
-	r.data, r.maxDepth, r.outline = data, min(maxDepth, MaxDepth), outline
+	r.data, r.maxDepth, r.outline, r.wide = data, min(maxDepth, MaxDepth), outline, false
 	if r.document() {
+		if outline != nil {
+			outline.wide = r.wide
+		}
 		return nil
 	}
 	err := r.err
@@ -40,6 +43,7 @@ type reader struct {
 	err      Error
 	names    []span   // those so far of all objects that are open
 	outline  *Outline // nil: nobody wants one
+	wide     bool     // a number might be too large for a float64
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -137,10 +141,12 @@ func (r *reader) container(p, depth int) int {
 			}
 		}
 		start := p
-		if level != nil {
-			r.outline.enter(depth, r.name(name))
+		if level != nil && r.outline.enter(depth, r.name(name)) {
+			p = r.digested(p, depth)
+		} else {
+			p = r.value(p, depth)
 		}
-		if p = r.value(p, depth); p < 0 {
+		if p < 0 {
 			return -1
 		}
 		if level != nil {
@@ -157,6 +163,19 @@ func (r *reader) container(p, depth int) int {
 			return r.unexpected(p, "a comma or the end of the "+what)
 		}
 	}
+}
+
+// digested is value for one whose digest is wanted.
+func (r *reader) digested(p, depth int) int {
+	w := writers.Get().(*writer)
+	defer w.release()
+	end := w.write(r.data, p, depth, r.maxDepth)
+	if end < 0 {
+		return r.value(p, depth) // which says what is wrong
+	}
+	r.outline.digest, r.outline.digested = w.digest(), true
+	r.wide = r.wide || w.wide
+	return end
 }
 
 // memberName reads the name at p.
@@ -226,6 +245,9 @@ func (r *reader) escape(p int) int {
 	return p + 12
 }
 
+// CertainlyFloat is the number of characters up to which a number without an exponent is certainly a float64.
+const CertainlyFloat = 300
+
 func (r *reader) number(p int) int {
 	if r.data[p] == '-' {
 		p++
@@ -238,11 +260,13 @@ func (r *reader) number(p int) int {
 		p = r.digits(p + 1)
 	}
 	if p >= 0 && (at(r.data, p) == 'e' || at(r.data, p) == 'E') {
+		r.wide = true
 		if p++; at(r.data, p) == '+' || at(r.data, p) == '-' {
 			p++
 		}
 		p = r.digits(p)
 	}
+	r.wide = r.wide || p-start > CertainlyFloat
 	return p
 }
 

@@ -7,16 +7,39 @@ import "iter"
 // are found as [Members] finds them, as are those of all objects for a nil Outline.
 type Outline struct {
 	data   []byte
-	inner  string
-	levels [2]level // the members of the document, and those of its member inner
-	within bool     // inner is being read
+	want   Wanted
+	levels [2]level // the members of the document, and those of its member Inner
+	within bool     // Inner is being read
+
+	digested bool
+	digest   [32]byte
+	wide     bool
 }
 
-// Check is [Check]. The outline is then that of the document, with the members of the document's member inner.
-func (o *Outline) Check(data []byte, maxDepth int, inner string) error {
-	*o = Outline{data: data, inner: inner}
+// Wanted is what an [Outline] is to find.
+type Wanted struct {
+	Inner  string // the member of the document whose members are found, too
+	Digest string // the member of Inner whose digest is made; empty for none
+}
+
+// Check is [Check]. The outline is then that of the document.
+func (o *Outline) Check(data []byte, maxDepth int, want Wanted) error {
+	*o = Outline{data: data, want: want}
 	return check(data, maxDepth, o)
 }
+
+// Digest returns what [Digest] returns for the member that was wanted, or nil if it was not made. To make it while the
+// document is checked takes as long as to make it later: the check comes for nothing.
+func (o *Outline) Digest() *[32]byte {
+	if o == nil || !o.digested {
+		return nil
+	}
+	return &o.digest
+}
+
+// Floats reports whether each number of the document is certainly a float64: none is too large, or so long or with an
+// exponent that it might be.
+func (o *Outline) Floats() bool { return o != nil && !o.wide }
 
 // Members is the function [Members] for the document, which has passed Check.
 func (o *Outline) Members() iter.Seq2[[]byte, []byte] {
@@ -49,17 +72,19 @@ func (o *Outline) level(depth int) *level {
 	return &o.levels[depth-1]
 }
 
-// enter says that the value of a member at a level is read next.
-func (o *Outline) enter(depth int, name []byte) {
+// enter says that the value of a member at a level is read next, and reports whether its digest is wanted.
+func (o *Outline) enter(depth int, name []byte) (digest bool) {
 	if depth == 1 {
-		o.within = string(name) == o.inner
+		o.within = string(name) == o.want.Inner
+		return false
 	}
+	return o.want.Digest != "" && string(name) == o.want.Digest
 }
 
 // level has the members of one object.
 type level struct {
 	members [8]struct{ name, value span32 }
-	n       int
+	n       uint8
 	missing bool // of some; nothing is kept
 }
 
@@ -69,7 +94,7 @@ func (s span) short() span32 { return span32{uint32(s.start), uint32(s.end)} }
 
 // add adds a member of a document of that size.
 func (l *level) add(name, value span, size int) {
-	if l.n == len(l.members) || name.start >= size || uint64(size) > 1<<32-1 {
+	if int(l.n) == len(l.members) || name.start >= size || uint64(size) > 1<<32-1 {
 		l.missing = true
 		return
 	}

@@ -20,6 +20,8 @@ func InvalidState() *jsonrpc.Error {
 type Params struct {
 	Target    string            // params.name or params.uri
 	Arguments []byte            // raw object; nil when absent
+	Digest    *[32]byte         // [strictjson.Digest] of Arguments; nil when it was not made yet
+	Floats    bool              // each number is certainly a float64
 	Responses map[string][]byte // inputResponses: raw objects by key; nil when absent
 	State     string
 	HasState  bool
@@ -78,6 +80,7 @@ func (p *Params) Parse(req *Request) (meta []byte, fault *jsonrpc.Error) {
 	if req.Params == nil {
 		return nil, Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs "params"`, req.Method)
 	}
+	p.Floats = req.outline.Floats()
 	targetName := TargetMember(req.Method)
 	var target []byte
 	for name, value := range req.outline.Inner(req.Params) {
@@ -90,7 +93,7 @@ func (p *Params) Parse(req *Request) (meta []byte, fault *jsonrpc.Error) {
 		case "arguments":
 			switch strictjson.TypeOf(value) {
 			case strictjson.TypeObject:
-				p.Arguments = value
+				p.Arguments, p.Digest = value, req.outline.Digest()
 			case strictjson.TypeNull:
 			default:
 				err = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "arguments" must be an object`)

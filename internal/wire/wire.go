@@ -61,10 +61,15 @@ func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 }
 
 // ParseRequest reads one message. Its error is -32700 for bytes that are not strict JSON, and -32600 for anything but
-// a single request. The ID is set if it could be read. The request uses outline, which is changed.
-func ParseRequest(body []byte, maxDepth int, outline *strictjson.Outline) (Request, *jsonrpc.Error) {
+// a single request. The ID is set if it could be read. The request uses outline, which is changed. With digest, that of the
+// arguments is made at once.
+func ParseRequest(body []byte, maxDepth int, outline *strictjson.Outline, digest bool) (Request, *jsonrpc.Error) {
 	req := Request{outline: outline}
-	if err := outline.Check(body, maxDepth, "params"); err != nil {
+	want := strictjson.Wanted{Inner: "params"}
+	if digest {
+		want.Digest = "arguments"
+	}
+	if err := outline.Check(body, maxDepth, want); err != nil {
 		req.ID, _ = Addressee(body)
 		return req, Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
 	}

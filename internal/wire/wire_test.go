@@ -82,7 +82,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{},"inputResponses":{"a":{}},"requestState":"s","_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		req, fault := ParseRequest(body, 64, new(strictjson.Outline))
+		req, fault := ParseRequest(body, 64, new(strictjson.Outline), true)
 		if response := AppendError(nil, req.ID, Errorf(1, "x")); !json.Valid(response) {
 			t.Fatalf("no JSON: %s", response)
 		}
