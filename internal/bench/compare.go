@@ -20,6 +20,7 @@ type settings struct {
 	turn    time.Duration // how long a server is under load in a round
 	clients int           // callers at once
 	procs   int           // GOMAXPROCS of the servers
+	gogc    int           // GOGC of the servers
 
 	profiles string // directory for CPU profiles, if any
 }
@@ -35,7 +36,7 @@ type row struct {
 // compare measures all servers in turn, several times. It does not measure any if one of them gives wrong answers.
 func compare(subjects []*subject, set settings) (rows []*row, err error) {
 	for _, s := range subjects {
-		server, err := start(s, set.procs)
+		server, err := start(s, set.procs, fmt.Sprint("GOGC=", set.gogc))
 		if err != nil {
 			return nil, err
 		}
@@ -204,6 +205,6 @@ func figures(rows []*row, set settings) (tables string, bars chart.Bars) {
 		cells = append(cells, line)
 		deeds = append(deeds, []string{r.title, r.between, yes(r.checksArguments), yes(r.checksAnswer)})
 	}
-	return fmt.Sprintf("Medians of %d rounds of %v for each server in turn, with %d clients; GOMAXPROCS=%d, GOGC=100. In brackets: the ratio to the floor.\n\n%s\n%s",
-		set.rounds, set.turn, set.clients, set.procs, table(cells), table(deeds)), bars
+	return fmt.Sprintf("Medians of %d rounds of %v for each server in turn, with %d clients; GOMAXPROCS=%d, GOGC=%d. In brackets: the ratio to the floor.\n\n%s\n%s",
+		set.rounds, set.turn, set.clients, set.procs, set.gogc, table(cells), table(deeds)), bars
 }

@@ -27,6 +27,7 @@ func main() {
 	flag.DurationVar(&set.turn, "turn", 2*time.Second, "how long each server is under load in a round")
 	flag.IntVar(&set.clients, "clients", 4, "concurrent clients")
 	flag.IntVar(&set.procs, "procs", runtime.NumCPU(), "GOMAXPROCS of the servers")
+	flag.IntVar(&set.gogc, "gogc", 100, "GOGC of the servers")
 	doc := flag.String("doc", "../../docs/performance.md", "document that the tables and charts go into; empty for none")
 	growth := flag.Bool("growth", false, "measure how the cost grows")
 	scale := flag.Float64("scale", 1, "with -growth: share of the load; less is faster and less exact")

@@ -22,7 +22,8 @@ type server struct {
 	url string
 }
 
-// start starts a subject. GOGC and GOMAXPROCS are the same for all that are written in Go.
+// start starts a subject, with further variables of its environment. GOGC and GOMAXPROCS are the same for all that are
+// written in Go.
 func start(s *subject, procs int, env ...string) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {

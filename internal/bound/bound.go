@@ -62,18 +62,24 @@ func (h *Hold) Resize(n int) error {
 		own, whose = p.share.Anonymous, Anonymous
 	}
 	more := n - h.n
+	if more == 0 {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	held := p.held[h.principal] + more
 	switch {
-	case more > 0 && p.held[h.principal]+more > own:
+	case more > 0 && held > own:
 		return &FullError{p.what, own, whose}
 	case more > 0 && p.used+more > p.share.Total:
 		return &FullError{p.what, p.share.Total, Everybody}
 	}
 	h.n = n
 	p.used += more
-	if p.held[h.principal] += more; p.held[h.principal] == 0 {
+	if held == 0 {
 		delete(p.held, h.principal)
+	} else {
+		p.held[h.principal] = held
 	}
 	return nil
 }
