@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -244,7 +245,10 @@ func InputRequired(dst []byte, requests []InputRequest, state string, meta []byt
 
 // AppendString appends a text as a JSON string. What is not UTF-8 in it becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
-	return strictjson.AppendString(dst, strings.ToValidUTF8(s, "\uFFFD"))
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strictjson.AppendString(dst, s)
 }
 
 // UnsupportedVersion is the error of versioning, "Protocol Version Negotiation".
