@@ -113,6 +113,27 @@ func BenchmarkLargeArguments(b *testing.B) {
 	}
 }
 
+// BenchmarkLargeTypedArguments is the interaction of BenchmarkInteraction with 1 MB of objects, which the tool has decoded
+// into structs.
+func BenchmarkLargeTypedArguments(b *testing.B) {
+	srv := harness.NewServer(b, nil, func(srv *askback.Server) {
+		type item struct {
+			Name  string   `json:"name"`
+			Count int      `json:"count"`
+			Tags  []string `json:"tags"`
+		}
+		askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(_ context.Context, c *askback.Call, _ struct {
+			Items []item `json:"items"`
+		}) (string, error) {
+			login, err := askback.Elicit[harness.Login](c, "login", "Who are you?")
+			return "Hello " + login.Name, err
+		})
+	})
+	const item = `{"name":"a thing of this list","count":1234,"tags":["red","green","blue"]}`
+	b.SetBytes(1 << 20)
+	greeting(b, srv, `{"items":[`+strings.Repeat(item+",", 1<<20/(len(item)+1))+item+`]}`).benchmark(b)
+}
+
 // BenchmarkTaskGet is a tasks/get of the extension for a parked task. The response includes the
 // task's question.
 func BenchmarkTaskGet(b *testing.B) { taskGet(b).benchmark(b) }

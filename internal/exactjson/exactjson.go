@@ -17,11 +17,18 @@ import (
 // Unmarshal decodes one value, which has passed [strictjson.Check], into what a pointer points to.
 func Unmarshal(data []byte, into any) error {
 	v := reflect.ValueOf(into).Elem()
-	if _, ok := decoderFor(v.Type())(strictjson.At(data), v); ok {
+	var together *texts
+	if len(data) >= large {
+		together = new(texts)
+	}
+	if _, ok := decoderFor(v.Type())(together, strictjson.At(data), v); ok {
 		return nil
 	}
 	return byLibrary(data, into)
 }
+
+// large is the size of a value whose strings are allocated together.
+const large = 8 << 10
 
 func byLibrary(data []byte, into any) error {
 	_, err := json.Parse(data, into, json.DontMatchCaseInsensitiveStructFields)

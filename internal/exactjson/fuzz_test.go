@@ -3,6 +3,8 @@ package exactjson
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +68,7 @@ func FuzzUnmarshal(f *testing.F) {
 	}
 	types := []reflect.Type{reflect.TypeFor[everything](), reflect.TypeFor[embedding](), reflect.TypeFor[odd](), reflect.TypeFor[[]nested](),
 		reflect.TypeFor[string](), reflect.TypeFor[int](), reflect.TypeFor[map[string]any](), reflect.TypeFor[any]()}
+	options := cmp.Options{cmp.AllowUnexported(everything{}, embedding{}), cmpopts.EquateNaNs()}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if strictjson.Check(data, 64) != nil {
 			return
@@ -73,10 +76,14 @@ func FuzzUnmarshal(f *testing.F) {
 		for _, typ := range types {
 			own, library := reflect.New(typ), reflect.New(typ)
 			wantErr := byLibrary(data, library.Interface())
-			_, taken := decoderFor(typ)(strictjson.At(data), own.Elem())
+			_, taken := decoderFor(typ)(new(texts), strictjson.At(data), own.Elem())
 			if taken && wantErr != nil {
 				t.Fatalf("%s taken into %s: %v; the library: %v", data, typ, own.Elem(), wantErr)
 			}
+			if diff := cmp.Diff(library.Elem().Interface(), own.Elem().Interface(), options); taken && diff != "" {
+				t.Fatalf("%s into %s (library, own):\n%s", data, typ, diff)
+			}
+			own = reflect.New(typ)
 			if err := Unmarshal(data, own.Interface()); (err == nil) != (wantErr == nil) {
 				t.Fatalf("%s into %s: %v, want %v", data, typ, err, wantErr)
 			}
@@ -86,7 +93,6 @@ func FuzzUnmarshal(f *testing.F) {
 			if wantErr != nil {
 				continue
 			}
-			options := cmp.Options{cmp.AllowUnexported(everything{}, embedding{}), cmpopts.EquateNaNs()}
 			if diff := cmp.Diff(library.Elem().Interface(), own.Elem().Interface(), options); diff != "" {
 				t.Fatalf("%s into %s (library, own):\n%s", data, typ, diff)
 			}
@@ -107,13 +113,38 @@ func TestPlainTypesAreTaken(t *testing.T) {
 	}
 	data := []byte(`{"name":"a","count":1,"ratio":0.5,"sure":true,"nested":{"tags":["x"]},"list":[1],"raws":[{"a":1}],"other":1}`)
 	v := reflect.ValueOf(&into).Elem()
-	if _, taken := decoderFor(v.Type())(strictjson.At(data), v); !taken || into.Nested.Tags[0] != "x" || string(into.Raws[0]) != `{"a":1}` {
+	if _, taken := decoderFor(v.Type())(nil, strictjson.At(data), v); !taken || into.Nested.Tags[0] != "x" || string(into.Raws[0]) != `{"a":1}` {
 		t.Errorf("%+v", into)
 	}
 	for _, bad := range []string{`{"name":1}`, `{"count":"1"}`, `{"count":1.5}`, `{"sure":null}`, `{"nested":[]}`} {
-		if _, taken := decoderFor(v.Type())(strictjson.At([]byte(bad)), v); taken {
+		if _, taken := decoderFor(v.Type())(nil, strictjson.At([]byte(bad)), v); taken {
 			t.Errorf("%s is taken", bad)
 		}
+	}
+}
+
+// The strings of a large value are allocated together, and each has its own text.
+func TestManyTexts(t *testing.T) {
+	var want struct{ Texts []string }
+	for i := range 5000 {
+		want.Texts = append(want.Texts, strings.Repeat(string(rune('a'+i%26)), i%300), "é")
+	}
+	data, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := want
+	allocations := testing.AllocsPerRun(1, func() {
+		got.Texts = nil
+		if err := Unmarshal(data, &got); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if !slices.Equal(got.Texts, want.Texts) {
+		t.Error("the texts are others")
+	}
+	if allocations > float64(len(want.Texts)/2) {
+		t.Errorf("%v allocations for %d texts", allocations, len(want.Texts))
 	}
 }
 

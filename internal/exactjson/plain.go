@@ -17,7 +17,25 @@ import (
 // Where a decoder does take a value, the variable is as the library leaves it; FuzzUnmarshal compares them.
 //
 // It has no pointer to the cursor, which would then be on the heap.
-type decoder func(c strictjson.Cursor, into reflect.Value) (behind strictjson.Cursor, ok bool)
+type decoder func(t *texts, c strictjson.Cursor, into reflect.Value) (behind strictjson.Cursor, ok bool)
+
+// texts makes the strings of a large value, many in one allocation. A string that is kept keeps those beside it, which are a
+// few kilobytes at most. Nil makes each by itself.
+type texts struct{ strings.Builder }
+
+func (t *texts) of(text []byte) string {
+	const together = 2 << 10
+	if t == nil || len(text) > together/8 {
+		return string(text)
+	}
+	if t.Len()+len(text) > t.Cap() {
+		t.Reset()
+		t.Grow(together)
+	}
+	start := t.Len()
+	t.Write(text)
+	return t.String()[start:]
+}
 
 // decoders holds the decoder of each type.
 var decoders sync.Map // reflect.Type → decoder
@@ -71,17 +89,17 @@ func newDecoder(t reflect.Type) decoder {
 	return decodeByLibrary
 }
 
-func decodeByLibrary(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+func decodeByLibrary(_ *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
 	err := byLibrary(c.Value(), into.Addr().Interface())
 	return c, err == nil
 }
 
-func decodeRaw(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+func decodeRaw(_ *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
 	into.SetBytes(append(json.RawMessage(nil), c.Value()...))
 	return c, true
 }
 
-func decodeBool(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+func decodeBool(_ *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
 	if c.Type() != strictjson.TypeBool {
 		return c, false
 	}
@@ -89,15 +107,15 @@ func decodeBool(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, boo
 	return c, true
 }
 
-func decodeString(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
-	s, ok := strictjson.String(c.Value())
+func decodeString(t *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	text, ok := c.Text()
 	if ok {
-		into.SetString(s)
+		into.SetString(t.of(text))
 	}
 	return c, ok
 }
 
-func decodeInt(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+func decodeInt(_ *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
 	n, err := strconv.ParseInt(string(c.Value()), 10, into.Type().Bits())
 	if err == nil {
 		into.SetInt(n)
@@ -105,7 +123,7 @@ func decodeInt(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool
 	return c, err == nil
 }
 
-func decodeFloat(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+func decodeFloat(_ *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
 	if c.Type() != strictjson.TypeNumber {
 		return c, false // which strconv may take for one
 	}
@@ -118,7 +136,7 @@ func decodeFloat(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bo
 
 func newSliceDecoder(t reflect.Type) decoder {
 	decoderOfElement, empty := later(t.Elem()), reflect.MakeSlice(t, 0, 0)
-	return func(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	return func(t *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
 		if c.Type() != strictjson.TypeArray {
 			return c, false
 		}
@@ -130,7 +148,7 @@ func newSliceDecoder(t reflect.Type) decoder {
 			}
 			into.SetLen(n + 1)
 			var ok bool
-			if c, ok = decode(c, into.Index(n)); !ok {
+			if c, ok = decode(t, c, into.Index(n)); !ok {
 				return c, false
 			}
 		}
@@ -141,10 +159,12 @@ func newSliceDecoder(t reflect.Type) decoder {
 // newStructDecoder returns a decoder of structs all of whose fields have plain names.
 func newStructDecoder(t reflect.Type) decoder {
 	type member struct {
+		name    string
 		field   int
 		decoder func() decoder
 	}
-	members := make(map[string]member)
+	var members []member
+	byName := make(map[string]int)
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, options, comma := strings.Cut(field.Tag.Get("json"), ",")
@@ -156,23 +176,28 @@ func newStructDecoder(t reflect.Type) decoder {
 		case name == "":
 			name = field.Name
 		}
-		if _, twice := members[name]; twice {
+		if _, twice := byName[name]; twice {
 			return decodeByLibrary
 		}
-		members[name] = member{i, later(field.Type)}
+		byName[name] = len(members)
+		members = append(members, member{name, i, later(field.Type)})
 	}
-	return func(c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
+	return func(t *texts, c strictjson.Cursor, into reflect.Value) (strictjson.Cursor, bool) {
 		if c.Type() != strictjson.TypeObject {
 			return c, false
 		}
+		next := 0 // the member that probably comes next, because most senders keep the order
 		for name := range c.Members() {
-			m, ok := members[string(name)]
+			i, ok := next, next < len(members) && members[next].name == string(name)
 			if !ok {
-				continue
+				if i, ok = byName[string(name)]; !ok {
+					continue
+				}
 			}
-			if c, ok = m.decoder()(c, into.Field(m.field)); !ok {
+			if c, ok = members[i].decoder()(t, c, into.Field(members[i].field)); !ok {
 				return c, false
 			}
+			next = i + 1
 		}
 		return c, true
 	}

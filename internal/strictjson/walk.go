@@ -96,6 +96,25 @@ func (c *Cursor) Value() []byte {
 	return c.data[start:end:end] // capped, so that appending to it cannot overwrite the document
 }
 
+// Text returns the characters of the string at the cursor, unescaped, and moves behind it. ok is false, and the cursor where
+// it was, if there is no string. It allocates only for a string with escapes.
+func (c *Cursor) Text() (text []byte, ok bool) {
+	if at(c.data, c.p) != '"' {
+		return nil, false
+	}
+	start := c.p + 1
+	if end := skipPlain(c.data, start); at(c.data, end) == '"' {
+		c.p = end + 1
+		return c.data[start:end:end], true
+	}
+	end := skipString(c.data, c.p)
+	if end < 0 {
+		return nil, false
+	}
+	text, c.p = unquote(c.data[c.p:end]), end
+	return text, true
+}
+
 // Members yields the unescaped name of every member of the object at the cursor, with the cursor at the member's value.
 // The loop's body reads that value with the cursor or leaves it alone. A loop that ends by itself leaves the cursor behind
 // the object. Anything but an object has no members.
@@ -108,12 +127,8 @@ func (c *Cursor) members(yield func(name []byte) bool) {
 		return
 	}
 	for c.p = skipSpace(c.data, c.p+1); at(c.data, c.p) == '"'; c.p = skipSpace(c.data, c.p+1) {
-		end := skipString(c.data, c.p)
-		if end < 0 {
-			return
-		}
-		name := unquote(c.data[c.p:end])
-		if c.p = skipSpace(c.data, end); at(c.data, c.p) != ':' {
+		name, ok := c.Text()
+		if c.p = skipSpace(c.data, c.p); !ok || at(c.data, c.p) != ':' {
 			return
 		}
 		c.p = skipSpace(c.data, c.p+1)
@@ -206,12 +221,8 @@ func String(value []byte) (s string, ok bool) {
 
 // Text is String in bytes. It allocates only for a string with escapes.
 func Text(value []byte) (text []byte, ok bool) {
-	start := skipSpace(value, 0)
-	end := skipString(value, start)
-	if at(value, start) != '"' || end < 0 {
-		return nil, false
-	}
-	return unquote(value[start:end]), true
+	c := At(value)
+	return c.Text()
 }
 
 // unquote returns the text of a string in quotes.
