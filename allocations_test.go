@@ -25,8 +25,8 @@ func TestAllocations(t *testing.T) {
 		measured int
 		maximum  int
 	}{
-		{"interaction", interaction, 37, 39},
-		{"inline interaction", inlineInteraction, 599, 601},
+		{"interaction", interaction, 36, 38},
+		{"inline interaction", inlineInteraction, 598, 600},
 		{"tasks/get", taskGet, 80, 82},
 	} {
 		t.Run(c.name, func(t *testing.T) {

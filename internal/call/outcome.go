@@ -47,7 +47,7 @@ func (o *Outcome) InputRequired() bool {
 func (o *Outcome) Typed() mcp.InputRequestMap {
 	requests := make(mcp.InputRequestMap, len(o.Questions))
 	for _, q := range o.Questions {
-		requests[q.Key] = q.Typed
+		requests[q.Key] = q.Typed()
 	}
 	return requests
 }
@@ -56,7 +56,7 @@ func (o *Outcome) Typed() mcp.InputRequestMap {
 func (o *Outcome) Size(info []byte) int {
 	size := 256 + len(o.State) + len(info) + len(o.Encoded)
 	for _, q := range o.Questions {
-		size += len(q.Key) + len(q.Params) + 64
+		size += len(q.Key) + len(q.Params()) + 64
 	}
 	return size
 }
@@ -77,7 +77,7 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 		}
 		requests := make([]wire.InputRequest, 0, 8)
 		for _, q := range o.Questions {
-			requests = append(requests, wire.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params})
+			requests = append(requests, wire.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params()})
 		}
 		return wire.InputRequired(dst, requests, o.State, meta), nil
 	}

@@ -51,9 +51,7 @@ func (e *echoed) Suspend(ctx context.Context, j *journal.Journal, out *call.Outc
 		if err != nil {
 			return false, err
 		}
-		stateful := *q.Question
-		stateful.Typed = home.WithMeta(q.Typed, mcp.Meta{MetaState: state})
-		out.Questions[i].Question = &stateful
+		out.Questions[i].Question = q.WithTyped(home.WithMeta(q.Typed(), mcp.Meta{MetaState: state}))
 	}
 	if again, err = e.Held.Suspend(ctx, j, out); err != nil {
 		return again, err

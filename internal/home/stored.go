@@ -139,7 +139,7 @@ func (s *Stored) Verdict(out *call.Outcome, err error) (task.Verdict, error) {
 	default:
 		open := make([]OpenQuestion, len(out.Questions))
 		for i, q := range out.Questions {
-			open[i] = OpenQuestion{q.Key, s.journal.Pending[i].Key, q.Digest[:], q.Method, q.Params}
+			open[i] = OpenQuestion{q.Key, s.journal.Pending[i].Key, q.Digest[:], q.Method, q.Params()}
 		}
 		v.Status = task.InputRequired
 		v.Pending, err = json.Marshal(open)

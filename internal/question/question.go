@@ -29,16 +29,41 @@ const (
 	MethodListRoots     = "roots/list"
 )
 
-// Question is an input request in both forms that are sent: encoded, and as the SDK's type.
+// Question is an input request. It is not safe for concurrent use.
 type Question struct {
 	Method string
-	Params []byte
-	Typed  mcp.InputRequest
 	Need   wire.Capability // what the client must have declared
 	Digest journal.Digest  // of all that the handler asks; zero in the SDK's manual style
 	Accept Accept
 
-	schema *form.Schema // of a form
+	params []byte
+	typed  mcp.InputRequest
+	// A form is encoded when it is sent: most are asked again by a handler that runs from the top, and answered.
+	template *template
+	message  string
+}
+
+// Params returns the parameters of the request, encoded.
+func (q *Question) Params() []byte {
+	if q.params == nil && q.template != nil {
+		q.params = q.template.params(q.message)
+	}
+	return q.params
+}
+
+// Typed returns the parameters of the request as the SDK's type.
+func (q *Question) Typed() mcp.InputRequest {
+	if q.typed == nil && q.template != nil {
+		q.typed = &mcp.ElicitParams{Mode: "form", Message: q.message, RequestedSchema: q.template.typed}
+	}
+	return q.typed
+}
+
+// WithTyped returns a question with other parameters as the SDK's type.
+func (q *Question) WithTyped(params mcp.InputRequest) *Question {
+	other := *q
+	other.typed = params
+	return &other
 }
 
 // Form asks the user to fill in a form.
@@ -81,25 +106,20 @@ func (t *template) question(message string) *Question {
 	if !utf8.ValidString(message) {
 		message = string([]rune(message)) // as encoding/json has it
 	}
-	params := make([]byte, 0, len(message)+len(t.schema)+64)
-	params = strictjson.AppendString(append(params, `{"mode":"form","message":`...), message)
-	params = append(append(append(params, `,"requestedSchema":`...), t.schema...), '}')
-
 	// What digest(params) hashes, without parsing params for it.
 	canonical := strictjson.AppendString(append(make([]byte, 0, 512), `{"message":`...), message)
 	canonical = append(append(append(canonical, `,"mode":"form","requestedSchema":`...), t.canonical...), '}')
-
 	sum := sha256.Sum256(canonical)
-
-	q := &struct {
-		Question
-		typed mcp.ElicitParams
-	}{
-		Question{Method: MethodElicit, Params: params, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept, schema: t.form},
-		mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: t.typed},
+	return &Question{
+		Method: MethodElicit, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept, template: t, message: message,
 	}
-	q.Typed = &q.typed
-	return &q.Question
+}
+
+// params encodes the question with a message, which is UTF-8.
+func (t *template) params(message string) []byte {
+	params := make([]byte, 0, len(message)+len(t.schema)+64)
+	params = strictjson.AppendString(append(params, `{"mode":"form","message":`...), message)
+	return append(append(append(params, `,"requestedSchema":`...), t.schema...), '}')
 }
 
 // FormFor is [Form] for a schema made while the call runs, whose answers are to unmarshal into type t: a number that
@@ -130,19 +150,19 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 // Plain returns a form for a client that shows nothing but text, yes or no, and single choices: see [form.Schema.Plain]. It
 // stays the same question to its handler, and takes the answers to both forms.
 func (q *Question) Plain() *Question {
-	p, ok := q.Typed.(*mcp.ElicitParams)
-	if !ok || q.schema == nil {
+	p, ok := q.Typed().(*mcp.ElicitParams)
+	if !ok || q.template == nil {
 		return q
 	}
-	schema := q.schema.Plain()
+	schema := q.template.form.Plain()
 	if schema == nil {
 		return q
 	}
 	plain, typed := *q, *p
 	typed.RequestedSchema = json.RawMessage(schema)
-	plain.Typed, plain.Params = &typed, replace(q.Params, "requestedSchema", schema)
+	plain.typed, plain.params = &typed, replace(q.Params(), "requestedSchema", schema)
 	plain.Accept = func(raw []byte) ([]byte, error) {
-		if converted, found := q.schema.FromPlain(strictjson.Get(raw, "content")); found {
+		if converted, found := q.template.form.FromPlain(strictjson.Get(raw, "content")); found {
 			raw = replace(raw, "content", converted)
 		}
 		return q.Accept(raw)
@@ -152,7 +172,7 @@ func (q *Question) Plain() *Question {
 
 // Unfit returns the reason why an answer does not fit the question as it was sent, also where the handler itself reads it.
 func (q *Question) Unfit(raw []byte) error {
-	accept, err := AcceptFor(q.Method, q.Params)
+	accept, err := AcceptFor(q.Method, q.Params())
 	if err == nil {
 		_, err = accept(raw)
 	}
@@ -165,13 +185,13 @@ const didNotFit = "\n\nThe answer before this one does not fit: "
 // Again returns an elicitation whose message tells why it is asked again, and any other question as it is. It stays the
 // same question to its handler.
 func (q *Question) Again(reason error) *Question {
-	p, ok := q.Typed.(*mcp.ElicitParams)
+	p, ok := q.Typed().(*mcp.ElicitParams)
 	if !ok {
 		return q
 	}
 	again, typed := *q, *p
 	typed.Message = explained(p.Message, reason)
-	again.Typed, again.Params = &typed, AskAgain(q.Params, reason)
+	again.typed, again.params = &typed, AskAgain(q.Params(), reason)
 	return &again
 }
 
@@ -223,7 +243,7 @@ func URL(message, page string) (*Question, error) {
 		return nil, err
 	}
 	return &Question{
-		Method: MethodElicit, Params: params, Typed: typed, Need: wire.URL, Digest: digest(params), Accept: acceptURL,
+		Method: MethodElicit, params: params, typed: typed, Need: wire.URL, Digest: digest(params), Accept: acceptURL,
 	}, nil
 }
 
@@ -249,7 +269,7 @@ func Sample(params mcp.InputRequest) (*Question, error) {
 	}
 	need := needOf(params)
 	return &Question{
-		Method: MethodCreateMessage, Params: data, Typed: params, Need: need, Digest: digest(data),
+		Method: MethodCreateMessage, params: data, typed: params, Need: need, Digest: digest(data),
 		Accept: acceptSample(need&wire.SamplingTools != 0),
 	}, nil
 }
@@ -276,7 +296,7 @@ func needOf(request mcp.InputRequest) wire.Capability {
 // Roots asks the client for its roots.
 func Roots() *Question {
 	return &Question{
-		Method: MethodListRoots, Params: noParams, Typed: &mcp.ListRootsParams{}, Need: wire.Roots, Digest: noParamsDigest, Accept: acceptRoots,
+		Method: MethodListRoots, params: noParams, typed: &mcp.ListRootsParams{}, Need: wire.Roots, Digest: noParamsDigest, Accept: acceptRoots,
 	}
 }
 
@@ -294,7 +314,7 @@ func Manual(request mcp.InputRequest) (*Question, error) {
 		return nil, err
 	}
 	encoded := strictjson.Get(data, "q")
-	q := &Question{Params: strictjson.Get(encoded, "params"), Typed: request, Need: needOf(request)}
+	q := &Question{params: strictjson.Get(encoded, "params"), typed: request, Need: needOf(request)}
 	q.Method, _ = strictjson.String(strictjson.Get(encoded, "method"))
 	return q, nil
 }

@@ -72,7 +72,7 @@ func TestAnswers(t *testing.T) {
 		{"roots", `{"roots":[{"uri":"https://example.com"}]}`, "", "file URI"},
 	} {
 		q := all[c.question]
-		stored, err := question.AcceptFor(q.Method, q.Params)
+		stored, err := question.AcceptFor(q.Method, q.Params())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestNeedsAndDigests(t *testing.T) {
 			t.Errorf("%s has the digest of %q", name, other)
 		}
 		seen[q.Digest] = name
-		manual, err := question.Manual(q.Typed)
+		manual, err := question.Manual(q.Typed())
 		if err != nil || manual.Need != need || manual.Method != q.Method || manual.Digest != (journal.Digest{}) {
 			t.Errorf("%s in the manual style: %+v, %v", name, manual, err)
 		}
@@ -141,19 +141,19 @@ func FuzzFormMessage(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := strictjson.Check(q.Params, 64); err != nil {
-			t.Fatalf("%q makes %s: %v", message, q.Params, err)
+		if err := strictjson.Check(q.Params(), 64); err != nil {
+			t.Fatalf("%q makes %s: %v", message, q.Params(), err)
 		}
-		if sum := strictjson.Digest(q.Params); q.Digest != journal.Digest(sum[:16]) {
-			t.Fatalf("%s has the digest %x", q.Params, q.Digest)
+		if sum := strictjson.Digest(q.Params()); q.Digest != journal.Digest(sum[:16]) {
+			t.Fatalf("%s has the digest %x", q.Params(), q.Digest)
 		}
-		typed, err := json.Marshal(q.Typed)
-		if err != nil || strictjson.Digest(typed) != strictjson.Digest(q.Params) {
-			t.Fatalf("the SDK sends %s, %v, in place of %s", typed, err, q.Params)
+		typed, err := json.Marshal(q.Typed())
+		if err != nil || strictjson.Digest(typed) != strictjson.Digest(q.Params()) {
+			t.Fatalf("the SDK sends %s, %v, in place of %s", typed, err, q.Params())
 		}
 		text, _ := json.Marshal(message) // which makes U+FFFD of what is not UTF-8
-		if strictjson.Digest(strictjson.Get(q.Params, "message")) != strictjson.Digest(text) {
-			t.Fatalf("%s is not the message %s", q.Params, text)
+		if strictjson.Digest(strictjson.Get(q.Params(), "message")) != strictjson.Digest(text) {
+			t.Fatalf("%s is not the message %s", q.Params(), text)
 		}
 	})
 }
