@@ -161,3 +161,28 @@ func BenchmarkUnmarshal(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkUnmarshalLarge(b *testing.B) {
+	type item struct {
+		Name  string   `json:"name"`
+		Count int      `json:"count"`
+		Tags  []string `json:"tags"`
+	}
+	const one = `{"name":"a thing of this list","count":1234,"tags":["red","green","blue"]}`
+	data := []byte("[" + strings.Repeat(one+",", 1<<20/(len(one)+1)) + one + "]")
+	for _, by := range []struct {
+		name      string
+		unmarshal func([]byte, any) error
+	}{{"own", Unmarshal}, {"encoding/json", json.Unmarshal}} {
+		b.Run(by.name, func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				var into []item
+				if err := by.unmarshal(data, &into); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
