@@ -69,6 +69,40 @@ func TestSubscriptionToTasks(t *testing.T) {
 	}
 }
 
+// A subscription to tasks alone costs no session of the SDK's, whose goroutines and memory would be as much again.
+func TestSubscriptionToTasksAloneHasNoSession(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	srv, err := askback.New(server, &askback.Options{Keys: harness.NewRing(t), Tasks: &askback.Tasks{Store: new(task.MemoryStore)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.AddEcho(srv)
+	h := srv.HTTPHandler(nil)
+	var created struct{ Result struct{ TaskID string } }
+	if raw := (harness.Request{Target: "echo", Capabilities: harness.WithExtension}.Send(t, h)).Raw; json.Unmarshal([]byte(raw), &created) != nil {
+		t.Fatal(raw)
+	}
+	for others, want := range map[string]int{"": 0, `,"toolsListChanged":true`: 1} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream := newStarted()
+		var open sync.WaitGroup
+		open.Go(func() {
+			h.ServeHTTP(stream, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
+				Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+created.Result.TaskID+`"]`+others+`}`, harness.WithExtension)}.HTTP(t).WithContext(ctx))
+		})
+		harness.Eventually(t, "stream", stream.began.Load)
+		got := 0
+		for range server.Sessions() {
+			got++
+		}
+		if got != want {
+			t.Errorf("a subscription to tasks%s has %d sessions, want %d", others, got, want)
+		}
+		cancel()
+		open.Wait()
+	}
+}
+
 func TestSubscriptionToAForeignTask(t *testing.T) {
 	principal := func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 		return extra.Header.Get("X-User"), nil

@@ -456,9 +456,23 @@ func holding(scale float64) (*result, error) {
 		open    func(url string) error
 	}{
 		{"net/http: a response that does not end", subjects[0], func(url string) error { return openStream(url, http.MethodGet, accept, "") }},
-		{"a subscription", growing, func(url string) error {
-			return openStream(url, http.MethodPost, accept+"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n",
-				`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+modernMeta+`}}`)
+		{"a subscription to a list", growing, func(url string) error { return subscribe(url, `"toolsListChanged":true`) }},
+		{"a subscription to a task", growing, func(url string) error {
+			c, err := dial(url)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			created, err := c.post(modernHeader+"task\r\n", withTasks(toolCall("task", `{"place":`+newYork+`}`, "")))
+			if err != nil {
+				return err
+			}
+			_, rest, _ := bytes.Cut(created, []byte(`"taskId":"`))
+			id, _, found := bytes.Cut(rest, []byte(`"`))
+			if !found {
+				return fmt.Errorf("no task was created: %.300s", created)
+			}
+			return subscribe(url, `"taskIds":["`+string(id)+`"]`)
 		}},
 		{"a session", growing, func(url string) error {
 			s, err := openSession(url)
@@ -547,6 +561,17 @@ func openStream(url, method, header, body string) error {
 	}
 	held = append(held, c)
 	return nil
+}
+
+// subscribe opens a subscription of 2026-07-28.
+func subscribe(url, notifications string) error {
+	return openStream(url, http.MethodPost, accept+"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n",
+		withTasks(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{`+notifications+`},`+modernMeta+`}}`))
+}
+
+// withTasks is a request of a client that takes tasks.
+func withTasks(request string) string {
+	return strings.Replace(request, `{"elicitation":{}}`, `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
 }
 
 // held are connections that must not be closed by the garbage collector.

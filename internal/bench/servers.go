@@ -21,6 +21,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/interop/typescript"
+	"github.com/askback-mcp/askback/task"
 )
 
 // subject is a server that is measured. Each has one tool, greet, that asks for a name and returns "Hello NAME in PLACE".
@@ -229,7 +230,9 @@ const toolsVariable = "ASKBACK_BENCH_TOOLS"
 func growingServer() (http.Handler, error) {
 	const many = 1 << 20
 	share := askback.Share{Total: many, PerPrincipal: many, Anonymous: many}
-	srv, err := newAskback(askback.Options{Limits: askback.Limits{Rounds: 100, MessageBytes: 8 << 20, Requests: share, Sessions: share, Streams: share}})
+	srv, err := newAskback(askback.Options{Tasks: &askback.Tasks{
+		Store: new(task.MemoryStore), Settings: task.Settings{Anonymous: task.Quota{Unfinished: many, Kept: many, Bytes: 1 << 30}},
+	}, Limits: askback.Limits{Rounds: 100, MessageBytes: 8 << 20, Requests: share, Sessions: share, Streams: share}})
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +258,7 @@ func growingServer() (http.Handler, error) {
 		l, err := askback.Elicit[login](call, "login", question)
 		return "Hello " + l.Name, err
 	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "task"}, nil, greet)
 	if text := os.Getenv(toolsVariable); text != "" {
 		tools, err := strconv.Atoi(text)
 		if err != nil {

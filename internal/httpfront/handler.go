@@ -284,7 +284,11 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		h.serveTask(w, v, r, req)
 	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
 		v.stream.w, v.stream.events = w, true
-		out, err := h.throughSDK(r.Context(), &v.stream, req, &v.extra)
+		follow := h.throughSDK
+		if tasks.OnlyTasks(req.Params) && !h.SDK.Watched() {
+			follow = h.follow
+		}
+		out, err := follow(r.Context(), &v.stream, req, &v.extra)
 		h.respond(r.Context(), &v.stream, req, out, err)
 	case asks:
 		h.serveCall(w, v, r, req, body, mirrored)
@@ -431,6 +435,23 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 		response = wire.AppendError(nil, req.ID, wire.Errorf(jsonrpc.CodeInternalError, "internal error"))
 	}
 	stream.finish(http.StatusOK, response)
+}
+
+// follow serves a subscription to tasks alone past the SDK, whose session would be half of what the subscription costs.
+func (h *handler) follow(ctx context.Context, stream *eventStream, req wire.Request, extra *mcp.RequestExtra) (*call.Outcome, error) {
+	ctx, cancel := call.WhileTokenLasts(ctx, extra)
+	defer cancel()
+	l, err := h.SDK.Listen(ctx, req.ID, req.Params, extra)
+	if err != nil {
+		return nil, err
+	}
+	if err = stream.notify(tasks.MethodAcknowledged, l.Acknowledge(nil)); err == nil {
+		err = h.SDK.Tasks.Follow(ctx, l, func(params []byte) error { return stream.notify(tasks.MethodTasks, params) })
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return &call.Outcome{Encoded: h.SDK.Tasks.Result(l)}, err
 }
 
 // serveTask serves a request about tasks.

@@ -29,8 +29,8 @@ type subscription struct {
 	response jsonrpc.Message // of the SDK, which waits for that
 }
 
-// listen begins a subscription that names tasks, if the gate lets its caller through.
-func (f *Front) listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
+// Listen begins a subscription that names tasks, if the gate lets its caller through.
+func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
 	meta, _ := wire.ParseMeta(strictjson.Get(params, "_meta"))
 	from := call.Origin{ID: id, Version: meta.Version, Transport: transportOf(extra), Meta: &meta}
 	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, from, nil, func(ctx context.Context, p call.Passage) (err error) {
@@ -40,14 +40,14 @@ func (f *Front) listen(ctx context.Context, id, params []byte, extra *mcp.Reques
 	if from, ok := ctx.Value(originKey{}).(*origin); ok {
 		from.refuse(err)
 	}
-	if err == nil && f.watched() {
+	if err == nil && f.Watched() {
 		l.Others = true // which the SDK answers: its middleware sees the request
 	}
 	return l, err
 }
 
-// watched reports whether there is middleware besides our own.
-func (f *Front) watched() bool { return f.Chained() || !f.Direct() }
+// Watched reports whether there is middleware besides our own.
+func (f *Front) Watched() bool { return f.Chained() || !f.Direct() }
 
 // listen takes over a subscription that names tasks. It reports whether the SDK is to see the request, too.
 func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass bool) {
@@ -73,7 +73,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		return false
 	}
 	prepare := func() bool {
-		l, err := c.front.listen(own.ctx, id, req.Params, extra)
+		l, err := c.front.Listen(own.ctx, id, req.Params, extra)
 		if err != nil {
 			c.unlisten(req.ID)
 			c.refuse(c.life, req.ID, call.Fault(err))
@@ -84,7 +84,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		own.Listening = l
 		return true
 	}
-	if tasks.OnlyTasks(req.Params) && !c.front.watched() {
+	if tasks.OnlyTasks(req.Params) && !c.front.Watched() {
 		c.start(func() { // looking the tasks up must not hold up other requests
 			defer c.unlisten(req.ID)
 			if !prepare() || c.notify(own.ctx, tasks.MethodAcknowledged, own.Acknowledge(nil)) != nil {
