@@ -157,17 +157,26 @@ func (c *tormentor) partition(ctx context.Context, slot int, d time.Duration) er
 }
 
 // partitionEnding cuts a server off and tells it to end at once: it gives its tasks back, but that arrives when another
-// has taken one of them. The requests of the others are slow, so that they have not changed what they took.
+// has taken one of them. The requests of the others are slow, so that they have not changed what they took. Where they are
+// many they wait for a connection until it is too late, which no silence of a connection shows.
 func (c *tormentor) partitionEnding(ctx context.Context, slot int, d time.Duration) error {
+	slowed := make(map[int]bool) // processes
 	slow := func(late time.Duration) {
 		for other, place := range c.places {
 			if other != slot {
 				place.database.slow.Store(int64(late))
+				slowed[c.server(other).PID()] = true
 			}
 		}
 	}
+	begun := time.Now()
 	slow(300 * time.Millisecond)
-	defer slow(0)
+	defer func() {
+		slow(0)
+		for pid := range slowed {
+			c.ledger.silent(pid, begun, time.Now())
+		}
+	}()
 	err := c.cut(ctx, slot, statements, func() error {
 		if err := c.tellToEnd(slot); err != nil {
 			return err
