@@ -155,13 +155,22 @@ func TestArgumentsAreComparedByMeaning(t *testing.T) {
 				return "done", err
 			})
 	}).HTTPHandler(nil)
-	state := harness.Request{Target: "t", Arguments: `{"a":1,"b":"é","n":9007199254740993}`}.Send(t, h).Asked(t, "login")
-	same := harness.Request{Target: "t", Arguments: `{ "n":9007199254740993, "b":"\u00e9", "a":1.0 }`, Responses: harness.Octocat, State: state}
-	if got := same.Send(t, h).Text(t); got != "done" {
-		t.Errorf("got %q", got)
+	for range 2 { // of large arguments the first digest is made when it is needed, and those after it with the message's check
+		for _, size := range []int{0, 32 << 10} {
+			long := `"long":"` + strings.Repeat("x", size) + `"`
+			state := harness.Request{Target: "t", Arguments: `{"a":1,"b":"é","n":9007199254740993,` + long + `}`}.Send(t, h).Asked(t, "login")
+			same := harness.Request{Target: "t", Arguments: `{ ` + long + `, "n":9007199254740993, "b":"\u00e9", "a":1.0 }`, Responses: harness.Octocat, State: state}
+			if got := same.Send(t, h).Text(t); got != "done" {
+				t.Errorf("got %q", got)
+			}
+			for _, other := range []string{
+				`{"a":1,"b":"é","n":9007199254740992,` + long + `}`,
+				`{"a":1,"b":"é","n":9007199254740993,` + strings.Replace(long, `""`, `"x"`, 1) + `,"more":null}`,
+			} {
+				harness.Request{Target: "t", Arguments: other, Responses: harness.Octocat, State: state}.Send(t, h).Refused(t, 400, -32602)
+			}
+		}
 	}
-	other := harness.Request{Target: "t", Arguments: `{"a":1,"b":"é","n":9007199254740992}`, Responses: harness.Octocat, State: state}
-	other.Send(t, h).Refused(t, 400, -32602)
 }
 
 func TestStatesExpire(t *testing.T) {

@@ -238,11 +238,7 @@ func (w *writer) object(p, depth int) int {
 			return -1
 		}
 		if i := len(w.open) - 1; i >= base && sorted {
-			order := compareUTF16(w.name(w.open[i].name), w.name(m.name))
-			if order == 0 {
-				return -1 // as endObject returns for the same name in another place
-			}
-			sorted = order < 0
+			sorted = compareUTF16(w.name(w.open[i].name), w.name(m.name)) < 0
 		}
 		if p = w.value(p, depth); p < 0 {
 			return -1
