@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -493,6 +494,31 @@ func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 	if !strings.Contains(log.String(), "RunTasks") {
 		t.Error("nobody was told that no task will run here")
 	}
+}
+
+// A subscription whose store fails ends with an error that tells nothing of the store.
+func TestASubscriptionWhoseStoreFails(t *testing.T) {
+	store := &brokenStore{Store: new(task.MemoryStore)}
+	s := harness.NewTaskServerOn(t, store, nil, harness.AddEcho)
+	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	s.Get(harness.WithExtension, id, "input_required")
+	w := &breaking{httptest.NewRecorder(), store}
+	s.Handler.ServeHTTP(w, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
+		Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, harness.WithExtension)}.HTTP(t))
+	if got := w.Body.String(); !strings.Contains(got, "following a task failed: send the request again") || strings.Contains(got, "disk") {
+		t.Errorf("the stream ends with %s", got)
+	}
+}
+
+// breaking breaks a store with the first part of a response.
+type breaking struct {
+	*httptest.ResponseRecorder
+	store *brokenStore
+}
+
+func (w *breaking) Write(part []byte) (int, error) {
+	w.store.broken.Store(true)
+	return w.ResponseRecorder.Write(part)
 }
 
 // FuzzTasks sends arbitrary parameters to the methods about tasks.

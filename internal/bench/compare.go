@@ -103,7 +103,11 @@ func (r *row) profile(set settings) error {
 	}
 	profiled := make(chan error, 1)
 	go func() {
-		profiled <- r.download(fmt.Sprint("/debug/pprof/profile?seconds=", int(math.Ceil(set.turn.Seconds()))), filepath.Join(set.profiles, r.name+".pprof"))
+		data, err := r.get(fmt.Sprint("/debug/pprof/profile?seconds=", int(math.Ceil(set.turn.Seconds()))))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(set.profiles, r.name+".pprof"), data, 0o644)
+		}
+		profiled <- err
 	}()
 	_, err := r.takeTurn(set)
 	return errors.Join(err, <-profiled)

@@ -91,27 +91,22 @@ type statistics struct {
 	Goroutines float64
 }
 
-// download writes what the server shows at a path to a file.
-func (s *server) download(path, file string) error {
+// get returns what the server shows at a path.
+func (s *server) get(path string) ([]byte, error) {
 	res, err := http.Get(strings.TrimSuffix(s.url, "/mcp") + path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, data, 0o644)
+	return io.ReadAll(res.Body)
 }
 
 func (s *server) statistics() (got statistics, err error) {
-	res, err := http.Get(strings.TrimSuffix(s.url, "/mcp") + "/statistics")
+	data, err := s.get("/statistics")
 	if err != nil {
 		return got, err
 	}
-	defer res.Body.Close()
-	return got, json.NewDecoder(res.Body).Decode(&got)
+	return got, json.Unmarshal(data, &got)
 }
 
 func serveStatistics(w http.ResponseWriter, _ *http.Request) {

@@ -103,16 +103,23 @@ func (s *Service) Result(l *Listening) []byte {
 	return wire.Complete(nil, []byte("{}"), meta, "")
 }
 
-// Follow sends the state of each task, now and whenever it changes, until all have ended or ctx is done.
+// Follow sends the state of each task, now and whenever it changes, until all have ended or ctx is done. The error is that of
+// send, or one for the client.
 func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
-	return s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
+	var unsent error
+	err := s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
 		res, err := s.describe(ctx, t, true)
 		if err != nil {
 			return err
 		}
 		meta := slices.Concat([]byte(`,"_meta":{"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
-		return send(slices.Concat([]byte("{"), res.members, meta, []byte("}")))
+		unsent = send(slices.Concat([]byte("{"), res.members, meta, []byte("}")))
+		return unsent
 	})
+	if err != nil && unsent == nil {
+		err = s.failed(ctx, "following a task", err)
+	}
+	return err
 }
 
 // Announce calls send with the state of a task after each change, for the client of a session
