@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -313,4 +314,45 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 		t.Errorf("logged %v", refused)
 	}
 	noSecrets(t, log, "4711")
+}
+
+// The SDK prefers an exact resource of its own server to a template of ours. If the resource answers in the manual style,
+// its state is not sealed, and leaves on no front.
+func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
+	const state = "its plain state"
+	questions := mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Who?"}}
+	contents := []*mcp.ResourceContents{{URI: "doc://exact", Text: "theirs"}}
+	for name, result := range map[string]*mcp.ReadResourceResult{
+		"questions and a state": {RequestState: state, InputRequests: questions},
+		"questions":             {InputRequests: questions},
+		"contents and a state":  {RequestState: state, Contents: contents},
+	} {
+		m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
+		m.AddResource(&mcp.Resource{URI: "doc://exact", Name: "exact"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return result, nil
+		})
+		srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "t", URITemplate: "doc://{id}"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "doc://exact", Text: "ours"}}}, nil
+		})
+		for _, f := range fronts {
+			if f.session && result.InputRequests != nil {
+				continue // the SDK asks there itself
+			}
+			response := f.dial(t, srv, nil)("resources/read", `"uri":"doc://exact"`)
+			text, err := json.Marshal(response)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), state) {
+				t.Errorf("%s, %s: the plain state leaves: %s", name, f.name, text)
+			}
+			if f.name != "HTTP" && harness.At(response, "error", "message") != "internal error" { // there our template goes first
+				t.Errorf("%s, %s: %s", name, f.name, text)
+			}
+		}
+	}
 }

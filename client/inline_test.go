@@ -216,3 +216,37 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	return l.w.Write(p)
 }
+
+// A server may ask inside a session at any time, but nobody is shown a question that belongs to no call.
+func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
+	mcp.AddTool(m, &mcp.Tool{Name: "t"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return text("done"), nil, nil
+	})
+	here, there := mcp.NewInMemoryTransports()
+	server, err := m.Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown atomic.Int64
+	opts := answers()
+	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		shown.Add(1)
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+	}
+	session := connect(t, opts, here, "2025-11-25")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, when := range []string{"before any call", "after a call"} {
+		_, err := server.Elicit(ctx, &mcp.ElicitParams{Message: "Your password?"})
+		if err == nil || !strings.Contains(err.Error(), "no call is running") {
+			t.Errorf("%s: %v", when, err)
+		}
+		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := shown.Load(); n != 0 {
+		t.Errorf("%d questions were shown", n)
+	}
+}

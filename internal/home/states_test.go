@@ -598,6 +598,52 @@ func TestAnswersCountForTheirQuestionOnly(t *testing.T) {
 	f.observed("missing", "missing")
 }
 
+// A fleet moves to states in phases, and its instances are in different ones for a while. A retry that lost its state goes
+// on from what is stored, in which the second question may be another one than its client was shown: an answer counts only
+// for the question that was shown, whatever phase that was in.
+func TestAnswersCountForTheirQuestionInEveryPhase(t *testing.T) {
+	doubled := func(_ context.Context, c *call.Call) (mcp.Result, error) {
+		which, err := ask(c, "sure", "Delete which?")
+		if err != nil {
+			return nil, err
+		}
+		sure, err := ask(c, "sure", "Delete "+which+"?")
+		if err != nil {
+			return nil, err
+		}
+		return text(which + ": " + sure), nil
+	}
+	for _, asking := range []state.Mode{state.Dual, state.StatelessFirst, state.StatelessOnly} {
+		f := newFleet(t)
+		i := f.instance(asking, 0, doubled)
+		first := request{user: "alice", target: "delete"}
+		first.state = i.want("asks sure", first)
+		second := func(i *instance, which string) (key string) {
+			t.Helper()
+			r := first
+			r.answers = answer("sure", which)
+			got, _ := i.send(r)
+			key, asks := strings.CutPrefix(got, "asks ")
+			if !asks {
+				t.Fatalf("in phase %v: got %q", asking, got)
+			}
+			return key
+		}
+		copied := second(i, "the copy")
+		f.store.clear() // so that the answer counts that comes next
+		original := second(i, "the original")
+		f.store.clear()
+		dual := f.instance(state.Dual, 0, doubled)
+		if got := second(dual, "the original"); got != original || copied == original {
+			t.Errorf("in phase %v the questions have the keys %q and %q, and in the first phase %q", asking, copied, original, got)
+		}
+		lost := request{user: first.user, target: first.target, answers: answer(copied, "yes")}
+		dual.want("asks "+original, lost)
+		lost.answers = answer(original, "yes")
+		dual.want("the original: yes", lost)
+	}
+}
+
 // A handler in the manual style chooses its keys itself: without its state only the first
 // round can go on from the store, and a repeated round goes on from its own state.
 func TestManualStyle(t *testing.T) {

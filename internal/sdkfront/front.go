@@ -273,7 +273,7 @@ func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.R
 		if out := takeOutcome(result); out != nil {
 			return f.encode(out, p.InSession)
 		}
-		if _, _, manual := call.ManualOutcome(result); manual && !p.InSession {
+		if _, _, manual := call.ManualOutcome(result); manual {
 			// A resource of the SDK's server that one of our templates also matches.
 			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 		}

@@ -70,12 +70,20 @@ func TestWritesTogether(t *testing.T) {
 			t.Errorf("Update of another version: %v", err)
 		}
 	})
-	waiting(n + 3)
+	all.Go(func() {
+		large := *first
+		large.Status, large.Outcome = task.Completed, []byte("refused")
+		u := task.Update{Entries: [][]byte{[]byte("too many bytes")}, Quota: task.Quota{Bytes: 1}}
+		if err := s.Update(ctx, &large, u); !errors.Is(err, task.ErrQuota) {
+			t.Errorf("Update beyond the quota of bytes: %v", err)
+		}
+	})
+	waiting(n + 4)
 	leaving, leave := context.WithCancel(ctx)
 	left := make(chan error)
 	gone := newTask("bob")
 	go func() { left <- s.Create(leaving, gone, time.Hour, 0, nil, nil, task.Quota{}) }()
-	waiting(n + 4)
+	waiting(n + 5)
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("Create whose caller leaves: %v", err)
@@ -96,6 +104,10 @@ func TestWritesTogether(t *testing.T) {
 	}
 	if _, entries, err := s.Journal(ctx, first.ID); err != nil || len(entries) != 0 {
 		t.Errorf("the first task has the entries %q, %v", entries, err)
+	}
+	// The refused writes had changed rows before they were refused.
+	if now, err := s.Get(ctx, first.ID); err != nil || now.Version != first.Version || now.Status != first.Status {
+		t.Errorf("the first task is %+v, %v: a write that was refused has changed it", now, err)
 	}
 }
 
