@@ -191,11 +191,43 @@ func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (*
 		}
 		res.members = wire.AppendInputRequests(append(res.members, `,"inputRequests":`...), requests)
 	case t.Status == task.Completed:
-		res.members = append(append(res.members, `,"result":`...), t.Outcome...)
-	case t.Status == task.Failed && len(t.Outcome) > 0:
-		res.members = append(append(res.members, `,"error":`...), t.Outcome...)
+		members, meta, err := openResult(t.Outcome, s.Info)
+		if err != nil {
+			return nil, s.unreadable(ctx, fmt.Errorf("the stored result: %w", err))
+		}
+		result := slices.Concat([]byte("{"), members, []byte("}"))
+		res.members = wire.Complete(append(res.members, `,"result":`...), result, meta, "")
+	case t.Status == task.Failed:
+		res.members = append(append(res.members, `,"error":`...), home.EncodeFault(outcomeError(t))...)
 	}
 	return res, nil
+}
+
+// openResult returns the members of a stored result, and its _meta merged with info, which may be nil. Results are
+// stored without a resultType, because a session's result has none; one from another release is left out.
+func openResult(result, info []byte) (members, meta []byte, err error) {
+	all := map[string]json.RawMessage{}
+	if info != nil {
+		if err := json.Unmarshal(info, &all); err != nil {
+			return nil, nil, err
+		}
+	}
+	for name, value := range strictjson.Members(result) {
+		switch string(name) {
+		case "resultType":
+		case "_meta":
+			if err := json.Unmarshal(value, &all); err != nil {
+				return nil, nil, err
+			}
+		default:
+			members = append(wire.AppendString(append(members, comma(members)...), string(name)), ':')
+			members = append(members, value...)
+		}
+	}
+	if len(all) > 0 {
+		meta, err = json.Marshal(all)
+	}
+	return members, meta, err
 }
 
 func (s *Service) inputRequests(ctx context.Context, t *task.Task) ([]wire.InputRequest, error) {
@@ -424,25 +456,16 @@ func (r *result) encode(info []byte, modern bool) ([]byte, error) {
 		meta = nil
 	}
 	if r.related != "" {
-		all := map[string]json.RawMessage{}
-		if modern {
-			if err := json.Unmarshal(info, &all); err != nil {
-				return nil, err
-			}
+		opened, merged, err := openResult(r.result, meta)
+		if err != nil {
+			return nil, err
 		}
-		if r.result != nil {
-			for name, value := range strictjson.Members(r.result) {
-				if string(name) == "_meta" {
-					if err := json.Unmarshal(value, &all); err != nil {
-						return nil, err
-					}
-					continue
-				}
-				quoted, _ := json.Marshal(string(name))
-				members = slices.Concat(members, comma(members), quoted, []byte(":"), value)
-			}
+		all := map[string]json.RawMessage{}
+		if merged != nil {
+			_ = json.Unmarshal(merged, &all) // made here
 		}
 		all[wire.MetaRelatedTask], _ = json.Marshal(map[string]string{"taskId": r.related})
+		members = slices.Concat(members, comma(opened), opened)
 		meta, _ = json.Marshal(all) // checked JSON
 	}
 	switch {
