@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -171,5 +174,39 @@ func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "7" {
 		t.Errorf("%v", done)
+	}
+}
+
+// Serving and running tasks begin at once, so a task may be created before RunTasks is called. Only a process that still
+// does not run any a while later is told so.
+func TestAProcessThatRunsNoTasksIsTold(t *testing.T) {
+	for says, runs := range map[string]bool{"it runs tasks soon": true, "it runs none": false} {
+		t.Run(says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logger, log := harness.Logs()
+				srv := harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, harness.AddEcho)
+				r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(harness.Message(1, "tools/call", `"name":"echo"`, harness.WithExtension)))
+				for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+					"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"} {
+					r.Header.Set(name, value)
+				}
+				w := httptest.NewRecorder()
+				srv.HTTPHandler(nil).ServeHTTP(w, r)
+				if !strings.Contains(w.Body.String(), "taskId") {
+					t.Fatalf("no task was created: %s", w.Body)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				if runs {
+					running.Go(func() { _ = srv.RunTasks(ctx) })
+				}
+				time.Sleep(time.Minute)
+				stop()
+				running.Wait()
+				if told := strings.Contains(log.String(), "call Server.RunTasks"); told == runs {
+					t.Errorf("the log has %q", log.String())
+				}
+			})
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -41,12 +42,19 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.Engine.Run(ctx)
 }
 
+// startsWithin is how long a process that serves may take to begin running tasks: both begin at once, in any order.
+const startsWithin = 10 * time.Second
+
+func (s *Service) warnIfIdle(ctx context.Context) {
+	if !s.runs.Load() {
+		s.Log.WarnContext(ctx, "askback: a task was created by a process that runs none; unless another instance does, it will never begin: call Server.RunTasks")
+	}
+}
+
 // Create makes a task of a call, which goes on from the journal j.
 func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journal) (*call.Outcome, error) {
 	if !s.runs.Load() {
-		s.warnIdle.Do(func() {
-			s.Log.WarnContext(ctx, "askback: a task was created by a process that runs none; unless another instance does, it will never begin: call Server.RunTasks")
-		})
+		s.warnIdle.Do(func() { time.AfterFunc(startsWithin, func() { s.warnIfIdle(context.WithoutCancel(ctx)) }) })
 	}
 	n := &task.New{
 		ID:        taskID(j.ID),
