@@ -2,6 +2,7 @@ package client
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -15,4 +16,22 @@ func TestIntervals(t *testing.T) {
 			t.Errorf("told %v, looks every %v, want %v", told, got, want)
 		}
 	}
+}
+
+// A server that reports without end does not make the client ask without end.
+func TestReportsDoNotMakeAClientAskWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &await{Session: &Session{opts: &New(nil).opts}, task: &Task{PollInterval: time.Hour}, news: newNews(nil, "t")}
+		began := time.Now()
+		for n := range 100 {
+			w.news.signal()
+			if _, err := w.rest(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			slow := max(0, n+1-33) // after as many as a task may report in a burst
+			if want := time.Duration(slow) * w.opts.Limits.MinPoll; time.Since(began) != want {
+				t.Fatalf("%d reports took %v, want %v", n+1, time.Since(began), want)
+			}
+		}
+	})
 }

@@ -688,3 +688,57 @@ func TestAPendingHasNoAnswerOfAnotherQuestion(t *testing.T) {
 		t.Errorf("sent %v", answers)
 	}
 }
+
+// A task may ask as often as the limit of rounds says, and nobody answers what would be one round more.
+func TestRoundsOfATaskAreBounded(t *testing.T) {
+	for _, rounds := range []int{1, 3} {
+		srv := serveTasks(t, map[string]func(int, message) string{
+			"tools/call": always(created("working", "")),
+			"tasks/get": func(n int, _ message) string {
+				if n > 9 {
+					return flat("completed", `,"result":`+done)
+				}
+				return flat("input_required", fmt.Sprintf(`,"inputRequests":{"q%d":%s}`, n, formQuestion))
+			},
+			"tasks/update": always(`{}`),
+		})
+		asked := 0
+		opts := patient()
+		opts.Limits.Rounds = rounds
+		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			asked++
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		}
+		_, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		// The call itself is the first round.
+		if want := rounds - 1; !isLimit("rounds per call")(err) || asked != want {
+			t.Errorf("with %d rounds: asked %d times, want %d; %v", rounds, asked, want, err)
+		}
+	}
+}
+
+// If one question of a round cannot be answered, nobody is asked the others: the answers could not be sent.
+func TestNobodyIsAskedBesideAnUndeclaredQuestion(t *testing.T) {
+	const both = `"inputRequests":{"a":` + formQuestion + `,"b":{"method":"roots/list","params":{}}}`
+	for name, srv := range map[string]*tasks{
+		"a call": serveTasks(t, map[string]func(int, message) string{
+			"tools/call": always(`{"resultType":"input_required","requestState":"s",` + both + `}`),
+		}),
+		"a task": serveTasks(t, map[string]func(int, message) string{
+			"tools/call": always(created("working", "")),
+			"tasks/get":  always(flat("input_required", ","+both)),
+		}),
+	} {
+		asked := 0
+		opts := patient()
+		opts.Roots = nil
+		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			asked++
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		}
+		_, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		if !isUndeclared("roots")(err) || asked != 0 {
+			t.Errorf("%s: asked %d times; %v", name, asked, err)
+		}
+	}
+}

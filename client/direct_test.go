@@ -302,3 +302,24 @@ func TestHeadersOfAListedTool(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a caller puts into the Meta of a request does not change the version that the request is of: it is the header's.
+func TestTheVersionInTheMetaIsTheHeaders(t *testing.T) {
+	var s script
+	session := connect(t, answers(), s.serve(t, done), "")
+	params := &mcp.CallToolParams{Name: "t", Meta: mcp.Meta{mcp.MetaKeyProtocolVersion: "2025-11-25", "com.example/own": "kept"}}
+	if _, err := session.CallTool(t.Context(), params); err != nil {
+		t.Fatal(err)
+	}
+	var meta map[string]any
+	for _, m := range s.all() {
+		if m.Method == "tools/call" {
+			if err := json.Unmarshal(m.Params["_meta"], &meta); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if meta[mcp.MetaKeyProtocolVersion] != "2026-07-28" || meta["com.example/own"] != "kept" {
+		t.Errorf("sent the Meta %v", meta)
+	}
+}
