@@ -5,7 +5,7 @@
 //	defer stop()
 //	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 //
-//	listener, err := net.Listen("tcp", ":8080")
+//	listener, err := drain.Listen(":8080")
 //	if err != nil {
 //		return err
 //	}
@@ -33,6 +33,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/ending"
@@ -45,8 +46,8 @@ type Options struct {
 	// negative value no delay.
 	Delay time.Duration
 
-	// Grace is how long requests may go on running after the delay. Zero means 30 seconds. A supervisor that kills the
-	// process must wait for longer than Delay and Grace together.
+	// Grace is how long the server may take to finish its requests after the delay. Zero means 30 seconds. A supervisor
+	// that kills the process must wait for longer than Delay and Grace together.
 	Grace time.Duration
 
 	// Ready returns an error while the instance cannot serve, for example because its database is away:
@@ -62,22 +63,29 @@ const (
 	defaultDelay = 5 * time.Second
 	defaultGrace = 30 * time.Second
 
-	// quietTime is how long no request may come before the listener closes.
-	quietTime = time.Second
+	// gapTime is how long the listener stays open after the delay for a moment in which no request runs.
+	gapTime = 3 * time.Second
 
-	// retryAfter is the pause in seconds that the client of a refused request is asked for.
+	// firstTime is how long a connection may take to its first request after the listener has closed.
+	firstTime = time.Second
+
+	// retryAfter is the pause in seconds that the client of a wait that has ended is asked for.
 	retryAfter = "1"
 )
 
 // Serve serves until ctx is done, and then stops in these steps:
 //
 //  1. GET /readyz turns from 200 to 503. Requests are served as before, but each response closes its connection.
-//  2. After the delay, requests without an end of their own end: streams of notifications, and those that wait for a
-//     task. A new request gets 503 with Retry-After. It was not begun, so that a proxy can send it elsewhere.
-//  3. The listener closes when all requests are finished and no new one has come for a second. Connections that the
-//     kernel has accepted by then are answered, too. What is still running at the end of the grace period is cut off.
+//  2. After the delay, the listener closes at the first moment in which no request runs, or 3 seconds later. Until then
+//     requests are served. So a process that is started in place of this one can listen soon.
+//  3. Connections that the kernel has accepted by then are served, too; see [Listen]. Requests without an end of their
+//     own end: streams of notifications, and those that wait for a task, which get 503 with Retry-After. What is still
+//     running at the end of the grace period is cut off.
 //
-// GET /healthz is 200 as long as the process lives. Neither path reaches the handler. If server.TLSConfig is set, it must
+// No request is refused, because not every load balancer sends a refused one elsewhere. One that gets no connection was not
+// begun, and can be sent elsewhere by any.
+//
+// GET /healthz is 200 until the listener closes. Neither path reaches the handler. If server.TLSConfig is set, it must
 // have the certificate, and the connections are TLS. Serve replaces server.Handler, and closes the listener. The error is
 // that of the listener; it is nil if the server stopped because ctx was done.
 func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts *Options) error {
@@ -103,7 +111,7 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 		next = http.DefaultServeMux
 	}
 	d := newDrainer(next, &readiness{check: o.Ready, log: log})
-	server.Handler = d
+	d.follow(server)
 
 	last := &lastCall{Listener: listener}
 	listener = last
@@ -126,7 +134,7 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 	case <-ctx.Done():
 	}
 
-	d.setPhase(unready)
+	d.stopping.Store(true)
 	if o.Delay > 0 {
 		log.InfoContext(ctx, "stopping: no longer ready, but serving until load balancers have noticed", "delay", o.Delay)
 		select {
@@ -135,58 +143,116 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 		case <-time.After(o.Delay):
 		}
 	}
-	log.InfoContext(ctx, "stopping: finishing the requests that are running", "limit", o.Grace)
-	d.setPhase(refusing)
-	d.end()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
 	defer cancel()
-	d.settle(bounded, min(o.Delay, quietTime))
-	ended := false
-	if last.call() {
-		select {
-		case <-served:
-			ended = true
-		case <-time.After(lastTime): // its Accept waits for something else
-		}
+	d.await(bounded, min(o.Delay, gapTime), func() bool { return d.running == 0 })
+	log.InfoContext(ctx, "stopping: finishing the requests that are running", "limit", o.Grace)
+	last.call()
+	select {
+	case <-served:
+	case <-time.After(lastTime): // its Accept waits for something else
+		listener.Close()
+		<-served
 	}
+	d.end()
+	// From Shutdown on, the server drops what arrives on its connections, even if it was sent before.
+	d.await(bounded, firstTime, func() bool { return d.running == 0 && len(d.silent) == 0 })
+	d.await(bounded, o.Grace, func() bool { return d.running == 0 })
 	if err := server.Shutdown(bounded); err != nil {
 		log.WarnContext(ctx, "the requests that did not finish in time were cut off", "limit", o.Grace)
 		server.Close()
 	}
-	if !ended {
-		<-served
-	}
 	return nil
 }
 
-type phase int
-
-const (
-	serving  phase = iota
-	unready        // serves, and closes each connection
-	refusing       // finishes what it has begun
-)
-
-// drainer is the handler around the server's own. It counts the requests, and knows the phase.
+// drainer is the handler around the server's own. It counts the requests that have an end of their own.
 type drainer struct {
 	next   http.Handler
 	ready  *readiness
 	ending context.Context // done when requests without an end of their own end
 	end    context.CancelFunc
 
+	stopping atomic.Bool
+
 	mu      sync.Mutex
-	phase   phase
 	running int
-	latest  time.Time // when the last request was refused, or refusing began
+	silent  map[net.Conn]struct{} // without a request until now
+	fewer   chan struct{}         // receives when one of them may have become zero
 }
 
 func newDrainer(next http.Handler, ready *readiness) *drainer {
-	d := &drainer{next: next, ready: ready}
+	d := &drainer{next: next, ready: ready, silent: make(map[net.Conn]struct{}), fewer: make(chan struct{}, 1)}
 	d.ending, d.end = context.WithCancel(context.Background())
 	return d
 }
 
+// connection is the key of a request's connection in its context.
+type connection struct{}
+
+// follow makes d the handler of a server, and lets it know of the connections.
+func (d *drainer) follow(server *http.Server) {
+	server.Handler = d
+	withConn, changed := server.ConnContext, server.ConnState
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if withConn != nil {
+			ctx = withConn(ctx, c)
+		}
+		return context.WithValue(ctx, connection{}, c)
+	}
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			d.mu.Lock()
+			d.silent[c] = struct{}{}
+			d.mu.Unlock()
+		case http.StateClosed, http.StateHijacked:
+			d.count(c, 0)
+		}
+		if changed != nil {
+			changed(c, state)
+		}
+	}
+}
+
+// count counts a request that begins (1) or ends (-1) on a connection, or the end of the connection (0).
+func (d *drainer) count(c net.Conn, requests int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running += requests
+	delete(d.silent, c)
+	select {
+	case d.fewer <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until done, which is called with the lock, but no longer than limit.
+func (d *drainer) await(ctx context.Context, limit time.Duration, done func() bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		d.mu.Lock()
+		is := done()
+		d.mu.Unlock()
+		if is {
+			return
+		}
+		select {
+		case <-d.fewer:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	conn, _ := r.Context().Value(connection{}).(net.Conn)
+	if isOpenEnded(r) {
+		d.count(conn, 0)
+	} else {
+		d.count(conn, 1)
+		defer d.count(conn, -1)
+	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		switch r.URL.Path {
 		case "/healthz":
@@ -197,12 +263,6 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if !d.begin() {
-		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 256<<10)) // a client that still sends may not read the response
-		refuse(w)
-		return
-	}
-	defer d.finish()
 	closing := &closingWriter{ResponseWriter: w, drainer: d}
 	if !isOpenEnded(r) {
 		d.next.ServeHTTP(closing, r.WithContext(ending.With(r.Context(), d.ending)))
@@ -214,7 +274,9 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(d.ending, cancel)()
 	d.next.ServeHTTP(closing, r.WithContext(ctx))
 	if !closing.begun && d.ending.Err() != nil && r.Context().Err() == nil {
-		refuse(w)
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", retryAfter)
+		answer(w, http.StatusServiceUnavailable, "this server is stopping: send the request again")
 		return
 	}
 	closing.begin()
@@ -230,7 +292,7 @@ func isOpenEnded(r *http.Request) bool {
 }
 
 func (d *drainer) serveReady(w http.ResponseWriter) {
-	if d.now() != serving {
+	if d.stopping.Load() {
 		w.Header().Set("Connection", "close")
 		answer(w, http.StatusServiceUnavailable, "stopping")
 		return
@@ -242,67 +304,11 @@ func (d *drainer) serveReady(w http.ResponseWriter) {
 	answer(w, http.StatusOK, "ok")
 }
 
-// refuse answers a request that was not begun, or that waited for something that it did not change.
-func refuse(w http.ResponseWriter) {
-	w.Header().Set("Connection", "close")
-	w.Header().Set("Retry-After", retryAfter)
-	answer(w, http.StatusServiceUnavailable, "this server is stopping: send the request again")
-}
-
 func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text+"\n") // an error means that the client is gone
-}
-
-// begin counts a request. It reports false if the request must be refused.
-func (d *drainer) begin() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.phase == refusing {
-		d.latest = time.Now()
-		return false
-	}
-	d.running++
-	return true
-}
-
-func (d *drainer) finish() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.running--
-}
-
-func (d *drainer) setPhase(p phase) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.phase, d.latest = p, time.Now()
-}
-
-func (d *drainer) now() phase {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.phase
-}
-
-// settle waits until no request runs and none has come for some time.
-func (d *drainer) settle(ctx context.Context, quiet time.Duration) {
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for {
-		d.mu.Lock()
-		settled := d.running == 0 && time.Since(d.latest) >= quiet
-		d.mu.Unlock()
-		if settled {
-			return
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // closingWriter closes the connection of a response whose header is written while the server stops. The server's own
@@ -318,7 +324,7 @@ func (w *closingWriter) begin() {
 		return
 	}
 	w.begun = true
-	if w.drainer.now() != serving {
+	if w.drainer.stopping.Load() {
 		w.Header().Set("Connection", "close")
 	}
 }

@@ -3,7 +3,6 @@ package drain_test
 import (
 	"context"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -35,7 +34,7 @@ func serve(srv *askback.Server) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 
-	listener, err := net.Listen("tcp", ":8080")
+	listener, err := drain.Listen(":8080")
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,22 @@ import (
 	"time"
 )
 
+// Listen listens on a TCP address, such as ":8080", for [Serve]. On Linux, Serve closes such a listener without losing a
+// connection: the kernel refuses new ones, and those that it has begun to accept are served. Closing another listener resets
+// connections that come at that moment, with the requests that were sent on them.
+//
+// The listener is for one process. A socket that was inherited, or is passed on, needs [net.FileListener] or [net.Listen].
+func Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &ownListener{l.(*net.TCPListener)}, nil
+}
+
+// ownListener is a listener that no other process has.
+type ownListener struct{ *net.TCPListener }
+
 // lastCall is a listener that accepts, before it ends, the connections that the kernel has accepted already. Their
 // clients may have sent a request, which would be lost if the listener were closed.
 type lastCall struct {
@@ -23,16 +39,18 @@ const (
 	lastTime = time.Second           // after which a last call ends in any case
 )
 
-// call makes Accept return what is waiting, and then [net.ErrClosed]. It reports false if the listener cannot do that.
-func (l *lastCall) call() bool {
-	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
-	if !ok {
-		return false
+// call makes Accept return what is waiting, and then [net.ErrClosed]. A listener that cannot do that is closed.
+func (l *lastCall) call() {
+	if own, ok := l.Listener.(*ownListener); ok {
+		refuseNew(own.TCPListener)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until = time.Now().Add(lastTime)
-	return d.SetDeadline(time.Unix(1, 0)) == nil // wakes an Accept that waits
+	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	if !ok || d.SetDeadline(time.Unix(1, 0)) != nil { // wakes an Accept that waits
+		l.Close()
+	}
 }
 
 func (l *lastCall) Accept() (net.Conn, error) {

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,7 +70,7 @@ func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+		if res.StatusCode != http.StatusNotFound {
 			t.Errorf("got %s", res.Status)
 		}
 	}
@@ -77,5 +80,55 @@ func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
 	if c, err := net.Dial("tcp", tcp.Addr().String()); err == nil {
 		c.Close()
 		t.Error("the listener is still open")
+	}
+}
+
+// While the listener closes, clients go on to connect. Each either gets a response or cannot connect.
+func TestNoConnectionIsLost(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel cannot be told to refuse new connections")
+	}
+	const rounds, clients = 40, 32
+	for range rounds {
+		listener, err := drain.Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- drain.Serve(ctx, listener, &http.Server{Handler: http.NotFoundHandler()},
+				&drain.Options{Delay: -1, Logger: slog.New(slog.DiscardHandler)})
+		}()
+		var all sync.WaitGroup
+		var answered atomic.Int64
+		for range clients {
+			all.Go(func() {
+				for {
+					c, err := net.Dial("tcp", listener.Addr().String())
+					if err != nil {
+						return
+					}
+					_ = c.SetDeadline(time.Now().Add(time.Minute))
+					_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+					if err == nil {
+						_, err = io.ReadAll(c)
+					}
+					c.Close()
+					if err != nil {
+						t.Errorf("a connection was lost: %v", err)
+						return
+					}
+					if answered.Add(1) == 2*clients {
+						stop()
+					}
+				}
+			})
+		}
+		all.Wait()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }

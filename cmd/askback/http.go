@@ -23,7 +23,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, usagef("--addr %q: want HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8080", addr)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	listener, err := drain.Listen(addr)
 	unknown, isName := errors.AsType[*net.DNSError](err)
 	switch {
 	case isName && unknown.IsNotFound:

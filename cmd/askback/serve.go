@@ -61,8 +61,8 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the example tools",
 		Long: `Serve the example tools, which 'askback tools' lists, over HTTP at /mcp, or over
 standard input and output. It prints its URL when it is ready (port 0 takes a
-free one). SIGINT or SIGTERM makes /readyz fail, stops new requests after
---drain-delay, and leaves --grace to those that run. A second one stops at once.
+free one). SIGINT or SIGTERM makes /readyz fail, closes the listener after
+--drain-delay, and leaves --grace to what runs. A second one stops at once.
 
 Keys are taken from --keys, also when the file changes, or from the environment
 variable ` + keysVariable + `; else a random key is made, and no other server can finish

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,7 +48,7 @@ func run(ctx context.Context, issuer, resource string) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:8080") // behind a proxy that speaks TLS
+	listener, err := drain.Listen("127.0.0.1:8080") // behind a proxy that speaks TLS
 	if err != nil {
 		return err
 	}

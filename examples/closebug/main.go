@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -54,7 +53,7 @@ func main() {
 	srv, err := askback.New(m, &askback.Options{Keys: keys})
 	check(err)
 	register(srv)
-	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
+	listener, err := drain.Listen(cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
 	check(err)
 	server := &http.Server{Handler: srv.HTTPHandler(nil), ReadHeaderTimeout: 10 * time.Second}
 	// After a signal it tells load balancers, and finishes the requests that run.

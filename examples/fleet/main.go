@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -80,7 +79,7 @@ func run(ctx context.Context) (err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", srv.HTTPHandler(nil))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), ":8080"))
+	listener, err := drain.Listen(cmp.Or(os.Getenv("ADDR"), ":8080"))
 	if err != nil {
 		return fmt.Errorf("ADDR: %w", err)
 	}

@@ -23,6 +23,7 @@ const patience = 2 * time.Minute
 type fleet struct {
 	url       string // of the proxy's endpoint
 	proxy     *exec.Cmd
+	plain     *http.Server // a proxy in this process
 	cancel    context.CancelFunc
 	instances []*instance
 	ctx       context.Context // of the processes
@@ -67,6 +68,9 @@ func startFleet(ctx context.Context, o *options, proxy, program, dir string) (f 
 			}
 			arguments := []string{"serve", "--addr", addr, "--keys", keys, "--data", filepath.Join(dir, "data"), "--pace", "600ms", "--until-eof"}
 			cmd := exec.CommandContext(f.ctx, program, append(arguments, o.serve...)...)
+			if stop, own := plainProxies[proxy]; own {
+				cmd = exec.CommandContext(f.ctx, os.Args[0], "-serve", addr, "-keys", keys, "-stop", stop)
+			}
 			cmd.Stderr = log
 			return cmd, nil
 		}}
@@ -74,6 +78,9 @@ func startFleet(ctx context.Context, o *options, proxy, program, dir string) (f 
 			return nil, err
 		}
 		f.instances = append(f.instances, i)
+	}
+	if _, own := plainProxies[proxy]; own {
+		return f, f.startPlain(addresses)
 	}
 	return f, f.startProxy(proxy, o.configs, dir, addresses)
 }
@@ -133,6 +140,9 @@ func (f *fleet) stop() {
 	if f.proxy != nil {
 		_ = f.proxy.Wait() // it was killed
 	}
+	if f.plain != nil {
+		f.plain.Close()
+	}
 }
 
 // ports are those of the configurations in docs/deploy: the proxy's, and those of the instances.
@@ -142,7 +152,7 @@ var ports = []string{"127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8082", "127.
 func (f *fleet) startProxy(name, configs, dir string, addresses []string) error {
 	source := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
 	if source == "" {
-		return fmt.Errorf("an unknown proxy: want nginx or haproxy")
+		return fmt.Errorf("an unknown proxy: want nginx, haproxy or plain")
 	}
 	text, err := os.ReadFile(filepath.Join(configs, source))
 	if err != nil {

@@ -1,15 +1,18 @@
 // Command fleet checks that instances behind a proxy are restarted without a failed call. It starts three processes of
 // askback serve behind nginx and behind HAProxy, with the configurations of docs/deploy, calls tools through the proxy,
-// and restarts the instances one after the other.
+// and restarts the instances one after the other. A third proxy, plain, neither probes nor sends a request elsewhere, so that
+// calls fail. It stands before two fleets, of which one stops with package drain, and one with [http.Server.Shutdown].
 //
 //	go run ./internal/fleet                         # 100 restarts behind each proxy, about 20 minutes
 //	go run ./internal/fleet -proxy nginx -restarts 5
+//	go run ./internal/fleet -proxy plain -restarts 15
 //	go run ./internal/fleet -- --grace 1m           # what follows -- goes to askback serve
 //
 // It needs the programs nginx and haproxy. There are three kinds of clients: on connections that they keep, with a
 // connection for each request, and with calls that take two seconds. A call has two rounds: the tool asks, and is answered.
 // Everything but the expected result is a failed call. Nothing is repeated. Behind HAProxy, sessions of 2025-11-25 must stay
-// with their instance as well. It exits with 1 if a call has failed.
+// with their instance as well. It exits with 1 if a call has failed, or if more
+// have failed behind the plain proxy with drain than with Shutdown.
 package main
 
 import (
@@ -38,12 +41,28 @@ type options struct {
 
 func main() {
 	var o options
-	proxy := flag.String("proxy", "nginx,haproxy", "`NAMES` of the proxies")
+	proxy := flag.String("proxy", "nginx,haproxy,plain", "`NAMES` of the proxies")
 	flag.IntVar(&o.restarts, "restarts", 100, "`NUMBER` of restarts behind each proxy")
 	flag.DurationVar(&o.pause, "pause", 2500*time.Millisecond, "`TIME` from an instance that is ready to the next restart")
 	flag.StringVar(&o.configs, "configs", "docs/deploy", "`DIR` of nginx.conf and haproxy.cfg")
+	addr := flag.String("serve", "", "be an instance at this `ADDR`, of a fleet behind the plain proxy")
+	keys := flag.String("keys", "", "`FILE` of the keys of that instance")
+	stopping := flag.String("stop", "drain", "how that instance stops: drain or shutdown")
 	flag.Parse()
-	o.proxies, o.serve = strings.Split(*proxy, ","), flag.Args()
+	if *addr != "" {
+		if err := serve(*addr, *keys, *stopping); err != nil {
+			fmt.Fprintln(os.Stderr, "fleet:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	for name := range strings.SplitSeq(*proxy, ",") {
+		o.proxies = append(o.proxies, name)
+		if name == "plain" {
+			o.proxies = append(o.proxies, "plain, Shutdown")
+		}
+	}
+	o.serve = flag.Args()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
@@ -79,18 +98,25 @@ func run(ctx context.Context, o *options) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w; see the logs in %s", err, dir)
 	}
-	failed := 0
+	failed, plain := 0, make(map[string]int)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PROXY\tRESTARTS\tCLIENTS\tCALLS\tFAILED")
 	for n, name := range o.proxies {
 		for _, k := range kinds {
 			c := results[n].counts[k.name]
 			fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%d\n", name, results[n].restarts, k.name, c.calls, c.failed)
-			failed += c.failed
+			if stop, own := plainProxies[name]; own {
+				plain[stop] += c.failed
+			} else {
+				failed += c.failed
+			}
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	if plain["drain"] > plain["shutdown"] {
+		return fmt.Errorf("%d calls failed behind the plain proxy with drain, and %d with Shutdown", plain["drain"], plain["shutdown"])
 	}
 	if failed > 0 {
 		for n, name := range o.proxies {
