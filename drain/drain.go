@@ -113,7 +113,7 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 	d := newDrainer(next, &readiness{check: o.Ready, log: log})
 	d.follow(server)
 
-	last := &lastCall{Listener: listener}
+	last := newLastCall(listener)
 	listener = last
 	served := make(chan error, 1)
 	go func() {

@@ -29,9 +29,17 @@ type ownListener struct{ *net.TCPListener }
 type lastCall struct {
 	net.Listener
 
+	close func() error // once
+
 	mu    sync.Mutex
 	until time.Time // when the last call ends; zero before it
 }
+
+func newLastCall(l net.Listener) *lastCall {
+	return &lastCall{Listener: l, close: sync.OnceValue(l.Close)}
+}
+
+func (l *lastCall) Close() error { return l.close() }
 
 const (
 	lull     = 20 * time.Millisecond // without a connection, after which none is waiting
