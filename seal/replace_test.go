@@ -198,3 +198,26 @@ func TestRevocationStays(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A revocation is exact to the millisecond: it refuses the last token that was issued before it, and not the first after.
+func TestRevocationIsExact(t *testing.T) {
+	at := testNow.Add(time.Minute)
+	r := mustRing(t, NewKey(testNow.Add(-time.Hour)))
+	revoking := r.RevokeBefore(at)
+	for off, want := range map[time.Duration]Reason{
+		-time.Second:            ReasonRevoked,
+		-999 * time.Millisecond: ReasonRevoked,
+		-time.Millisecond:       ReasonRevoked,
+		0:                       "",
+		time.Millisecond:        "",
+		time.Second:             "",
+	} {
+		token, err := r.Seal(testBinding, nil, at.Add(off), testExpires)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := openReason(t, revoking, token, at.Add(off)); got != want {
+			t.Errorf("issued %v after the revocation: %q, want %q", off, got, want)
+		}
+	}
+}

@@ -71,3 +71,35 @@ func TestReload(t *testing.T) {
 		}
 	}
 }
+
+// contextSource is a source that needs the context of its caller, such as a secret manager.
+type contextSource struct {
+	ring *seal.Ring
+	seen context.Context
+}
+
+func (s *contextSource) Load(ctx context.Context) (*seal.Ring, error) {
+	s.seen = ctx
+	return s.ring, ctx.Err()
+}
+
+// The context of Reload is the source's, and a source that fails changes nothing, whatever it returns beside its error.
+func TestReloadWithAContext(t *testing.T) {
+	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	ring, err1 := seal.NewRing(seal.NewKey(now))
+	other, err2 := seal.NewRing(seal.NewKey(now))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	before := ring.EncodeSecrets()
+	from := &contextSource{ring: other}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	changed, err := ring.Reload(ctx, from)
+	if changed || !errors.Is(err, context.Canceled) || from.seen != ctx || ring.EncodeSecrets() != before {
+		t.Errorf("changed: %v, %v", changed, err)
+	}
+	if changed, err := ring.Reload(t.Context(), from); !changed || err != nil || ring.EncodeSecrets() != other.EncodeSecrets() {
+		t.Errorf("then changed: %v, %v", changed, err)
+	}
+}

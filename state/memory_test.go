@@ -50,3 +50,37 @@ func TestMemoryStoreWithManyStatesOfACall(t *testing.T) {
 		}
 	})
 }
+
+// A call whose states have all gone leaves nothing, neither when they are deleted nor when they expire.
+func TestMemoryStoreForgetsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(state.MemoryStore)
+		put := func(id, call string) {
+			if err := store.PutState(t.Context(), id, call, nil, time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("1", "a")
+		put("2", "a")
+		put("3", "b")
+		put("3", "c") // in place of the one of another call
+		for _, step := range []struct {
+			id          string
+			rows, calls int
+		}{{"", 3, 2}, {"1", 2, 2}, {"2", 1, 1}, {"2", 1, 1}, {"3", 0, 0}} {
+			if err := store.DeleteState(t.Context(), step.id); err != nil {
+				t.Fatal(err)
+			}
+			if rows, calls := store.Size(); rows != step.rows || calls != step.calls {
+				t.Errorf("without %q it holds %d states of %d calls, want %d of %d", step.id, rows, calls, step.rows, step.calls)
+			}
+		}
+		for i := range 5000 {
+			put(fmt.Sprint("state ", i), fmt.Sprint("call ", i))
+			time.Sleep(time.Second)
+		}
+		if rows, calls := store.Size(); rows > 1024 || calls != rows {
+			t.Errorf("it holds %d states of %d calls", rows, calls)
+		}
+	})
+}

@@ -152,3 +152,37 @@ func TestAFingerprintDoesNotTellTheID(t *testing.T) {
 		t.Errorf("the fingerprint is %q", f)
 	}
 }
+
+// A task that ends, or that is deleted, is waited for no longer, though its follower waits for others.
+func TestAFollowerForgetsWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{t, silent{new(task.MemoryStore)}}
+		e := newIdle(t, f.store, nil)
+		var tasks []*task.Task
+		for range 3 {
+			tasks = append(tasks, f.create(e, &task.New{Principal: "alice"}))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = e.Follow(ctx, tasks, func(*task.Task) error { return nil }) }()
+		waits := func(after string, want int) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if n := e.Waiting(); n != want {
+				t.Errorf("after %s %d tasks are waited for, want %d", after, n, want)
+			}
+		}
+		waits("the beginning", 3)
+		f.end(tasks[0])
+		waits("an end", 2)
+		f.end(tasks[1])
+		time.Sleep(2 * time.Millisecond) // before the next look
+		if n, err := f.store.Evict(t.Context(), "alice", 0, 9); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		waits("an end and a deletion", 1)
+		cancel()
+		waits("the follower's end", 0)
+	})
+}

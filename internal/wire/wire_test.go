@@ -154,3 +154,37 @@ func TestParamHeadersAreSet(t *testing.T) {
 		}
 	}
 }
+
+// The response to a refused message names the one request that it belongs to, or none.
+func TestAddressee(t *testing.T) {
+	for _, c := range []struct {
+		message, id string
+		response    bool
+	}{
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`, `7`, false},
+		{`{"id":"seven","method":"tools/call","params":{"id":8}}`, `"seven"`, false},
+		{`{"id":-7,"result":{}}`, `-7`, true},
+		{`{"error":{},"id":7}`, `7`, true},
+		{`{"id":7,"method":"tools/call","result":{}}`, `7`, false},
+		{`{"id":7}`, `7`, false},
+		{`{"method":"notifications/initialized"}`, ``, false},
+		{`{"id":7,"id":8,"method":"tools/call"}`, ``, false},
+		{`{"id":7,"id":7,"method":"tools/call"}`, ``, false},
+		{`{"id":null,"method":"tools/call"}`, ``, false},
+		{`{"id":7.5,"method":"tools/call"}`, ``, false},
+		{`{"id":7e1,"method":"tools/call"}`, ``, false},
+		{`{"id":true,"method":"tools/call"}`, ``, false},
+		{`{"id":[7],"method":"tools/call"}`, ``, false},
+		{`{"id":{"id":7},"method":"tools/call"}`, ``, false},
+		{"{\"id\":\"\xff\",\"method\":\"tools/call\"}", ``, false},
+		{`{"id":"\ud800","method":"tools/call"}`, ``, false},
+		{`[{"id":7,"method":"tools/call"}]`, ``, false},
+		{`{"id":7,"method":"tools/call"`, ``, false},
+		{``, ``, false},
+	} {
+		id, response := Addressee([]byte(c.message))
+		if string(id) != c.id || response != c.response {
+			t.Errorf("%s: %q, a response: %v; want %q, %v", c.message, id, response, c.id, c.response)
+		}
+	}
+}
