@@ -224,10 +224,7 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	if err != nil {
 		return err
 	}
-	draining := &drain.Options{Delay: o.delay, Grace: o.grace, Ready: srv.Ready, Logger: log}
-	if o.delay == 0 {
-		draining.Delay = -1 // zero is the default there
-	}
+	draining := o.draining(srv.Ready, log)
 	serve := func(ctx context.Context) error {
 		if o.stdio {
 			return serveStdio(ctx, srv, draining)
@@ -239,6 +236,15 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	}
 	log.Info("keeping tasks", "store", storage.name)
 	return serveWithTasks(ctx, srv, draining, serve)
+}
+
+// draining returns how the server stops.
+func (o *serveOptions) draining(ready func(context.Context) error, log *slog.Logger) *drain.Options {
+	draining := &drain.Options{Delay: o.delay, Grace: o.grace, Ready: ready, Logger: log}
+	if o.delay == 0 {
+		draining.Delay = -1 // zero is the default there
+	}
+	return draining
 }
 
 // serveStdio serves until ctx is done, or until standard input ends and its requests are answered.
