@@ -67,7 +67,8 @@ const documentedAddress = "127.0.0.1:8080"
 // The blocks of sh are run in the order of the page, in one shell and an empty folder. A comment behind a command says
 // what it prints: whatever it has in double quotes or with an underscore is looked for. "The exit code is" says another
 // one than 0, and "a moment later" that the output has to be waited for. A block of text behind a block of sh is all that
-// the block prints, where an ellipsis stands for anything.
+// the block prints, where an ellipsis stands for anything. A page says of each command that prints something what it
+// prints, and a variable that takes the output of a command is not empty.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	pages := documents(t)
 	for _, page := range pages {
@@ -149,6 +150,7 @@ type docCommand struct {
 	text, comment string
 	block         int
 	prints        *string // of the whole block, on its last command
+	shown         bool    // a block of text shows what its block prints
 }
 
 var (
@@ -168,7 +170,11 @@ func commandsOf(t *testing.T, page string) []docCommand {
 			all = append(all, split(t, i, body)...)
 		case "text":
 			if open {
-				all[len(all)-1].prints = &body
+				last := len(all) - 1
+				all[last].prints = &body
+				for n := last; n >= 0 && all[n].block == all[last].block; n-- {
+					all[n].shown = true
+				}
 			}
 		case "bash", "shell", "console":
 			t.Errorf("a block of %s: write sh, and what it prints as text", block[2])
@@ -290,6 +296,9 @@ func newDocReader(t *testing.T) *docReader {
 		"REPOSITORY="+root, "ADDR="+address, "XDG_STATE_HOME="+filepath.Join(dir, ".state"), "GORACE=atexit_sleep_ms=1", "GOFLAGS=-buildvcs=false")}
 }
 
+// assigns finds the variable that a command sets to what another command prints.
+var assigns = regexp.MustCompile(`^(\w+)=\$\(`)
+
 var startsServer = regexp.MustCompile(`askback serve\b|\./examples/closebug`)
 
 // follow runs the commands, and compares what they print.
@@ -315,6 +324,9 @@ func (r *docReader) follow(commands []docCommand) {
 			script += fmt.Sprintf("for i in $(seq 600); do\n%s; code=$?\ngrep -qF '%s' %s && break; sleep 0.05\ndone\n", run, c.claims()[0], file)
 		default:
 			script += run + "; code=$?\n"
+		}
+		if variable := assigns.FindStringSubmatch(c.text); variable != nil {
+			script += fmt.Sprintf("[ -n \"$%s\" ] || { echo '%[1]s is empty' >>%s; code=empty; }\n", variable[1], file)
 		}
 		script += fmt.Sprintf("echo $code >%s.code\n", file)
 	}
@@ -375,6 +387,9 @@ func (r *docReader) compare(c docCommand, output, code, printed string) {
 		if !strings.Contains(output, claim) {
 			r.t.Errorf("should print %s: %s\n%s", claim, c.text, output)
 		}
+	}
+	if output != "" && len(c.claims()) == 0 && !c.shown && !startsServer.MatchString(c.text) {
+		r.t.Errorf("the page does not say what this prints: %s\n%s", c.text, output)
 	}
 	if c.prints != nil {
 		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(*c.prints)), "…", ".*")
