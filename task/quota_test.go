@@ -342,30 +342,40 @@ func TestNobodyGetsTheLastWorkerTwice(t *testing.T) {
 
 // When a worker becomes free, those that had their share are served at once, and not at the next look.
 func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
-	f := newFixture(t)
-	// The first task's worker has lost its lease, so that no change wakes anybody when it ends.
-	f.store = &meddled{Store: f.store, update: func(now *task.Task, u task.Update) error {
-		if now.Target == "first" && u.Leased {
-			return task.ErrLeaseLost
-		}
-		return nil
-	}}
-	first, second := make(chan struct{}), make(chan struct{}, 1)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2, Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
-		if w.Task.Target == "first" {
-			come(ctx, first)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		// The first task's worker has lost its lease, so that no change wakes anybody when it ends.
+		f.store = &meddled{Store: f.store, update: func(now *task.Task, u task.Update) error {
+			if now.Target == "first" && u.Leased {
+				return task.ErrLeaseLost
+			}
+			return nil
+		}}
+		first, second := make(chan struct{}), make(chan struct{}, 1)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2, Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Task.Target == "first" {
+				come(ctx, first)
+				return completed(""), nil
+			}
+			second <- struct{}{}
 			return completed(""), nil
+		}})
+		f.create(e, &task.New{Target: "first"})
+		f.create(e, &task.New{Target: "second"})
+		synctest.Wait() // the second has been looked for, and passed over
+		select {
+		case <-second:
+			t.Fatal("the second task runs beside the first, beyond the share of its principal")
+		default:
 		}
-		second <- struct{}{}
-		return completed(""), nil
-	}})
-	f.create(e, &task.New{Target: "first"})
-	f.create(e, &task.New{Target: "second"})
-	time.Sleep(50 * time.Millisecond) // most likely the second has been looked for by now, and passed over
-	close(first)
-	select {
-	case <-second:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the second task does not run")
-	}
+		began := time.Now()
+		close(first)
+		select {
+		case <-second:
+		case <-time.After(20 * time.Minute):
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the second task begins %v after the first has ended", took)
+		}
+	})
 }
