@@ -371,3 +371,63 @@ func TestALostLeaseIsLogged(t *testing.T) {
 	}
 	noSecrets(t, log, id)
 }
+
+// An alert on tasks whose worker died must not come from tasks that clients cancel, or whose time to live ends: neither the
+// log nor an operation says that such a task goes on.
+func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
+	cancel := func(s *harness.TaskServer, id string) {
+		s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
+	}
+	for _, test := range []struct {
+		name string
+		ttl  time.Duration
+		end  func(s *harness.TaskServer, id string, working <-chan struct{})
+	}{
+		{"cancelled while it waits", 0, func(s *harness.TaskServer, id string, _ <-chan struct{}) { cancel(s, id) }},
+		{"expired while it waits", 2 * time.Second, func(*harness.TaskServer, string, <-chan struct{}) {}},
+		{"cancelled while it works", 0, func(s *harness.TaskServer, id string, working <-chan struct{}) {
+			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"color":{"action":"decline"}`))
+			<-working
+			cancel(s, id)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			working := make(chan struct{}, 1)
+			w := new(follower)
+			logger, log, lines := journalOf()
+			s := harness.NewTaskServer(t, &askback.Options{
+				Logger: logger, Observe: w.observe,
+				Tasks: &askback.Tasks{Settings: task.Settings{TTL: test.ttl}},
+			}, harness.AddText("trip", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+				step := func(context.Context) error { return nil }
+				if err := call.Do(ctx, "reserve", step); err != nil {
+					return "", err
+				}
+				if _, err := askback.Elicit[harness.Color](call, "color", "Which?"); errors.Is(err, askback.ErrInputRequired) {
+					return "", err
+				}
+				if err := call.Do(ctx, "book", step); err != nil {
+					return "", err
+				}
+				return "", call.Do(ctx, "drive", func(ctx context.Context) error {
+					working <- struct{}{}
+					<-ctx.Done()
+					return ctx.Err()
+				})
+			}))
+			id := s.Result(harness.WithExtension, "tools/call", "trip", `"name":"trip"`)["taskId"].(string)
+			s.Get(harness.WithExtension, id, "input_required")
+			test.end(s, id, working)
+			harness.Eventually(t, "the clean-up", func() bool { return strings.Contains(fmt.Sprint(w.seen()), "cleaned_up") })
+			if l := lines("askback: a task goes on after a run that did not end"); l != nil {
+				t.Errorf("logged %v", l)
+			}
+			for _, op := range w.ended {
+				if op.Recovered {
+					t.Errorf("the %s of round %d recovered the task", op.Kind, op.Round)
+				}
+			}
+			noSecrets(t, log, id)
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -9,12 +10,13 @@ import (
 )
 
 // Listen listens on a TCP address, such as ":8080", for [Serve]. On Linux, Serve closes such a listener without losing a
-// connection: the kernel refuses new ones, and those that it has begun to accept are served. Closing another listener resets
-// connections that come at that moment, with the requests that were sent on them.
+// connection. Closing another one resets connections that come at that moment, with the requests that were sent on them.
 //
 // The listener is for one process. A socket that was inherited, or is passed on, needs [net.FileListener] or [net.Listen].
 func Listen(address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // its sockets take no filter
+	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +44,15 @@ func newLastCall(l net.Listener) *lastCall {
 func (l *lastCall) Close() error { return l.close() }
 
 const (
-	lull     = 20 * time.Millisecond // without a connection, after which none is waiting
-	lulls    = 3                     // an Accept that begins after its deadline, on a busy machine, does not look
-	lastTime = time.Second           // after which a last call ends in any case
+	lull     = 5 * time.Millisecond // without a connection, after which none is waiting
+	lulls    = 3                    // an Accept that begins after its deadline, on a busy machine, does not look
+	lastTime = time.Second          // after which a last call ends in any case
 )
 
 // call makes Accept return what is waiting, and then [net.ErrClosed]. A listener that cannot do that is closed.
 func (l *lastCall) call() {
 	if own, ok := l.Listener.(*ownListener); ok {
-		refuseNew(own.TCPListener)
+		ignoreNew(own.TCPListener)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -178,10 +178,11 @@ func finishRun(ctx context.Context, w *call.Watch, err, void error) {
 }
 
 // logRecovered tells of a task whose last run neither ended it nor parked it, and reports whether this is one. Such a
-// run recorded nothing before the task was claimed again, or it recorded a step last.
+// run recorded nothing before the task was claimed again, or it recorded a step last. The journal of a task that was ended
+// from outside may end with a step however its last run ended, so there only the number of attempts to clean up counts.
 func (s *Service) logRecovered(ctx context.Context, w *task.Work, callID string) bool {
 	if w.Task.Attempts < 2 {
-		if len(w.Entries) == 0 || w.Task.Fence < 2 {
+		if w.Stopped || len(w.Entries) == 0 || w.Task.Fence < 2 {
 			return false
 		}
 		last, err := journal.DecodeEntry(w.Entries[len(w.Entries)-1])
