@@ -5,7 +5,8 @@
 //
 // It builds the Go peers, installs the TypeScript SDK, prints the tables and writes
 // them into README.md. It fails if a cell in Askback's row or column fails for a reason
-// that is not listed in known.go as the peer's, and if such a listing no longer applies.
+// that is not listed in known.go as the peer's, if such a listing no longer applies, and
+// if a cell fails that passed when README.md was written.
 package main
 
 import (
@@ -80,12 +81,11 @@ func run(only, keep string, timeout time.Duration, parallel int) error {
 	}
 	report := &report{cells, known, versions}
 	fmt.Print(report.tables())
+	err = report.verdict()
 	if only == "" {
-		if err := report.writeREADME("README.md"); err != nil {
-			return err
-		}
+		err = errors.Join(err, report.writeREADME("README.md"))
 	}
-	return report.verdict()
+	return err
 }
 
 type matrix struct {
@@ -103,7 +103,9 @@ type endpoint struct {
 
 // prepare builds and installs the peers, and starts their HTTP servers.
 func (m *matrix) prepare() error {
-	for name, dir := range map[string]string{"askback": "askback", "gosdk": "gosdk", "mcpgo": "mcpgo", "tasks-askback": "tasks"} {
+	for name, dir := range map[string]string{
+		"askback": "askback", "gosdk": "gosdk", "mcpgo": "mcpgo", "tasks-askback": "tasks", "extension-askback": "extension",
+	} {
 		binary := filepath.Join(m.work, "bin", name)
 		if err := command("go", "build", "-o", binary, "./"+dir); err != nil {
 			return err
@@ -118,7 +120,7 @@ func (m *matrix) prepare() error {
 	if err != nil {
 		return err
 	}
-	for name, prefix := range map[string]string{"typescript": "", "tasks-typescript1": "tasks-"} {
+	for name, prefix := range map[string]string{"typescript": "", "tasks-typescript1": "tasks-", "extension-exttasks": "extension-"} {
 		m.programs[name] = func(role string) []string { return []string{node, filepath.Join(dir, prefix+role+".ts")} }
 	}
 	for _, peer := range peers {
@@ -152,9 +154,9 @@ func versions() (string, error) {
 		return "", fmt.Errorf("package.json: %w", err)
 	}
 	const scope = "@modelcontextprotocol/"
-	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; mcp-go %s.",
+	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; ext-tasks %s; mcp-go %s.",
 		modules[0], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"],
-		manifest.Dependencies[scope+"sdk"], modules[1]), nil
+		manifest.Dependencies[scope+"sdk"], manifest.Dependencies[scope+"ext-tasks"], modules[1]), nil
 }
 
 func command(name string, args ...string) error {
@@ -209,8 +211,8 @@ func allCells(only string) []*cell {
 	var cells []*cell
 	for _, section := range sections {
 		for _, t := range section.transports {
-			for _, client := range section.peers {
-				for _, server := range section.peers {
+			for _, client := range section.clients {
+				for _, server := range section.servers {
 					for _, s := range section.scenarios {
 						c := &cell{section: section, client: client.name, server: server.name, scenario: s, transport: t.name}
 						if strings.Contains(c.String(), only) {

@@ -111,8 +111,8 @@ func (r *report) section(b *strings.Builder, s *section) {
 		for _, scenario := range s.scenarios {
 			rows[0] = append(rows[0], scenario.title)
 		}
-		for _, client := range s.peers {
-			for _, server := range s.peers {
+		for _, client := range s.clients {
+			for _, server := range s.servers {
 				row := []string{client.title, server.title}
 				for _, scenario := range s.scenarios {
 					c := &cell{client: client.name, server: server.name, scenario: scenario, transport: t.name}
@@ -158,7 +158,51 @@ func (r *report) footnotes() string {
 
 const begin, end = "<!-- tables: written by go run . -->\n", "<!-- end of tables -->\n"
 
-// writeREADME replaces what is between the markers.
+// marks reads the marks of tables as [report.tables] writes them, by table, client, server and scenario.
+func marks(text string) map[string]string {
+	all := make(map[string]string)
+	title, head := "", []string(nil)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if found, ok := strings.CutPrefix(line, "### "); ok {
+			title, head = found, nil
+		}
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		row := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range row {
+			row[i] = strings.TrimSpace(row[i])
+		}
+		if head == nil {
+			head = row
+			continue
+		}
+		for i := 2; i < min(len(row), len(head)); i++ {
+			all[fmt.Sprintf("%s: %s with the server of %s, %s", title, row[0], row[1], head[i])] = row[i]
+		}
+	}
+	return all
+}
+
+// regressions is an error if a cell that passes in the text of the README fails in these tables, or is not there.
+func (r *report) regressions(readme string) error {
+	_, before, _ := strings.Cut(readme, begin)
+	now := marks(r.tables())
+	var problems []string
+	for cell, mark := range marks(before) {
+		if mark == "✓" && now[cell] != mark {
+			problems = append(problems, fmt.Sprintf("%s: passed when README.md was written, and now: %s", cell, cmp.Or(now[cell], "no such cell")))
+		}
+	}
+	slices.Sort(problems)
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "\n"))
+}
+
+// writeREADME replaces what is between the markers. If a cell passes there and fails now, it leaves the file as it is.
 func (r *report) writeREADME(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -168,6 +212,9 @@ func (r *report) writeREADME(name string) error {
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
 		return fmt.Errorf("%s lacks its markers", name)
+	}
+	if err := r.regressions(string(text)); err != nil {
+		return err
 	}
 	return os.WriteFile(name, slices.Concat(before, []byte(begin+"\n"+r.tables()+"\n"+end), after), 0o644)
 }

@@ -80,6 +80,17 @@ func TestWriteREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	failing := *c
+	failing.fault = "it came apart"
+	for _, cells := range [][]*cell{{&failing}, {}} {
+		err := (&report{cells, nil, ""}).writeREADME(name)
+		if err == nil || !strings.Contains(err.Error(), "HTTP, 2026-07-28: Askback with the server of Askback, elicitation: passed when") {
+			t.Errorf("a cell that passed before: %v", err)
+		}
+	}
+	if after, _ := os.ReadFile(name); string(after) != string(got) {
+		t.Errorf("a regression was written:\n%s", after)
+	}
 	text := string(got)
 	if !strings.HasPrefix(text, "before\n"+begin) || !strings.HasSuffix(text, end+"after\n") ||
 		strings.Contains(text, "old") || !strings.Contains(text, "| Askback | Askback | ✓ ") {

@@ -8,7 +8,8 @@ import "slices"
 type section struct {
 	title      string // of its tables; the first has none
 	prefix     string // of its peers' programs
-	peers      []named
+	clients    []named
+	servers    []named
 	scenarios  []scenario
 	transports []named
 	judge      func(s scenario, transport string, messages []message) string
@@ -16,8 +17,12 @@ type section struct {
 }
 
 var sections = []*section{
-	{peers: peers, scenarios: scenarios, transports: transports, judge: judgeWire},
-	{"Tasks", "tasks-", taskPeers, taskScenarios, taskTransports, judgeTasks, true},
+	{clients: peers, servers: peers, scenarios: scenarios, transports: transports, judge: judgeWire},
+	{"Tasks", "tasks-", taskPeers, taskPeers, taskScenarios, taskTransports, judgeTasks, true},
+	{
+		"The tasks extension", "extension-", []named{{"askback", "Askback"}, {"exttasks", "ext-tasks"}}, []named{{"askback", "Askback"}},
+		extensionScenarios, []named{{"extension-http", "The tasks extension over HTTP, 2026-07-28"}}, judgeExtension, true,
+	},
 }
 
 const (
@@ -79,6 +84,20 @@ var taskTransports = []named{
 var taskPeers = []named{
 	{"askback", "Askback"},
 	{"typescript1", "TypeScript SDK v1"},
+}
+
+// Tasks of 2026-07-28, which the server makes of calls.
+
+var extensionScenarios = []scenario{
+	{"immediate", "x_now", "immediate, completed: now", nil},
+	{"a question", "x_ask", "completed: Echo: octocat", [][]string{{form}}},
+	{"three at once", "x_three", "completed: octocat, Paris, file:///work", [][]string{{form, sample, roots}}},
+	{"two rounds", "x_rounds", "completed: octocat, octocat", [][]string{{form}, {form}}},
+	{"structured", "x_structured", `completed: {"n":1}`, nil},
+	{"a tool's error", "x_fail", "completed with isError: the job broke", nil},
+	{"failed", "x_fault", "failed: -32050 the job broke", nil},
+	{"cancelled", "x_slow", "cancelled, and read again: cancelled", nil},
+	{"unknown", "x_unknown", "-32602", nil},
 }
 
 func peerTitle(name string) string {
