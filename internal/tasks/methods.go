@@ -465,7 +465,9 @@ func (r *result) encode(info []byte, modern bool) ([]byte, error) {
 			_ = json.Unmarshal(merged, &all) // made here
 		}
 		all[wire.MetaRelatedTask], _ = json.Marshal(map[string]string{"taskId": r.related})
-		members = slices.Concat(members, comma(opened), opened)
+		if len(opened) > 0 {
+			members = slices.Concat(members, comma(members), opened)
+		}
 		meta, _ = json.Marshal(all) // checked JSON
 	}
 	switch {
