@@ -383,9 +383,9 @@ func (s *stealing) Watch(ctx context.Context, ready func(), changed func(id stri
 	return nil
 }
 
-func (s *stealing) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+func (s *stealing) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	if rand.Int32N(100) < s.often.Load() {
-		if t, err := s.Get(ctx, id); err == nil && t.Fence == fence && !t.Stopped {
+		if t, err := s.Get(ctx, id); err == nil && t.Claim == claim && !t.Stopped {
 			if s.Update(ctx, t, task.Update{}) == nil {
 				s.news.mu.Lock()
 				for _, changed := range s.news.changed {
@@ -393,7 +393,7 @@ func (s *stealing) Append(ctx context.Context, id string, fence int64, there int
 				}
 				s.news.mu.Unlock()
 				for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-					if now, err := s.Get(ctx, id); err != nil || now.Fence != fence {
+					if now, err := s.Get(ctx, id); err != nil || now.Claim != claim {
 						s.stolen.Add(1)
 						break
 					}
@@ -401,7 +401,7 @@ func (s *stealing) Append(ctx context.Context, id string, fence int64, there int
 			}
 		}
 	}
-	return s.Store.Append(ctx, id, fence, there, entry)
+	return s.Store.Append(ctx, id, claim, there, entry)
 }
 
 // news tells the instances about stolen tasks.

@@ -214,9 +214,9 @@ func (s *silentStore) Get(ctx context.Context, id string) (*task.Task, error) {
 	return s.Store.Get(ctx, id)
 }
 
-func (s *silentStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+func (s *silentStore) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
 	if err := s.wait(ctx); err != nil {
 		return 0, err
 	}
-	return s.Store.Renew(ctx, id, fence, lease)
+	return s.Store.Renew(ctx, id, claim, lease)
 }

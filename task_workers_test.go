@@ -153,11 +153,11 @@ type appendFails struct {
 	failing atomic.Bool
 }
 
-func (a *appendFails) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+func (a *appendFails) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	if a.failing.Load() {
 		return errors.New("out of reach")
 	}
-	return a.Store.Append(ctx, id, fence, there, entry)
+	return a.Store.Append(ctx, id, claim, there, entry)
 }
 
 func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {

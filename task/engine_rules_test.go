@@ -58,7 +58,7 @@ func (m *meddled) Update(ctx context.Context, t *task.Task, u task.Update) error
 	return m.Store.Update(ctx, t, u)
 }
 
-func (m *meddled) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+func (m *meddled) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	if m.down.Load() {
 		return errLost
 	}
@@ -67,7 +67,7 @@ func (m *meddled) Append(ctx context.Context, id string, fence int64, there int,
 			return err
 		}
 	}
-	return m.Store.Append(ctx, id, fence, there, entry)
+	return m.Store.Append(ctx, id, claim, there, entry)
 }
 
 func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
@@ -82,7 +82,7 @@ func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease 
 	return m.Store.Claim(ctx, after, skip, lease, limit)
 }
 
-func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+func (m *meddled) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
 	if m.down.Load() {
 		return 0, errLost
 	}
@@ -91,7 +91,7 @@ func (m *meddled) Renew(ctx context.Context, id string, fence int64, lease time.
 			return 0, err
 		}
 	}
-	return m.Store.Renew(ctx, id, fence, lease)
+	return m.Store.Renew(ctx, id, claim, lease)
 }
 
 func (m *meddled) Expired(ctx context.Context, limit int) ([]string, error) {

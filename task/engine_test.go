@@ -493,7 +493,7 @@ func TestOptionsAreChecked(t *testing.T) {
 // deaf is a store out of reach: Renew returns only when its context ends.
 type deaf struct{ task.Store }
 
-func (d deaf) Renew(ctx context.Context, _ string, _ int64, _ time.Duration) (int64, error) {
+func (d deaf) Renew(ctx context.Context, _ string, _ task.Claim, _ time.Duration) (int64, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }

@@ -72,13 +72,13 @@ func (u *unreliable) Journal(ctx context.Context, id string) (call []byte, entri
 	return call, entries, err
 }
 
-func (u *unreliable) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
-	_, err := lossy(u, func() (any, error) { return nil, u.Store.Append(context.WithoutCancel(ctx), id, fence, there, entry) })
+func (u *unreliable) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	_, err := lossy(u, func() (any, error) { return nil, u.Store.Append(context.WithoutCancel(ctx), id, claim, there, entry) })
 	return err
 }
 
-func (u *unreliable) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
-	return lossy(u, func() (int64, error) { return u.Store.Renew(context.WithoutCancel(ctx), id, fence, lease) })
+func (u *unreliable) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
+	return lossy(u, func() (int64, error) { return u.Store.Renew(context.WithoutCancel(ctx), id, claim, lease) })
 }
 
 func (u *unreliable) Expired(ctx context.Context, limit int) ([]string, error) {

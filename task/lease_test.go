@@ -99,13 +99,13 @@ func (s *slow) Claim(ctx context.Context, after string, skip []string, lease tim
 	return t, err
 }
 
-func (s *slow) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+func (s *slow) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
 	if s.renew != nil {
 		if err := s.renew(ctx); err != nil {
 			return 0, err
 		}
 	}
-	version, err := s.Store.Renew(ctx, id, fence, lease)
+	version, err := s.Store.Renew(ctx, id, claim, lease)
 	if s.renewed != nil {
 		s.renewed(ctx)
 	}

@@ -36,8 +36,8 @@ func (l *losing) Update(ctx context.Context, t *task.Task, u task.Update) error 
 	return err
 }
 
-func (l *losing) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
-	err := l.Store.Append(ctx, id, fence, there, entry)
+func (l *losing) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	err := l.Store.Append(ctx, id, claim, there, entry)
 	if err == nil && l.append != nil && l.append() {
 		return errLost
 	}
@@ -510,7 +510,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 			plain.change(created, func(*task.Task) task.Update { return task.Update{} })
 			other, failed := claimOne(plain.store, context.Background(), "", nil, time.Hour)
 			if failed == nil {
-				failed = plain.store.Append(context.Background(), other.ID, other.Fence, 0, []byte("step"))
+				failed = plain.store.Append(context.Background(), other.ID, other.Claim, 0, []byte("step"))
 			}
 			if failed != nil {
 				t.Error(failed)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"maps"
 	"slices"
 	"sort"
@@ -72,14 +73,14 @@ func (s *MemoryStore) do(ctx context.Context, do func(now int64) error) error {
 	return do(time.Now().UnixMilli())
 }
 
-// doTask calls do as [MemoryStore.do] does, with a task. If fence is not nil it must be the stored one.
-func (s *MemoryStore) doTask(ctx context.Context, id string, fence *int64, do func(m *memoryTask, now int64) error) error {
+// doTask calls do as [MemoryStore.do] does, with a task. If claim is not nil it must be the stored one.
+func (s *MemoryStore) doTask(ctx context.Context, id string, claim *Claim, do func(m *memoryTask, now int64) error) error {
 	return s.do(ctx, func(now int64) error {
 		m := s.tasks[id]
 		switch {
 		case m == nil:
 			return ErrNotFound
-		case fence != nil && m.Fence != *fence:
+		case claim != nil && m.Claim != *claim:
 			return ErrLeaseLost
 		}
 		return do(m, now)
@@ -97,10 +98,9 @@ func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Durat
 			return err
 		}
 		t.Created, t.Updated, t.Expires = timeAt(now), timeAt(now), timeAt(now+ttl.Milliseconds())
-		t.Version, t.Fence = 0, 0
+		t.Version, t.Claim = 0, Claim{}
 		if lease > 0 {
-			t.Fence++
-			t.Attempts++
+			t.claim()
 		}
 		s.seq++
 		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now + roundUp(lease), call: bytes.Clone(call), bytes: int64(len(call))}
@@ -206,7 +206,7 @@ func (s *MemoryStore) Claim(ctx context.Context, after string, skip []string, le
 			if m == nil {
 				break
 			}
-			s.change(m, func() { m.claim(now, lease) })
+			s.change(m, func() { m.lease(now, lease) })
 			claimed = append(claimed, &Claimed{m.clone(), bytes.Clone(m.call), cloneAll(m.entries)})
 			after = m.Principal
 		}
@@ -225,8 +225,8 @@ func (s *MemoryStore) Journal(ctx context.Context, id string) (call []byte, entr
 }
 
 // Append adds an entry to the journal under a lease. See [Store].
-func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
-	return s.doTask(ctx, id, &fence, func(m *memoryTask, _ int64) error {
+func (s *MemoryStore) Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error {
+	return s.doTask(ctx, id, &claim, func(m *memoryTask, _ int64) error {
 		if len(m.entries) != there {
 			return ErrConflict
 		}
@@ -240,8 +240,8 @@ func (s *MemoryStore) Append(ctx context.Context, id string, fence int64, there 
 }
 
 // Renew makes a lease end later. See [Store].
-func (s *MemoryStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
-	err = s.doTask(ctx, id, &fence, func(m *memoryTask, now int64) error {
+func (s *MemoryStore) Renew(ctx context.Context, id string, claim Claim, lease time.Duration) (version int64, err error) {
+	err = s.doTask(ctx, id, &claim, func(m *memoryTask, now int64) error {
 		if m.scheduled {
 			s.change(m, func() { m.dueAt = now + roundUp(lease) })
 		}
@@ -253,11 +253,11 @@ func (s *MemoryStore) Renew(ctx context.Context, id string, fence int64, lease t
 
 // Update writes what may change in the row of a task, and entries. See [Store].
 func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
-	var fence *int64
+	var claim *Claim
 	if u.Leased {
-		fence = &t.Fence
+		claim = &t.Claim
 	}
-	return s.doTask(ctx, t.ID, fence, func(m *memoryTask, now int64) error {
+	return s.doTask(ctx, t.ID, claim, func(m *memoryTask, now int64) error {
 		switch {
 		case m.Version != t.Version:
 			return ErrConflict
@@ -276,8 +276,8 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 			m.Updated, m.Version = t.Updated, t.Version
 			switch {
 			case u.Lease > 0:
-				m.claim(now, u.Lease)
-				t.Fence, t.Attempts = m.Fence, m.Attempts
+				m.lease(now, u.Lease)
+				t.Claim, t.Attempts = m.Claim, m.Attempts
 			case !u.Keep:
 				m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
 			}
@@ -477,11 +477,16 @@ func (t *Task) clone() *Task {
 	return &c
 }
 
-// claim makes the task due again at the end of a lease.
-func (m *memoryTask) claim(now int64, lease time.Duration) {
+// lease claims the task, and makes it due again at the end of the lease.
+func (m *memoryTask) lease(now int64, lease time.Duration) {
 	m.scheduled, m.dueAt = true, now+roundUp(lease)
-	m.Fence++
-	m.Attempts++
+	m.claim()
+}
+
+// claim writes another claim into the row.
+func (t *Task) claim() {
+	t.Claim = Claim{t.Fence + 1, rand.Text()}
+	t.Attempts++
 }
 
 func cloneAll(entries [][]byte) (clones [][]byte) {

@@ -70,16 +70,16 @@ func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries
 	return s.store.Journal(ctx, id)
 }
 
-func (s safeStore) Append(ctx context.Context, id string, fence int64, there int, entry []byte) (err error) {
+func (s safeStore) Append(ctx context.Context, id string, claim Claim, there int, entry []byte) (err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Append(ctx, id, fence, there, entry)
+	return s.store.Append(ctx, id, claim, there, entry)
 }
 
-func (s safeStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
+func (s safeStore) Renew(ctx context.Context, id string, claim Claim, lease time.Duration) (version int64, err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Renew(ctx, id, fence, lease)
+	return s.store.Renew(ctx, id, claim, lease)
 }
 
 func (s safeStore) Update(ctx context.Context, t *Task, u Update) (err error) {

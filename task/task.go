@@ -17,9 +17,10 @@
 // What the package promises:
 //
 //   - A task exists before Create returns.
-//   - At any time at most one worker can write to a task: each claim has a higher fencing
-//     token, and a worker that lost its lease can commit nothing.
-//   - What a worker recorded is there for the next one.
+//   - At any time at most one worker can write to a task: a [Claim] has a number, which rises with each claim, and a
+//     random nonce, and a worker that lost its lease can commit nothing.
+//   - What a worker recorded is there for the next one, unless the database itself loses commits, as an asynchronous
+//     failover does. Even then two workers never write under one claim: see docs/failover.md.
 //   - A parked task is a row and nothing else.
 //
 // The package knows neither HTTP nor MCP. Package askback lets calls of tools run as
@@ -74,8 +75,19 @@ type Task struct {
 	Attempts int
 	// Version rises with every [Store.Update].
 	Version int64
-	// Fence is the fencing token of the last claim: it rises with every one.
+	// Claim is the last one: [Store.Claim] and the two writes that claim a task as well make another.
+	Claim
+}
+
+// Claim tells a claim of a task from all others. Two are the same only if both fields are. The zero value is that of a
+// task that nobody has claimed.
+type Claim struct {
+	// Fence is the number of the claim: one more than that of the claim before. It proves nothing if the database has
+	// lost commits, because the next claim then has the number of the lost one.
 	Fence int64
+	// Nonce is random, with at least 128 bits, in letters and digits, and so tells a claim from a lost one with its
+	// number. A release before nonces leaves the one before as it is, or empty.
+	Nonce string
 }
 
 // Errors of a [Store].
@@ -86,7 +98,7 @@ var (
 	ErrConflict = errors.New("the task was changed meanwhile")
 	// ErrEnded says that the task is in a terminal status, which never changes.
 	ErrEnded = errors.New("the task has ended")
-	// ErrLeaseLost says that another worker has claimed the task.
+	// ErrLeaseLost says that another worker has claimed the task, or that the database has lost the claim.
 	ErrLeaseLost = errors.New("the lease on the task is lost")
 	// ErrExists says that there is a task with this ID already.
 	ErrExists = errors.New("there is a task with this id already")
@@ -96,13 +108,13 @@ var (
 
 // Update is what an update of a task writes besides the row.
 type Update struct {
-	// Leased requires that the Fence of the given task is the stored one. A worker sets it in all its updates.
+	// Leased requires that the Claim of the given task is the stored one. A worker sets it in all its updates.
 	Leased bool
 	// Keep leaves the time at which the task is due as it is: a running task stays leased,
 	// and a parked one stays parked.
 	Keep bool
 	// Lease claims the task for the writer, as [Store.Claim] does, if it is more than zero: Fence and Attempts, also
-	// those of the given task, rise by one. Keep and Due are ignored then.
+	// those of the given task, rise by one, and both have a new Nonce. Keep and Due are ignored then.
 	Lease time.Duration
 	// Due is the time from now after which the task may be claimed. Negative means that the
 	// task is parked: it cannot be claimed. With Keep, Due is ignored.
@@ -146,10 +158,10 @@ type Claimed struct {
 // lease ends, a parked one not at all.
 type Store interface {
 	// Create adds a task with its journal: the call, which never changes, and the entries. It sets t.Created and
-	// t.Updated to now, t.Expires to now+ttl, and Version and Fence to 0. The task is due at once; but with a lease
-	// that is more than zero it is claimed for the caller, as by Claim: Fence and Attempts rise by one. The error is
-	// ErrExists if there is a task with its ID, and that of [Quota.Check] if the principal would have more than its
-	// quota; where both hold, it may be either.
+	// t.Updated to now, t.Expires to now+ttl, Version to 0 and the Claim to its zero value. The task is due at once;
+	// but with a lease that is more than zero it is claimed for the caller, as by Claim: Fence and Attempts rise by
+	// one, and the Nonce is set. The error is ErrExists if there is a task with its ID, and that of [Quota.Check] if
+	// the principal would have more than its quota; where both hold, it may be either.
 	Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota Quota) error
 
 	// Get reads the row of a task, and nothing that grows with its journal.
@@ -160,12 +172,12 @@ type Store interface {
 
 	// List reads up to limit tasks of a principal with this dialect: newest first, and those created at the same time
 	// by ID, descending. It begins after the task with this ID and time of creation; the zero time and "" are the
-	// start. Pending and Outcome may be left out.
+	// start. Pending, Outcome and Nonce may be left out.
 	List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error)
 
 	// Select reads up to limit tasks that the filter lets pass, of all principals and in all dialects: in an order of
-	// their IDs, beginning after the given one; "" is the start. Outcome may be left out. It is for operators, and may
-	// read every task.
+	// their IDs, beginning after the given one; "" is the start. Outcome and Nonce may be left out. It is for
+	// operators, and may read every task.
 	Select(ctx context.Context, f Filter, after string, limit int) ([]*Task, error)
 
 	// Count counts the tasks that have not ended, of all principals and in all dialects, by their status: Working and
@@ -174,30 +186,30 @@ type Store interface {
 	Count(ctx context.Context) (map[Status]int, error)
 
 	// Claim takes up to limit tasks that are due, and makes them due again at the end of the lease: Fence and Attempts
-	// rise by one. It returns them with their journals. Principals take turns: Claim serves the first one after the
-	// given one that has due tasks, in any order that is always the same, then the next one, and begins anew behind
-	// the last. None gets a second task before each has one. Principals in skip are passed over, however many due
-	// tasks they have. Of a principal's tasks it takes those that have been due longest. It may take fewer than limit
-	// while more are due, but none only if there is none.
+	// rise by one, and each has a new Nonce. It returns them with their journals. Principals take turns: Claim serves
+	// the first one after the given one that has due tasks, in any order that is always the same, then the next one,
+	// and begins anew behind the last. None gets a second task before each has one. Principals in skip are passed
+	// over, however many due tasks they have. Of a principal's tasks it takes those that have been due longest. It may
+	// take fewer than limit while more are due, but none only if there is none.
 	Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*Claimed, error)
 
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
 
-	// Append adds one entry to the journal under the lease with this fence, behind as many entries as there are, and
-	// sets Attempts to 0. It changes neither Version nor Updated. The error is ErrLeaseLost if another claim came
-	// between, whatever the status; else it is ErrConflict if there are not that many entries: one that is repeated,
-	// or arrives late, is never added twice.
-	Append(ctx context.Context, id string, fence int64, there int, entry []byte) error
+	// Append adds one entry to the journal under the lease of this claim, behind as many entries as there are, and
+	// sets Attempts to 0. It changes neither Version nor Updated. The error is ErrLeaseLost if the claim is not the
+	// stored one, whatever the status; else it is ErrConflict if there are not that many entries: one that is
+	// repeated, or arrives late, is never added twice.
+	Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error
 
-	// Renew makes the lease with this fence end after the given time, and returns the
-	// task's Version. A task that is not due at all, because it was parked or has ended,
-	// stays so. The error is ErrLeaseLost if another claim came between.
-	Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error)
+	// Renew makes the lease of this claim end after the given time, and returns the task's Version. A task that is not
+	// due at all, because it was parked or has ended, stays so. The error is ErrLeaseLost if the claim is not the
+	// stored one.
+	Renew(ctx context.Context, id string, claim Claim, lease time.Duration) (version int64, err error)
 
 	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
 	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
-	// is set and the Fence is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
+	// is set and the Claim is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
 	// the stored one; else it is ErrEnded if the stored status is terminal and t has another, and else that of
 	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t
 	// is unchanged.

@@ -102,14 +102,14 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 				w.there = len(entries)
 				if slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
 					t, err := store.Get(ctx, w.Task.ID)
-					if err == nil && t.Fence != w.Task.Fence { // another worker has done the same
+					if err == nil && t.Claim != w.Task.Claim { // another worker has done the same
 						err = ErrLeaseLost
 					}
 					return err
 				}
 			}
 			again = true
-			err := store.Append(ctx, w.Task.ID, w.Task.Fence, w.there, entry)
+			err := store.Append(ctx, w.Task.ID, w.Task.Claim, w.there, entry)
 			if err == nil {
 				w.there++
 			}
@@ -227,7 +227,7 @@ func (e *Engine) work(ctx context.Context, c *Claimed, l *lease) {
 			}
 		}
 		current, err := e.read(write, t.ID)
-		if err != nil || current.Fence != t.Fence {
+		if err != nil || current.Claim != t.Claim {
 			return // the lease ends by itself
 		}
 		if t = current; t.Stopped {
@@ -286,7 +286,7 @@ func (e *Engine) reconcile(ctx context.Context, t *Task) error {
 	switch {
 	case err != nil:
 		return err
-	case now.Fence != t.Fence:
+	case now.Claim != t.Claim:
 		return ErrLeaseLost
 	case now.Version > t.Version+1 || now.Status == t.Status && now.Stopped == t.Stopped:
 		return nil
@@ -392,7 +392,7 @@ func (e *Engine) learn(ctx context.Context, w *Work, now *Task) {
 
 // adopt sets now to the stored row if only the message whose answer was lost differs.
 func (w *Work) adopt(now, stored *Task) {
-	if w.inDoubt && stored.Version == now.Version+1 && stored.Message == w.unanswered && stored.Fence == now.Fence &&
+	if w.inDoubt && stored.Version == now.Version+1 && stored.Message == w.unanswered && stored.Claim == now.Claim &&
 		stored.Status == now.Status && !stored.Stopped && stored.Expires.Equal(now.Expires) {
 		*now = *stored
 	}
@@ -463,7 +463,7 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-ch
 		}
 		renewing, cancel := context.WithTimeout(ctx, l.left())
 		sent := time.Now()
-		version, err := e.store.Renew(renewing, now.ID, now.Fence, e.opts.Lease)
+		version, err := e.store.Renew(renewing, now.ID, now.Claim, e.opts.Lease)
 		cancel()
 		if err == nil {
 			l.renewed(sent)

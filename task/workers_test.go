@@ -27,9 +27,9 @@ func (w *writes) Update(ctx context.Context, t *task.Task, u task.Update) error 
 	return w.Store.Update(ctx, t, u)
 }
 
-func (w *writes) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+func (w *writes) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	w.appends.Add(1)
-	return w.Store.Append(ctx, id, fence, there, entry)
+	return w.Store.Append(ctx, id, claim, there, entry)
 }
 
 func (w *writes) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
@@ -38,9 +38,9 @@ func (w *writes) Claim(ctx context.Context, after string, skip []string, lease t
 	return claimed, err
 }
 
-func (w *writes) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+func (w *writes) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
 	w.renewals.Add(1)
-	return w.Store.Renew(ctx, id, fence, lease)
+	return w.Store.Renew(ctx, id, claim, lease)
 }
 
 // Where a worker is free, a task with a question is written four times: it is created and claimed, parked, answered and

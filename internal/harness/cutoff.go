@@ -39,19 +39,19 @@ func (c *CutOff) Claim(ctx context.Context, after string, skip []string, lease t
 }
 
 // Append implements [task.Store].
-func (c *CutOff) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
+func (c *CutOff) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	if err := c.err(); err != nil {
 		return err
 	}
-	return c.Store.Append(ctx, id, fence, there, entry)
+	return c.Store.Append(ctx, id, claim, there, entry)
 }
 
 // Renew implements [task.Store].
-func (c *CutOff) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
+func (c *CutOff) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
 	if err := c.err(); err != nil {
 		return 0, err
 	}
-	return c.Store.Renew(ctx, id, fence, lease)
+	return c.Store.Renew(ctx, id, claim, lease)
 }
 
 // Update implements [task.Store].

@@ -36,7 +36,7 @@ func TestWhatIsARecovery(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		s := &Service{Log: slog.New(slog.NewTextHandler(&log, nil))}
-		w := &task.Work{Task: &task.Task{ID: "ABCDEFGHIJ", Target: "deploy", Attempts: c.attempts, Fence: c.fence}, Entries: c.entries}
+		w := &task.Work{Task: &task.Task{ID: "ABCDEFGHIJ", Target: "deploy", Attempts: c.attempts, Claim: task.Claim{Fence: c.fence}}, Entries: c.entries}
 		if got := s.logRecovered(t.Context(), w, "call"); got != c.recovered {
 			t.Errorf("%s: a recovery: %v, want %v", c.says, got, c.recovered)
 		}

@@ -32,24 +32,25 @@ func TestPlansUseIndexes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer conn.Release() // for a test that fails; Close waits for it
 		if _, err := conn.Conn().PgConn().Exec(ctx, inSchema(table.sql, s.schema)).ReadAll(); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct{ says, sql, args, index string }{
 			{"get", s.sql.get, "''", "task_pkey"},
-			{"create", s.sql.create, "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0", "task_kept"},
+			{"create", s.sql.create, "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,''", "task_kept"},
 			{"versions", s.sql.versions, "'{a,b}'", "task_pkey"},
 			{"lock quotas", s.sql.lockQuotas, "'{a}','{b}'", "task_pkey"},
 			{"evictable", s.sql.evictable, "'user 1','1h',10", "task_evictable"},
 			{"use a state", s.sql.useState, "'','infinity'", "Insert on used_state"},
 			{"purge used states", s.sql.purgeUsed, "32", "used_state_expires"},
 			{"list", s.sql.list, "'','','infinity','',10", "task_list"},
-			{"claim", s.sql.claim, "'user 1','{user 2}','1m',5", "task_due"},
+			{"claim", s.sql.claim, "'user 1','{user 2}','1m',5,'nonce'", "task_due"},
 			{"journal", s.sql.journal, "''", "journal_pkey"},
-			{"append", s.sql.append, "'',0,'',0", "task_pkey"},
-			{"renew", s.sql.renew, "'',0,'1m'", "task_pkey"},
-			{"update", s.sql.update, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0", "task_pkey"},
-			{"update within", s.sql.updateWithin, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,10", "task_kept"},
+			{"append", s.sql.append, "'',0,'',0,''", "task_pkey"},
+			{"renew", s.sql.renew, "'',0,'1m',''", "task_pkey"},
+			{"update", s.sql.update, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'',''", "task_pkey"},
+			{"update within", s.sql.updateWithin, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',10", "task_kept"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
 			{"purgeable", s.sql.purgeable, "'1h',10", "task_purgeable"},
@@ -146,9 +147,9 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 		return 0
 	}
 	measure := func(id int) (wake, claim, none int) {
-		wake = pages(fmt.Sprintf("wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,1000000)", id))
-		claim = pages("claim('user 5','{user 7}','1h',15)")
-		return wake, claim, pages("claim('user 5','{user 7}','1h',15)")
+		wake = pages(fmt.Sprintf("wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',1000000)", id))
+		claim = pages("claim('user 5','{user 7}','1h',15,'nonce')")
+		return wake, claim, pages("claim('user 5','{user 7}','1h',15,'nonce')")
 	}
 	measure(1)
 	wake, claim, none := measure(2)

@@ -85,6 +85,10 @@ var migrations = []string{
 
 	CREATE INDEX used_state_expires ON {schema}.used_state (expires);
 	`,
+	`
+	-- The random part of the last claim, which an older release does not set. A constant default writes to no row.
+	ALTER TABLE {schema}.task ADD COLUMN nonce text COLLATE "C" NOT NULL DEFAULT '';
+	`,
 }
 
 // oldest is the first version of PostgreSQL that will do.

@@ -17,7 +17,7 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, count, claim, journal, append, renew, update, updateWithin, notify, fence string
+	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, count, claim, journal, append, renew, update, updateWithin, notify, state string
 	expired, purgeable, evictable, purge                                                                                                         string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
@@ -42,9 +42,9 @@ func newStatements(schema string) statements {
 		create: in(`
 			WITH used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
 				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
-					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, entries, bytes)
+					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, nonce, entries, bytes)
 				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
-					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp() + $21::interval, 0, $22::bigint,
+					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp() + $21::interval, 0, $22::bigint, $23::text,
 					cardinality($16::bytea[]), $20::bigint
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
 				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
@@ -124,7 +124,8 @@ func newStatements(schema string) statements {
 				SELECT turn, id FROM one UNION ALL SELECT turn, id FROM more
 			), t AS (
 				UPDATE {schema}.task
-				SET fence = fence + 1, attempts = attempts + 1, due = statement_timestamp() + $3::interval
+				SET fence = fence + 1, nonce = $5::text || (SELECT turn FROM next WHERE next.id = task.id),
+					attempts = attempts + 1, due = statement_timestamp() + $3::interval
 				WHERE id = ANY (ARRAY (SELECT id FROM next))
 				RETURNING *
 			)
@@ -137,7 +138,7 @@ func newStatements(schema string) statements {
 		append: in(`
 			WITH t AS (
 				UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)
-				WHERE id = $1 AND fence = $2 AND entries = $4
+				WHERE id = $1 AND fence = $2 AND nonce = $5 AND entries = $4
 				RETURNING id, entries
 			)
 			INSERT INTO {schema}.journal (id, seq, body)
@@ -146,7 +147,7 @@ func newStatements(schema string) statements {
 		renew: in(`
 			UPDATE {schema}.task
 			SET due = CASE WHEN due IS NOT NULL THEN statement_timestamp() + $3::interval END
-			WHERE id = $1 AND fence = $2
+			WHERE id = $1 AND fence = $2 AND nonce = $4
 			RETURNING version`),
 
 		update: in(update("", "", "")),
@@ -154,11 +155,11 @@ func newStatements(schema string) statements {
 		// The usage is exact since its statement begins when the lock is held.
 		updateWithin: in(update(
 			"used AS MATERIALIZED ("+usage("(SELECT principal FROM {schema}.task WHERE id = $1)", "null::bigint")+"), ",
-			"FROM used", "AND used.bytes + $15 <= $18::bigint")),
+			"FROM used", "AND used.bytes + $15 <= $20::bigint")),
 
 		notify: in(`SELECT pg_notify({name}, fingerprint) FROM unnest($1::text[]) AS fingerprint`),
 
-		fence: in(`SELECT fence, version, status FROM {schema}.task WHERE id = $1`),
+		state: in(`SELECT fence, nonce, version, status FROM {schema}.task WHERE id = $1`),
 
 		expired: in(`
 			SELECT id FROM {schema}.task
@@ -239,11 +240,12 @@ func update(with, from, where string) string {
 			UPDATE {schema}.task AS t
 			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11 + $17::bigint,
 				updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1, fence = fence + $17::bigint,
+				nonce = coalesce(nullif($18::text, ''), nonce),
 				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
 					WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
 				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint
 			` + from + `
-			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
+			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3 AND nonce = $19) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
 				` + where + `
 			RETURNING id, updated, version, fence, entries
 		), j AS (
@@ -274,14 +276,14 @@ func inSchema(sql, schema string) string {
 // columns are those that scan reads, with these expressions for the two that may be large.
 func columns(pending, outcome string) string {
 	return `t.id, t.principal, t.method, t.target, t.dialect, t.status, t.message, ` + pending + `, ` + outcome + `, t.round,
-		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence`
+		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence, t.nonce`
 }
 
 // scan reads columns, and those after them into more.
 func scan(row pgx.Row, more ...any) (*task.Task, error) {
 	var t task.Task
 	err := row.Scan(append([]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
-		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence}, more...)...)
+		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence, &t.Nonce}, more...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -127,16 +127,17 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 		check("Target", t.Target), check("Dialect", t.Dialect), check("Status", string(t.Status))); err != nil {
 		return err
 	}
+	var claim task.Claim
 	claims := 0
 	if lease > 0 {
-		claims = 1
+		claims, claim = 1, task.Claim{Fence: 1, Nonce: rand.Text()}
 	}
 	args := []any{
 		t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		int64(t.PollInterval), t.Stopped, t.Attempts + claims, ttl.Truncate(time.Millisecond),
 		call, list(entries), quota.Kept, quota.Unfinished, quota.Bytes, size(entries) + int64(len(call)),
-		max(lease, 0), claims,
+		max(lease, 0), claims, claim.Nonce,
 	}
 	var created, expires *time.Time
 	var used task.Quota
@@ -155,7 +156,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 		return cmp.Or(quota.Check(used, add), task.ErrExists)
 	}
 	t.Created, t.Updated, t.Expires = created.UTC(), created.UTC(), expires.UTC()
-	t.Version, t.Fence = 0, int64(claims)
+	t.Version, t.Claim = 0, claim
 	if t.Attempts += claims; claims == 0 {
 		s.tell(t.ID, true)
 	}
@@ -238,7 +239,7 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 		*task.Claimed
 	}
 	skip = slices.DeleteFunc(slices.Clone(skip), func(p string) bool { return check("", p) != nil }) // nobody has it
-	rows, _ := s.pool.Query(ctx, s.sql.claim, fit(after), list(skip), lease, max(limit, 0))
+	rows, _ := s.pool.Query(ctx, s.sql.claim, fit(after), list(skip), lease, max(limit, 0), rand.Text())
 	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t turn, err error) {
 		t.Claimed = new(task.Claimed)
 		t.Task, err = scan(row, &t.n, &t.entries, &t.Entries)
@@ -275,21 +276,21 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 }
 
 // Append implements [task.Store].
-func (s *Store) Append(ctx context.Context, id string, fence int64, there int, entry []byte) (err error) {
+func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to a journal", &err)
-	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), fence, entry, there)
+	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), claim.Fence, entry, there, claim.Nonce)
 	if err == nil && tag.RowsAffected() == 0 {
-		return s.refused(ctx, &task.Task{ID: id}, &fence, nil)
+		return s.refused(ctx, &task.Task{ID: id, Claim: claim}, true, nil)
 	}
 	return err
 }
 
 // Renew implements [task.Store]. A task that is parked stays parked.
-func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
+func (s *Store) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
 	defer s.wrap(ctx, "renew a lease", &err)
-	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), fence, lease).Scan(&version)
+	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), claim.Fence, lease, claim.Nonce).Scan(&version)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s.refused(ctx, &task.Task{ID: id}, &fence, nil)
+		return 0, s.refused(ctx, &task.Task{ID: id, Claim: claim}, true, nil)
 	}
 	return version, err
 }
@@ -301,40 +302,42 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	if err := check("Status", string(t.Status)); err != nil {
 		return err
 	}
-	var fence *int64
+	var leased *int64
 	if u.Leased {
-		fence = &t.Fence
+		leased = &t.Fence
 	}
 	var due *time.Duration
 	if u.Due >= 0 {
 		due = &u.Due
 	}
 	args := []any{
-		lookup(t.ID), t.Version, fence,
+		lookup(t.ID), t.Version, leased,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
-		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0,
+		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0, "", t.Nonce,
 	}
+	var nonce string
 	if u.Lease > 0 {
-		args[15], args[16] = u.Lease, 1
+		nonce = rand.Text()
+		args[15], args[16], args[17] = u.Lease, 1, nonce
 	}
 	var updated time.Time
-	var version, stored int64
-	w := &write{id: t.ID, sql: s.sql.update, args: args, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &stored) }}
+	var version, fence int64
+	w := &write{id: t.ID, sql: s.sql.update, args: args, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &fence) }}
 	if u.Quota.Bytes > 0 && size(u.Entries) > 0 {
 		// The principal is the stored one: the given task's may be any.
 		w.sql, w.args, w.lock.owner = s.sql.updateWithin, append(args, u.Quota.Bytes), lookup(t.ID)
 	}
 	err = s.write(ctx, w)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = s.refused(ctx, t, fence, &u)
+		err = s.refused(ctx, t, u.Leased, &u)
 	}
 	if err != nil {
 		return err
 	}
 	t.Updated, t.Version = updated.UTC(), version
 	if u.Lease > 0 {
-		t.Fence = stored
+		t.Claim = task.Claim{Fence: fence, Nonce: nonce}
 		t.Attempts++
 	}
 	s.tell(t.ID, u.Lease <= 0 && !u.Keep && u.Due == 0)
@@ -378,19 +381,20 @@ func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, e
 	return len(ids), nil
 }
 
-// refused returns the reason why a write under conditions found no task. A fence that is nil is no condition; nor are
-// the version and the status without an update. Fences and versions, once passed, do not come back, so the reason still
-// holds although it is read later than the write.
-func (s *Store) refused(ctx context.Context, t *task.Task, fence *int64, u *task.Update) error {
-	var stored, version int64
+// refused returns the reason why a write under conditions found no task. The claim is one if the write is leased; the
+// version and the status are none without an update. Claims and versions, once passed, do not come back, so the reason
+// still holds although it is read later than the write.
+func (s *Store) refused(ctx context.Context, t *task.Task, leased bool, u *task.Update) error {
+	var stored task.Claim
+	var version int64
 	var status task.Status
-	err := s.pool.QueryRow(ctx, s.sql.fence, lookup(t.ID)).Scan(&stored, &version, (*string)(&status))
+	err := s.pool.QueryRow(ctx, s.sql.state, lookup(t.ID)).Scan(&stored.Fence, &stored.Nonce, &version, (*string)(&status))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound
 	case err != nil:
 		return err
-	case fence != nil && *fence != stored:
+	case leased && t.Claim != stored:
 		return task.ErrLeaseLost
 	case u == nil || version != t.Version:
 		return task.ErrConflict

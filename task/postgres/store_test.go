@@ -48,10 +48,10 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Renew(ctx, c.ID, c.Fence, time.Minute); err != nil {
+			if _, err := s.Renew(ctx, c.ID, c.Claim, time.Minute); err != nil {
 				t.Error(err)
 			}
-			if err := s.Append(ctx, c.ID, c.Fence, 3, []byte("a")); err != nil {
+			if err := s.Append(ctx, c.ID, c.Claim, 3, []byte("a")); err != nil {
 				t.Error(err)
 			}
 			c.Status, c.Attempts, c.Expires = task.Working, 0, c.Created
@@ -138,10 +138,10 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		if _, _, err := s.Journal(ctx, bad.text); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("Journal of %q: %v", bad.text, err)
 		}
-		if err := s.Append(ctx, bad.text, 0, 0, nil); !errors.Is(err, task.ErrNotFound) {
+		if err := s.Append(ctx, bad.text, task.Claim{}, 0, nil); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("Append to %q: %v", bad.text, err)
 		}
-		if _, err := s.Renew(ctx, bad.text, 0, 0); !errors.Is(err, task.ErrNotFound) {
+		if _, err := s.Renew(ctx, bad.text, task.Claim{}, 0); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("Renew of %q: %v", bad.text, err)
 		}
 		if err := s.Update(ctx, &task.Task{ID: bad.text}, task.Update{}); !errors.Is(err, task.ErrNotFound) {
@@ -225,7 +225,7 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 		for range 3 {
 			writers.Go(func() {
 				for there := 0; ; there++ {
-					err := s.Append(ctx, n.ID, 0, there, entry)
+					err := s.Append(ctx, n.ID, n.Claim, there, entry)
 					if errors.Is(err, task.ErrNotFound) {
 						return
 					}

@@ -48,7 +48,7 @@ func TestWatchTellsOfOtherInstances(t *testing.T) {
 		if err := s.Update(ctx, n, task.Update{Keep: true}); !errors.Is(err, task.ErrConflict) {
 			t.Fatal(err)
 		}
-		if err := s.Append(ctx, n.ID, 0, 0, entry); err != nil {
+		if err := s.Append(ctx, n.ID, n.Claim, 0, entry); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -54,7 +54,7 @@ func writeUntilKilled(path string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Append(ctx, t.ID, t.Fence, len(entries), fmt.Appendf(nil, "appended %d", t.Fence)); err != nil {
+		if err := s.Append(ctx, t.ID, t.Claim, len(entries), fmt.Appendf(nil, "appended %d", t.Fence)); err != nil {
 			return err
 		}
 		fmt.Println("appended", t.ID, t.Fence)

@@ -59,7 +59,7 @@ func TestWritesTogether(t *testing.T) {
 		}
 	})
 	all.Go(func() {
-		if err := s.Append(ctx, first.ID, 7, 0, []byte("x")); !errors.Is(err, task.ErrLeaseLost) {
+		if err := s.Append(ctx, first.ID, task.Claim{Fence: 7}, 0, []byte("x")); !errors.Is(err, task.ErrLeaseLost) {
 			t.Errorf("Append under another fence: %v", err)
 		}
 	})

@@ -240,19 +240,19 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		other.SetMaxOpenConns(1)
 		mustExec(t, other, "BEGIN IMMEDIATE")
 		mustExec(t, s.conn, "PRAGMA busy_timeout = 20")
-		wantFailure(t, s, s.Append(t.Context(), tk.ID, 0, 0, big), sqlite3.SQLITE_BUSY, "another process has kept the file locked")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_BUSY, "another process has kept the file locked")
 
 		mustExec(t, s.conn, "PRAGMA busy_timeout = 60000")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if err := s.Append(ctx, tk.ID, 0, 0, big); !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.Append(ctx, tk.ID, tk.Claim, 0, big); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the error is %v, want that of the context", err)
 		}
 		if _, err := s.Get(t.Context(), tk.ID); err != nil {
 			t.Errorf("reading while another process writes: %v", err)
 		}
 		mustExec(t, other, "ROLLBACK")
-		if err := s.Append(t.Context(), tk.ID, 0, 0, big); err != nil {
+		if err := s.Append(t.Context(), tk.ID, tk.Claim, 0, big); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
 	})
@@ -261,9 +261,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		defer s.Close()
 		tk := touch(t, s)
 		mustExec(t, s.conn, "PRAGMA max_page_count = 100")
-		wantFailure(t, s, s.Append(t.Context(), tk.ID, 0, 0, big), sqlite3.SQLITE_FULL, "the disk is full; make room")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_FULL, "the disk is full; make room")
 		mustExec(t, s.conn, "PRAGMA max_page_count = 10000")
-		if err := s.Append(t.Context(), tk.ID, 0, 0, big); err != nil {
+		if err := s.Append(t.Context(), tk.ID, tk.Claim, 0, big); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
 		if _, entries, err := s.Journal(t.Context(), tk.ID); err != nil || len(entries) != 1 {
@@ -275,7 +275,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		defer s.Close()
 		tk := touch(t, s)
 		mustExec(t, s.conn, "PRAGMA query_only = 1")
-		wantFailure(t, s, s.Append(t.Context(), tk.ID, 0, 0, big), sqlite3.SQLITE_READONLY, "let this user write to it")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_READONLY, "let this user write to it")
 	})
 }
 
@@ -287,11 +287,11 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 	s.writing <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if err := s.Append(ctx, tk.ID, 0, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.Append(ctx, tk.ID, tk.Claim, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the error is %v, want that of the context", err)
 	}
 	<-s.writing
-	if err := s.Append(t.Context(), tk.ID, 0, 0, nil); err != nil {
+	if err := s.Append(t.Context(), tk.ID, tk.Claim, 0, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,8 +14,9 @@ import (
 const (
 	columns = `id, principal, method, target, dialect, status, message, round,
 		created, updated, expires, poll, stopped, attempts, version, fence`
+	whole = columns + `, pending, outcome, nonce`
 
-	getSQL    = `SELECT ` + columns + `, pending, outcome FROM task WHERE id = ?`
+	getSQL    = `SELECT ` + whole + ` FROM task WHERE id = ?`
 	listSQL   = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?) ORDER BY created DESC, id DESC LIMIT ?`
 	selectSQL = `SELECT ` + columns + `, pending FROM task WHERE id > ?1
 		AND (?2 IS NULL OR status IN (SELECT value FROM json_each(?2)))
@@ -46,10 +47,10 @@ func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	return t, err
 }
 
-// scanWhole reads columns, pending and outcome.
+// scanWhole reads the columns of whole.
 func scanWhole(row *sql.Row) (*task.Task, error) {
 	t := new(task.Task)
-	if err := scan(row, t, &t.Pending, &t.Outcome); err != nil {
+	if err := scan(row, t, &t.Pending, &t.Outcome, &t.Nonce); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -58,7 +59,7 @@ func scanWhole(row *sql.Row) (*task.Task, error) {
 // scan reads columns, and those after them into more.
 func scan(row interface{ Scan(...any) error }, t *task.Task, more ...any) error {
 	var created, updated, expires, poll int64
-	to := [18]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, &t.Status, &t.Message, &t.Round,
+	to := [19]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, &t.Status, &t.Message, &t.Round,
 		&created, &updated, &expires, &poll, &t.Stopped, &t.Attempts, &t.Version, &t.Fence}
 	err := row.Scan(append(to[:16], more...)...)
 	t.Created, t.Updated, t.Expires = timeAt(created), timeAt(updated), timeAt(expires)
@@ -87,7 +88,7 @@ func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string
 	return versions, err
 }
 
-// List reads tasks of a principal, without Pending and Outcome. See [task.Store].
+// List reads tasks of a principal, without Pending, Outcome and Nonce. See [task.Store].
 func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
 	defer s.wrap(ctx, "list tasks", &err)
 	before := int64(math.MaxInt64)
@@ -100,7 +101,7 @@ func (s *Store) List(ctx context.Context, principal, dialect string, created tim
 	}, principal, dialect, before, id, max(limit, 0))
 }
 
-// Select reads tasks of all principals, without Outcome. See [task.Store].
+// Select reads tasks of all principals, without Outcome and Nonce. See [task.Store].
 func (s *Store) Select(ctx context.Context, f task.Filter, after string, limit int) (tasks []*task.Task, err error) {
 	defer s.wrap(ctx, "select tasks", &err)
 	return collect(ctx, s.r[selectSQL], func(rows *sql.Rows, t **task.Task) error {

@@ -117,6 +117,9 @@ CREATE TABLE used_state (
 ) STRICT;
 
 CREATE INDEX used_state_expires ON used_state (expires);
+`, `
+-- The random part of the last claim, which an older release does not set.
+ALTER TABLE task ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
 `}
 
 // prepareSchema makes the file a store of this release's schema version, in WAL mode. Several

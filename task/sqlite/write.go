@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"slices"
@@ -23,8 +24,8 @@ const (
 	releaseSQL    = `RELEASE one`
 
 	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
-	createSQL = `INSERT INTO task (` + columns + `, pending, outcome, due, wake, ended)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`
+	createSQL = `INSERT INTO task (` + whole + `, due, wake, ended)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 	// Number 0 is the call.
@@ -34,25 +35,25 @@ const (
 	wakeSQL     = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
 	firstDueSQL = `SELECT seq, principal FROM task WHERE due IS NOT NULL ORDER BY principal, due LIMIT 1`
 	nextDueSQL  = `SELECT seq, principal FROM task WHERE due IS NOT NULL AND principal > ? ORDER BY principal, due LIMIT 1`
-	claimSQL    = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, attempts = attempts + 1
+	claimSQL    = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, nonce = ?, attempts = attempts + 1
 		WHERE seq = ?
-		RETURNING ` + columns + `, pending, outcome`
+		RETURNING ` + whole
 	claimedJournalSQL = `SELECT entry FROM journal WHERE task = ? ORDER BY n`
 
-	leasedSQL   = `SELECT seq, attempts FROM task WHERE id = ? AND fence = ?`
+	leasedSQL   = `SELECT seq, attempts FROM task WHERE id = ? AND fence = ? AND nonce = ?`
 	recordedSQL = `UPDATE task SET attempts = 0 WHERE seq = ?`
 	// A parked task has no lease that could end.
 	renewSQL = `UPDATE task SET wake = ?, due = NULL
-		WHERE id = ? AND fence = ? AND (due IS NOT NULL OR wake IS NOT NULL)`
+		WHERE id = ? AND fence = ? AND nonce = ? AND (due IS NOT NULL OR wake IS NOT NULL)`
 
 	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
 		stopped = ?, attempts = ?, updated = ?, version = version + 1`
-	// The parameter after the version is the fence, or NULL if it does not matter. The last one is the status again.
-	updateWhereSQL = ` WHERE id = ? AND version = ? AND fence = coalesce(?, fence) AND (ended = 0 OR status = ?) RETURNING seq, fence`
+	// The parameters after the version say whether the claim matters, and which it is. The last one is the status again.
+	updateWhereSQL = ` WHERE id = ? AND version = ? AND (NOT ? OR fence = ? AND nonce = ?) AND (ended = 0 OR status = ?) RETURNING seq, fence`
 	updateKeepSQL  = updateSQL + updateWhereSQL
-	updateDueSQL   = updateSQL + `, due = ?, wake = ?, fence = fence + ?` + updateWhereSQL
+	updateDueSQL   = updateSQL + `, due = ?, wake = ?, fence = fence + ?, nonce = coalesce(nullif(?, ''), nonce)` + updateWhereSQL
 
-	stateSQL = `SELECT version, fence FROM task WHERE id = ?`
+	stateSQL = `SELECT version, fence, nonce FROM task WHERE id = ?`
 	ownerSQL = `SELECT unfinished, kept, usage.bytes FROM task JOIN usage USING (principal) WHERE seq = ?`
 
 	purgeSQL = `DELETE FROM task WHERE seq IN (SELECT seq FROM task
@@ -181,9 +182,10 @@ func (s *Store) within(ctx context.Context, w *write, shared bool) (err, broken 
 func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	var created time.Time
+	var claim task.Claim
 	claims := 0
 	if lease > 0 {
-		claims = 1
+		claims, claim = 1, task.Claim{Fence: 1, Nonce: rand.Text()}
 	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		used, err := usage(s.w[usageSQL].QueryRowContext(ctx, t.Principal))
@@ -198,7 +200,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 		due, wake := schedule(now, lease)
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped, t.Attempts+claims,
-			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), due, wake, t.Status.Terminal())
+			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), claim.Nonce, due, wake, t.Status.Terminal())
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists
 		}
@@ -218,7 +220,7 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 		return err
 	}
 	t.Created, t.Updated, t.Expires = created, created, created.Add(ttl.Truncate(time.Millisecond))
-	t.Version, t.Fence = 0, int64(claims)
+	t.Version, t.Claim = 0, claim
 	t.Attempts += claims
 	return nil
 }
@@ -284,7 +286,7 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 			if err != nil {
 				return err
 			}
-			t, err := scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), seq))
+			t, err := scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), rand.Text(), seq))
 			if err != nil {
 				return err
 			}
@@ -329,14 +331,14 @@ func ceil(d time.Duration) int64 {
 }
 
 // Append adds an entry to the journal under a lease. See [task.Store].
-func (s *Store) Append(ctx context.Context, id string, fence int64, there int, entry []byte) (err error) {
+func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to the journal of a task", &err)
 	return s.write(ctx, func(ctx context.Context, _ int64) error {
 		var seq int64
 		var attempts int
-		err := s.w[leasedSQL].QueryRowContext(ctx, id, fence).Scan(&seq, &attempts)
+		err := s.w[leasedSQL].QueryRowContext(ctx, id, claim.Fence, claim.Nonce).Scan(&seq, &attempts)
 		if errors.Is(err, sql.ErrNoRows) {
-			_, err = s.state(ctx, id, &fence)
+			_, err = s.state(ctx, id, &claim)
 		}
 		if err != nil {
 			return err
@@ -358,27 +360,27 @@ func (s *Store) Append(ctx context.Context, id string, fence int64, there int, e
 }
 
 // state reads the version of a task. The error is [task.ErrNotFound] if it does not exist, and
-// [task.ErrLeaseLost] if fence is not nil and not the stored one.
-func (s *Store) state(ctx context.Context, id string, fence *int64) (version int64, err error) {
-	var stored int64
-	err = s.w[stateSQL].QueryRowContext(ctx, id).Scan(&version, &stored)
+// [task.ErrLeaseLost] if claim is not nil and not the stored one.
+func (s *Store) state(ctx context.Context, id string, claim *task.Claim) (version int64, err error) {
+	var stored task.Claim
+	err = s.w[stateSQL].QueryRowContext(ctx, id).Scan(&version, &stored.Fence, &stored.Nonce)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = task.ErrNotFound
-	case err == nil && fence != nil && *fence != stored:
+	case err == nil && claim != nil && *claim != stored:
 		err = task.ErrLeaseLost
 	}
 	return version, err
 }
 
 // Renew makes a lease end later. See [task.Store].
-func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (version int64, err error) {
+func (s *Store) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
 	defer s.wrap(ctx, "renew the lease on a task", &err)
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
-		if _, err := s.w[renewSQL].ExecContext(ctx, now+ceil(lease), id, fence); err != nil {
+		if _, err := s.w[renewSQL].ExecContext(ctx, now+ceil(lease), id, claim.Fence, claim.Nonce); err != nil {
 			return err
 		}
-		version, err = s.state(ctx, id, &fence)
+		version, err = s.state(ctx, id, &claim)
 		return err
 	})
 	return version, err
@@ -387,30 +389,30 @@ func (s *Store) Renew(ctx context.Context, id string, fence int64, lease time.Du
 // Update writes what may change in the row of a task, and entries. See [task.Store].
 func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
 	defer s.wrap(ctx, "update a task", &err)
-	var updated, stored int64
-	claims := 0
+	var updated, fence int64
+	claims, nonce := 0, ""
 	if u.Lease > 0 {
-		claims = 1
+		claims, nonce = 1, rand.Text()
 	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		updated = now
-		var fence *int64
-		if u.Leased {
-			fence = &t.Fence
-		}
 		stmt := s.w[updateKeepSQL]
-		args := append(make([]any, 0, 17), string(t.Status), t.Status.Terminal(), t.Message,
+		args := append(make([]any, 0, 20), string(t.Status), t.Status.Terminal(), t.Message,
 			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts+claims, now)
 		if u.Lease > 0 || !u.Keep {
 			stmt = s.w[updateDueSQL]
 			due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
-			args = append(args, due, wake, claims)
+			args = append(args, due, wake, claims, nonce)
 		}
 		var seq int64
-		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, fence, string(t.Status))...).Scan(&seq, &stored)
+		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, u.Leased, t.Fence, t.Nonce, string(t.Status))...).Scan(&seq, &fence)
 		if errors.Is(err, sql.ErrNoRows) {
+			var claim *task.Claim
+			if u.Leased {
+				claim = &t.Claim
+			}
 			var version int64
-			version, err = s.state(ctx, t.ID, fence)
+			version, err = s.state(ctx, t.ID, claim)
 			switch {
 			case err != nil:
 			case version == t.Version:
@@ -439,7 +441,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	t.Updated = timeAt(updated)
 	t.Version++
 	if claims > 0 {
-		t.Fence = stored
+		t.Claim = task.Claim{Fence: fence, Nonce: nonce}
 		t.Attempts++
 	}
 	return nil

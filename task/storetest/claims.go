@@ -3,7 +3,9 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/askback-mcp/askback/task"
 )
@@ -14,7 +16,7 @@ var claimTests = []test{
 		f.addParked(s, "alice")
 		f.noneDue(s)
 	}},
-	{"Fence and Attempts rise by one, and nothing else in the row changes", func(f *fixture, s task.Store) {
+	{"Fence and Attempts rise by one, the Nonce is another, and nothing else in the row changes", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Status, t.Message, t.Round = task.Working, "hello", 2
 		t.Pending, t.Outcome = []byte("pending"), []byte("outcome")
@@ -22,11 +24,46 @@ var claimTests = []test{
 		for i := range 3 {
 			got := f.claimThis(s, t.ID, long)
 			want := clone(t)
-			want.Fence, want.Attempts = int64(i+1), i+1
+			want.Claim, want.Attempts = task.Claim{Fence: int64(i + 1), Nonce: got.Nonce}, i+1
 			f.wantSame(got, want)
 			f.wantRow(s, want)
 			f.release(s, got)
 		}
+	}},
+	{"each claim has a nonce of its own, of 128 bits or more, in letters and digits", func(f *fixture, s task.Store) {
+		seen := make(map[string]bool)
+		note := func(how string, t *task.Task) {
+			f.Helper()
+			if len(t.Nonce) < 22 || strings.ContainsFunc(t.Nonce, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+				f.Errorf("%s: the nonce is %q", how, t.Nonce)
+			}
+			if seen[t.Nonce] {
+				f.Errorf("%s: the nonce %s was there before", how, t.Nonce)
+			}
+			seen[t.Nonce] = true
+		}
+		for i := range 6 {
+			f.add(s, fmt.Sprint(i%2))
+		}
+		for range 2 {
+			var claimed []*task.Claimed
+			for len(claimed) < 6 {
+				more, err := s.Claim(f.ctx, "", nil, long, 6)
+				f.ok("Claim", err)
+				if claimed = append(claimed, more...); len(more) == 0 {
+					f.Fatalf("Claim took %d tasks, and 6 are due", len(claimed))
+				}
+			}
+			for _, c := range claimed {
+				note("Claim of several", c.Task)
+				f.release(s, c.Task)
+			}
+		}
+		t := newTask("alice")
+		f.ok("Create", s.Create(f.ctx, t, long, long, nil, nil, task.Quota{}))
+		note("Create", t)
+		f.update(s, t, task.Update{Lease: long})
+		note("Update", t)
 	}},
 	{"a task under a lease is not due", func(f *fixture, s task.Store) {
 		f.addLeased(s)
@@ -270,7 +307,7 @@ var claimTests = []test{
 	{"a task that is claimed brings what was recorded under earlier leases, and its answers", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		c := f.claimThis(s, t.ID, long)
-		f.append(s, t.ID, c.Fence, "step")
+		f.append(s, t.ID, c.Claim, "step")
 		f.update(s, c, task.Update{Leased: true, Due: -1})
 		f.update(s, c, task.Update{Entries: list("answer")})
 		claimed, err := s.Claim(f.ctx, "", nil, long, 10)
@@ -386,9 +423,9 @@ var renewTests = []test{
 	}},
 	{"after another claim it is ErrLeaseLost, and the new lease stays as it is", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, f.instances(s, 2)[1])
-		for _, fence := range []int64{lost.Fence, 0, current.Fence + 1} {
-			_, err := s.Renew(f.ctx, lost.ID, fence, 0)
-			f.wantError(fmt.Sprintf("Renew under fence %d of %d", fence, current.Fence), err, task.ErrLeaseLost)
+		for _, claim := range others(lost, current) {
+			_, err := s.Renew(f.ctx, lost.ID, claim, 0)
+			f.wantError(fmt.Sprintf("Renew under %v, not %v", claim, current.Claim), err, task.ErrLeaseLost)
 		}
 		f.noneDue(s)
 		f.wantRow(s, current)
@@ -400,7 +437,7 @@ var renewTests = []test{
 		f.noneDue(s)
 	}},
 	{"an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
-		_, err := s.Renew(f.ctx, newID(), 0, long)
+		_, err := s.Renew(f.ctx, newID(), task.Claim{}, long)
 		f.wantError("Renew", err, task.ErrNotFound)
 	}},
 }

@@ -140,7 +140,7 @@ var purgeTests = []test{
 		again := newTask("bob")
 		again.ID = t.ID
 		f.create(s, again, "new")
-		f.append(s, again.ID, 0, "newer")
+		f.append(s, again.ID, again.Claim, "newer")
 		f.wantRow(s, again)
 		f.wantJournal(s, again.ID, "new", "newer")
 	}},
@@ -148,8 +148,8 @@ var purgeTests = []test{
 		c := f.addLeased(s)
 		f.ended(s, c, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
-		f.wantError("Append", s.Append(f.ctx, c.ID, c.Fence, 0, []byte("x")), task.ErrNotFound)
-		_, err := s.Renew(f.ctx, c.ID, c.Fence, long)
+		f.wantError("Append", s.Append(f.ctx, c.ID, c.Claim, 0, []byte("x")), task.ErrNotFound)
+		_, err := s.Renew(f.ctx, c.ID, c.Claim, long)
 		f.wantError("Renew", err, task.ErrNotFound)
 		f.wantError("Update", s.Update(f.ctx, c, task.Update{Leased: true, Due: -1}), task.ErrNotFound)
 	}},
@@ -255,8 +255,8 @@ var contextTests = []test{
 			"Count":    func() error { _, err := s.Count(ctx); return err },
 			"Claim":    func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
 			"Journal":  func() error { _, _, err := s.Journal(ctx, t.ID); return err },
-			"Append":   func() error { return s.Append(ctx, t.ID, 0, 0, []byte("x")) },
-			"Renew":    func() error { _, err := s.Renew(ctx, t.ID, 0, long); return err },
+			"Append":   func() error { return s.Append(ctx, t.ID, t.Claim, 0, []byte("x")) },
+			"Renew":    func() error { _, err := s.Renew(ctx, t.ID, t.Claim, long); return err },
 			"Update":   func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
 			"Expired":  func() error { _, err := s.Expired(ctx, 10); return err },
 			"Purge":    func() error { _, err := s.Purge(ctx, 0, 10); return err },
@@ -275,7 +275,7 @@ var contextTests = []test{
 			case 0:
 				s.Create(ctx, newTask("bob"), long, 0, []byte("call"), list("one", "two"), task.Quota{})
 			case 1:
-				s.Append(ctx, t.ID, 0, 0, []byte("x"))
+				s.Append(ctx, t.ID, t.Claim, 0, []byte("x"))
 			case 2:
 				if s.Update(ctx, got, task.Update{Due: -1, Entries: list("y")}) == nil {
 					t = got

@@ -22,8 +22,8 @@ var journalTests = []test{
 		for i := range 12 {
 			s := handles[i%2]
 			entry := fmt.Sprint("a", i)
-			f.append(s, t.ID, 0, entry)
-			f.append(s, other.ID, 0, "other")
+			f.append(s, t.ID, t.Claim, entry)
+			f.append(s, other.ID, other.Claim, "other")
 			f.update(s, t, task.Update{Keep: true, Entries: list(entry+" x", entry+" y")})
 			want = append(want, entry, entry+" x", entry+" y")
 		}
@@ -53,7 +53,7 @@ var journalTests = []test{
 		}
 		f.tick(s, c.Created)
 		for range 2 {
-			f.append(s, c.ID, c.Fence, "step")
+			f.append(s, c.ID, c.Claim, "step")
 			c.Attempts = 0
 			f.wantRow(s, c)
 		}
@@ -66,54 +66,54 @@ var journalTests = []test{
 	{"another handle sees the entry at once", func(f *fixture, s task.Store) {
 		other := f.another()
 		t := f.add(s, "alice")
-		f.append(s, t.ID, 0, "one")
+		f.append(s, t.ID, t.Claim, "one")
 		f.wantJournal(other, t.ID, "one")
 	}},
 	{"Append after another claim is ErrLeaseLost, and adds nothing", func(f *fixture, s task.Store) {
 		other := f.instances(s, 2)[1]
 		lost := f.addLeased(s)
-		f.append(s, lost.ID, lost.Fence, "mine")
+		f.append(s, lost.ID, lost.Claim, "mine")
 		f.release(s, lost)
 		current := f.claim(other, "", long)
-		for _, fence := range []int64{lost.Fence, 0, current.Fence + 1, -1} {
-			f.wantError(fmt.Sprintf("Append under fence %d of %d", fence, current.Fence),
-				s.Append(f.ctx, lost.ID, fence, 1, []byte("not mine")), task.ErrLeaseLost)
+		for _, claim := range others(lost, current) {
+			f.wantError(fmt.Sprintf("Append under %v, not %v", claim, current.Claim),
+				s.Append(f.ctx, lost.ID, claim, 1, []byte("not mine")), task.ErrLeaseLost)
 		}
 		f.wantRow(s, current)
 		f.wantJournal(s, lost.ID, "mine")
 	}},
-	{"Append needs only the fence: neither a lease that lasts, nor a status", func(f *fixture, s task.Store) {
+	{"Append needs only the claim: neither a lease that lasts, nor a status", func(f *fixture, s task.Store) {
 		for _, status := range statuses {
 			c := f.addLeased(s)
 			f.release(s, c)
-			f.append(s, c.ID, c.Fence, "late")
+			f.append(s, c.ID, c.Claim, "late")
 			c.Status = status
 			f.update(s, c, task.Update{Due: -1})
-			f.append(s, c.ID, c.Fence, string(status))
+			f.append(s, c.ID, c.Claim, string(status))
 			f.noneDue(s)
 			f.wantJournal(s, c.ID, "late", string(status))
 			f.update(s, c, task.Update{Due: 0})
 			f.claim(s, "", long)
-			f.wantError("Append to a task that another has claimed", s.Append(f.ctx, c.ID, c.Fence, 2, []byte("no")), task.ErrLeaseLost)
+			f.wantError("Append to a task that another has claimed", s.Append(f.ctx, c.ID, c.Claim, 2, []byte("no")), task.ErrLeaseLost)
 		}
 	}},
 	{"Append behind another number of entries than there are is ErrConflict, and adds nothing", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
-		f.append(s, c.ID, c.Fence, "one")
+		f.append(s, c.ID, c.Claim, "one")
 		for _, there := range []int{0, 2, -1} {
-			f.wantError(fmt.Sprintf("Append behind %d entries of 1", there), s.Append(f.ctx, c.ID, c.Fence, there, []byte("two")), task.ErrConflict)
+			f.wantError(fmt.Sprintf("Append behind %d entries of 1", there), s.Append(f.ctx, c.ID, c.Claim, there, []byte("two")), task.ErrConflict)
 		}
 		f.wantJournal(s, c.ID, "one")
 		f.update(s, c, task.Update{Keep: true, Entries: list("answer")})
-		f.wantError("Append behind an answer", s.Append(f.ctx, c.ID, c.Fence, 1, []byte("two")), task.ErrConflict)
-		f.append(s, c.ID, c.Fence, "two")
+		f.wantError("Append behind an answer", s.Append(f.ctx, c.ID, c.Claim, 1, []byte("two")), task.ErrConflict)
+		f.append(s, c.ID, c.Claim, "two")
 		f.wantJournal(s, c.ID, "one", "answer", "two")
 	}},
 	{"of equal appends at the same time one is made", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		c := f.addLeased(s)
 		made := together(&f.suite, 4, func(i int, add func(int)) error {
-			err := handles[i%2].Append(f.ctx, c.ID, c.Fence, 0, []byte("one"))
+			err := handles[i%2].Append(f.ctx, c.ID, c.Claim, 0, []byte("one"))
 			if err == nil {
 				add(i)
 			} else if !errors.Is(err, task.ErrConflict) {
@@ -127,7 +127,7 @@ var journalTests = []test{
 		f.wantJournal(s, c.ID, "one")
 	}},
 	{"Append to an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
-		f.wantError("Append", s.Append(f.ctx, newID(), 0, 0, []byte("x")), task.ErrNotFound)
+		f.wantError("Append", s.Append(f.ctx, newID(), task.Claim{}, 0, []byte("x")), task.ErrNotFound)
 	}},
 	{"what the old worker appended is in the journal that the new one reads, and nothing comes after", func(f *fixture, s task.Store) {
 		f.raceForJournal(s, 1, 60)
@@ -172,7 +172,7 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 					// The version is that of the claim: only the holder of the lease writes.
 					err = s.Update(f.ctx, t, task.Update{Leased: true, Keep: true, Entries: list(entry)})
 				} else {
-					err = s.Append(f.ctx, t.ID, t.Fence, len(entries)+n, []byte(entry))
+					err = s.Append(f.ctx, t.ID, t.Claim, len(entries)+n, []byte(entry))
 				}
 				if err == nil {
 					c.written = append(c.written, entry)

@@ -158,8 +158,8 @@ func (s *losingStore) Update(ctx context.Context, t *task.Task, u task.Update) e
 	return err
 }
 
-func (s *losingStore) Append(ctx context.Context, id string, fence int64, there int, entry []byte) error {
-	return s.answer(s.Store.Append(ctx, id, fence, there, entry))
+func (s *losingStore) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	return s.answer(s.Store.Append(ctx, id, claim, there, entry))
 }
 
 func (s *losingStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
@@ -173,7 +173,7 @@ func (s *losingStore) Claim(ctx context.Context, after string, skip []string, le
 	return t, nil
 }
 
-func (s *losingStore) Renew(ctx context.Context, id string, fence int64, lease time.Duration) (int64, error) {
-	version, err := s.Store.Renew(ctx, id, fence, lease)
+func (s *losingStore) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
+	version, err := s.Store.Renew(ctx, id, claim, lease)
 	return version, s.answer(err)
 }

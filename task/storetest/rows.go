@@ -67,7 +67,7 @@ var createTests = []test{
 				f.wantRow(s, t)
 				f.noneDue(s)
 			}
-			f.append(s, t.ID, 1, "two")
+			f.append(s, t.ID, t.Claim, "two")
 			f.wantJournal(s, t.ID, "one", "two")
 			f.release(s, t)
 			if c := f.claimThis(s, t.ID, long); c.Fence != 2 {
@@ -85,7 +85,7 @@ var createTests = []test{
 		again, other := clone(t), newTask("alice")
 		f.wantError("Create", s.Create(f.ctx, again, long, long, nil, nil, task.Quota{}), task.ErrExists)
 		f.wantError("Create", s.Create(f.ctx, other, long, long, nil, nil, task.Quota{Unfinished: 1}), task.ErrQuota)
-		if again.Fence != 0 || again.Attempts != 0 || other.Fence != 0 || other.Attempts != 0 {
+		if again.Claim != (task.Claim{}) || again.Attempts != 0 || other.Claim != (task.Claim{}) || other.Attempts != 0 {
 			f.Errorf("the given tasks became %+v and %+v", again, other)
 		}
 		f.wantRow(s, t)
@@ -99,18 +99,18 @@ var createTests = []test{
 		f.wantRow(other, t)
 		f.wantJournal(other, t.ID, "one", "two")
 	}},
-	{"Created and Updated are now, Expires is the time to live later, Version and Fence are 0", func(f *fixture, s task.Store) {
+	{"Created and Updated are now, Expires is the time to live later, Version and Fence are 0, and the Nonce is empty", func(f *fixture, s task.Store) {
 		for _, ttl := range []time.Duration{time.Millisecond, 90 * time.Minute, 10 * 365 * 24 * time.Hour} {
 			t := newTask("alice")
 			t.Created, t.Updated, t.Expires = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
-			t.Version, t.Fence = 7, 8
+			t.Version, t.Claim = 7, task.Claim{Fence: 8, Nonce: "of another"}
 			f.ok("Create", s.Create(f.ctx, t, ttl, 0, nil, nil, task.Quota{}))
 			// The clock is the store's, so it may well differ from that of this machine.
 			if d := time.Since(t.Created).Abs(); d > 24*time.Hour {
 				f.Errorf("Created is %v, a day or more from now", t.Created)
 			}
 			want := clone(t)
-			want.Updated, want.Expires, want.Version, want.Fence = t.Created, t.Created.Add(ttl), 0, 0
+			want.Updated, want.Expires, want.Version, want.Claim = t.Created, t.Created.Add(ttl), 0, task.Claim{}
 			f.wantSame(t, want)
 			f.wantRow(s, want)
 		}
@@ -130,8 +130,9 @@ var createTests = []test{
 			t.Method, t.Target, t.Dialect, t.Message = text, text, text, text
 			f.create(s, t)
 			f.wantRow(s, t)
-			t.Fence, t.Attempts = 1, 1
-			f.wantSame(f.claim(s, "", long), t)
+			c := f.claim(s, "", long)
+			t.Claim, t.Attempts = task.Claim{Fence: 1, Nonce: c.Nonce}, 1
+			f.wantSame(c, t)
 		}
 	}},
 	{"all bytes come back as they were", func(f *fixture, s task.Store) {
@@ -155,7 +156,7 @@ var createTests = []test{
 			f.ok("Create with "+name, s.Create(f.ctx, t, long, 0, b, [][]byte{b, between, b}, task.Quota{}))
 			f.wantBytes(s, name, t.ID, b, b, between, b)
 			f.ok("Update with "+name, s.Update(f.ctx, t, task.Update{Keep: true, Entries: [][]byte{b}}))
-			f.ok("Append of "+name, s.Append(f.ctx, t.ID, 0, 4, b))
+			f.ok("Append of "+name, s.Append(f.ctx, t.ID, t.Claim, 4, b))
 			f.wantBytes(s, name, t.ID, b, b, between, b, b, b)
 		}
 	}},
@@ -289,7 +290,7 @@ var createTests = []test{
 		}
 		f.ok("Create", s.Create(f.ctx, t, long, 0, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
 		has("Create", 112)
-		f.append(s, t.ID, 0, "1234567890")
+		f.append(s, t.ID, t.Claim, "1234567890")
 		has("Append", 122)
 		t.Pending, t.Outcome = []byte("1234567"), everyByte
 		f.update(s, t, task.Update{Due: -1, Entries: list("123", "4")})
@@ -348,7 +349,7 @@ var getTests = []test{
 			t := f.addParked(s, "alice")
 			if i%100 == 0 {
 				f.update(s, t, task.Update{Keep: true})
-				f.append(s, t.ID, 0, "changes no version")
+				f.append(s, t.ID, t.Claim, "changes no version")
 			}
 			if i%2 == 0 {
 				want[t.ID] = t.Version
@@ -401,7 +402,7 @@ var listTests = []test{
 			}
 		}
 	}},
-	{"it shows what the row holds now, but may leave out Pending and Outcome", func(f *fixture, s task.Store) {
+	{"it shows what the row holds now, but may leave out Pending, Outcome and Nonce", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		c.Status, c.Message, c.Round, c.Attempts, c.Stopped = task.InputRequired, "waiting", 2, 5, true
 		c.Pending, c.Outcome = []byte("pending"), []byte("outcome")
@@ -415,6 +416,9 @@ var listTests = []test{
 		}
 		if got[0].Outcome == nil {
 			c.Outcome = nil
+		}
+		if got[0].Nonce == "" {
+			c.Nonce = ""
 		}
 		f.wantSame(got[0], c)
 	}},

@@ -200,6 +200,15 @@ func (f *fixture) loseLease(s, other task.Store) (lost, current *task.Task) {
 	return lost, f.claimThis(other, lost.ID, long)
 }
 
+// others returns claims that are not the current one of a task.
+func others(lost, current *task.Task) []task.Claim {
+	return []task.Claim{
+		lost.Claim, {}, {Fence: current.Fence + 1, Nonce: current.Nonce}, {Fence: -1, Nonce: current.Nonce},
+		{Fence: lost.Fence, Nonce: current.Nonce}, {Fence: current.Fence, Nonce: lost.Nonce}, // as two that have one number after a failover
+		{Fence: current.Fence}, {Fence: current.Fence, Nonce: current.Nonce + "x"},
+	}
+}
+
 func (f *fixture) get(s task.Store, id string) *task.Task {
 	f.Helper()
 	t, err := s.Get(f.ctx, id)
@@ -255,7 +264,7 @@ func (f *fixture) noneDue(s task.Store) {
 // renew renews the lease of a claimed task, whose Version must be the stored one.
 func (f *fixture) renew(s task.Store, claimed *task.Task, lease time.Duration) {
 	f.Helper()
-	version, err := s.Renew(f.ctx, claimed.ID, claimed.Fence, lease)
+	version, err := s.Renew(f.ctx, claimed.ID, claimed.Claim, lease)
 	f.ok("Renew", err)
 	if version != claimed.Version {
 		f.Errorf("Renew returned version %d, want %d", version, claimed.Version)
@@ -268,10 +277,10 @@ func (f *fixture) release(s task.Store, claimed *task.Task) {
 	f.renew(s, claimed, 0)
 }
 
-func (f *fixture) append(s task.Store, id string, fence int64, entry string) {
+func (f *fixture) append(s task.Store, id string, claim task.Claim, entry string) {
 	f.Helper()
 	_, entries := f.journal(s, id)
-	f.ok("Append", s.Append(f.ctx, id, fence, len(entries), []byte(entry)))
+	f.ok("Append", s.Append(f.ctx, id, claim, len(entries), []byte(entry)))
 }
 
 func (f *fixture) update(s task.Store, t *task.Task, u task.Update) {

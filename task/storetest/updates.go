@@ -25,8 +25,8 @@ var updateTests = []test{
 				f.wantRow(s, t)
 				f.noneDue(s)
 			}
-			f.wantError("Append under the lease before", s.Append(f.ctx, t.ID, before.Fence, 1, []byte("late")), task.ErrLeaseLost)
-			f.append(s, t.ID, t.Fence, "step")
+			f.wantError("Append under the lease before", s.Append(f.ctx, t.ID, before.Claim, 1, []byte("late")), task.ErrLeaseLost)
+			f.append(s, t.ID, t.Claim, "step")
 			f.wantJournal(s, t.ID, "answer", "step")
 			f.release(s, t)
 			f.claimThis(s, t.ID, long)
@@ -37,10 +37,11 @@ var updateTests = []test{
 		ended := f.addParked(s, "alice")
 		ended.Status = task.Completed
 		f.update(s, ended, task.Update{Due: -1})
-		stale, again, lost, large := clone(t), clone(ended), clone(t), clone(t)
+		stale, again, lost, forged, large := clone(t), clone(ended), clone(t), clone(t), clone(t)
 		stale.Version--
 		again.Status = task.Working
 		lost.Fence++
+		forged.Nonce = "another"
 		for _, c := range []struct {
 			t    *task.Task
 			u    task.Update
@@ -49,6 +50,7 @@ var updateTests = []test{
 			{stale, task.Update{}, task.ErrConflict},
 			{again, task.Update{}, task.ErrEnded},
 			{lost, task.Update{Leased: true}, task.ErrLeaseLost},
+			{forged, task.Update{Leased: true}, task.ErrLeaseLost},
 			{large, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrQuota},
 			{stale, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrConflict},
 			{again, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrEnded},
@@ -117,7 +119,7 @@ var updateTests = []test{
 		stale := clone(t)
 		f.update(s, t, task.Update{Due: -1})
 		for _, version := range []int64{0, 2, -1} {
-			f.wantRefused(other, stale, version, stale.Fence, task.Update{Due: 0}, task.ErrConflict)
+			f.wantRefused(other, stale, version, stale.Claim, task.Update{Due: 0}, task.ErrConflict)
 		}
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID)
@@ -125,9 +127,9 @@ var updateTests = []test{
 	}},
 	{"under a lease that is lost it is ErrLeaseLost, and nothing is written", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, f.instances(s, 2)[1])
-		for _, fence := range []int64{lost.Fence, 0, current.Fence + 1} {
-			f.wantRefused(s, lost, lost.Version, fence, task.Update{Leased: true, Due: 0}, task.ErrLeaseLost)
-			f.wantRefused(s, lost, lost.Version, fence, task.Update{Leased: true, Keep: true}, task.ErrLeaseLost)
+		for _, claim := range others(lost, current) {
+			f.wantRefused(s, lost, lost.Version, claim, task.Update{Leased: true, Due: 0}, task.ErrLeaseLost)
+			f.wantRefused(s, lost, lost.Version, claim, task.Update{Leased: true, Keep: true}, task.ErrLeaseLost)
 		}
 		f.wantRow(s, current)
 		f.wantJournal(s, lost.ID)
@@ -164,13 +166,13 @@ var updateTests = []test{
 	{"who has lost its lease is told so, even if the task was changed as well", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, s)
 		f.update(s, current, task.Update{Leased: true, Keep: true})
-		f.wantRefused(s, lost, lost.Version, lost.Fence, task.Update{Leased: true, Due: 0}, task.ErrLeaseLost)
+		f.wantRefused(s, lost, lost.Version, lost.Claim, task.Update{Leased: true, Due: 0}, task.ErrLeaseLost)
 	}},
 	{"who holds the lease is told of a change by ErrConflict", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		changed := clone(c)
 		f.update(s, changed, task.Update{Keep: true})
-		f.wantRefused(s, c, c.Version, c.Fence, task.Update{Leased: true, Due: 0}, task.ErrConflict)
+		f.wantRefused(s, c, c.Version, c.Claim, task.Update{Leased: true, Due: 0}, task.ErrConflict)
 		f.noneDue(s)
 		c.Version = changed.Version
 		f.update(s, c, task.Update{Leased: true, Due: -1})
@@ -183,12 +185,12 @@ var updateTests = []test{
 		f.wantRow(s, c)
 		f.noneDue(s)
 	}},
-	{"without Leased the fence does not matter", func(f *fixture, s task.Store) {
+	{"without Leased the claim does not matter", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		c := f.claim(s, "", long)
 		t.Message = "from outside"
 		f.update(s, t, task.Update{Keep: true})
-		t.Fence = c.Fence
+		t.Claim = c.Claim
 		f.wantRow(s, t)
 	}},
 	{"an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
@@ -351,7 +353,7 @@ var updateTests = []test{
 					if err != nil {
 						return err
 					}
-					return s.Append(f.ctx, t.ID, 0, len(entries), []byte(entry))
+					return s.Append(f.ctx, t.ID, t.Claim, len(entries), []byte(entry))
 				}
 				if i%2 == 1 {
 					write = func() error {
@@ -391,15 +393,15 @@ var updateTests = []test{
 	}},
 }
 
-// wantRefused requires that an update with this version and fence gives the error and
+// wantRefused requires that an update with this version and claim gives the error and
 // leaves the task in the caller's hands as it was.
-func (f *fixture) wantRefused(s task.Store, t *task.Task, version, fence int64, u task.Update, want error) {
+func (f *fixture) wantRefused(s task.Store, t *task.Task, version int64, claim task.Claim, u task.Update, want error) {
 	f.Helper()
 	given := clone(t)
-	given.Version, given.Fence = version, fence
+	given.Version, given.Claim = version, claim
 	given.Status, given.Message, given.Outcome = task.Failed, "refused", []byte("refused")
 	before := clone(given)
 	u.Entries = list("refused")
-	f.wantError(fmt.Sprintf("Update with version %d and fence %d", version, fence), s.Update(f.ctx, given, u), want)
+	f.wantError(fmt.Sprintf("Update with version %d under %v", version, claim), s.Update(f.ctx, given, u), want)
 	f.wantSame(given, before)
 }

@@ -60,7 +60,7 @@ func (i *instance) stop(t *testing.T, process *os.Process) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := i.store.Renew(ctx, "no task", 0, time.Second); errors.Is(err, task.ErrNotFound) {
+		if _, err := i.store.Renew(ctx, "no task", task.Claim{}, time.Second); errors.Is(err, task.ErrNotFound) {
 			return true
 		}
 		sendSignal(t, process, syscall.SIGCONT)
