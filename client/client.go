@@ -77,7 +77,8 @@ func hideExtensions(next mcp.MethodHandler) mcp.MethodHandler {
 // Connect connects over a transport of the SDK, such as mcp.StreamableClientTransport
 // or mcp.CommandTransport. Nil options choose the newest revision that both sides speak.
 // Over the SDK's HTTP transports, also in a mcp.LoggingTransport, everything goes to the
-// origin of the Endpoint: a redirect to another scheme, host or port fails the request.
+// origin of the Endpoint: a redirect to another scheme, host or port fails the request. One
+// within the origin is followed if it keeps the method, as 307 and 308 do.
 func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientSessionOptions) (*Session, error) {
 	s := &Session{opts: &c.opts}
 	t, err := atOrigin(t)

@@ -50,8 +50,27 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	}
 	own := *cmp.Or(c, new(http.Client))
 	own.Transport = &sameOrigin{own.Transport, u}
+	check := own.CheckRedirect
+	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		switch {
+		case check != nil:
+			if err := check(req, via); err != nil {
+				return err
+			}
+		case len(via) >= maxRedirects:
+			return fmt.Errorf("the server redirects more than %d times", maxRedirects)
+		}
+		if first := via[0]; req.Method != first.Method && origin(req.URL) == origin(u) {
+			return fmt.Errorf("the server redirects to %.200q with HTTP status %s, after which HTTP sends a GET in place of the %s: "+
+				"connect to that URL, or have the server redirect with 307 or 308", req.URL.Path, req.Response.Status, first.Method)
+		}
+		return nil
+	}
 	return &own, nil
 }
+
+// maxRedirects is the number that net/http follows.
+const maxRedirects = 10
 
 func (t *sameOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
 	same := req.URL.Scheme == t.endpoint.Scheme && req.URL.Host == t.endpoint.Host // as it nearly always is

@@ -23,7 +23,7 @@ type roundTripper struct {
 	config     *Config
 	echoes     *echoes
 	asked      *unanswered
-	base       http.RoundTripper // nil means http.DefaultTransport
+	base       http.RoundTripper
 	authorizes bool              // the SDK has an answer to 401 and 403
 }
 
@@ -73,7 +73,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if x != nil && x.Timer != nil {
 		x.Timer.Reset(ResponseTime)
 	}
-	res, err := cmp.Or(t.base, http.DefaultTransport).RoundTrip(req)
+	res, err := t.base.RoundTrip(req)
 	if question != "" && err == nil {
 		t.echoes.answered(question, res)
 	}

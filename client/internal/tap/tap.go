@@ -18,6 +18,9 @@ package tap
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/url"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -63,12 +66,28 @@ func Transport(below mcp.Transport, c Config) mcp.Transport {
 	if !ok {
 		return &transport{below, &c}
 	}
-	tapped, httpClient := *web, *web.HTTPClient
-	httpClient.Transport = &roundTripper{
-		config: &c, echoes: newEchoes(&c), asked: newUnanswered(&c), base: httpClient.Transport, authorizes: web.OAuthHandler != nil,
+	tapped := *web
+	tapped.HTTPClient = &http.Client{
+		Transport: &roundTripper{
+			config: &c, echoes: newEchoes(&c), asked: newUnanswered(&c), base: follower{web.HTTPClient}, authorizes: web.OAuthHandler != nil,
+		},
+		// The follower has followed what is to be followed.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	tapped.HTTPClient, tapped.MaxEventSize = &httpClient, int(c.MessageBytes)
+	tapped.MaxEventSize = int(c.MessageBytes)
 	return &tapped
+}
+
+// follower sends each request as the host's client does, with its cookies, its timeout and its rules for redirects, so
+// that a tap sees one request, and the response in which the redirects end.
+type follower struct{ client *http.Client }
+
+func (f follower) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := f.client.Do(req)
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // the client above names the method and the URL, too
+	}
+	return res, err
 }
 
 // StatusError says that a response was not JSON-RPC.

@@ -1,0 +1,107 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+)
+
+// mounted serves a server at /mcp/ and redirects /mcp there, as the router of many a web framework does.
+func mounted(t *testing.T, srv *askback.Server, status int) (_ mcp.Transport, redirected func() []string) {
+	var mu sync.Mutex
+	var methods []string
+	mux := http.NewServeMux()
+	mux.Handle("/mcp/", srv.HTTPHandler(nil))
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		methods = append(methods, r.Method)
+		mu.Unlock()
+		http.Redirect(w, r, "/mcp/", status)
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return &mcp.StreamableClientTransport{Endpoint: s.URL + "/mcp"}, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(methods)
+		return slices.Compact(methods)
+	}
+}
+
+// HTTP lets a client repeat a POST only after 307 and 308. After others it would send a GET, without the message.
+func TestRedirectsThatLoseTheMessage(t *testing.T) {
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
+			transport, redirected := mounted(t, newTaskServer(t), status)
+			opts := answers()
+			_, err := client.New(&opts).Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprint("with HTTP status ", status)) ||
+				!strings.Contains(err.Error(), "redirect with 307 or 308") {
+				t.Errorf("%s, %d: %v", version, status, err)
+			}
+			if got := redirected(); !slices.Equal(got, []string{"POST"}) {
+				t.Errorf("%s, %d: redirected %q", version, status, got)
+			}
+		}
+	}
+}
+
+func TestEverythingWorksBehindARedirect(t *testing.T) {
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+			t.Run(fmt.Sprint(version, " ", status), func(t *testing.T) {
+				t.Parallel()
+				srv := newTaskServer(t)
+				register(srv)
+				transport, redirected := mounted(t, srv, status)
+				session := connect(t, answers(), transport, version)
+				res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
+				if got := said(t, res, err); got != "{0150 octocat 42}file:///srchello" {
+					t.Errorf("a call that asks: %q", got)
+				}
+				started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "work"}, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res, err = session.WaitTask(t.Context(), started.ID)
+				if got := said(t, res, err); got != worked {
+					t.Errorf("a task: %q", got)
+				}
+				long, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "long"}, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := session.CancelTask(t.Context(), long.ID); err != nil {
+					t.Errorf("cancelling: %v", err)
+				}
+				if now, err := session.GetTask(t.Context(), long.ID); err != nil || now.Status != "cancelled" {
+					t.Errorf("after it: %v, %v", now, err)
+				}
+				if _, err := session.GetTask(t.Context(), "none"); !errors.Is(err, client.ErrTaskUnknown) {
+					t.Errorf("a task that does not exist: %v", err)
+				}
+				if err := session.Close(); err != nil {
+					t.Errorf("closing: %v", err)
+				}
+				want := []string{"POST"}
+				if version == "2025-11-25" {
+					want = []string{"DELETE", "GET", "POST"}
+				}
+				if got := redirected(); !slices.Equal(got, want) {
+					t.Errorf("redirected %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
