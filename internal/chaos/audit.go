@@ -18,10 +18,9 @@ type change struct {
 	fence, oldFence     int64
 	version, oldVersion int64
 	status, oldStatus   string
-	stopped, oldStopped bool // ended from outside
-	outcome             bool // whether it changed
-	moved               bool // whether it is due at another time than before
-	due                 bool // whether it is due at all, now or later
+	stopped, oldStopped bool      // ended from outside
+	outcome             bool      // whether it changed
+	until               time.Time // when it is due, by the store's clock, which is the end of a lease; zero if it is not
 }
 
 // entry is an entry of a journal, as the database noted it.
@@ -37,19 +36,19 @@ const auditPostgres = `
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.change (
 	n bigserial PRIMARY KEY, at bigint, who text, task text, fence bigint, old_fence bigint, version bigint, old_version bigint,
-	status text, old_status text, stopped boolean, old_stopped boolean, outcome boolean, moved boolean, due boolean);
+	status text, old_status text, stopped boolean, old_stopped boolean, outcome boolean, until bigint);
 CREATE TABLE chaos.entry (n bigserial PRIMARY KEY, at bigint, who text, task text, seq bigint);
 CREATE FUNCTION chaos.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
+	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
 	VALUES (extract(epoch FROM statement_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.fence, OLD.fence,
 		NEW.version, OLD.version, NEW.status, OLD.status, NEW.stopped, OLD.stopped,
-		OLD.outcome IS DISTINCT FROM NEW.outcome, OLD.due IS DISTINCT FROM NEW.due, NEW.due IS NOT NULL);
+		OLD.outcome IS DISTINCT FROM NEW.outcome, extract(epoch FROM NEW.due) * 1000000);
 	RETURN NULL;
 END $$;
 CREATE FUNCTION chaos.created() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
+	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
 	VALUES (extract(epoch FROM statement_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.fence, 0,
-		0, 0, NEW.status, NEW.status, false, false, false, true, true);
+		0, 0, NEW.status, NEW.status, false, false, false, extract(epoch FROM NEW.due) * 1000000);
 	RETURN NULL;
 END $$;
 CREATE FUNCTION chaos.entry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -68,26 +67,25 @@ CREATE TRIGGER chaos_entry AFTER INSERT ON askback.journal FOR EACH ROW EXECUTE 
 const auditSQLite = `
 CREATE TABLE chaos_change (
 	n INTEGER PRIMARY KEY, at INTEGER, who TEXT, task TEXT, fence INTEGER, old_fence INTEGER, version INTEGER, old_version INTEGER,
-	status TEXT, old_status TEXT, stopped INTEGER, old_stopped INTEGER, outcome INTEGER, moved INTEGER, due INTEGER);
+	status TEXT, old_status TEXT, stopped INTEGER, old_stopped INTEGER, outcome INTEGER, until INTEGER);
 CREATE TABLE chaos_entry (n INTEGER PRIMARY KEY, at INTEGER, who TEXT, task INTEGER, seq INTEGER);
 CREATE TRIGGER chaos_change AFTER UPDATE ON task
 	WHEN OLD.fence <> NEW.fence OR OLD.version <> NEW.version OR coalesce(OLD.due, OLD.wake) IS NOT coalesce(NEW.due, NEW.wake)
 BEGIN
-	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
+	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
 	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, OLD.fence, NEW.version, OLD.version, NEW.status, OLD.status,
-		NEW.stopped, OLD.stopped, OLD.outcome IS NOT NEW.outcome,
-		coalesce(OLD.due, OLD.wake) IS NOT coalesce(NEW.due, NEW.wake), coalesce(NEW.due, NEW.wake) IS NOT NULL);
+		NEW.stopped, OLD.stopped, OLD.outcome IS NOT NEW.outcome, coalesce(NEW.due, NEW.wake) * 1000);
 END;
 CREATE TRIGGER chaos_created AFTER INSERT ON task WHEN NEW.fence > 0 BEGIN
-	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due)
-	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, 0, 0, 0, NEW.status, NEW.status, 0, 0, 0, 1, 1);
+	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
+	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, 0, 0, 0, NEW.status, NEW.status, 0, 0, 0, coalesce(NEW.due, NEW.wake) * 1000);
 END;
 CREATE TRIGGER chaos_entry AFTER INSERT ON journal BEGIN
 	INSERT INTO chaos_entry (at, who, task, seq) VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000 + 999, '', NEW.task, NEW.n);
 END;
 `
 
-const changeColumns = `at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, moved, due`
+const changeColumns = `at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until`
 
 // changes reads all that the database has noted, in the order in which it happened to each task.
 func (o observer) changes(ctx context.Context) (changes []change, entries []entry, err error) {
@@ -99,9 +97,12 @@ func (o observer) changes(ctx context.Context) (changes []change, entries []entr
 	err = query(ctx, db, o.changesQuery, func(scan func(...any) error) error {
 		var c change
 		var at int64
+		var until sql.NullInt64
 		err := scan(&at, &c.who, &c.task, &c.fence, &c.oldFence, &c.version, &c.oldVersion, &c.status, &c.oldStatus,
-			&c.stopped, &c.oldStopped, &c.outcome, &c.moved, &c.due)
-		c.at = time.UnixMicro(at)
+			&c.stopped, &c.oldStopped, &c.outcome, &until)
+		if c.at = time.UnixMicro(at); until.Valid {
+			c.until = time.UnixMicro(until.Int64)
+		}
 		changes = append(changes, c)
 		return err
 	})
@@ -147,6 +148,25 @@ func (o observer) taken(ctx context.Context, from string, limit time.Duration) e
 			before = n
 		}
 		if n > before || !sleep(ctx, 20*time.Millisecond) {
+			break
+		}
+	}
+	return ctx.Err()
+}
+
+// holds waits until a process has taken a lease, but no longer than the limit. It is for PostgreSQL.
+func (o observer) holds(ctx context.Context, who string, limit time.Duration) error {
+	db, err := sql.Open(o.driver, o.dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		var holds bool
+		if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM chaos.change WHERE who = $1 AND fence <> old_fence)`, who).Scan(&holds); err != nil {
+			return err
+		}
+		if holds || !sleep(ctx, 20*time.Millisecond) {
 			break
 		}
 	}

@@ -16,11 +16,12 @@ const (
 	faultKill      = "kill"      // SIGKILL
 	faultStop      = "stop"      // SIGSTOP for about the time of a lease, and SIGCONT
 	faultPartition = "partition" // a server without its database for about the time of a lease
+	faultLease     = "lease"     // a server without its database until it has lost a lease within a step
 	faultLoss      = "loss"      // responses of databases and servers lost or late, and requests that reach the database late
 	faultRoll      = "roll"      // restarts by SIGTERM, one server after another, with a rotation of keys and two releases
 )
 
-var allFaults = []string{faultKill, faultStop, faultPartition, faultLoss, faultRoll}
+var allFaults = []string{faultKill, faultStop, faultPartition, faultLease, faultLoss, faultRoll}
 
 // tormentor brings about one kind of faults. Several do so at once.
 type tormentor struct {
@@ -39,7 +40,7 @@ func (c *chaos) torment(ctx context.Context) error {
 		bring  func(*tormentor, context.Context) error
 	}{
 		{[]string{faultKill}, (*tormentor).keepKilling},
-		{[]string{faultStop, faultPartition}, (*tormentor).holdBack},
+		{[]string{faultStop, faultPartition, faultLease}, (*tormentor).holdBack},
 		{[]string{faultRoll}, (*tormentor).roll},
 	} {
 		if slices.ContainsFunc(one.faults, c.has) {
@@ -71,7 +72,10 @@ func (c *tormentor) holdBack(ctx context.Context) error {
 		plan = append(plan, c.stopServer, c.stopServer)
 	}
 	if c.has(faultPartition) && c.store == "postgres" {
-		plan = append(plan, c.partition, c.partition, c.partitionEnding, c.partitionEnding, c.partitionSlow)
+		plan = append(plan, c.partition, c.partition, c.partitionEnding, c.partitionEnding)
+	}
+	if c.has(faultLease) && c.store == "postgres" {
+		plan = append(plan, c.partitionSlow)
 	}
 	c.random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
 	for _, bring := range plan {
@@ -207,9 +211,15 @@ func (c *tormentor) partitionSlow(ctx context.Context, slot int, _ time.Duration
 	place.pace = slowPace
 	err := c.restartServer(ctx, slot)
 	if err == nil {
-		sleep(ctx, 3*time.Second) // it has taken tasks
+		err = c.observer.holds(ctx, place.name(slot), patience)
+	}
+	if err == nil {
 		err = c.cut(ctx, slot, everything, func() error {
-			sleep(ctx, slowPace)
+			begun := time.Now() // the steps that run now end, if nothing interrupts them, when this time has passed
+			if err := c.observer.taken(ctx, place.name(slot), patience); err != nil {
+				return err
+			}
+			sleep(ctx, slowPace+time.Second-time.Since(begun))
 			return nil
 		})
 		sleep(ctx, time.Second)

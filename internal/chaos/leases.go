@@ -1,16 +1,13 @@
 package main
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
 
-// The lease of a worker, which is that of askback serve, and what clocks may differ by: SQLite takes the time of a
-// write when it begins, and the trigger a moment later.
-const (
-	lease     = 10 * time.Second
-	tolerance = 50 * time.Millisecond
-)
+// lease is that of a worker of askback serve.
+const lease = 10 * time.Second
 
 // slack is how long a step may go on after its worker has lost the lease, or was woken: the time of one write to a disk.
 const slack = time.Second
@@ -27,7 +24,7 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 	claims = make(map[string][]claim)
 	type holder struct {
 		who   string
-		until time.Time // the end of the lease; zero if it was given back
+		until time.Time // when the task is due again, by the store's own word; zero if it is not
 	}
 	holders := make(map[string]holder)
 	for _, c := range changes {
@@ -36,7 +33,8 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 		foreign := c.who != "" && c.who != h.who
 		switch {
 		case c.fence != c.oldFence:
-			if left := h.until.Sub(c.at); left > tolerance {
+			// The trigger is later than the store's clock, and a claim never earlier than it seems.
+			if left := h.until.Sub(c.at); left > 0 {
 				l.violate(early, "task %s: %s took the lease %v before that of %s had ended", c.task, name(c.who), left, name(h.who))
 			}
 			if terminal && !c.stopped {
@@ -46,25 +44,26 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 				l.violate(fenced, "task %s: %s, without the lease of %s, changed it from %s to %s as it took a lease", c.task, name(c.who), name(h.who), c.oldStatus, c.status)
 			}
 			claims[c.task] = append(claims[c.task], claim{c.at, c.who})
-			holders[c.task] = holder{c.who, c.at.Add(lease)}
+			if c.until.Sub(c.at) < lease/2 { // a trigger may be late, but not by that
+				l.violate(early, "task %s: %s took a lease of only %v", c.task, name(c.who), c.until.Sub(c.at))
+			}
+			holders[c.task] = holder{c.who, c.until}
 			continue
 		case c.version == c.oldVersion:
 			if foreign {
 				l.violate(fenced, "task %s: %s renewed the lease of %s", c.task, name(c.who), name(h.who))
 				continue
 			}
-			if end := c.at.Add(lease); c.due && end.After(h.until) {
-				h.until = end
-			}
+			h.until = c.until
 		case foreign && !c.byCustomer():
 			l.violate(fenced, "task %s: %s, without the lease of %s, changed it from %s to %s", c.task, name(c.who), name(h.who), c.oldStatus, c.status)
-		case c.moved:
-			h.until = time.Time{}
+		default:
+			h.until = c.until
 		}
 		if terminal && (c.status != c.oldStatus || c.outcome) {
 			l.violate(changed, "task %s: it was %s, and %s made it %s, or gave it another outcome", c.task, c.oldStatus, name(c.who), c.status)
 		}
-		if isTerminal(c.status) && !c.stopped && c.due {
+		if isTerminal(c.status) && !c.stopped && !c.until.IsZero() {
 			l.violate(changed, "task %s: it is %s, and due again", c.task, c.status)
 		}
 		holders[c.task] = h
@@ -112,21 +111,9 @@ func name(who string) string {
 func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	tasks := make(map[string]string)
-	for task, call := range l.calls {
-		tasks[call] = task
-	}
 	l.lateEffects = 0
-	for _, e := range effects {
-		all := claims[tasks[e.call]]
-		after := slices.IndexFunc(all, func(c claim) bool { return c.at.After(e.at) })
-		if after < 0 {
-			after = len(all)
-		}
-		own := after - 1 // its last claim
-		for own >= 0 && l.processes[all[own].who] != e.pid {
-			own--
-		}
+	for e, of := range l.under(effects, claims) {
+		all, own, after := of.claims, of.own, of.after
 		switch {
 		case steps[e.step] == 0 || after == 0 || all[0].who == "" || own == after-1: // the lease was its own, or nobody knows whose
 			inTime = append(inTime, e)
@@ -145,4 +132,51 @@ func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []e
 		}
 	}
 	return inTime
+}
+
+// interrupted checks that each worker was interrupted before another took its lease: none goes on with a step after
+// that. A worker looks at its lease after the time of its wait, so that no load of the machine excuses it, and nothing
+// that happened to its process.
+func (l *ledger) interrupted(waits []effect, claims map[string][]claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for e, of := range l.under(waits, claims) {
+		if len(of.claims) == 0 || of.after == 0 || of.claims[0].who == "" || of.own == of.after-1 {
+			continue // the lease was its own, or nobody knows whose
+		}
+		next := of.claims[of.own+1]
+		l.violate(fenced, "call %s: process %d went on with the step %s %v after %s had taken its lease, and was not interrupted",
+			e.call, e.pid, e.step, e.at.Sub(next.at).Round(time.Millisecond), name(next.who))
+	}
+}
+
+// holding is what a process held when it did something.
+type holding struct {
+	claims []claim // of the task
+	own    int     // the last one of the process by then, or -1
+	after  int     // the first one after it
+}
+
+// under returns the effects with the claims of their tasks. The mutex is locked.
+func (l *ledger) under(effects []effect, claims map[string][]claim) iter.Seq2[effect, holding] {
+	tasks := make(map[string]string)
+	for task, call := range l.calls {
+		tasks[call] = task
+	}
+	return func(yield func(effect, holding) bool) {
+		for _, e := range effects {
+			all := claims[tasks[e.call]]
+			after := slices.IndexFunc(all, func(c claim) bool { return c.at.After(e.at) })
+			if after < 0 {
+				after = len(all)
+			}
+			own := after - 1
+			for own >= 0 && l.processes[all[own].who] != e.pid {
+				own--
+			}
+			if !yield(e, holding{all, own, after}) {
+				return
+			}
+		}
+	}
 }

@@ -12,7 +12,8 @@
 //   - kill: SIGKILL, at any moment of their work, at times while they start, at times all at once;
 //   - stop: SIGSTOP and, about as long as a lease later, SIGCONT;
 //   - partition: a server does not reach PostgreSQL for about as long as a lease, and what it sent arrives afterwards;
-//     once its steps take longer than a lease;
+//   - lease: a server whose steps take longer than a lease does not reach PostgreSQL until another has taken one of its
+//     leases, and its steps would have ended;
 //   - loss: responses of PostgreSQL to the servers, and of the servers to the customers, are late or never come;
 //   - roll: the keys are rotated in their three steps, and after each all servers end by SIGTERM and start again, each
 //     with one of two releases of link_accounts, whose calls go on meanwhile.
@@ -28,7 +29,8 @@
 //   - a step runs again only if the process that ran it was kept from recording it: killed, stopped, cut off, or without
 //     an answer of the database. That cannot be excluded, and is counted;
 //   - leases are respected: triggers in the database note each change of a task, and who made it. No lease is taken
-//     before the one before it has ended or was given back, and nobody else writes under it, or does a step;
+//     before the one before it has ended or was given back, and nobody else writes under it, or does a step. A handler
+//     whose lease is taken has been interrupted before: in waits.log each step notes that it goes on under its lease;
 //   - a call in rounds is never refused its state, and never asks twice.
 //
 // A seed repeats the choices of a run, not its moments. It exits with 1 if any of this does not hold, and leaves its
@@ -136,8 +138,8 @@ func parse() (o options) {
 		fault = fmt.Sprintf("-faults %s: want some of %s, with commas between them", *faults, strings.Join(allFaults, ", "))
 	case slices.Contains(o.faults, faultStop) && stopSignal == nil:
 		fault = "-faults stop: this system cannot stop a process"
-	case slices.Contains(o.faults, faultPartition) && o.store != "postgres":
-		fault = "-faults partition needs -store postgres"
+	case (slices.Contains(o.faults, faultPartition) || slices.Contains(o.faults, faultLease)) && o.store != "postgres":
+		fault = "-faults partition and lease need -store postgres"
 	case o.store != "postgres" && (o.dsn != "" || o.restart):
 		fault = "-dsn and -restart need -store postgres"
 	case o.dsn != "" && o.seeds > 1:

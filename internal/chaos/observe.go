@@ -136,10 +136,16 @@ var steps = map[string]int{
 // effectsLog is the file to which every step adds a line when it has been done.
 func (c *chaos) effectsLog() string { return filepath.Join(c.machines, "effects.log") }
 
-// effects reads the log of effects. No line is ever changed, so a process that was killed cannot have
+// waitsLog is the file to which every step adds a line when it goes on, under its lease, after it has waited.
+func (c *chaos) waitsLog() string { return filepath.Join(c.machines, "waits.log") }
+
+// effects reads the log of effects.
+func (c *chaos) effects() ([]effect, error) { return readEffects(c.effectsLog()) }
+
+// readEffects reads a log. No line is ever changed, so a process that was killed cannot have
 // spoilt the lines that it wrote before.
-func (c *chaos) effects() ([]effect, error) {
-	data, err := os.ReadFile(c.effectsLog())
+func readEffects(file string) ([]effect, error) {
+	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // no step has been done yet
 	}
@@ -151,10 +157,10 @@ func (c *chaos) effects() ([]effect, error) {
 			break // it is being written
 		}
 		if _, err := fmt.Sscan(line, &at, &e.step, &e.call, &e.pid); err != nil {
-			return nil, fmt.Errorf("effects.log: the line %q does not begin with \"time step call process\"", line)
+			return nil, fmt.Errorf("%s: the line %q does not begin with \"time step call process\"", filepath.Base(file), line)
 		}
 		if e.at, err = time.Parse(time.RFC3339Nano, at); err != nil {
-			return nil, fmt.Errorf("effects.log: %w", err)
+			return nil, fmt.Errorf("%s: %w", filepath.Base(file), err)
 		}
 		all = append(all, e)
 	}
@@ -189,9 +195,15 @@ func (c *chaos) judge(ctx context.Context) ([]effect, error) {
 	if err != nil {
 		return nil, err
 	}
+	waits, err := readEffects(c.waitsLog())
+	if err != nil {
+		return nil, err
+	}
 	changes, entries, err := c.observer.changes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading what the database noted: %w", err)
 	}
-	return c.ledger.inTime(effects, c.ledger.inspect(changes, entries)), nil
+	claims := c.ledger.inspect(changes, entries)
+	c.ledger.interrupted(waits, claims)
+	return c.ledger.inTime(effects, claims), nil
 }

@@ -74,7 +74,7 @@ func (c *chaos) prepare(dsn string) (err error) {
 		if c.has(faultRoll) {
 			p.release, p.pace = 1+slot%2, c.pace<<(2*(slot%2))
 		}
-		if !c.has(faultLoss) && !c.has(faultPartition) {
+		if !c.has(faultLoss) && !c.has(faultPartition) && !c.has(faultLease) {
 			continue
 		}
 		if dsn != "" {
