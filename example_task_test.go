@@ -49,21 +49,23 @@ func ExampleAddTaskTool() {
 	// shop v2 is deployed, at night: true.
 }
 
-// A website accepts a page only from the worker with the highest fencing token that it was shown: a worker that was out of
-// reach for longer than its lease cannot overwrite what the one after it published.
+// A website accepts a page only from the claim that it was shown last, or one with a higher number: a worker that was out
+// of reach for longer than its lease cannot overwrite what the one after it published, even if the database has lost a
+// claim and given its number to both.
 type website struct {
 	mu    sync.Mutex
 	fence int64
+	nonce string
 	page  string
 }
 
-func (s *website) publish(page string, fence int64) error {
+func (s *website) publish(page string, fence int64, nonce string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if fence < s.fence {
-		return fmt.Errorf("token %d is of an earlier worker: %d was shown", fence, s.fence)
+	if fence < s.fence || fence == s.fence && nonce != s.nonce {
+		return fmt.Errorf("%w: claim %d is not the one that the website was shown last, %d", task.ErrLeaseLost, fence, s.fence)
 	}
-	s.page, s.fence = page, fence
+	s.page, s.fence, s.nonce = page, fence, nonce
 	return nil
 }
 
@@ -71,14 +73,14 @@ func ExampleCall_Fence() {
 	var web website
 	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
 		err := call.Do(ctx, "publish", func(context.Context) error {
-			return web.publish(in.Service+" is open.", call.Fence())
+			return web.publish(in.Service+" is open.", call.Fence(), call.Nonce())
 		})
 		return web.page, err
 	})
-	fmt.Println(web.publish("shop is closed.", 0))
+	fmt.Println(web.publish("shop is closed.", 1, "of a claim that the database has lost"))
 	// Output:
 	// shop is open.
-	// token 0 is of an earlier worker: 1 was shown
+	// the lease on the task is lost: claim 1 is not the one that the website was shown last, 1
 }
 
 // The questions that decide whether there is work to do are asked in rounds, without a store.

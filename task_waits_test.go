@@ -25,8 +25,12 @@ import (
 
 func TestFence(t *testing.T) {
 	var fences []int64
+	nonces := make(map[string]bool)
 	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(_ context.Context, call *askback.Call) (string, error) {
 		fences = append(fences, call.Fence())
+		if nonces[call.Nonce()] = true; (call.Nonce() == "") != (call.Fence() == 0) {
+			t.Errorf("the claim %d has the nonce %q", call.Fence(), call.Nonce())
+		}
 		_, err := askback.Elicit[struct {
 			Name string `json:"name"`
 		}](call, "name", "Whose?")
@@ -37,8 +41,57 @@ func TestFence(t *testing.T) {
 	s.Get(harness.WithExtension, id, "input_required")
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"name":{"action":"accept","content":{"name":"x"}}`))
 	s.Get(harness.WithExtension, id, "completed")
-	if fmt.Sprint(fences) != "[0 1 2]" {
-		t.Errorf("the fencing tokens are %v, want 0 outside of the task, and then one more for each claim", fences)
+	if fmt.Sprint(fences) != "[0 1 2]" || len(nonces) != 3 {
+		t.Errorf("the fencing tokens are %v with %d nonces, want 0 outside of the task, and then one more and another nonce for each claim", fences, len(nonces))
+	}
+}
+
+// A database that has lost commits gives numbers of claims again. An outside system that was shown a lost one refuses those
+// up to it, and the task goes on until its number is higher; only then does the call end.
+func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) {
+	type shown struct {
+		fence int64
+		nonce string
+	}
+	last := shown{3, "of a claim that the database has lost"}
+	var seen []shown
+	var ended []string
+	opts := &askback.Options{
+		Tasks: &askback.Tasks{Settings: task.Settings{Lease: 200 * time.Millisecond}},
+		Audit: func(_ context.Context, e askback.AuditEvent) {
+			if e.Kind == askback.AuditEnded {
+				ended = append(ended, e.Reason)
+			}
+		},
+	}
+	s := harness.NewTaskServer(t, opts, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+		err := call.Do(ctx, "publish", func(context.Context) error {
+			now := shown{call.Fence(), call.Nonce()}
+			seen = append(seen, now)
+			if now.fence < last.fence || now.fence == last.fence && now.nonce != last.nonce {
+				return fmt.Errorf("not the claim that was shown last: %w", task.ErrLeaseLost)
+			}
+			last = now
+			return nil
+		})
+		return "published", err
+	}))
+	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	done := s.Get(harness.WithExtension, id, "completed")
+	if got := harness.Content(harness.At(done, "result").(map[string]any)); got != "published" {
+		t.Errorf("the result is %q", got)
+	}
+	if last.fence < 4 {
+		t.Errorf("it was published under claim %d, and 3 was shown before", last.fence)
+	}
+	for i, now := range seen {
+		if i > 0 && (now.fence <= seen[i-1].fence || now.nonce == seen[i-1].nonce) || now.nonce == "" {
+			t.Errorf("the claims that were shown are %v, want a higher number and another nonce each time", seen)
+		}
+	}
+	s.Stop()
+	if fmt.Sprint(ended) != "[task completed]" {
+		t.Errorf("the audit says that the call ended %d times: %v", len(ended), ended)
 	}
 }
 

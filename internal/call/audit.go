@@ -68,7 +68,7 @@ func (a *Audit) tell(ctx context.Context, r *Request, id string, round int, e Au
 
 // ended tells the operator how a call ended.
 func (a *Audit) ended(ctx context.Context, r *Request, id string, round int, out *Outcome, err error) {
-	if a == nil || r.Task.Running && ctx.Err() != nil { // a task that is interrupted goes on later
+	if a == nil || r.interrupted(ctx, err) {
 		return
 	}
 	a.tell(ctx, r, id, round, AuditEvent{Kind: AuditEnded, Reason: endReason(ctx, out, err)})

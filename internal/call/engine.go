@@ -129,8 +129,8 @@ func (e *Engine) notePlainForms(ctx context.Context, r *Request, j *journal.Jour
 // roundOutcome is the outcome of a round for the log and the operator.
 func roundOutcome(ctx context.Context, r *Request, out *Outcome, err error) string {
 	switch {
-	case r.Task.Running && ctx.Err() != nil:
-		return "interrupted" // the task goes on later
+	case r.interrupted(ctx, err):
+		return "interrupted"
 	case err == nil && out.InputRequired():
 		return "input_required"
 	}
@@ -142,7 +142,7 @@ func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, hom
 	home.End(ctx, j, err)
 	e.Audit.ended(ctx, r, j.ID, round, nil, err)
 	r.Watch.SetOutcome(endReason(ctx, nil, err))
-	out, err := e.failed(r.Handler, err)
+	out, err := e.failed(r, err)
 	if err != nil {
 		err = Fault(err) // the home's, and not the handler's
 	}
@@ -190,12 +190,12 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	e.logRefused(ctx, c, refused)
 	if err != nil {
 		e.warnOfDropped(ctx, c, j, asks, err)
-		return e.failed(r.Handler, err)
+		return e.failed(r, err)
 	}
 	requests, state, isManual := ManualOutcome(result)
 	switch {
 	case isManual && r.Task.Running:
-		return e.failed(r.Handler, errors.New("a handler in the manual style cannot run as a task: it has to ask through its Call"))
+		return e.failed(r, errors.New("a handler in the manual style cannot run as a task: it has to ask through its Call"))
 	case suspended && isManual:
 		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
 	case suspended:
@@ -307,14 +307,14 @@ func (e *Engine) TellStopped(ctx context.Context, r *Request, j *journal.Journal
 var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
 
 // failed makes a handler's error its tool's result, except where the protocol has an error for it.
-func (e *Engine) failed(h *Handler, err error) (*Outcome, error) {
+func (e *Engine) failed(r *Request, err error) (*Outcome, error) {
 	_, unable := errors.AsType[*UnableError](err)
 	_, limit := errors.AsType[*journal.LimitError](err)
 	_, protocol := errors.AsType[*jsonrpc.Error](err)
-	if h.Fail == nil || unable || limit || protocol {
+	if r.Handler.Fail == nil || unable || limit || protocol || r.lost(err) {
 		return nil, err
 	}
-	return &Outcome{Result: h.Fail(err)}, nil
+	return &Outcome{Result: r.Handler.Fail(err)}, nil
 }
 
 func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err error) {

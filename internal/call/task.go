@@ -1,12 +1,15 @@
 package call
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
 )
 
 // The dialects in which a client takes a task: that of the extension, and that of the
@@ -20,9 +23,18 @@ const (
 type TaskRequest struct {
 	Dialect string // in which its client can take one; empty if it cannot
 	TTL     time.Duration
-	AtOnce  bool  // the call becomes one before its handler runs
-	Running bool  // the call is one, and its handler runs as such
-	Fence   int64 // the fencing token under which it runs
+	AtOnce  bool       // the call becomes one before its handler runs
+	Running bool       // the call is one, and its handler runs as such
+	Claim   task.Claim // under which it runs
+}
+
+// lost reports whether a run of a task ended with the error because its claim is not the current one: by the store, or by
+// an outside system that its handler showed the claim.
+func (r *Request) lost(err error) bool { return r.Task.Running && errors.Is(err, task.ErrLeaseLost) }
+
+// interrupted reports whether a run of a task ended without an outcome: the task goes on later.
+func (r *Request) interrupted(ctx context.Context, err error) bool {
+	return r.Task.Running && ctx.Err() != nil || r.lost(err)
 }
 
 // readTaskRequest reads what a call says of tasks, and refuses it where its tool cannot do

@@ -119,6 +119,9 @@ func (s *Stored) Verdict(out *call.Outcome, err error) (task.Verdict, error) {
 	if s.lost != nil {
 		return task.Verdict{}, s.lost
 	}
+	if errors.Is(err, task.ErrLeaseLost) { // by an outside system that was shown the claim
+		return task.Verdict{}, err
+	}
 	v := task.Verdict{Round: s.journal.Round}
 	var encoded []byte
 	if err == nil && out.Result != nil {

@@ -132,7 +132,7 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 		Params:    params,
 		Raw:       began.Params,
 		Can:       began.Can,
-		Task:      call.TaskRequest{Running: true, Fence: w.Task.Fence},
+		Task:      call.TaskRequest{Running: true, Claim: w.Task.Claim},
 		Principal: w.Task.Principal,
 		Progress: func(_ context.Context, progress, total float64, message string) error {
 			w.Report(progressMessage(progress, total, message))

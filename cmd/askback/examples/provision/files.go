@@ -179,12 +179,12 @@ type manifest struct {
 	CPUs      int       `json:"cpus"`
 	MemoryMiB int       `json:"memoryMiB"`
 	DiskMiB   int       `json:"diskMiB"`
-	Fence     int64     `json:"fence"` // of the worker that finished the machine
+	Fence     int64     `json:"fence"` // of the claim of the worker that finished the machine
 }
 
 // writeManifest finishes the machine: a machine with a manifest is complete.
 func (m *machine) writeManifest(begun time.Time, out Outcome) (File, error) {
-	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), m.CPUs, m.MemoryMiB, m.DiskMiB, m.fence})
+	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), m.CPUs, m.MemoryMiB, m.DiskMiB, m.token.Fence})
 	if err != nil {
 		return File{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task"
 )
 
 // Host is where machines are made. Several processes may make machines on the same one. Its fields must not be changed
@@ -32,7 +33,7 @@ type Host struct {
 type machine struct {
 	host  *Host
 	call  *askback.Call
-	fence int64 // the fencing token of this worker's claim
+	token task.Claim // this worker's; zero outside of tasks
 	args
 }
 
@@ -50,64 +51,73 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir(), filep
 func (m *machine) id() string { return m.call.IdempotencyKey("machine-id") }
 
 // workDir is where this worker prepares what it changes: each change is one rename from here into the machine's
-// directory, or the reverse. The name has the fencing token of the worker's claim. When another worker continues, it
-// renames the directory, and whatever the worker before it still tries fails, because the path is gone.
+// directory, or the reverse. The name has the number and the nonce of the worker's claim. When another worker continues,
+// it renames the directory, and whatever the worker before it still tries fails, because the path is gone.
 func (m *machine) workDir() string {
-	return filepath.Join(m.host.Root, m.workPrefix()+strconv.FormatInt(m.fence, 10))
+	return filepath.Join(m.host.Root, m.workPrefix()+strconv.FormatInt(m.token.Fence, 10)+"-"+m.token.Nonce)
 }
 
 func (m *machine) workPrefix() string { return ".work-" + m.call.ID() + "-" }
 
-// workDirs returns the directories of this call's workers, with their fencing tokens.
-func (m *machine) workDirs() (map[int64]string, error) {
+// workDirs returns the directories of this call's workers, by the claim of each.
+func (m *machine) workDirs() (map[task.Claim]string, error) {
 	entries, err := os.ReadDir(m.host.Root)
-	dirs := make(map[int64]string)
+	dirs := make(map[task.Claim]string)
 	for _, e := range entries {
-		if fence, ours := strings.CutPrefix(e.Name(), m.workPrefix()); ours {
+		if claim, ours := strings.CutPrefix(e.Name(), m.workPrefix()); ours {
+			fence, nonce, _ := strings.Cut(claim, "-")
 			if n, err := strconv.ParseInt(fence, 10, 64); err == nil {
-				dirs[n] = filepath.Join(m.host.Root, e.Name())
+				dirs[task.Claim{Fence: n, Nonce: nonce}] = filepath.Join(m.host.Root, e.Name())
 			}
 		}
 	}
 	return dirs, err
 }
 
-// errTakenOver is the error of a worker that was out of reach for longer than its lease.
-var errTakenOver = errors.New("another worker has taken over")
+// errTakenOver is the error of a worker that was out of reach for longer than its lease, and of one whose claim has the
+// number of another, because the database has lost that one: the next claim has a higher number.
+var errTakenOver = fmt.Errorf("another worker has taken over: %w", task.ErrLeaseLost)
 
 // takeOver makes the call's working directory that of this worker.
 func (m *machine) takeOver() error {
-	mine := m.fence
 	for {
 		dirs, err := m.workDirs()
 		if err != nil {
 			return err
 		}
-		var last int64 = -1
-		for fence := range dirs {
-			last = max(last, fence)
+		_, mine := dirs[m.token]
+		delete(dirs, m.token)
+		for claim := range dirs {
+			if claim.Fence >= m.token.Fence {
+				return errTakenOver
+			}
 		}
-		switch {
-		case last > mine:
-			return errTakenOver
-		case last == mine:
-			return nil
-		case last < 0: // the first worker, or one that cannot know whether it finished
+		if !mine && len(dirs) == 0 { // the first worker, or one that cannot know whether it finished
 			if err := os.Mkdir(m.workDir(), 0o700); err != nil {
 				return err
 			}
-			if m.finishedBy() > mine {
+			if m.finishedBy() > m.token.Fence {
 				return errors.Join(errTakenOver, os.Remove(m.workDir()))
 			}
 			return nil
 		}
-		if err := os.Rename(dirs[last], m.workDir()); !errors.Is(err, fs.ErrNotExist) {
-			return err
+		for _, dir := range dirs { // several, if two workers had the same number
+			if mine {
+				err = os.RemoveAll(dir)
+			} else if err = os.Rename(dir, m.workDir()); err == nil {
+				mine = true
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if mine {
+			return nil
 		}
 	}
 }
 
-// finishedBy returns the fencing token of the worker that finished the machine, or -1.
+// finishedBy returns the number of the claim of the worker that finished the machine, or -1.
 func (m *machine) finishedBy() int64 {
 	finished := manifest{Fence: -1}
 	if data, err := os.ReadFile(m.path(manifestFile)); err != nil || json.Unmarshal(data, &finished) != nil || finished.Call != m.call.ID() {
@@ -204,8 +214,8 @@ func (m *machine) remove(context.Context) error {
 // sweep deletes the call's working directories, of this worker and of those before it.
 func (m *machine) sweep() error {
 	dirs, err := m.workDirs()
-	for fence, dir := range dirs {
-		if fence <= m.fence {
+	for claim, dir := range dirs {
+		if claim.Fence < m.token.Fence || claim == m.token {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}

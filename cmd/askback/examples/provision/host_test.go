@@ -2,6 +2,8 @@ package provision
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/task"
 )
 
 // A process can die after each of the changes that a claim and a removal make.
@@ -105,7 +108,7 @@ func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
 			host := &Host{Root: t.TempDir()}
 			call := anyCall(t)
 			worker := func(fence int64) *machine {
-				return &machine{host: host, call: call, fence: fence, args: args{Name: "web-1"}}
+				return &machine{host: host, call: call, token: task.Claim{Fence: fence, Nonce: rand.Text()}, args: args{Name: "web-1"}}
 			}
 			late, now := worker(1), worker(2)
 			do := func(err error) {
@@ -140,6 +143,43 @@ func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
 				t.Errorf("%s, finished %v: %q is left", tt.name, finished, left)
 			}
 		}
+	}
+}
+
+// The database has lost a claim, and given its number again: the worker that came later waits for a higher number, and that
+// one shuts out both. Whichever of the two has a directory, also both, neither changes the machine then.
+func TestTwoWorkersWithOneNumber(t *testing.T) {
+	host := &Host{Root: t.TempDir()}
+	call := anyCall(t)
+	worker := func(fence int64) *machine {
+		return &machine{host: host, call: call, token: task.Claim{Fence: fence, Nonce: rand.Text()}, args: args{Name: "web-1"}}
+	}
+	lost, again, next := worker(2), worker(2), worker(3)
+	if err := lost.takeOver(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lost.claim(); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.takeOver(); !errors.Is(err, task.ErrLeaseLost) {
+		t.Errorf("the second worker with the number gets %v, want it to leave the task to the next claim", err)
+	}
+	if err := os.Mkdir(again.workDir(), 0o700); err != nil { // as if both had looked at the same time
+		t.Fatal(err)
+	}
+	if err := next.takeOver(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*machine{lost, again} {
+		if _, err := m.writeBytes("disk.img", []byte("late")); err == nil {
+			t.Error("a worker with the lower number writes to the machine")
+		}
+		if err := m.takeOver(); !errors.Is(err, task.ErrLeaseLost) {
+			t.Errorf("it takes over again: %v", err)
+		}
+	}
+	if _, err := next.writeBytes("disk.img", []byte("now")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task"
 )
 
 type args struct {
@@ -109,7 +110,7 @@ func Register(s *askback.Server, host *Host) {
 		if !filepath.IsLocal(in.Name) {
 			return nil, fmt.Errorf("%q cannot be a file's name on this system; choose another name", in.Name)
 		}
-		m := &machine{host, call, call.Fence(), in}
+		m := &machine{host, call, task.Claim{Fence: call.Fence(), Nonce: call.Nonce()}, in}
 
 		// Before the first step that leaves something behind, and in every run: when a task is cancelled, its handler
 		// runs again up to the step where it stopped, to find what cleans up.
@@ -119,6 +120,8 @@ func Register(s *askback.Server, host *Host) {
 		_, declined := errors.AsType[*askback.DeclinedError](err)
 		_, failed := errors.AsType[*stepError](err)
 		switch {
+		case errors.Is(err, task.ErrLeaseLost): // the next worker continues
+			return nil, err
 		case declined || failed:
 			return giveUp(ctx, m, err, declined)
 		case err != nil: // the next round or the next worker continues
