@@ -100,6 +100,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		MessageBytes: c.opts.Limits.MessageBytes,
 		Depth:        c.opts.Limits.Depth,
 		Questions:    c.opts.Limits.Questions,
+		Unanswered:   unanswered,
 		Limit:        func(limit string, most int64) error { return &LimitError{limit, most} },
 		Broken:       func(reason string) error { return &ProtocolError{reason} },
 		Life:         wired,

@@ -153,7 +153,7 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 		want func(error) bool
 	}{
 		"many":    {flood{messages: pings(3000, "")}, isLimit("requests of the server at once")},
-		"large":   {flood{messages: pings(20, `,"params":{"_meta":{"pad":"`+strings.Repeat("x", 1<<20)+`"}}`)}, isLimit("bytes of the server's requests at once")},
+		"large":   {flood{messages: pings(20, `,"params":{"_meta":{"pad":"`+strings.Repeat("x", 16<<10)+`"}}`)}, isLimit("bytes of the server's requests at once")},
 		"unsound": {flood{messages: pings(3000, `,"ID":1,"method":"ping"`)}, func(err error) bool { return isProtocol(err) || isLimit("requests of the server at once")(err) }},
 	} {
 		for over, transport := range map[string]func(*testing.T) mcp.Transport{"http": c.overHTTP, "memory": c.inMemory} {
@@ -162,7 +162,8 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 				if over == "http" {
 					version = "2025-11-25"
 				}
-				session := connect(t, client.Options{}, transport(t), version)
+				client.SetUnanswered(t, 256<<10)
+				session := connect(t, client.Options{Limits: client.Limits{MessageBytes: 64 << 10}}, transport(t), version)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); !c.want(err) {

@@ -20,6 +20,9 @@ type Limits struct {
 	MaxPoll      time.Duration // longest time between two such requests; default 5 minutes
 }
 
+// unanswered is how many bytes of a server's requests may wait for their answers. It is a variable for tests.
+var unanswered int64 = 16 << 20
+
 func (l *Limits) setDefaults() {
 	setDefault(&l.Rounds, 32)
 	setDefault(&l.Questions, 64)

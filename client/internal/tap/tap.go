@@ -42,6 +42,7 @@ type Config struct {
 	MessageBytes int64 // bytes of one message
 	Depth        int   // nesting of a result's JSON
 	Questions    int   // states that are kept for a session's unanswered questions
+	Unanswered   int64 // bytes of a server's requests that wait for their answers, unless one message may have more
 
 	Limit  func(limit string, most int64) error // makes the error for what exceeds a limit
 	Broken func(reason string) error            // makes the error for a message that breaks the protocol

@@ -12,12 +12,9 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// The limits of what a server may ask while its earlier requests wait for their answers. The SDK starts a goroutine for
-// each request, and over HTTP each answer is a request of the client.
-const (
-	maxUnanswered      = 1024
-	maxUnansweredBytes = 16 << 20
-)
+// maxUnanswered is how much a server may ask while its earlier requests wait for their answers, beside
+// [Config.Unanswered]. The SDK starts a goroutine for each request, and over HTTP each answer is a request of the client.
+const maxUnanswered = 1024
 
 // unanswered holds the sizes of a server's requests that are not answered yet, by their IDs.
 type unanswered struct {
@@ -37,11 +34,12 @@ func (u *unanswered) add(id any, size int) error {
 	if _, ok := u.sizes[id]; ok {
 		return nil // the SDK refuses a second request with the ID of an open one
 	}
+	most := max(u.config.Unanswered, u.config.MessageBytes)
 	switch {
 	case len(u.sizes) == maxUnanswered:
 		return u.config.Limit("requests of the server at once", maxUnanswered)
-	case u.bytes+size > max(maxUnansweredBytes, int(u.config.MessageBytes)):
-		return u.config.Limit("bytes of the server's requests at once", max(maxUnansweredBytes, u.config.MessageBytes))
+	case int64(u.bytes+size) > most:
+		return u.config.Limit("bytes of the server's requests at once", most)
 	}
 	u.sizes[id] = size
 	u.bytes += size

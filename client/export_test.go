@@ -1,0 +1,10 @@
+package client
+
+import "testing"
+
+// SetUnanswered changes how many bytes of a server's requests may wait for their answers, until the test ends.
+func SetUnanswered(t *testing.T, most int64) {
+	before := unanswered
+	t.Cleanup(func() { unanswered = before })
+	unanswered = most
+}
