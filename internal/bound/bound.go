@@ -7,16 +7,33 @@
 //	}
 //	defer hold.Release()
 //
-// A pool takes constant time, and remembers only the principals that hold something.
+// The rule that its users keep: no share is held while a person thinks or a peer is silent. What is charged is what has
+// arrived. What waits is counted in a pool of its own. When a pool is full, its largest holder gives way, and never the
+// newcomer.
+//
+// The pool keeps its part of the rule in two ways. First, a Hold can wait: between [Hold.Wait] and [Hold.Resume] nobody
+// works for it, and it gives way to a newcomer who needs room. Of the waiting holds of the largest holder the one goes
+// that has cost most, which is its size times the time that it has waited: to drive out a hold, others must bring
+// as much as the whole share while it waits. Second, what is being worked on does not give way; but a principal for whom
+// the server works already may take no more than others' work leaves, so that there is room for those who have nothing.
+//
+// Taking takes constant time until the pool is full; making room looks at what waits. A pool remembers only the
+// principals that hold something.
 package bound
 
 import (
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Share says how much there is of something: in all, for each principal, and for all anonymous callers together.
 type Share struct{ Total, PerPrincipal, Anonymous int }
+
+// Small is how large, in bytes, a message or what is kept of it may be without being counted in a pool of bytes. The
+// number of such messages is bounded by the pool of requests, so that however full a pool of bytes is, there is always
+// room for a small message.
+const Small = 16 << 10
 
 // Pool shares something out. It is safe for concurrent use. A nil Pool has no limit.
 type Pool struct {
@@ -24,23 +41,47 @@ type Pool struct {
 	share Share
 
 	mu   sync.Mutex
-	used int
-	held map[string]int // by principal; the empty one stands for all anonymous callers
+	all  holder            // without a list
+	held map[string]holder // by principal; the empty one stands for all anonymous callers
 }
+
+// holder is a principal who holds something.
+type holder struct {
+	n       int
+	waits   int   // how much of n does
+	waiting *Hold // the head of the list of what waits, which begins with the youngest
+}
+
+// works is how much is being worked on.
+func (o holder) works() int { return o.n - o.waits }
 
 // NewPool returns a pool of what, which errors name, such as "requests in progress".
 func NewPool(what string, share Share) *Pool {
-	return &Pool{what: what, share: share, held: make(map[string]int)}
+	return &Pool{what: what, share: share, held: make(map[string]holder)}
 }
 
-// Hold is what a caller has taken from a pool. The zero Hold is of nothing. It is not safe for concurrent use.
+// Hold is what a caller has taken from a pool. The zero Hold is of nothing. Its methods are safe for concurrent use; it
+// must not be copied while it waits.
 type Hold struct {
 	pool      *Pool
 	principal string
-	n         int
+
+	n          int
+	gone       *FullError // why it has given way
+	waiter     Waiter     // not nil while it waits
+	since      time.Time
+	next, prev *Hold // those of the principal that wait
 }
 
-// Take takes n for a principal, or for an anonymous caller if it is empty. The error is a [*FullError].
+// Waiter is what has a Hold that waits.
+type Waiter interface {
+	// GiveWay ends the Waiter, whose Hold is taken from it already, because of a limit. It must not wait, and it may be
+	// called after Resume and Release, in another goroutine.
+	GiveWay(because *FullError)
+}
+
+// Take takes n for a principal, or for an anonymous caller if it is empty. The error is a [*FullError]. If others have to
+// give way, their GiveWay is called before Take returns.
 func (p *Pool) Take(principal string, n int) (Hold, error) {
 	if p == nil {
 		return Hold{}, nil
@@ -57,35 +98,236 @@ func (h *Hold) Resize(n int) error {
 	if p == nil {
 		return nil
 	}
-	own, whose := p.share.PerPrincipal, Principal
-	if h.principal == "" {
-		own, whose = p.share.Anonymous, Anonymous
+	ended, err := p.resize(h, n)
+	for _, e := range ended {
+		e.waiter.GiveWay(e.because)
 	}
-	more := n - h.n
-	if more == 0 {
-		return nil
-	}
+	return err
+}
+
+// ending is a Waiter that gives way.
+type ending struct {
+	waiter  Waiter
+	because *FullError
+}
+
+func (p *Pool) resize(h *Hold, n int) (ended []ending, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held := p.held[h.principal] + more
-	switch {
-	case more > 0 && held > own:
-		return &FullError{p.what, own, whose}
-	case more > 0 && p.used+more > p.share.Total:
-		return &FullError{p.what, p.share.Total, Everybody}
+	more := n - h.n
+	if h.gone != nil && more > 0 {
+		return nil, h.gone
 	}
-	h.n = n
-	p.used += more
-	if held == 0 {
-		delete(p.held, h.principal)
+	for more > 0 {
+		full := p.full(h, more)
+		if full == nil {
+			break
+		}
+		victim := p.victim(h, more, full.Whose)
+		if victim == nil {
+			return ended, full
+		}
+		full.GaveWay = true
+		ended = append(ended, ending{victim.waiter, full})
+		p.drop(victim, full)
+	}
+	p.add(h, more)
+	return ended, nil
+}
+
+// drop takes all of a Hold from its holder.
+func (p *Pool) drop(h *Hold, because *FullError) {
+	h.leave()
+	p.add(h, -h.n)
+	h.gone = because
+}
+
+// add changes the size of a Hold.
+func (p *Pool) add(h *Hold, more int) {
+	waits := 0
+	if h.waiter != nil {
+		waits = more
+	}
+	h.n += more
+	p.count(h, more, waits)
+}
+
+// count changes what is counted for the holder of a Hold.
+func (p *Pool) count(h *Hold, more, waits int) {
+	p.all.n += more
+	p.all.waits += waits
+	own := p.held[h.principal]
+	own.n += more
+	own.waits += waits
+	p.set(h.principal, own)
+}
+
+func (p *Pool) set(principal string, own holder) {
+	if own == (holder{}) {
+		delete(p.held, principal)
 	} else {
-		p.held[h.principal] = held
+		p.held[principal] = own
+	}
+}
+
+// own is the limit of a principal.
+func (p *Pool) own(principal string) (limit int, whose Whose) {
+	if principal == "" {
+		return p.share.Anonymous, Anonymous
+	}
+	return p.share.PerPrincipal, Principal
+}
+
+// full returns the limit that more for a Hold would exceed, or nil.
+func (p *Pool) full(h *Hold, more int) *FullError {
+	limit, whose := p.own(h.principal)
+	switch {
+	case p.held[h.principal].n+more > limit:
+		return &FullError{p.what, limit, whose, false}
+	case p.all.n+more > p.share.Total:
+		return &FullError{p.what, p.share.Total, Everybody, false}
+	case h.waiter == nil && !p.leavesRoom(h, h.n, more):
+		return &FullError{p.what, p.share.Total, Others, false}
 	}
 	return nil
 }
 
+// leavesRoom reports whether more may be worked on for a Hold of which that much is. A principal for whom the server
+// works on something else, too, has at most as much as is left or, where the principal's own limit is more than half of
+// all, as much in proportion to what is left as that limit is to the rest, so that a principal alone can reach it.
+func (p *Pool) leavesRoom(h *Hold, worked, more int) bool {
+	works := p.held[h.principal].works()
+	limit, _ := p.own(h.principal)
+	left := p.share.Total - p.all.works() - more
+	return works == worked || works+more <= left ||
+		float64(works+more)*float64(p.share.Total-limit) <= float64(limit)*float64(left)
+}
+
+// victim returns the Hold that gives way to h, or nil: one of the same principal if that one's limit is reached, and
+// else of the largest holder who has any that waits.
+func (p *Pool) victim(h *Hold, more int, whose Whose) *Hold {
+	besides := 0 // of what waits
+	if h.waiter != nil {
+		besides = h.n
+	}
+	own := p.held[h.principal]
+	switch whose {
+	case Principal, Anonymous:
+		if limit, _ := p.own(h.principal); own.n+more-(own.waits-besides) > limit {
+			return nil // what waits would give way for nothing
+		}
+		return own.costliest(h)
+	case Everybody:
+		largest, waits := holder{}, 0
+		for principal, other := range p.held {
+			n := other.waits
+			if principal == h.principal {
+				n -= besides
+			} else if other.n <= own.n {
+				continue
+			}
+			waits += n
+			if n > 0 && other.n > largest.n {
+				largest = other
+			}
+		}
+		if p.all.n+more-waits > p.share.Total {
+			return nil
+		}
+		return largest.costliest(h)
+	}
+	return nil
+}
+
+// costliest returns the Hold that has cost most of those of a holder that wait, or nil.
+func (o holder) costliest(besides *Hold) (found *Hold) {
+	now := time.Now()
+	most := -1.0
+	for h := o.waiting; h != nil; h = h.next {
+		cost := float64(h.n) * float64(now.Sub(h.since))
+		if h != besides && h.n > 0 && cost >= most {
+			found, most = h, cost
+		}
+	}
+	return found
+}
+
+// Wait says that nobody works for the Hold: until Resume, it gives way to others who need room. If it waits already it
+// waits from now.
+func (h *Hold) Wait(w Waiter) {
+	p := h.pool
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h.gone != nil {
+		return
+	}
+	h.leave()
+	own := p.held[h.principal]
+	if h.next = own.waiting; h.next != nil {
+		h.next.prev = h
+	}
+	own.waiting = h
+	p.set(h.principal, own)
+	p.count(h, 0, h.n)
+	h.waiter, h.since = w, time.Now()
+}
+
+// Resume ends what Wait has begun. The error, a [*FullError], says that the Hold has given way, or that too much is being
+// worked on for its principal: it is then of nothing.
+func (h *Hold) Resume() error {
+	p := h.pool
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case h.gone != nil:
+		return h.gone
+	case h.waiter == nil:
+		return nil
+	case !p.leavesRoom(h, 0, h.n):
+		p.drop(h, &FullError{p.what, p.share.Total, Others, true})
+		return h.gone
+	}
+	h.leave()
+	return nil
+}
+
+// leave takes a Hold off the list of those that wait.
+func (h *Hold) leave() {
+	if h.waiter == nil {
+		return
+	}
+	p := h.pool
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	if h.prev != nil {
+		h.prev.next = h.next
+	} else {
+		own := p.held[h.principal]
+		own.waiting = h.next
+		p.set(h.principal, own)
+	}
+	p.count(h, 0, -h.n)
+	h.waiter, h.next, h.prev = nil, nil, nil
+}
+
 // Release gives back all that the Hold has taken. It may be called again.
-func (h *Hold) Release() { _ = h.Resize(0) }
+func (h *Hold) Release() {
+	p := h.pool
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.leave()
+	p.add(h, -h.n)
+}
 
 // Whose says whose limit was reached.
 type Whose string
@@ -93,17 +335,23 @@ type Whose string
 // The owners of limits.
 const (
 	Everybody Whose = "the server is at its"
+	Others    Whose = "what is left is for callers who hold less of the server's"
 	Principal Whose = "the caller is at its"
 	Anonymous Whose = "anonymous callers together are at their"
 )
 
 // FullError says that a limit is reached.
 type FullError struct {
-	What  string
-	Max   int
-	Whose Whose
+	What    string
+	Max     int
+	Whose   Whose
+	GaveWay bool // what was held has given way to others
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("%s limit of %d %s: try again later", e.Whose, e.Max, e.What)
+	gaveWay := ""
+	if e.GaveWay {
+		gaveWay = "the request waited, and gave way to others: "
+	}
+	return fmt.Sprintf("%s%s limit of %d %s: try again later", gaveWay, e.Whose, e.Max, e.What)
 }
