@@ -23,11 +23,13 @@ type Limits struct {
 	SessionCalls int           // open requests of one session, or of one connection of standard input; default 64
 	Batch        int           // messages in one JSON-RPC batch; default 64
 
+	// When one of these is full, what waits for a person or a silent peer gives way to newcomers; see docs/limits.md.
+
 	Requests  Share // HTTP requests in progress; default 2048
 	Calls     Share // calls that run at once outside of sessions and tasks; default half of Requests; more are handed back
-	BodyBytes Share // bytes of the messages that are being read or served; default 32 MiB, or 8 times MessageBytes if that is more
+	BodyBytes Share // bytes of messages in progress, and again of open requests of sessions; default max(32 MiB, 8 MessageBytes)
 	Sessions  Share // sessions of clients before 2026-07-28; default 2048
-	Streams   Share // what stays open: subscriptions, and the streams and open requests of sessions; default 2048
+	Streams   Share // what stays open: subscriptions and streams of sessions, and again open requests of sessions; default 2048
 }
 
 // Share bounds something that all callers share. A field that is zero has its default.
@@ -70,8 +72,10 @@ func (l *Limits) shares() (shares call.Shares, err error) {
 		{"Requests", requests, requests.Total, 1, "requests in progress", &shares.Requests},
 		{"Calls", l.Calls, max(requests.Total/2, 1), 1, "calls that run at once", &shares.Calls},
 		{"BodyBytes", l.BodyBytes, max(32<<20, 8*message), message, "bytes of messages in progress", &shares.BodyBytes},
+		{"BodyBytes", l.BodyBytes, max(32<<20, 8*message), message, "bytes of open requests of sessions", &shares.OpenBytes},
 		{"Sessions", l.Sessions, 2048, 1, "sessions", &shares.Sessions},
 		{"Streams", l.Streams, 2048, 1, "open streams and requests of sessions", &shares.Streams},
+		{"Streams", l.Streams, 2048, 1, "open requests of sessions", &shares.Open},
 	} {
 		setDefault(&s.share.Total, s.total)
 		setDefault(&s.share.PerPrincipal, max(s.share.Total/4, s.least))

@@ -131,10 +131,12 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 		h.ServeHTTP(answer, r)
 		return answer.Code
 	}
+	var server *askback.Server
 	serve := func(options askback.Options) (*follower, http.Handler) {
 		w := new(follower)
 		options.Observe = w.observe
-		return w, harness.NewServer(t, &options, harness.AddGreet).HTTPHandler(nil)
+		server = harness.NewServer(t, &options, harness.AddGreet)
+		return w, server.HTTPHandler(nil)
 	}
 	check := func(w *follower, want string) {
 		t.Helper()
@@ -150,18 +152,21 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 	check(w, "request 0 refused caller []")
 
 	w, h = serve(askback.Options{Limits: askback.Limits{Requests: askback.Share{Total: 4, Anonymous: 1}}})
-	body, rest := io.Pipe()
-	reading := make(chan int)
-	go func() { reading <- send(h, body) }()
-	if _, err := rest.Write([]byte(`{`)); err != nil { // which returns when the request is admitted
-		t.Fatal(err)
-	}
+	working, answered := make(chan struct{}), make(chan int)
+	end := make(chan struct{})
+	askback.AddTool(server, &mcp.Tool{Name: "work"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+		close(working)
+		<-end
+		return "", nil
+	})
+	go func() { answered <- harness.Request{Target: "work"}.Send(t, h).Status }()
+	<-working
 	if code := send(h, strings.NewReader(`{}`)); code != http.StatusTooManyRequests {
 		t.Errorf("a request beyond its caller's share gets status %d", code)
 	}
 	check(w, "request 0 unavailable []")
-	rest.Close()
-	<-reading
+	close(end)
+	<-answered
 }
 
 // An observer that panics, or returns nothing, costs the request nothing.

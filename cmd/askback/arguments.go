@@ -53,22 +53,17 @@ func parsePairs(args []string) ([]pair, error) {
 }
 
 // inputSchema describes the arguments of a tool or prompt.
-type inputSchema struct {
-	*jsonschema.Schema      // as of readSchema
-	refers             bool // it has references
-}
+type inputSchema struct{ jsonschema.Schema }
 
 // parseSchema reads a tool's schema. A schema that cannot be read counts as empty: every argument is then a string, and
 // the server judges it.
 func parseSchema(schema any) *inputSchema {
+	s := new(inputSchema)
 	raw, err := json.Marshal(schema)
-	if err == nil {
-		var s inputSchema
-		if s.Schema, s.refers, err = readSchema(raw); err == nil {
-			return &s
-		}
+	if err != nil || json.Unmarshal(raw, &s.Schema) != nil {
+		return new(inputSchema)
 	}
-	return &inputSchema{Schema: new(jsonschema.Schema)}
+	return s
 }
 
 // property returns the schema of an argument. It follows references to the definitions of the whole schema.
@@ -87,6 +82,8 @@ func (s *inputSchema) property(key string) *jsonschema.Schema {
 // typesOf returns the types that a value may have, or nil if it may have any.
 func typesOf(s *jsonschema.Schema) []string {
 	switch {
+	case s == nil: // null in the place of a schema
+		return nil
 	case s.Type != "":
 		return []string{s.Type}
 	case len(s.Types) > 0:
@@ -189,7 +186,8 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
 	}
-	if s.refers { // in a circle of references the validator would not end
+	// A schema with references is not used: they may form a circle, in which the validator would not end.
+	if raw := compact(&s.Schema); strings.Contains(raw, `"$ref"`) || strings.Contains(raw, `"$dynamicRef"`) {
 		return nil
 	}
 	resolved, err := s.Resolve(nil)
@@ -203,7 +201,7 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	if resolved.Validate(value) == nil {
 		return nil
 	}
-	return errors.New(cmp.Or(mistake("", s.Schema, value), s.misfit(value)))
+	return errors.New(cmp.Or(mistake("", &s.Schema, value), s.misfit(value)))
 }
 
 // misfit names the argument that its schema does not allow, for a reason that [mistake] does not know.
@@ -214,7 +212,7 @@ func (s *inputSchema) misfit(object map[string]any) string {
 			return fmt.Sprintf("%s=%s: want a value that this schema allows: %s", name, brief(object[name]), compact(p))
 		}
 	}
-	rest := *s.Schema
+	rest := s.Schema
 	rest.Properties, rest.PropertyOrder = nil, nil
 	return "the arguments do not go together; the tool's schema says: " + compact(&rest)
 }

@@ -79,7 +79,7 @@ func endReason(ctx context.Context, out *Outcome, err error) string {
 	_, limit := errors.AsType[*journal.LimitError](err)
 	_, unable := errors.AsType[*UnableError](err)
 	switch {
-	case limit || err != nil && expired(ctx):
+	case limit || err != nil && cutShort(ctx):
 		return "limit"
 	case unable:
 		return "capability"

@@ -40,8 +40,9 @@ type Gate struct {
 	refusals refusals
 }
 
-// Shares are the limits that have owners.
-type Shares struct{ Requests, Calls, BodyBytes, Sessions, Streams *bound.Pool }
+// Shares are the limits that have owners. Open and OpenBytes are for the open requests of sessions: their number, and
+// the bytes of the parameters of those that are not small.
+type Shares struct{ Requests, Calls, BodyBytes, Sessions, Streams, Open, OpenBytes *bound.Pool }
 
 // Access is a request at the gate.
 type Access struct {
@@ -148,7 +149,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 		p.Crowded = full != nil
 	}
 	err := serve(ctx, p)
-	if err != nil && expired(ctx) {
+	if err != nil && cutShort(ctx) {
 		err = context.Cause(ctx)
 	}
 	return err
@@ -244,6 +245,11 @@ func (g *Gate) Resize(ctx context.Context, hold *bound.Hold, n int) error {
 
 // retryAfter is how soon a client may try again that was refused because of a limit that others share.
 const retryAfter = time.Second
+
+// GaveWay makes the reason for which something gave way an error for the client.
+func (g *Gate) GaveWay(ctx context.Context, because *bound.FullError) error {
+	return g.full(ctx, because)
+}
 
 // full makes the error of a [bound.Pool] one for the client. The operator is told at times.
 func (g *Gate) full(ctx context.Context, err error) error {
@@ -347,8 +353,9 @@ func withLimit(ctx context.Context, name string, ttl time.Duration) (context.Con
 // Seconds is a duration as an error tells it, rounded up.
 func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// expired reports whether a context is done because of [withLimit].
-func expired(ctx context.Context) bool {
+// cutShort reports whether a context is done because of [withLimit], or because the server could not wait for longer.
+func cutShort(ctx context.Context) bool {
 	_, limit := errors.AsType[*journal.LimitError](context.Cause(ctx))
-	return limit
+	_, unavailable := errors.AsType[*UnavailableError](context.Cause(ctx))
+	return limit || unavailable
 }

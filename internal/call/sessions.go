@@ -2,11 +2,13 @@ package call
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"net/http"
+	"reflect"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -16,35 +18,54 @@ import (
 // sessions are the SDK's sessions that hold something: those that clients before 2026-07-28 opened, until they end,
 // and connections of whole messages as long as they have open requests.
 type sessions struct {
-	mu   sync.Mutex
-	open map[*mcp.ServerSession]*openSession
-	byID map[string]*openSession // those that were opened
-	kept int                     // how many of these there were when the ended ones were last removed
+	mu    sync.Mutex
+	open  map[*mcp.ServerSession]*openSession
+	byID  map[string]*openSession // those that were opened
+	kept  int                     // how many of these there were when the ended ones were last removed
+	posts map[uintptr]*post       // by the address of their header, which is all that the SDK tells of them
 }
 
 // openSession is guarded by the mutex of sessions.
 type openSession struct {
 	*mcp.ServerSession
+	gate      *Gate
 	principal string
-	hold      bound.Hold // of Shares.Sessions, for one that was opened
+	hold      bound.Hold // of Shares.Sessions, for one that was opened; it waits while none of the calls works
 	counted   bool       // hold is taken, and given back when the session ends
-	slots     bound.Hold // of Shares.Streams, as many as need; of nothing on connections, which the operator opens
 	announced int        // requests that HTTP requests which are being served have brought, or are about to
-	calls     int        // open requests; those of an HTTP request that has ended stay open
-	listening int        // open streams that its client reads
-	used      time.Time  // when it last had any of these
+	calls     map[*openCall]struct{}
+	working   int // calls that do not wait
 }
 
-func (s *openSession) need() int  { return max(s.announced, s.calls) }
-func (s *openSession) idle() bool { return s.need() == 0 && s.listening == 0 }
+// post is an HTTP request with requests of a session. It stays open until they are answered. It is guarded by the mutex
+// of sessions.
+type post struct {
+	stream  *bound.Hold // of Shares.Streams
+	waiter  bound.Waiter
+	working int // requests that have begun, have not ended and do not wait
+}
+
+// openCall is an open request of a session, or of a connection of whole messages. Its HTTP request may have ended.
+type openCall struct {
+	gate        *Gate
+	own         *openSession
+	post        *post // nil if it is not known
+	slot, bytes bound.Hold
+	cancel      context.CancelCauseFunc
+	waits       int // what it waits for at once; guarded by the mutex of sessions
+}
+
+func (s *openSession) idle() bool { return s.announced == 0 && len(s.calls) == 0 }
 
 // at returns the record of an SDK's session, which forget may remove.
-func (s *sessions) at(ss *mcp.ServerSession) *openSession {
+func (g *Gate) at(ss *mcp.ServerSession) *openSession {
+	s := &g.sessions
 	if s.open == nil {
 		s.open, s.byID = make(map[*mcp.ServerSession]*openSession), make(map[string]*openSession)
+		s.posts = make(map[uintptr]*post)
 	}
 	if s.open[ss] == nil {
-		s.open[ss] = &openSession{ServerSession: ss}
+		s.open[ss] = &openSession{ServerSession: ss, gate: g, calls: make(map[*openCall]struct{})}
 	}
 	return s.open[ss]
 }
@@ -56,26 +77,21 @@ func (s *sessions) forget(own *openSession) {
 	}
 }
 
-// idlest returns the session of a principal that has been idle for longest, or nil.
-func (s *sessions) idlest(principal string) (found *openSession) {
-	for _, candidate := range s.open {
-		if candidate.counted && candidate.principal == principal && candidate.idle() && (found == nil || candidate.used.Before(found.used)) {
-			found = candidate
-		}
-	}
-	return found
-}
-
-// end gives back the share of a session, once.
-func (s *sessions) end(own *openSession) {
+// end gives back the share of a session, once, and cancels its open calls.
+func (s *sessions) end(own *openSession, because error) {
 	if !own.counted {
 		return
 	}
 	own.counted = false
 	own.hold.Release()
+	for c := range own.calls {
+		c.cancel(because)
+	}
 	delete(s.byID, own.ID())
 	s.forget(own)
 }
+
+var errSessionEnded = errors.New("the session has ended")
 
 // endAll ends those that the SDK has no longer. Nobody tells when that happens: to wait for it takes a goroutine a
 // session.
@@ -85,129 +101,243 @@ func (s *sessions) endAll(live iter.Seq[*mcp.ServerSession]) {
 		delete(ended, ss.ID())
 	}
 	for _, own := range ended {
-		s.end(own)
+		s.end(own, errSessionEnded)
 	}
 	s.kept = len(s.byID)
 }
 
-// open takes the share of a session that a principal opens. To make room it ends the principal's session that
-// has been idle for longest: its client gets to know by 404, and opens another one.
+// open takes the share of a session that a principal opens. Where there is no room another session gives way: its client
+// gets to know by 404, and opens another one.
 func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string) error {
+	hold, err := g.Take(ctx, g.Shares.Sessions, principal, 1)
+	if err != nil {
+		return err
+	}
 	s := &g.sessions
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.at(ss)
+	own := g.at(ss)
 	if own.counted {
+		hold.Release()
 		return nil // it is initialized again, which the SDK refuses
 	}
 	if few := 16; len(s.byID) >= few+2*s.kept { // so that those that have ended are not kept for long
 		s.endAll(g.Live())
 	}
-	hold, err := g.Shares.Sessions.Take(principal, 1)
-	if err != nil {
-		s.endAll(g.Live())
-		hold, err = g.Shares.Sessions.Take(principal, 1)
+	own.principal, own.hold, own.counted = principal, hold, true
+	if own.working == 0 {
+		own.hold.Wait(own)
 	}
-	if err != nil {
-		idle := s.idlest(principal)
-		if idle == nil {
-			s.forget(own)
-			return g.full(ctx, err)
-		}
-		s.end(idle)
-		go idle.Close() // which waits for a request that comes at this moment
-		if hold, err = g.Shares.Sessions.Take(principal, 1); err != nil {
-			s.forget(own)
-			return g.full(ctx, err)
-		}
-	}
-	own.slots, _ = g.Shares.Streams.Take(principal, 0)
-	own.principal, own.hold, own.counted, own.used = principal, hold, true, time.Now()
 	s.byID[ss.ID()] = own
 	return nil
 }
 
-// take adds n to a count of a session.
-func (g *Gate) take(ctx context.Context, own *openSession, count *int, n int) error {
-	*count += n
-	var err error
-	if own.need() > g.Limits.SessionCalls {
-		reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one", g.Limits.SessionCalls)
-		err = &CrowdedError{&UnavailableError{reason, retryAfter}}
-	} else {
-		err = g.full(ctx, own.slots.Resize(own.need()))
+// GiveWay implements [bound.Waiter].
+func (s *openSession) GiveWay(because *bound.FullError) {
+	go func() { // which ends once the session's handlers have returned
+		s.gate.sessions.mu.Lock()
+		s.gate.sessions.end(s, s.gate.full(context.Background(), because))
+		s.gate.sessions.mu.Unlock()
+		_ = s.Close()
+	}()
+}
+
+// EndSession cancels the open calls of a session, for which the SDK waits when it ends the session, and gives back the
+// session's share.
+func (g *Gate) EndSession(sessionID string) {
+	s := &g.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own := s.byID[sessionID]; own != nil {
+		s.end(own, errSessionEnded)
+	}
+}
+
+// crowded returns the error for that many open requests of a session, if they are too many.
+func (g *Gate) crowded(open int) error {
+	if open <= g.Limits.SessionCalls {
+		return nil
+	}
+	reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one", g.Limits.SessionCalls)
+	return &CrowdedError{&UnavailableError{reason, retryAfter}}
+}
+
+// Announce admits n requests of a session, before the HTTP request that brings them starts a goroutine for each. The
+// session is empty where they open one. The stream is what the HTTP request holds while it stays open: it waits when all
+// its requests do, or have ended.
+func (g *Gate) Announce(sessionID string, n int, header http.Header, stream *bound.Hold, w bound.Waiter) (release func(), err error) {
+	s := &g.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.byID[sessionID]
+	if own != nil {
+		if err := g.crowded(max(own.announced+n, len(own.calls))); err != nil {
+			return nil, err
+		}
+		own.announced += n
+	}
+	if s.posts == nil {
+		s.posts = make(map[uintptr]*post)
+	}
+	key := reflect.ValueOf(header).Pointer()
+	s.posts[key] = &post{stream, w, 0}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.posts, key)
+		if own != nil {
+			own.announced -= n
+			s.forget(own)
+		}
+	}, nil
+}
+
+// Hold takes what a request of a session, or of a connection of whole messages, holds while it is open, with
+// parameters of that many bytes. Header is that of its HTTP request. The context is the request's from now on.
+func (g *Gate) Hold(ctx context.Context, ss *mcp.ServerSession, size int, header http.Header) (_ context.Context, release func(), err error) {
+	c := &openCall{gate: g}
+	ctx, c.cancel = context.WithCancelCause(ctx)
+	if err := g.register(c, ss, header); err != nil {
+		c.cancel(nil)
+		return nil, nil, err
+	}
+	if ss.ID() != "" { // connections are opened by the operator
+		c.slot, err = g.Take(ctx, g.Shares.Open, c.own.principal, 1)
+		if err == nil && size > bound.Small {
+			c.bytes, err = g.Take(ctx, g.Shares.OpenBytes, c.own.principal, size)
+		}
 	}
 	if err != nil {
-		*count -= n
-		g.sessions.forget(own)
+		c.end()
+		return nil, nil, err
+	}
+	return WithWaits(ctx, c), c.end, nil
+}
+
+// register counts a call in its session, unless it is one too many.
+func (g *Gate) register(c *openCall, ss *mcp.ServerSession, header http.Header) error {
+	s := &g.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.own = g.at(ss)
+	if header != nil {
+		c.post = s.posts[reflect.ValueOf(header).Pointer()]
+	}
+	err := g.crowded(max(c.own.announced, len(c.own.calls)+1))
+	if err != nil {
+		s.forget(c.own)
+		return err
+	}
+	if err := c.count(1); err != nil {
+		_ = c.count(-1)
+		s.forget(c.own)
+		return g.full(context.Background(), err)
+	}
+	c.own.calls[c] = struct{}{}
+	return nil
+}
+
+// end gives back what the call has.
+func (c *openCall) end() {
+	c.cancel(nil)
+	c.slot.Release()
+	c.bytes.Release()
+	s := &c.gate.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(c.own.calls, c)
+	if c.waits == 0 {
+		_ = c.count(-1)
+	}
+	s.forget(c.own)
+}
+
+// count adds to the calls of a session that do not wait, and to those of their HTTP request. The error says that the
+// session has given way.
+func (c *openCall) count(n int) (err error) {
+	own := c.own
+	own.working += n
+	switch {
+	case !own.counted:
+	case own.working == 0:
+		own.hold.Wait(own)
+	default:
+		err = own.hold.Resume()
+	}
+	c.post.count(n)
+	return err
+}
+
+func (p *post) count(n int) {
+	if p == nil {
+		return
+	}
+	if p.working += n; p.working <= 0 {
+		p.stream.Wait(p.waiter)
+	} else {
+		_ = p.stream.Resume() // if it has given way the response is lost, and not the call
+	}
+}
+
+// Wait implements [Waits].
+func (c *openCall) Wait() {
+	s := &c.gate.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.waits++; c.waits > 1 {
+		return
+	}
+	c.slot.Wait(c)
+	c.bytes.Wait(c)
+	_ = c.count(-1)
+}
+
+// Resume implements [Waits].
+func (c *openCall) Resume() error {
+	s := &c.gate.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.waits--; c.waits > 0 {
+		return nil
+	}
+	err := c.count(1)
+	for _, hold := range []*bound.Hold{&c.slot, &c.bytes} {
+		if gone := hold.Resume(); err == nil {
+			err = gone
+		}
+	}
+	if err = c.gate.full(context.Background(), err); err != nil {
+		c.cancel(err)
 	}
 	return err
 }
 
-// give takes n off a count of a session.
-func (g *Gate) give(own *openSession, count *int, n int) {
-	g.sessions.mu.Lock()
-	defer g.sessions.mu.Unlock()
-	*count -= n
-	_ = own.slots.Resize(own.need()) // to give back succeeds
-	own.used = time.Now()
-	g.sessions.forget(own)
+// GiveWay implements [bound.Waiter].
+func (c *openCall) GiveWay(because *bound.FullError) {
+	c.cancel(c.gate.full(context.Background(), because))
 }
 
-// Announce takes what n requests of a session will hold, before the HTTP request that brings them starts a goroutine
-// for each.
-func (g *Gate) Announce(ctx context.Context, sessionID string, n int) (release func(), err error) {
-	s := &g.sessions
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	own := s.byID[sessionID]
-	if own == nil {
-		return func() {}, nil // the SDK knows of no such session, either
-	}
-	if err := g.take(ctx, own, &own.announced, n); err != nil {
-		return nil, err
-	}
-	return func() { g.give(own, &own.announced, n) }, nil
+// Waits is a request that can say that it waits: for a person, or for another party. Until it resumes, what it holds
+// gives way to others.
+type Waits interface {
+	Wait()
+	// Resume ends the wait. The error, one for the client, says that the request has given way.
+	Resume() error
 }
 
-// Hold takes what a request of a session, or of a connection of whole messages, holds while it is open, with
-// parameters of that many bytes.
-func (g *Gate) Hold(ctx context.Context, ss *mcp.ServerSession, size int) (release func(), err error) {
-	s := &g.sessions
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	own := s.at(ss)
-	if err := g.take(ctx, own, &own.calls, 1); err != nil {
-		return nil, err
-	}
-	body, err := g.Shares.BodyBytes.Take(own.principal, size)
-	if err != nil {
-		own.calls--
-		_ = own.slots.Resize(own.need()) // to give back succeeds
-		s.forget(own)
-		return nil, g.full(ctx, err)
-	}
-	return func() {
-		body.Release()
-		g.give(own, &own.calls, 1)
-	}, nil
+type waitsKey struct{}
+
+// WithWaits returns the context of a request that can wait.
+func WithWaits(ctx context.Context, w Waits) context.Context {
+	return context.WithValue(ctx, waitsKey{}, w)
 }
 
-// Listen keeps a session, for as long as its client reads a stream of it, from being ended as an idle one.
-func (g *Gate) Listen(sessionID string) (release func()) {
-	s := &g.sessions
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	own := s.byID[sessionID]
-	if own == nil {
-		return func() {}
+// Waiting says that the request of a context waits until resume, whose error is one for the client.
+func Waiting(ctx context.Context) (resume func() error) {
+	w, ok := ctx.Value(waitsKey{}).(Waits)
+	if !ok {
+		return func() error { return nil }
 	}
-	own.listening++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		own.listening--
-		own.used = time.Now()
-		s.forget(own)
-	}
+	w.Wait()
+	return w.Resume
 }

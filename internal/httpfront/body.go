@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -43,30 +44,36 @@ func (h *handler) bodyRead(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readBody reads a body within the caller's share of memory, which it takes before. If it fails it has answered.
+// readBody reads a body, whose memory it takes from the caller's share as the body comes. Until then the request waits.
+// If it fails it has answered.
 func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 	limit := h.limits.MessageBytes
 	var err error
-	switch {
-	case r.ContentLength > limit:
+	if r.ContentLength > limit {
 		err = &http.MaxBytesError{Limit: limit}
-	case r.ContentLength >= 0:
-		if err = h.takeBytes(r.Context(), v, int(r.ContentLength)); err == nil {
-			body = make([]byte, r.ContentLength)
-			_, err = io.ReadFull(r.Body, body)
+	} else {
+		v.reads(true)
+		v.wait()
+		from := r.Body
+		if r.ContentLength < 0 {
+			from = http.MaxBytesReader(v, from, limit)
 		}
-	default:
-		body, err = h.readChunks(r.Context(), http.MaxBytesReader(v, r.Body, limit), v)
+		body, err = h.receive(r.Context(), from, v, r.ContentLength)
+		if gaveWay := v.resume(r.Context()); gaveWay != nil {
+			err = gaveWay
+		}
+		v.reads(false)
 	}
 	if err == nil {
 		h.bodyRead(v, r)
 		return body, true
 	}
+	v.end()
+	v.Header().Set("Connection", "close") // what is left of the body is not waited for
 	if _, ok := errors.AsType[*call.UnavailableError](err); ok {
 		h.turnAway(v, r, err)
 		return nil, false
 	}
-	v.Header().Set("Connection", "close") // what is left of the body is not waited for
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		failAs(v, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
 		return nil, false
@@ -80,32 +87,52 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 	return nil, false
 }
 
-func (h *handler) takeBytes(ctx context.Context, v *visit, n int) (err error) {
-	v.body, err = h.SDK.Gate.Take(ctx, h.SDK.Gate.Shares.BodyBytes, v.principal, n)
-	return err
-}
-
-// readChunks reads a body that does not tell its size, and takes memory as it comes.
-func (h *handler) readChunks(ctx context.Context, r io.Reader, v *visit) ([]byte, error) {
-	const first = 4 << 10
-	if err := h.takeBytes(ctx, v, first); err != nil {
-		return nil, err
+// receive reads a body of that size, or until its end if the size is negative. What it takes doubles as the body comes,
+// however much was announced.
+func (h *handler) receive(ctx context.Context, r io.Reader, v *visit, size int64) ([]byte, error) {
+	first := int64(4 << 10)
+	if size >= 0 {
+		first = min(size, bound.Small)
 	}
 	body := make([]byte, 0, first)
-	for {
+	for int64(len(body)) != size {
 		if len(body) == cap(body) {
-			if err := h.SDK.Gate.Resize(ctx, &v.body, 2*cap(body)); err != nil {
+			next := 2 * cap(body)
+			if size >= 0 {
+				next = int(min(int64(next), size))
+			}
+			if err := h.takeBytes(ctx, v, next); err != nil {
 				return nil, err
 			}
-			body = append(make([]byte, 0, 2*cap(body)), body...)
+			body = append(make([]byte, 0, next), body...)
 		}
 		n, err := r.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
-		if err == io.EOF {
+		switch {
+		case err == io.EOF && int64(len(body)) < size:
+			return nil, io.ErrUnexpectedEOF
+		case err == io.EOF:
 			return body, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
 		}
 	}
+	return body, nil
+}
+
+// takeBytes makes what a body holds of memory n, if that is not small.
+func (h *handler) takeBytes(ctx context.Context, v *visit, n int) (err error) {
+	if n <= bound.Small {
+		return nil
+	}
+	if v.size == 0 {
+		if v.body, err = h.SDK.Gate.Take(ctx, h.SDK.Gate.Shares.BodyBytes, v.principal, 0); err != nil {
+			return err
+		}
+		v.body.Wait(v)
+	}
+	if err = h.SDK.Gate.Resize(ctx, &v.body, n); err == nil {
+		v.size = n
+	}
+	return err
 }

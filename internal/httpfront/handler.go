@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/drafts"
 	"github.com/askback-mcp/askback/internal/sdkfront"
@@ -79,7 +81,7 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := &visit{pacedWriter: pacedWriter{ResponseWriter: w, timeout: h.writeTimeout}}
+	v := &visit{pacedWriter: pacedWriter{ResponseWriter: w, timeout: h.writeTimeout}, gate: h.SDK.Gate}
 	defer v.begin()
 	h.serveHTTP(v, r)
 }
@@ -107,8 +109,15 @@ func (h *handler) serveHTTP(v *visit, r *http.Request) {
 	if !ok {
 		return
 	}
+	if h.drafts != nil {
+		v.reader = bytes.NewReader(body)
+		drafted := withBody(v.in(r), nil)
+		drafted.Body, drafted.ContentLength = io.NopCloser(v.reader), int64(len(body))
+		if h.drafts.Serve(v, drafted, body) {
+			return
+		}
+	}
 	switch {
-	case h.drafts != nil && h.drafts.Serve(v, withBody(v.in(r), body), body):
 	case h.legacy(r, body):
 		h.serveLegacy(v, r, body)
 	default:
@@ -119,8 +128,24 @@ func (h *handler) serveHTTP(v *visit, r *http.Request) {
 // withBody returns a copy of a request with this body, which was read from it.
 func withBody(r *http.Request, body []byte) *http.Request {
 	r = r.WithContext(r.Context())
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Body, r.ContentLength = io.NopCloser(&bodyReader{*bytes.NewReader(body)}), int64(len(body))
 	return r
+}
+
+// bodyReader reads a body once, and does not keep it for as long as its request.
+type bodyReader struct{ bytes.Reader }
+
+func (r *bodyReader) Read(p []byte) (n int, err error) {
+	if n, err = r.Reader.Read(p); err == io.EOF {
+		r.Reset(nil)
+	}
+	return n, err
+}
+
+// WriteTo implements [io.WriterTo].
+func (r *bodyReader) WriteTo(w io.Writer) (n int64, err error) {
+	defer r.Reset(nil)
+	return r.Reader.WriteTo(w)
 }
 
 // legacy reports whether a request belongs to a revision with sessions: by its version header or, where it has none
@@ -165,6 +190,9 @@ func (h *handler) serveLegacy(v *visit, r *http.Request, body []byte) {
 		failAs(v, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
+	if len(body) > bound.Small {
+		body = trim(body)
+	}
 	calls := countCalls(body)
 	h.serveSession(v, withBody(r, h.carry(r, body)), calls)
 }
@@ -187,6 +215,43 @@ func (h *handler) carry(r *http.Request, body []byte) []byte {
 	return wire.AppendRequest(nil, req)
 }
 
+// trim takes from a checked message or batch, which a session keeps while its calls are open, what no handler needs:
+// spaces, and members of a _meta beyond [bound.Small] bytes.
+func trim(body []byte) []byte {
+	var batch []json.RawMessage
+	if json.Unmarshal(body, &batch) == nil {
+		for i := range batch {
+			batch[i] = trimMessage(batch[i])
+		}
+		body, _ = json.Marshal(batch) // checked JSON
+		return body
+	}
+	return trimMessage(body)
+}
+
+func trimMessage(message []byte) []byte {
+	var all, params map[string]json.RawMessage
+	if json.Unmarshal(message, &all) != nil {
+		return message
+	}
+	if raw := all["params"]; strictjson.TypeOf(raw) == strictjson.TypeObject {
+		_ = json.Unmarshal(raw, &params) // checked JSON
+		if raw := params["_meta"]; len(raw) > bound.Small && strictjson.TypeOf(raw) == strictjson.TypeObject {
+			meta, size := make(map[string]json.RawMessage), 0
+			for name, value := range strictjson.Members(raw) {
+				if more := len(name) + len(value); size+more <= bound.Small {
+					meta[string(name)] = value
+					size += more
+				}
+			}
+			params["_meta"], _ = json.Marshal(meta) // checked JSON
+		}
+		all["params"], _ = json.Marshal(params)
+	}
+	message, _ = json.Marshal(all)
+	return message
+}
+
 // countCalls returns how many requests a checked message or batch has that wait for a response.
 func countCalls(body []byte) (n int) {
 	isCall := func(message []byte) bool {
@@ -205,28 +270,34 @@ func countCalls(body []byte) (n int) {
 
 // serveSession serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
 func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
-	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+	id := r.Header.Get("Mcp-Session-Id")
+	if id != "" {
 		if err := h.SDK.Gate.CheckOwner(r.Context(), id, &v.extra); err != nil {
 			h.turnAway(v, r, err)
 			return
 		}
-		switch {
-		case r.Method == http.MethodGet:
-			if err := h.stayOpen(r.Context(), v); err != nil {
-				h.turnAway(v, r, err)
-				return
-			}
-			defer h.SDK.Gate.Listen(id)()
-		case calls > 0:
-			// They hold shares of their own, even once this request is gone. The answers that they wait for must not be
-			// kept out by them.
-			release, err := h.SDK.Gate.Announce(r.Context(), id, calls)
+	}
+	if r.Method == http.MethodDelete && id != "" {
+		h.endSession(v, r, id)
+		return
+	}
+	if r.Method == http.MethodGet && id != "" || calls > 1 || calls > 0 && id != "" {
+		var err error
+		if r, err = h.stayOpen(v, r); err != nil {
+			h.turnAway(v, r, err)
+			return
+		}
+		if calls == 0 {
+			v.wait()
+		} else {
+			// They hold shares of their own, even once this request is gone.
+			v.body.Release()
+			release, err := h.SDK.Gate.Announce(id, calls, r.Header, &v.request, v)
 			if err != nil {
 				h.turnAway(v, r, err)
 				return
 			}
 			defer release()
-			v.release()
 		}
 	}
 	if h.drafts != nil {
@@ -234,6 +305,46 @@ func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 		return
 	}
 	h.sessions.ServeHTTP(v, r)
+}
+
+// endSession ends a session, and its open calls with it. The SDK waits for the handlers of these calls, and the client
+// does so for a moment only.
+func (h *handler) endSession(v *visit, r *http.Request, id string) {
+	h.SDK.Gate.EndSession(id)
+	answer := make(chan *answer, 1)
+	go func() { // which ends once the session's handlers have returned
+		a := newAnswer()
+		h.sessions.ServeHTTP(a, r.WithContext(context.WithoutCancel(r.Context())))
+		answer <- a
+	}()
+	const moment = 500 * time.Millisecond
+	timer := time.NewTimer(moment)
+	defer timer.Stop()
+	select {
+	case a := <-answer:
+		maps.Copy(v.Header(), a.header)
+		v.WriteHeader(a.status)
+		_, _ = v.Write(a.body) // a client that is gone gets nothing
+	case <-timer.C:
+		v.WriteHeader(http.StatusNoContent)
+	case <-r.Context().Done():
+	}
+}
+
+// answer is a response that is kept. It implements [http.ResponseWriter].
+type answer struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func newAnswer() *answer { return &answer{header: make(http.Header), status: http.StatusOK} }
+
+func (a *answer) Header() http.Header    { return a.header }
+func (a *answer) WriteHeader(status int) { a.status = status }
+func (a *answer) Write(p []byte) (int, error) {
+	a.body = append(a.body, p...)
+	return len(p), nil
 }
 
 // hasSession reports whether this process holds a session.
@@ -273,11 +384,13 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		fail(w, req.ID, fault)
 		return
 	}
-	if req.Method == tasks.MethodListen {
-		if err := h.stayOpen(r.Context(), v); err != nil {
+	if req.Method == tasks.MethodListen || req.Method == wire.TaskResult {
+		opened, err := h.stayOpen(v, r)
+		if err != nil {
 			fail(w, req.ID, err)
 			return
 		}
+		r, body = opened, h.keep(v, &req, body)
 	}
 	switch {
 	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):

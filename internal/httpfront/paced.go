@@ -2,6 +2,7 @@ package httpfront
 
 import (
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -11,6 +12,11 @@ type pacedWriter struct {
 	http.ResponseWriter
 	timeout time.Duration
 	written int // since the time began
+
+	mu      sync.Mutex
+	reading bool // the request's body
+	ended   bool // the connection may serve another request
+	cut     bool // nothing more is written
 }
 
 // buffered is what net/http holds back of a response at least. It is on its way only when there is more, or at the end
@@ -53,7 +59,39 @@ func (w *pacedWriter) begin() {
 }
 
 func (w *pacedWriter) set(deadline time.Time) {
-	if w.timeout > 0 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timeout > 0 && !w.cut {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(deadline) // where there are deadlines
+	}
+}
+
+// reads says whether the request's body is being read.
+func (w *pacedWriter) reads(reading bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reading = reading
+}
+
+// end says that the request is not to be cut off any more.
+func (w *pacedWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+}
+
+// cutOff ends what waits for the client: it stops reading a body, which is then answered, and else cuts the response
+// off. Another goroutine may call it.
+func (w *pacedWriter) cutOff() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	control, past := http.NewResponseController(w.ResponseWriter), time.Unix(1, 0)
+	_ = control.SetReadDeadline(past) // where there are deadlines
+	if !w.reading {
+		w.cut = true
+		_ = control.SetWriteDeadline(past)
 	}
 }

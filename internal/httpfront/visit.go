@@ -1,7 +1,11 @@
 package httpfront
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -15,13 +19,19 @@ import (
 )
 
 // visit is one HTTP request: what is known of its caller, what it holds of the limits until it is served, and the
-// memory for serving it, which is allocated in one piece.
+// memory for serving it, which is allocated in one piece. While the server waits for its client, to send a body or to
+// read a response, what it holds gives way to others. A request that stays open waits all the time.
 type visit struct {
 	pacedWriter
+	gate      *call.Gate
 	principal string
 	extra     mcp.RequestExtra // what the transport says of the caller
 	request   bound.Hold       // of Requests or, once it stays open, of Streams
-	body      bound.Hold
+	body      bound.Hold       // of BodyBytes, if the body is not small
+	size      int              // of body
+	reader    *bytes.Reader    // of the body, for the edge of the drafts
+	open      bool             // it stays open
+	cancel    context.CancelCauseFunc
 
 	stream  eventStream
 	outline strictjson.Outline // of the body
@@ -47,19 +57,95 @@ func (h *handler) turnAway(v *visit, r *http.Request, err error) {
 }
 
 func (v *visit) release() {
+	v.end()
 	v.request.Release()
 	v.body.Release()
 }
 
-// stayOpen makes a request one of those that stay open, which are not counted as in progress.
-func (h *handler) stayOpen(ctx context.Context, v *visit) error {
-	stream, err := h.SDK.Gate.Take(ctx, h.SDK.Gate.Shares.Streams, v.principal, 1)
-	if err != nil {
-		return err
+// wait says that the server waits for the client.
+func (v *visit) wait() {
+	v.request.Wait(v)
+	v.body.Wait(v)
+}
+
+// resume ends the wait. The error says that the request has given way, or must do without what it waited for.
+func (v *visit) resume(ctx context.Context) error {
+	err := v.request.Resume()
+	if err == nil {
+		err = v.body.Resume()
 	}
-	v.request.Release()
-	v.request = stream
+	if full, ok := errors.AsType[*bound.FullError](err); ok {
+		return v.gate.GaveWay(ctx, full)
+	}
 	return nil
+}
+
+// GiveWay implements [bound.Waiter].
+func (v *visit) GiveWay(because *bound.FullError) {
+	if v.cancel != nil {
+		v.cancel(v.gate.GaveWay(context.Background(), because))
+	}
+	v.cutOff()
+}
+
+// Write implements [http.ResponseWriter]. What is more than net/http holds back waits for the client to read.
+func (v *visit) Write(p []byte) (n int, err error) {
+	if v.open || v.written+len(p) <= buffered {
+		return v.pacedWriter.Write(p)
+	}
+	v.wait()
+	n, err = v.pacedWriter.Write(p)
+	return n, cmp.Or(v.resume(context.Background()), err)
+}
+
+// FlushError implements what [http.ResponseController] looks for.
+func (v *visit) FlushError() error {
+	if v.open {
+		return v.pacedWriter.FlushError()
+	}
+	v.wait()
+	err := v.pacedWriter.FlushError()
+	return cmp.Or(v.resume(context.Background()), err)
+}
+
+// stayOpen makes a request one of those that stay open, which are not counted as in progress. It returns the request
+// with the context that ends when it has to give way.
+func (h *handler) stayOpen(v *visit, r *http.Request) (*http.Request, error) {
+	stream, err := h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Streams, v.principal, 1)
+	if err != nil {
+		return r, err
+	}
+	var ctx context.Context
+	ctx, v.cancel = context.WithCancelCause(r.Context())
+	v.request.Release()
+	v.request, v.open = stream, true
+	return r.WithContext(ctx), nil
+}
+
+// keep makes req, a request that stays open, one that does not need the body that it was read from, and gives back what
+// that held. It returns the body in its place. From now on the request waits.
+func (h *handler) keep(v *visit, req *wire.Request, body []byte) []byte {
+	defer v.wait()
+	if len(body) <= bound.Small {
+		return body
+	}
+	var params bytes.Buffer
+	if req.Params != nil {
+		_ = json.Compact(&params, req.Params) // checked JSON
+		req.Params = params.Bytes()
+	}
+	body = wire.AppendRequest(nil, *req)
+	if v.reader != nil {
+		v.reader.Reset(nil)
+	}
+	v.params = wire.Params{}
+	*req, _ = wire.ParseRequest(body, h.limits.Depth, &v.outline, false)
+	if len(body) <= bound.Small {
+		v.body.Release()
+	} else {
+		_ = v.body.Resize(min(len(body), v.size)) // to give back succeeds
+	}
+	return body
 }
 
 type visitKey struct{}

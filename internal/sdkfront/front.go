@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -141,7 +142,7 @@ func (f *Front) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 // receive serves a request, by whatever way it came. A panic of middleware, or of a handler of
 // the SDK's, costs the request and not the process.
 func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
-	release, err := f.hold(ctx, method, req)
+	ctx, release, err := f.hold(ctx, method, req)
 	if err != nil {
 		return nil, call.Fault(err)
 	}
@@ -159,17 +160,21 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 
 // hold takes the share of a request in a session, or on a connection of whole messages. An HTTP request outside of
 // sessions has taken its own before, and notifications end at once.
-func (f *Front) hold(ctx context.Context, method string, req mcp.Request) (release func(), err error) {
+func (f *Front) hold(ctx context.Context, method string, req mcp.Request) (_ context.Context, release func(), err error) {
 	session := sessionOf(req)
 	if session == nil || method == "initialize" || strings.HasPrefix(method, "notifications/") || ctx.Value(admittedKey{}) != nil {
-		return func() {}, nil
+		return ctx, func() {}, nil
 	}
 	size := 0
 	if session.ID() != "" { // its HTTP request may end before
 		params, _ := json.Marshal(req.GetParams())
 		size = len(params)
 	}
-	return f.Gate.Hold(ctx, session, size)
+	var header http.Header
+	if extra := req.GetExtra(); extra != nil {
+		header = extra.Header
+	}
+	return f.Gate.Hold(ctx, session, size, header)
 }
 
 // Receive serves a request for one of our handlers or about tasks past the SDK, through the middleware of

@@ -27,7 +27,11 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		if native {
 			f.tellNative(ctx, p, call.AuditAsked, nil)
 		}
+		resume := call.Waiting(ctx)
 		result, err := next(ctx, method, req)
+		if gaveWay := resume(); gaveWay != nil {
+			return nil, gaveWay
+		}
 		home.Answered(ctx, result)
 		if native && err == nil {
 			f.tellNative(ctx, p, call.AuditAnswered, result)

@@ -320,7 +320,11 @@ func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
 	defer done()
 	version := int64(-1)
 	for {
+		resume := call.Waiting(ctx)
 		t, err := s.Engine.Wait(ctx, q.Principal, q.TaskID, version)
+		if gaveWay := resume(); gaveWay != nil {
+			return nil, gaveWay
+		}
 		if err != nil {
 			return nil, s.failed(ctx, "waiting for a task", err)
 		}

@@ -1,0 +1,412 @@
+package askback_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+// These tests check that no caller keeps out another one: each has somebody else who is served.
+
+const huge = 4 << 20 // the limit of a message
+
+// besieged is a server on a socket, beside callers who hold what they can.
+type besieged struct {
+	t       *testing.T
+	url     string
+	client  *http.Client
+	working chan struct{} // gets something from each call of the tool work
+	done    chan struct{} // ends these calls
+}
+
+func besiege(t *testing.T, limits askback.Limits) *besieged {
+	b := &besieged{t: t, client: &http.Client{Transport: &http.Transport{}}, working: make(chan struct{}, 4096), done: make(chan struct{})}
+	srv := harness.NewServer(t, &askback.Options{Principal: userHeader, Limits: limits, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, harness.AddGreet, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			return "Hello " + l.Name, err
+		})
+		askback.AddTool(srv, &mcp.Tool{Name: "length"}, func(_ context.Context, _ *askback.Call, in struct {
+			X string `json:"x"`
+		}) (string, error) {
+			return fmt.Sprint(len(in.X)), nil
+		})
+		askback.AddTool(srv, &mcp.Tool{Name: "large"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+			return strings.Repeat("x", 32<<20), nil
+		})
+		askback.AddTool(srv, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *askback.Call, _ map[string]any) (string, error) {
+			b.working <- struct{}{}
+			select {
+			case <-b.done:
+				return "done", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+		srv.AddPrompt(&mcp.Prompt{Name: "ask", Arguments: []*mcp.PromptArgument{{Name: "x"}}}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			return new(mcp.GetPromptResult), err
+		})
+	})
+	server := httptest.NewUnstartedServer(srv.HTTPHandler(nil))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.Start()
+	b.url = server.URL
+	t.Cleanup(func() {
+		close(b.done)
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return b
+}
+
+// dial sends a request with the first bytes of its body, and keeps the connection open.
+func (b *besieged) dial(r *http.Request, size int, begins string) net.Conn {
+	b.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { conn.Close() })
+	var head strings.Builder
+	fmt.Fprintf(&head, "%s / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n", r.Method, size)
+	_ = r.Header.Write(&head)
+	head.WriteString("\r\n")
+	// In the background: the server need not read it.
+	go func() { _, _ = io.WriteString(conn, head.String()+begins) }()
+	return conn
+}
+
+// do sends a request and returns its response, whose body is open.
+func (b *besieged) do(ctx context.Context, r *http.Request, user string) *http.Response {
+	b.t.Helper()
+	r = r.WithContext(ctx)
+	r.RequestURI = ""
+	r.URL.Scheme, r.URL.Host, r.Host = "http", strings.TrimPrefix(b.url, "http://"), ""
+	if user != "" {
+		r.Header.Set("X-User", user)
+	}
+	res, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatalf("%s %s: %v", user, r.Method, err)
+	}
+	b.t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// until reads a response until it has text.
+func (b *besieged) until(res *http.Response, text string) {
+	b.t.Helper()
+	var got bytes.Buffer
+	for r := bufio.NewReader(res.Body); ; {
+		line, err := r.ReadString('\n')
+		got.WriteString(line)
+		if strings.Contains(line, text) {
+			return
+		}
+		if err != nil {
+			b.t.Fatalf("no %q: %d %.500s %v", text, res.StatusCode, got.String(), err)
+		}
+	}
+}
+
+// legacyRequest is a request of a session before 2026-07-28.
+func legacyRequest(method, session, body string) *http.Request {
+	r := httptest.NewRequest(method, "/", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+		r.Header.Set("MCP-Protocol-Version", "2025-11-25")
+	}
+	return r
+}
+
+// session opens a session.
+func (b *besieged) session(ctx context.Context, user string) (id string) {
+	b.t.Helper()
+	res := b.do(ctx, legacyRequest("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`), user)
+	b.until(res, `"serverInfo"`)
+	id = res.Header.Get("Mcp-Session-Id")
+	b.do(ctx, legacyRequest("POST", id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), user)
+	return id
+}
+
+// serves checks that another caller is served, whatever they send.
+func (b *besieged) serves(user string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	b.until(b.do(ctx, harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.HTTP(b.t), user), "input_required")
+	b.until(b.do(ctx, harness.Request{Target: "length", Arguments: `{"x":"` + strings.Repeat("x", 1<<20) + `"}`}.HTTP(b.t), user), "1048576")
+	id := b.session(ctx, user)
+	asked := b.do(ctx, legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"x":"`+strings.Repeat("x", 1<<20)+`"}}}`), user)
+	b.until(asked, "elicitation/create")
+	b.until(b.do(ctx, listenRequest(b.t, ""), user), "acknowledged")
+}
+
+func listenRequest(t *testing.T, more string) *http.Request {
+	return harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
+		Body: strings.TrimSuffix(harness.Message(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, harness.AllCapabilities), "}") + more + "}"}.HTTP(t)
+}
+
+// abandon makes calls in a session that ask, and leaves them: with parameters of 4 MiB each.
+func (b *besieged) abandon(user, method, params string, n int) (session string) {
+	b.t.Helper()
+	session = b.session(b.t.Context(), user)
+	for i := range n {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		res := b.do(ctx, legacyRequest("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, i+10, method, params)), user)
+		b.until(res, "elicitation/create")
+		cancel()
+	}
+	return session
+}
+
+func TestNobodyIsKeptOut(t *testing.T) {
+	t.Parallel()
+	x := strings.Repeat("x", huge-1000)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"place":"` + x + `"}}}`
+	few := askback.Share{Total: 16, PerPrincipal: 4, Anonymous: 8}
+	for name, c := range map[string]struct {
+		limits askback.Limits
+		attack func(b *besieged)
+	}{
+		"idle sockets": {attack: func(b *besieged) {
+			for range 6 {
+				b.dial(harness.Request{Target: "greet"}.HTTP(t), huge, "{")
+			}
+		}},
+		"bodies that lack the last byte": {attack: func(b *besieged) {
+			for range 6 {
+				b.dial(harness.Request{Target: "greet"}.HTTP(t), len(body), body[:len(body)-1])
+			}
+		}},
+		"as many idle sockets as there may be requests": {limits: askback.Limits{Requests: few}, attack: func(b *besieged) {
+			for range 20 {
+				b.dial(harness.Request{Target: "greet"}.HTTP(t), 100, "{")
+			}
+		}},
+		"idle sockets of sessions": {limits: askback.Limits{Requests: few}, attack: func(b *besieged) {
+			id := b.session(t.Context(), "")
+			for range 20 {
+				b.dial(legacyRequest("POST", id, ""), huge, "{")
+			}
+		}},
+		"subscriptions with spaces": {attack: func(b *besieged) {
+			for range 6 {
+				b.until(b.do(t.Context(), listenRequest(t, strings.Repeat(" ", huge-1000)), ""), "acknowledged")
+			}
+		}},
+		"subscriptions with more than that": {attack: func(b *besieged) {
+			for range 6 {
+				b.until(b.do(t.Context(), listenRequest(t, `,"x":"`+x[:len(x)-1000]+`"`), ""), "acknowledged")
+			}
+		}},
+		"as many subscriptions as there may be": {limits: askback.Limits{Streams: few}, attack: func(b *besieged) {
+			for range 20 {
+				b.until(b.do(t.Context(), listenRequest(t, ""), ""), "acknowledged")
+			}
+		}},
+		"questions with a large _meta": {attack: func(b *besieged) {
+			b.abandon("", "tools/call", `"name":"ask","_meta":{"x":"`+x+`"}`, 6)
+		}},
+		"questions with large arguments": {attack: func(b *besieged) {
+			b.abandon("", "tools/call", `"name":"ask","arguments":{"x":"`+x+`"}`, 6)
+		}},
+		"prompts with large arguments": {attack: func(b *besieged) {
+			b.abandon("", "prompts/get", `"name":"ask","arguments":{"x":"`+x+`"}`, 6)
+		}},
+		"as many questions as there may be": {limits: askback.Limits{Streams: few}, attack: func(b *besieged) {
+			b.abandon("", "tools/call", `"name":"ask"`, 20)
+		}},
+		"a batch that opens a session and asks": {limits: askback.Limits{Requests: few, Streams: few}, attack: func(b *besieged) {
+			for range 20 {
+				batch := `[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}},` +
+					`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}]`
+				b.until(b.do(t.Context(), legacyRequest("POST", "", batch), ""), "elicitation/create")
+			}
+		}},
+		"streams of idle sessions": {limits: askback.Limits{Sessions: few, Streams: few}, attack: func(b *besieged) {
+			for range 20 {
+				b.dial(legacyRequest("GET", b.session(t.Context(), ""), ""), 0, "")
+			}
+		}},
+		"responses that are not read": {limits: askback.Limits{Requests: few}, attack: func(b *besieged) {
+			for range 20 {
+				r := harness.Request{Target: "large"}.HTTP(t)
+				sent, _ := io.ReadAll(r.Body)
+				conn := b.dial(r, len(sent), string(sent))
+				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil { // it has begun
+					b.t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := besiege(t, c.limits)
+			c.attack(b)
+			for range 2 {
+				b.serves("")
+			}
+			b.serves("somebody")
+		})
+	}
+}
+
+// Where four principals work as much as they may, and hold as much as they may, a fifth is served.
+func TestAFifthPrincipalIsServed(t *testing.T) {
+	t.Parallel()
+	share := askback.Share{Total: 32}
+	full := askback.Limits{Requests: share, Calls: askback.Share{Total: 32, PerPrincipal: 32}, Streams: share, Sessions: share}
+	for name, hold := range map[string]func(b *besieged, user string){
+		"requests": func(b *besieged, user string) {
+			for range 8 {
+				if !b.works(harness.Request{Target: "work"}.HTTP(t), user) {
+					return
+				}
+			}
+		},
+		"bytes": func(b *besieged, user string) {
+			for range 3 {
+				if !b.works(harness.Request{Target: "work", Arguments: `{"x":"` + strings.Repeat("x", huge-1000) + `"}`}.HTTP(t), user) {
+					return
+				}
+			}
+		},
+		"sessions": func(b *besieged, user string) {
+			for range 9 {
+				b.session(t.Context(), user)
+			}
+		},
+		"streams": func(b *besieged, user string) {
+			for range 9 {
+				b.until(b.do(t.Context(), listenRequest(t, ""), user), "acknowledged")
+			}
+		},
+		"calls of sessions": func(b *besieged, user string) {
+			id := b.session(t.Context(), user)
+			for i := range 8 {
+				if !b.works(legacyRequest("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"work"}}`, i+10)), user) {
+					return
+				}
+			}
+		},
+		"questions of sessions": func(b *besieged, user string) { b.abandon(user, "tools/call", `"name":"ask"`, 9) },
+		"bytes of questions": func(b *besieged, user string) {
+			b.abandon(user, "tools/call", `"name":"ask","arguments":{"x":"`+strings.Repeat("x", huge-1000)+`"}`, 3)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := besiege(t, full)
+			for _, user := range []string{"alice", "bob", "carol", "dave"} {
+				hold(b, user)
+			}
+			b.serves("eve")
+			b.serves("")
+		})
+	}
+}
+
+// works reports whether a call of the tool work is let in, as soon as it works or is refused.
+func (b *besieged) works(r *http.Request, user string) bool {
+	b.t.Helper()
+	refused := make(chan string, 1)
+	ctx := b.t.Context()
+	r = r.WithContext(ctx)
+	r.RequestURI = ""
+	r.URL.Scheme, r.URL.Host, r.Host = "http", strings.TrimPrefix(b.url, "http://"), ""
+	r.Header.Set("X-User", user)
+	go func() {
+		res, err := b.client.Do(r)
+		if err != nil {
+			return // the test is over
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		refused <- string(body)
+	}()
+	select {
+	case <-b.working:
+		return true
+	case body := <-refused:
+		if !strings.Contains(body, "limit of") {
+			b.t.Errorf("%s: %s", user, body)
+		}
+		return false
+	case <-time.After(20 * time.Second):
+		b.t.Fatalf("%s: a call neither works nor is refused", user)
+		return false
+	}
+}
+
+// DELETE of a session ends its calls, answers at once, and gives back what they held, whatever they wait for.
+func TestDeleteEndsTheCallsOfASession(t *testing.T) {
+	t.Parallel()
+	one := askback.Share{Total: 4, PerPrincipal: 1, Anonymous: 1}
+	b := besiege(t, askback.Limits{Sessions: one, Streams: one})
+	for range 5 {
+		id := b.session(t.Context(), "")
+		asked := b.do(t.Context(), legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`), "")
+		b.until(asked, "elicitation/create")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if res := b.do(ctx, legacyRequest("DELETE", id, ""), ""); res.StatusCode != http.StatusNoContent {
+			t.Errorf("DELETE: %d", res.StatusCode)
+		}
+		if res := b.do(ctx, legacyRequest("DELETE", id, ""), ""); res.StatusCode != http.StatusNotFound {
+			t.Errorf("DELETE of what has ended: %d", res.StatusCode)
+		}
+		_, _ = io.ReadAll(asked.Body) // it ends
+		cancel()
+	}
+	// The same, where the client of the DELETE goes away.
+	for range 5 {
+		id := b.abandon("", "tools/call", `"name":"ask"`, 1)
+		b.dial(legacyRequest("DELETE", id, ""), 0, "").Close()
+	}
+	b.serves("")
+}
+
+// The DELETE of a session does not wait for a handler that does not look at its context.
+func TestDeleteDoesNotWaitForAHandler(t *testing.T) {
+	release := make(chan struct{})
+	working := make(chan struct{})
+	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "deaf"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+			close(working)
+			<-release
+			return "done", nil
+		})
+	})
+	l, _ := openSession(t, srv.HTTPHandler(nil), "")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.post("2025-11-25", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"deaf"}}`)
+	}()
+	<-working
+	for range 2 { // a second one neither
+		w := httptest.NewRecorder()
+		l.h.ServeHTTP(w, l.request(t.Context(), http.MethodDelete, "2025-11-25", ""))
+		if w.Code != http.StatusNoContent {
+			t.Errorf("DELETE: %d %s", w.Code, w.Body)
+		}
+	}
+	close(release)
+	<-ended
+}
