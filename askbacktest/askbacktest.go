@@ -30,22 +30,23 @@
 // The test fails at the first of these mistakes, in a few lines:
 //
 //   - A question depends on a clock, a counter, a random number or the order of a map: the message has the question, and
-//     the part of it that changed. Take such a value in [askback.Do], and sort the keys of a map.
+//     the part of it that changed. Take such a value in [askback.Do], and sort the keys of a map. A value of a step, or
+//     [askback.Call.ID], may be in a question, such as the nonce in the URL of a login.
 //   - Whether the handler asks depends on one of these.
 //   - An effect on the outside, such as an email, happens outside of a step, where it happens again in every round. The
 //     test's fakes tell [Effects] what they do. Put the effect into [askback.Do] or [askback.Call.Do].
 //   - A step asks. Ask before it.
 //   - The result of a step loses a field in the JSON that records it, because the field is unexported, has the tag json:"-",
 //     or its type encodes itself without it. The handler would read a zero value.
-//   - A step is not safe to repeat: the outcome changes when the request is sent again. Give the outside
+//   - A step is not safe to repeat: the result changes when the request is sent again. Give the outside
 //     [askback.Call.IdempotencyKey]. If it takes none, ask before the step, and set [Call.Lossless].
 //   - The handler panics: the message has the place.
-//   - A question has no answer in [Call.Answers], or an answer there no question.
+//   - A question has no answer in [Call.Answers], or one that does not fit, or an answer there no question.
 //
 // docs/mistakes.md shows their messages.
 //
-// It does not find an effect that no fake records, and no question that depends on something that stays the same during
-// the test, such as a row of a database.
+// It does not find an effect that no fake records, no question that depends on something that stays the same during the
+// test, such as a row of a database, and no step that is not safe to repeat if its result is in questions only.
 //
 // # Clocks and networks
 //
@@ -84,7 +85,8 @@ type Call struct {
 	// Arguments marshal to a JSON object. Nil means none.
 	Arguments any
 	// Answers holds the answers by the questions' keys. A question of askback.AddInlineTool has no key of its author:
-	// its message is the key. The test fails if an answer is missing or is never asked for.
+	// its message is the key. The test fails if an answer is missing, is never asked for, or does not fit, unless another
+	// one follows it (see InTurn).
 	Answers map[string]Answer
 	// Cannot are the capabilities that the client does not declare, combined with |. Zero means that it declares all.
 	Cannot askback.Capability

@@ -2,8 +2,10 @@ package askbacktest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -199,3 +201,132 @@ func TestPromptsResourcesAndErrors(t *testing.T) {
 		t.Errorf("without capabilities: %+v", none.Err)
 	}
 }
+
+type adult struct {
+	Age int `json:"age" minimum:"18"`
+}
+
+// An answer that does not fit is told in the first round with its question, before anything else is looked at: with the key,
+// the field and the rule.
+func TestAnswersThatDoNotFitAreToldFirst(t *testing.T) {
+	ageOf := func(key func() string) handler {
+		return func(_ context.Context, call *askback.Call) (string, error) {
+			_, err := askback.Elicit[adult](call, key(), "How old are you?")
+			return "done", err
+		}
+	}
+	age := func() string { return "age" }
+	runs := 0
+	for _, test := range []struct {
+		name    string
+		handler handler
+		answers []askbacktest.Answer
+		options askback.Options
+		want    string
+		most    int // runs of the handler
+	}{
+		{"a rule", ageOf(age), []askbacktest.Answer{askbacktest.Accept(adult{17})}, askback.Options{},
+			`askbacktest: the answer to the question "age" does not fit: age: must be at least 18: correct Call.Answers["age"]; ` +
+				`the user would be asked again`, 1},
+		{"two answers of which the second is right", ageOf(age),
+			[]askbacktest.Answer{askbacktest.Accept(adult{17}), askbacktest.Accept(adult{18})}, askback.Options{}, "", 1000},
+		{"two answers that do not fit", ageOf(age),
+			[]askbacktest.Answer{askbacktest.Accept(adult{17}), askbacktest.Accept(adult{16})}, askback.Options{},
+			`askbacktest: the answer to the question "age" does not fit: age: must be at least 18: `, 200},
+		{"no content", ageOf(age), []askbacktest.Answer{askbacktest.Accept(nil)}, askback.Options{},
+			`askbacktest: the answer to the question "age" does not fit: age: is required: `, 1},
+		{"another kind of answer", ageOf(age), []askbacktest.Answer{askbacktest.Roots("file:///x")}, askback.Options{},
+			`askbacktest: the answer to the question "age" does not fit: an elicitation result needs the action `, 1},
+		{"roots", func(_ context.Context, call *askback.Call) (string, error) {
+			_, err := askback.Roots(call, "age")
+			return "done", err
+		}, []askbacktest.Answer{askbacktest.Roots("https://example.com")}, askback.Options{},
+			`askbacktest: the answer to the question "age" does not fit: a root needs a file URI: `, 1},
+		{"beside a question that changes", func(_ context.Context, call *askback.Call) (string, error) {
+			_, err1 := askback.Elicit[adult](call, "age", "How old are you?")
+			_, err2 := askback.Elicit[name](call, "q", fmt.Sprint("Question ", runs))
+			return "done", errors.Join(err1, err2)
+		}, []askbacktest.Answer{askbacktest.Accept(adult{17})}, askback.Options{}, `askbacktest: the answer to the question "age" does not fit: `, 1},
+		{"what only the server can tell", func(_ context.Context, call *askback.Call) (string, error) {
+			type small struct {
+				Age int8 `json:"age"`
+			}
+			_, err := askback.ElicitWith[small](call, "age", askback.Question{Message: "?", Schema: map[string]any{
+				"type": "object", "properties": map[string]any{"age": map[string]any{"type": "integer"}}}})
+			return "done", err
+		}, []askbacktest.Answer{askbacktest.Accept(adult{300})}, askback.Options{},
+			`askbacktest: the answer to the question "age" does not fit: the form allows it, but the server cannot hold it, `, 200},
+		{"a form for a client that shows less", ageOf(age), []askbacktest.Answer{askbacktest.Accept(adult{18})},
+			askback.Options{PlainForms: func(*mcp.Implementation) bool { return true }}, "", 1000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			runs = 0
+			got := failures(t, register(func(ctx context.Context, call *askback.Call) (string, error) {
+				runs++
+				return test.handler(ctx, call)
+			}), askbacktest.Call{Tool: "tool", Options: test.options, Answers: map[string]askbacktest.Answer{
+				"age": askbacktest.InTurn(test.answers...),
+			}})
+			if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) || runs > test.most {
+				t.Errorf("after %d runs it failed with %q, want %q after %d at most", runs, got, test.want, test.most)
+			}
+		})
+	}
+}
+
+// What a step returns, and the call's ID, may be in a question, although another request gets another value.
+func TestQuestionsWithANonce(t *testing.T) {
+	fromStep := func(ctx context.Context, call *askback.Call) (string, error) {
+		return askback.Do(ctx, call, "nonce", func(context.Context) (string, error) { return rand.Text(), nil })
+	}
+	fromID := func(_ context.Context, call *askback.Call) (string, error) { return call.ID(), nil }
+	fromKey := func(_ context.Context, call *askback.Call) (string, error) { return call.IdempotencyKey("login"), nil }
+	answers := map[string]askbacktest.Answer{"q": askbacktest.Accept(nil)}
+	first := func(nonce handler) handler {
+		return func(ctx context.Context, call *askback.Call) (string, error) {
+			value, err := nonce(ctx, call)
+			if err != nil {
+				return "", err
+			}
+			return "done", askback.ElicitURL(call, "q", "Sign in.", "https://example.com/?ref="+value)
+		}
+	}
+	later := func(nonce handler) handler {
+		return func(ctx context.Context, call *askback.Call) (string, error) {
+			if err := askback.ElicitURL(call, "before", "Sign in.", "https://example.com/"); err != nil {
+				return "", err
+			}
+			return first(nonce)(ctx, call)
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		nonce handler
+		want  string
+	}{
+		{"from a step", fromStep, ""},
+		{"the ID", fromID, ""},
+		{"an idempotency key", fromKey, ""},
+		{"from nowhere", func(context.Context, *askback.Call) (string, error) { return rand.Text(), nil },
+			`question "q": url: "….com/?ref=`},
+		{"read after a step that counts", func(ctx context.Context, call *askback.Call) (string, error) {
+			err := call.Do(ctx, "count", func(context.Context) error { counted++; return nil })
+			return fmt.Sprint(counted), err
+		}, "set Call.Lossless."},
+	} {
+		for round, h := range map[string]handler{"first": first(test.nonce), "later": later(test.nonce)} {
+			t.Run(test.name+", "+round, func(t *testing.T) {
+				all := maps.Clone(answers)
+				if round == "later" {
+					all["before"] = askbacktest.Accept(nil)
+				}
+				got := failures(t, register(h), askbacktest.Call{Tool: "tool", Answers: all})
+				if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+					t.Errorf("failed with %q, want %q", got, test.want)
+				}
+			})
+		}
+	}
+}
+
+var counted int

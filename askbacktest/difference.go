@@ -106,9 +106,16 @@ func authorKey(wire string) string {
 
 // message returns the message of an elicitation as its handler gave it, or "".
 func message(request json.RawMessage) string {
-	var q struct{ Params struct{ Message string } }
+	var q struct{ Params json.RawMessage }
 	_ = json.Unmarshal(request, &q)
-	return question.Asked(q.Params.Message)
+	return question.Asked(messageOf(q.Params))
+}
+
+// messageOf returns the message of an elicitation with params as it was sent, or "".
+func messageOf(params json.RawMessage) string {
+	var p struct{ Message string }
+	_ = json.Unmarshal(params, &p)
+	return p.Message
 }
 
 // asked decodes a question as its handler asked it: without the reason why it is asked again.

@@ -2,6 +2,7 @@ package askbacktest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime"
@@ -134,7 +135,7 @@ func ExampleRun_clock() {
 	// Output:
 	// FAIL: askbacktest: the handler was replayed 7 days later, and asked something else:
 	// 	question "remind": message: "Send a reminder?" → "Send a second notice?"
-	// 	What a handler asks may depend only on its arguments, on answers and on results of steps: take a clock, a counter or a random number in askback.Do, and sort the keys of a map.
+	// 	What a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps: take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the keys of a map.
 }
 
 // The mail is sent before the question, and so in every round. The fake tells it to Effects.
@@ -267,6 +268,32 @@ func ExampleResult() {
 	// Output:
 	// true -32021
 	// Missing required client capability: elicitation.form
+}
+
+// A login on a page in the browser. The nonce in its URL ties the page to this call. It comes from a step, so the user is
+// sent to the same page in every run. The page tells the server who has signed in there, which the call looks up.
+func ExampleRun_login() {
+	users := map[string]string{} // who has signed in, by nonce
+	h := func(ctx context.Context, call *askback.Call) (string, error) {
+		nonce, err := askback.Do(ctx, call, "nonce", func(context.Context) (string, error) { return rand.Text(), nil })
+		if err != nil {
+			return "", err
+		}
+		page := "https://example.com/login?nonce=" + nonce
+		if err := askback.ElicitURL(call, "login", "Please sign in.", page); err != nil {
+			return "", err
+		}
+		user, err := askback.Do(ctx, call, "user", func(context.Context) (string, error) {
+			users[nonce] = "ada" // the test plays the user, who signs in on the page
+			return users[nonce], nil
+		})
+		return "Welcome, " + user + ".", err
+	}
+	test(func(t testing.TB) {
+		res := run(t, h, askbacktest.Call{Answers: map[string]askbacktest.Answer{"login": askbacktest.Accept(nil)}})
+		fmt.Println(res.Text())
+	})
+	// Output: Welcome, ada.
 }
 
 // A form, and a page to open, in one round.

@@ -38,6 +38,10 @@ type invoice struct {
 	cents int
 }
 
+type driver struct {
+	Age int `json:"age" minimum:"18"`
+}
+
 type size struct {
 	Size int `json:"size" minimum:"18"`
 }
@@ -148,6 +152,23 @@ func TestThePageOfMistakes(t *testing.T) {
 			})
 			return got
 		},
+		"A nonce in a question": func(t *testing.T) string {
+			nonces := 0
+			newNonce := func() string { nonces++; return fmt.Sprint(nonces) }
+			return fails(t, func(_ context.Context, call *askback.Call) (string, error) {
+				nonce := newNonce()
+				err := askback.ElicitURL(call, "login", "Sign in.", "https://example.com/login?nonce="+nonce)
+				return "done", err
+			})
+		},
+		"An answer in the test that does not fit": func(t *testing.T) string {
+			return failures(t, register(func(_ context.Context, call *askback.Call) (string, error) {
+				_, err := askback.Elicit[driver](call, "driver", "How old is the driver?")
+				return "done", err
+			}), askbacktest.Call{Tool: "tool", Answers: map[string]askbacktest.Answer{
+				"driver": askbacktest.Accept(driver{17}),
+			}})
+		},
 		"A question inside of a step": func(t *testing.T) string {
 			return fails(t, func(ctx context.Context, call *askback.Call) (string, error) {
 				err := call.Do(ctx, "book", func(context.Context) error {
@@ -198,7 +219,10 @@ func TestThePageOfMistakes(t *testing.T) {
 			})
 			return fmt.Sprint(err)
 		},
-		"Tasks that nobody runs": func(t *testing.T) string { return tasksWithoutWorkers(t) },
+		"Tasks that nobody runs": func(t *testing.T) (got string) {
+			synctest.Test(t, func(t *testing.T) { got = tasksWithoutWorkers(t) })
+			return got
+		},
 	}
 	source, err := os.ReadFile("page_test.go")
 	if err != nil {
@@ -255,6 +279,7 @@ func tasksWithoutWorkers(t *testing.T) string {
 	}).HTTPHandler(nil)
 	r := harness.Request{Target: "deploy", Arguments: `{}`, Capabilities: harness.WithExtension}
 	r.Send(t, web)
+	time.Sleep(time.Minute) // another part of the program may still call RunTasks
 	return out.String()
 }
 

@@ -14,8 +14,8 @@ import (
 
 // probe follows the handler during one request, and notes its first mistake. It implements call.Probe.
 type probe struct {
-	// steps holds the outcomes of steps by their names. In a replay no step runs: it has the outcome that it has here.
-	steps  map[string]outcome
+	// record is made by a request. In a replay no step runs: it has the outcome that it has there.
+	record
 	replay bool
 
 	waited *atomic.Bool // the handler has waited for something
@@ -23,6 +23,12 @@ type probe struct {
 	mu      sync.Mutex
 	running []string // the steps that run now
 	mistake string
+}
+
+// record is what a request draws from outside of its handler, in steps or by the ID of a new call.
+type record struct {
+	callID string
+	steps  map[string]outcome // by the names of the steps
 }
 
 // outcome is that of a step.
@@ -44,6 +50,15 @@ func (p *probe) firstMistake() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mistake
+}
+
+func (p *probe) CallID(id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.replay {
+		p.callID = id
+	}
+	return p.callID
 }
 
 func (p *probe) Handle(ctx context.Context) context.Context {

@@ -3,6 +3,7 @@ package askbacktest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,15 +24,15 @@ const shift = 7*24*time.Hour + 11*time.Hour + 37*time.Minute + 11*time.Second
 
 // The ways out of a difference.
 const (
-	onlyAnswers = "\n\tWhat a handler asks may depend only on its arguments, on answers and on results of steps: " +
-		"take a clock, a counter or a random number in askback.Do, and sort the keys of a map."
+	onlyAnswers = "\n\tWhat a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps: " +
+		"take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the keys of a map."
+	onceOnly  = " If it changes because the test's fakes take a request only once, set Call.Lossless."
 	safeSteps = "\n\tWhat is not a result of askback.Do changes, or a step is not safe to repeat: give the outside call.IdempotencyKey; " +
 		"if it takes none, set Call.Lossless."
 )
 
-// replay sends a request again and again without running a step: each has the outcome that it had in steps. Different
-// describes how a reply differs from that of the first time. The test fails with the first difference.
-func (d *driver) replay(r request, steps map[string]outcome, different func(*reply) string) {
+// replayServer returns a server that leaves everything as it is, if no step runs.
+func (d *driver) replayServer() http.Handler {
 	d.t.Helper()
 	options := d.call.Options
 	options.Audit = nil
@@ -40,10 +41,31 @@ func (d *driver) replay(r request, steps map[string]outcome, different func(*rep
 		states.Store = unchanged{states.Store}
 		options.States = &states
 	}
-	h := d.newServer(options)
+	return d.newServer(options)
+}
+
+// explains reports whether replays of two records of a request give the two replies.
+func (d *driver) explains(r request, records [2]record, replies [2]*reply) bool {
+	d.t.Helper()
+	h := d.replayServer()
+	for i, of := range records {
+		w := &probe{record: of, replay: true}
+		again, err := d.serve(h, w, r)
+		if err != nil || w.firstMistake() != "" || difference(replies[i], again) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// replay sends a request again and again without running a step: each has the outcome that it has in the record. Different
+// describes how a reply differs from that of the first time. The test fails with the first difference.
+func (d *driver) replay(r request, of record, different func(*reply) string) {
+	d.t.Helper()
+	h := d.replayServer()
 	waits := false
 	once := func(how string) string {
-		w := &probe{steps: steps, replay: true}
+		w := &probe{record: of, replay: true}
 		again, err := d.serve(h, w, r)
 		waits = waits || w.waited != nil && w.waited.Load()
 		if err != nil {

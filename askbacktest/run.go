@@ -19,6 +19,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -109,19 +110,25 @@ func (d *driver) run() *Result {
 	res := new(Result)
 	var r request
 	for {
-		first, steps := d.send(r)
+		first, drawn := d.send(r)
+		d.checkAnswers(first.outcome.Requests)
 		if !d.call.Lossless {
-			second, _ := d.send(r)
-			if diff := difference(first, second); diff != "" {
+			second, drawnAgain := d.send(r)
+			diff := difference(first, second)
+			if diff != "" && first.asks() && second.asks() &&
+				d.explains(r, [2]record{drawn, drawnAgain}, [2]*reply{first, second}) {
+				diff = "" // it comes from a step or the ID, and the client has the state of what it was asked last
+			}
+			if diff != "" {
 				remedy := safeSteps
 				if first.asks() || second.asks() {
-					remedy = onlyAnswers
+					remedy = onlyAnswers + onceOnly
 				}
 				d.t.Fatalf("askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:\n\t%s%s", diff, remedy)
 			}
 		}
 		if !first.inputRequired() {
-			d.replay(r, steps, func(again *reply) string {
+			d.replay(r, drawn, func(again *reply) string {
 				if !again.asks() {
 					return "" // what is not asked may change
 				}
@@ -135,32 +142,75 @@ func (d *driver) run() *Result {
 		slices.Sort(asked)
 		res.Asked = append(res.Asked, asked)
 		if first.asks() {
-			d.replay(r, steps, func(again *reply) string { return difference(first, again) })
+			d.replay(r, drawn, func(again *reply) string { return difference(first, again) })
 		}
 		r.responses = make(map[string]json.RawMessage, len(first.outcome.Requests))
-		for key, question := range first.outcome.Requests {
-			r.responses[key] = d.answer(key, question)
+		for key, asked := range first.outcome.Requests {
+			r.responses[key] = d.answer(key, asked)
 		}
 	}
 }
 
-func (d *driver) answer(key string, question json.RawMessage) json.RawMessage {
+func (d *driver) answer(key string, asked json.RawMessage) json.RawMessage {
 	d.t.Helper()
-	for _, name := range []string{key, authorKey(key), message(question)} {
+	name, results := d.answersTo(key, asked)
+	if len(results) == 0 {
+		d.t.Fatalf("askbacktest: no answer for the question %q: add it to Call.Answers (%q)", authorKey(key), cut(message(asked)))
+	}
+	turn := min(d.turns[name], len(results)-1)
+	d.turns[name]++
+	return results[turn]
+}
+
+// answersTo returns the answers to a question, and their key in Call.Answers.
+func (d *driver) answersTo(key string, asked json.RawMessage) (name string, results []json.RawMessage) {
+	for _, name := range []string{key, authorKey(key), message(asked)} {
 		if results := d.call.Answers[name].results; len(results) > 0 {
-			turn := min(d.turns[name], len(results)-1)
-			d.turns[name]++
-			return results[turn]
+			return name, results
 		}
 	}
-	d.t.Fatalf("askbacktest: no answer for the question %q: add it to Call.Answers (%q)", authorKey(key), cut(message(question)))
-	return nil
+	return "", nil
 }
 
-// send serves a request by a server of its own, and returns the outcomes of the steps that ran.
-func (d *driver) send(r request) (*reply, map[string]outcome) {
+// checkAnswers fails the test if the last answer to a question does not fit, because it would be asked again and again.
+func (d *driver) checkAnswers(requests map[string]json.RawMessage) {
 	d.t.Helper()
-	w := &probe{steps: make(map[string]outcome)}
+	for _, key := range slices.Sorted(maps.Keys(requests)) {
+		name, results := d.answersTo(key, requests[key])
+		given := d.turns[name]
+		if given < len(results)-1 || len(results) == 0 {
+			continue
+		}
+		var q struct {
+			Method string
+			Params json.RawMessage
+		}
+		if json.Unmarshal(requests[key], &q) != nil {
+			continue
+		}
+		_, reason := question.Reason(messageOf(q.Params))
+		if given < len(results) {
+			reason = "" // it is that of an earlier answer
+		}
+		// A form for a client that shows less takes the answers to its own form, too: the server knows.
+		if plain := d.call.Options.PlainForms != nil && q.Method == question.MethodElicit; reason == "" && !plain {
+			if accept, err := question.AcceptFor(q.Method, q.Params); err == nil {
+				if _, err := accept(results[len(results)-1]); err != nil {
+					reason = err.Error()
+				}
+			}
+		}
+		if reason != "" {
+			d.t.Fatalf("askbacktest: the answer to the question %q does not fit: %s: correct Call.Answers[%q]; "+
+				"the user would be asked again", authorKey(key), reason, name)
+		}
+	}
+}
+
+// send serves a request by a server of its own, and returns what it drew from outside of its handler.
+func (d *driver) send(r request) (*reply, record) {
+	d.t.Helper()
+	w := &probe{record: record{steps: make(map[string]outcome)}}
 	response, err := d.serve(d.newServer(d.call.Options), w, r)
 	if err != nil {
 		d.t.Fatalf("askbacktest: %v", err)
@@ -170,7 +220,7 @@ func (d *driver) send(r request) (*reply, map[string]outcome) {
 	}
 	w.mu.Lock() // a goroutine that the handler left behind may still be in a step
 	defer w.mu.Unlock()
-	return response, maps.Clone(w.steps)
+	return response, record{w.callID, maps.Clone(w.steps)}
 }
 
 func (d *driver) newServer(options askback.Options) http.Handler {

@@ -99,7 +99,11 @@ type Call struct {
 
 func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
 	probe, _ := ctx.Value(probeKey{}).(Probe)
-	return &Call{Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: e, trace: j.Trace}
+	c := &Call{Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: e, trace: j.Trace}
+	if probe != nil {
+		c.id = probe.CallID(j.ID)
+	}
+	return c
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.

@@ -224,8 +224,14 @@ func explained(message string, reason error) string {
 
 // Asked is the message of a question as its handler gave it.
 func Asked(message string) string {
-	message, _, _ = strings.Cut(message, didNotFit)
+	message, _ = Reason(message)
 	return message
+}
+
+// Reason splits the message of a question into what its handler gave, and the reason why it is asked again, if it is.
+func Reason(message string) (asked, reason string) {
+	asked, reason, _ = strings.Cut(message, didNotFit)
+	return asked, strings.TrimSuffix(reason, ".")
 }
 
 // URL asks the user to open a page.
