@@ -86,8 +86,9 @@ const (
 // begun, and can be sent elsewhere by any.
 //
 // GET /healthz is 200 until the listener closes. Neither path reaches the handler. If server.TLSConfig is set, it must
-// have the certificate, and the connections are TLS. Serve replaces server.Handler, and closes the listener. The error is
-// that of the listener; it is nil if the server stopped because ctx was done.
+// have the certificate, and the connections are TLS. Serve puts a handler of its own before server.Handler, and functions
+// before server.ConnContext and server.ConnState. It closes the listener. The error is that of the listener; it is nil if
+// the server stopped because ctx was done.
 func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts *Options) error {
 	var o Options
 	if opts != nil {
@@ -150,7 +151,7 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 	last.call()
 	select {
 	case <-served:
-	case <-time.After(lastTime): // its Accept waits for something else
+	case <-time.After(min(lastTime, o.Grace)): // its Accept waits for something else
 		listener.Close()
 		<-served
 	}
