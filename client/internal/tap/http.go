@@ -24,7 +24,7 @@ type roundTripper struct {
 	echoes     *echoes
 	asked      *unanswered
 	base       http.RoundTripper
-	authorizes bool              // the SDK has an answer to 401 and 403
+	authorizes bool // the SDK has an answer to 401 and 403
 }
 
 // RoundTrip rewrites the request of an exchange. Two other requests come with its context and keep their bodies: the
