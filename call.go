@@ -40,11 +40,19 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 	return c.c.Progress(ctx, progress, total, message)
 }
 
-// Checkpoint ends this request without a question: the client sends it again at once, and another instance may go on
-// from here. The first time the key is reached the error is [ErrInputRequired], and nil from then on. A handler that
-// has to wait for something outside (a page behind [ElicitURL]) makes a new checkpoint in each round, with
-// [Call.Round] in its key; it should wait a little itself before it does, because some clients, and every session
-// before 2026-07-28, come back at once, and so does a task.
+// Checkpoint ends this round without a question: the client sends the request again, and another instance may go on
+// from here. The first time the key is reached the error is [ErrInputRequired], and nil from then on.
+//
+// Clients take few rounds without a question. The Go SDK's gives up at the third of a call, mcp-go's at the third in a
+// row, and those of the TypeScript and Python SDKs at ten rounds in all. So a call is handed back to its client at most
+// twice. From the third checkpoint on, the next round begins inside the same request, after a pause of 50 ms that
+// doubles up to one second, and at the same instance. So it does in a session before 2026-07-28 and in a task, without
+// a pause.
+//
+// A handler that has to wait for something outside, such as a page behind [ElicitURL], waits for it itself first, for
+// some seconds and no longer than ctx lasts, and then makes a checkpoint with [Call.Round] in its key. Each counts in
+// Limits.Rounds, and clients bound the time of a request, many by a minute: to wait for longer, ask a question
+// ("Continue?") or become a task with [Call.Detach].
 func (c *Call) Checkpoint(ctx context.Context, key string) error { return c.c.Checkpoint(ctx, key) }
 
 // IdempotencyKey returns a key that is the same in every attempt at the named step of this call, and of no other, for

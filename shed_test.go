@@ -3,6 +3,7 @@ package askback_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -100,7 +101,6 @@ func TestCallsAreHandedBack(t *testing.T) {
 				return res.Result.State
 			}
 			alice.State = handedBack(alice.Send(t, h))
-			alice.State = handedBack(alice.Send(t, h))
 			if ran != begun {
 				t.Error("a handler ran beyond the limit")
 			}
@@ -108,15 +108,79 @@ func TestCallsAreHandedBack(t *testing.T) {
 			alice.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
 			alice.State = handedBack(alice.Send(t, h))
 			alice.Responses = ""
-			leave()
 			if got := alice.Send(t, h).Text(t); got != "hello Ann" || ran != begun+1 {
-				t.Errorf("got %q after %d runs of the step", got, ran-begun)
+				t.Errorf("handed back twice: got %q after %d runs of the step", got, ran-begun)
 			}
+			leave()
 			if n := slices.Index(told, "shed alice"); n < 0 || slices.Contains(told, "shed bob") {
 				t.Errorf("the operator was told %q", told)
 			}
 			if !strings.Contains(log.String(), "calls that run at once") {
 				t.Errorf("the log has %s", log.String())
+			}
+		})
+	}
+}
+
+// A call waits a moment for its share before it is handed back.
+func TestACallWaitsForItsShare(t *testing.T) {
+	arrived := make(chan struct{}, 1)
+	h := harness.NewServer(t, &askback.Options{
+		Principal: userHeader, Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
+		Authorize: func(_ context.Context, a askback.Access) error {
+			if a.Target == "greet" {
+				arrived <- struct{}{}
+			}
+			return nil
+		},
+	}, addOccupant, harness.AddGreet).HTTPHandler(nil)
+	leave := occupy(t, h, "alice")
+	alice := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`, Header: http.Header{"X-User": {"alice"}}}
+	done := make(chan *harness.Response)
+	go func() { done <- alice.Send(t, h) }()
+	<-arrived
+	bob := alice
+	bob.Header = http.Header{"X-User": {"bob"}}
+	bob.Send(t, h).Asked(t, "login") // meanwhile
+	leave()
+	(<-done).Asked(t, "login")
+}
+
+// A handler may wait at checkpoints for as long as it has rounds: after two that its client sees the rest of them pass
+// inside one request, because clients give up at the third.
+func TestCheckpointsCostTwoRoundTrips(t *testing.T) {
+	for name, key := range map[string]func(round int) string{
+		"by round": func(round int) string { return fmt.Sprint("wait-", round) },
+		"by turn":  nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			register := func(srv *askback.Server) {
+				harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+					if key == nil {
+						for i := range 5 {
+							if err := call.Checkpoint(ctx, fmt.Sprint(i)); err != nil {
+								return "", err
+							}
+						}
+					} else if call.Round() <= 5 {
+						return "", call.Checkpoint(ctx, key(call.Round()))
+					}
+					who, err := askback.Elicit[harness.Login](call, "who", "Who?")
+					if err != nil {
+						return "", err
+					}
+					return who.Name, call.Checkpoint(ctx, "last")
+				})(srv)
+			}
+			h := harness.NewServer(t, nil, register).HTTPHandler(nil)
+			r := harness.Request{Target: "t"}
+			for range 2 {
+				r.State = r.Send(t, h).Asked(t)
+			}
+			r.State = r.Send(t, h).Asked(t, "who")
+			r.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
+			if got := r.Send(t, h).Text(t); got != "Ann" {
+				t.Errorf("got %q", got)
 			}
 		})
 	}

@@ -64,12 +64,14 @@ type Request struct {
 	Task      TaskRequest
 	Principal string
 	InSession bool // the request is the whole call, in a session before 2026-07-28
-	Crowded   bool // the call is to be handed back to the client, if it can be
 	Bare      bool // the answers came without a state, and are taken by their keys alone
 	Watch     *Watch
-	Progress  ProgressFunc
-	Session   *mcp.ServerSession // nil outside of sessions
-	Extra     *mcp.RequestExtra  // nil in a task
+	// Crowded waits a moment for a share of the calls that run at once, and reports whether there is still none: then
+	// the call is to be handed back to the client, if it can be. It is nil if the call has its share.
+	Crowded  func(context.Context) bool
+	Progress ProgressFunc
+	Session  *mcp.ServerSession // nil outside of sessions
+	Extra    *mcp.RequestExtra  // nil in a task
 	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
 	As func(Manual) mcp.Request
 }

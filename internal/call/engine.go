@@ -66,7 +66,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	}
 	e.notePlainForms(ctx, r, j)
 	ctx = r.Watch.begin(ctx, j)
-	if r.Crowded && e.canShed(r, j) {
+	if r.Crowded != nil && e.canShed(r, j) && r.Crowded(ctx) {
 		return e.shed(ctx, r, j, home)
 	}
 	for again := true; again; {
@@ -150,17 +150,16 @@ func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, hom
 }
 
 // canShed reports whether a call can be handed back without running its handler. The answers to one in the manual style,
-// or to one that has no state yet, would be lost.
+// or to one that has no state yet, would be lost. A client whose call is handed back too often gives up.
 func (e *Engine) canShed(r *Request, j *journal.Journal) bool {
 	lost := j.IsManual() || r.Bare && len(r.Params.Responses) > 0
-	return !lost && !r.Task.AtOnce && j.Round < e.Limits.Rounds
+	return !lost && !r.Task.AtOnce && j.Round < e.Limits.Rounds && j.MayHandBack()
 }
 
 // shed hands a call back with a state and no questions: the client comes back with it at another time, and perhaps to
 // another instance. (basic/patterns/mrtr, "Server Requirements")
 func (e *Engine) shed(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
-	j.Receive(r.Params.Responses)
-	j.Round++
+	j.HandBack(r.Params.Responses)
 	out := new(Outcome)
 	if _, err := home.Suspend(ctx, j, out); err != nil {
 		return e.unkept(ctx, r, j, home, j.Round, err)

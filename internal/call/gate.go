@@ -56,8 +56,8 @@ type Access struct {
 type Passage struct {
 	Principal, Method, Target string
 	InSession                 bool
-	Crowded                   bool   // the caller's share of calls that run at once is used up
-	Watch                     *Watch // of the request
+	Watch                     *Watch                     // of the request
+	Crowded                   func(context.Context) bool // as in [Request]
 }
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
@@ -142,17 +142,50 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 		ctx, cancel = WhileTokenLasts(ctx, a.Extra)
 		defer cancel()
 	}
-	p := Passage{a.Principal, a.Method, a.Target, session != nil, false, w}
+	p := Passage{a.Principal, a.Method, a.Target, session != nil, w, nil}
 	if session == nil && wire.MayAsk(a.Method) {
-		hold, full := g.Take(ctx, g.Shares.Calls, a.Principal, 1)
-		defer hold.Release()
-		p.Crowded = full != nil
+		hold, full := g.Shares.Calls.Take(a.Principal, 1)
+		defer func() { hold.Release() }()
+		if full != nil {
+			p.Crowded = func(ctx context.Context) bool {
+				if full := g.awaitShare(ctx, &hold, a.Principal); full != nil {
+					_ = g.full(ctx, full) // tells the operator
+					return true
+				}
+				return false
+			}
+		}
 	}
 	err := serve(ctx, p)
 	if err != nil && cutShort(ctx) {
 		err = context.Cause(ctx)
 	}
 	return err
+}
+
+// How long, and how often in that time, a call looks for a share before it is handed back. Some clients come back at
+// once, and a server may hand a call back only a few times.
+const (
+	shareWait = time.Second
+	shareLook = 20 * time.Millisecond
+)
+
+// awaitShare takes one of the calls that run at once as soon as there is one. The error is that of the last attempt.
+func (g *Gate) awaitShare(ctx context.Context, hold *bound.Hold, principal string) (full error) {
+	ctx, cancel := context.WithTimeout(ctx, shareWait)
+	defer cancel()
+	look := time.NewTicker(shareLook)
+	defer look.Stop()
+	for {
+		if *hold, full = g.Shares.Calls.Take(principal, 1); full == nil {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return full
+		}
+	}
 }
 
 // Principal names the caller of a request. The error is one for the client.

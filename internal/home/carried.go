@@ -50,6 +50,7 @@ type Carried struct {
 	stored  []byte // what the store holds of the call, if no other request has changed it
 
 	digest [32]byte // of the arguments, unless their parameters have it
+	paused time.Duration
 }
 
 // Open implements [call.Home].
@@ -155,13 +156,39 @@ func (c *Carried) Begin(run *journal.Run, j *journal.Journal, limits journal.Lim
 	run.Distinct = c.States != nil // in every phase: one may be rolled out
 }
 
-// Suspend implements [call.Home]: it seals the journal.
+// Suspend implements [call.Home]: it seals the journal. A call that has been handed back without a question as often as
+// clients take it waits here in place of at its client, and goes on.
 func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
+	if len(out.Questions) == 0 && !j.IsManual() && j.HandedBackTooOften() {
+		return true, c.pause(ctx)
+	}
 	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 && !out.Named {
 		return false, nil
 	}
 	out.State, out.Expires, err = c.Seal(ctx, j)
 	return false, err
+}
+
+// The pauses between rounds that the client does not see. Each is twice as long as the one before it.
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// pause waits as a client would before it sends the request again. The round that follows has no answers.
+func (c *Carried) pause(ctx context.Context) error {
+	params := *c.request.Params
+	params.Responses = nil
+	c.request.Params, c.request.Bare = &params, false
+	c.paused = min(max(2*c.paused, firstPause), maxPause)
+	timer := time.NewTimer(c.paused)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Seal makes the requestState of j, and stores what the phase wants stored.

@@ -115,6 +115,35 @@ func (j *Journal) Receive(responses map[string][]byte) {
 	j.Pending = slices.DeleteFunc(j.Pending, func(q Question) bool { return responses[q.Wire] != nil })
 }
 
+// handedBack is the key of the checkpoint at which a server hands a call back by itself. Releases that do not write it
+// keep it as they keep any other.
+const handedBack = "(handed back)"
+
+// HandBack ends a round in which no handler runs: the client's answers are recorded, and it only has to come back.
+func (j *Journal) HandBack(responses map[string][]byte) {
+	j.Receive(responses)
+	j.Round++
+	j.Entries = append(j.Entries, Entry{Kind: Checkpoint, Key: handedBack})
+}
+
+// MayHandBack reports whether one more round may end without a question, besides those that are recorded. Two may in a
+// call: clients of the Go SDK give up at the third of a call, and of mcp-go at the third in a row.
+func (j *Journal) MayHandBack() bool { return j.checkpoints() < maxHandBacks }
+
+// HandedBackTooOften reports whether the round that has just ended at a checkpoint is one more than MayHandBack allows.
+func (j *Journal) HandedBackTooOften() bool { return j.checkpoints() > maxHandBacks }
+
+const maxHandBacks = 2
+
+func (j *Journal) checkpoints() (n int) {
+	for i := range j.Entries {
+		if j.Entries[i].Kind == Checkpoint {
+			n++
+		}
+	}
+	return n
+}
+
 func (j *Journal) receiveAll(responses map[string][]byte) {
 	for _, q := range j.Pending {
 		if raw, ok := responses[q.Wire]; ok {

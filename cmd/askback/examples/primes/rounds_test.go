@@ -21,7 +21,8 @@ func TestServersThatAreLoadedHandCallsOver(t *testing.T) {
 	}{
 		{"none", func(int) bool { return false }, 0, "There are 78498 primes below 1000000, counted by 1 server."},
 		{"the first", func(n int) bool { return n <= 2 }, 1, "There are 78498 primes below 1000000, counted by 2 servers."},
-		{"all", func(int) bool { return true }, 3, "There are 78498 primes below 1000000, counted by 4 servers."},
+		// The third server does the rest: clients give up when they are sent away a third time.
+		{"all", func(int) bool { return true }, 2, "There are 78498 primes below 1000000, counted by 3 servers."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			servers := 0
