@@ -114,9 +114,9 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	}
 	park := func(series string) string {
 		return `INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, round, created, updated, expires,
-				poll_interval, stopped, attempts, version, fence, entries)
+				poll_interval, stopped, attempts, version, fence, entries, bytes)
 			SELECT 'parked ' || i, 'user ' || i % 1000, 'tools/call', 'deploy', 'extension', 'input_required', '', repeat('p', 300)::bytea, 1,
-				now(), now(), now() + interval '1 day', 0, false, 0, 1, 1, 3
+				now(), now(), now() + interval '1 day', 0, false, 0, 1, 1, 3, 100
 			FROM generate_series(` + series + `) i`
 	}
 	exec(park("1, 3"))

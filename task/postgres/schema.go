@@ -1,23 +1,38 @@
 package postgres
 
-import (
-	"context"
-	"fmt"
+import "strings"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-)
-
-// migrations make the schema of version n+1 from that of version n. They only add: the
-// statements of earlier versions must go on working, for instances that still run.
+// A step changes the schema while instances of this release and of the one before it go on with their work: it adds,
+// and what the statements of the release before use stays as it is, indexes included. What nobody uses any more is taken
+// away by the release after.
 //
 // Text is compared by its bytes, so that an order never changes. Rows of tasks keep room
 // in their page, so that an entry of the journal, which changes no index, moves none.
 //
 // For each statement there is one index that can serve it and no other, by conditions
 // that they share: while a table is small any would do, and the choice is kept.
-var migrations = []string{
-	`
+type step struct {
+	name  string // what is noted when it has been made
+	since int    // a store of this version, or a later one, has it from before steps were noted; 0 is none
+
+	// One of these. Nothing that takes longer with more rows is in sql: it holds its locks until it is done.
+	sql   string
+	index string // is made while others write; it begins with its name
+	fill  *fill  // is made after an instance has begun to work
+}
+
+// A fill corrects rows of tasks that are there, some at a time. Until it is done, statements cope with them as they are.
+type fill struct {
+	wrong string // is the condition for rows to correct, by what was committed when a statement began
+	set   string // corrects them, while they are locked
+}
+
+// version is the one that stores have, and that an instance must know to use a store. A step that only adds leaves it,
+// so that the release before opens the store; one that takes away what that release uses raises it.
+const version = 3
+
+var steps = []step{
+	{name: "tasks", since: 1, sql: `
 	CREATE TABLE {schema}.task (
 		id            text COLLATE "C" PRIMARY KEY,
 		principal     text COLLATE "C" NOT NULL,
@@ -43,7 +58,6 @@ var migrations = []string{
 
 	CREATE INDEX task_due ON {schema}.task (principal, due) WHERE due IS NOT NULL;
 	CREATE INDEX task_list ON {schema}.task (principal, dialect, created, id) WHERE ` + listed + `;
-	CREATE INDEX task_unfinished ON {schema}.task (principal) WHERE ` + unfinished + `;
 	CREATE INDEX task_expired ON {schema}.task (expires) WHERE ` + expirable + `;
 	CREATE INDEX task_purgeable ON {schema}.task (expires) WHERE ` + purgeable + `;
 
@@ -53,8 +67,8 @@ var migrations = []string{
 		body bytea NOT NULL,
 		PRIMARY KEY (id, seq)
 	);
-	`,
-	`
+	`},
+	{name: "states", since: 2, sql: `
 	-- States that calls go on from, which have nothing to do with tasks.
 	CREATE TABLE {schema}.state (
 		id      text COLLATE "C" PRIMARY KEY,
@@ -65,18 +79,8 @@ var migrations = []string{
 
 	CREATE INDEX state_call ON {schema}.state (call, expires) WHERE ` + calledState + `;
 	CREATE INDEX state_expires ON {schema}.state (expires);
-	`,
-	`
-	-- No index has bytes, so that an entry of the journal still changes none.
-	ALTER TABLE {schema}.task ADD COLUMN bytes bigint NOT NULL DEFAULT 0; -- of the call and the journal
-
-	UPDATE {schema}.task AS t SET bytes = j.bytes
-	FROM (SELECT id, sum(octet_length(body)) AS bytes FROM {schema}.journal GROUP BY id) AS j WHERE j.id = t.id;
-
-	DROP INDEX {schema}.task_unfinished;
-	CREATE INDEX task_kept ON {schema}.task (principal) WHERE ` + kept + `;
-	CREATE INDEX task_evictable ON {schema}.task (principal, created) WHERE ` + evictable + `;
-
+	`},
+	{name: "used states", since: 3, sql: `
 	-- States that were used, where each may be used once.
 	CREATE TABLE {schema}.used_state (
 		id      text COLLATE "C" PRIMARY KEY,
@@ -84,87 +88,36 @@ var migrations = []string{
 	);
 
 	CREATE INDEX used_state_expires ON {schema}.used_state (expires);
-	`,
-	`
+	`},
+	{name: "bytes", sql: `
+	-- The bytes of the call and the journal; null is not counted. No index has them, so that an entry of the journal
+	-- still changes none.
+	ALTER TABLE {schema}.task ADD COLUMN IF NOT EXISTS bytes bigint;
+	ALTER TABLE {schema}.task ALTER COLUMN bytes DROP NOT NULL, ALTER COLUMN bytes DROP DEFAULT;
+
+	-- Instances of a release that does not know the column leave it as it is when they add entries.
+	CREATE FUNCTION {schema}.task_not_counted() RETURNS trigger LANGUAGE plpgsql
+		AS 'BEGIN NEW.bytes := NULL; RETURN NEW; END';
+	CREATE TRIGGER task_not_counted BEFORE UPDATE OF entries ON {schema}.task FOR EACH ROW
+		WHEN (NEW.entries <> OLD.entries AND NEW.bytes = OLD.bytes) EXECUTE FUNCTION {schema}.task_not_counted();
+	`},
+	{name: "nonce", sql: `
 	-- The random part of the last claim, which an older release does not set. A constant default writes to no row.
 	ALTER TABLE {schema}.task ADD COLUMN nonce text COLLATE "C" NOT NULL DEFAULT '';
-	`,
+	`},
+	{name: "kept", index: `task_kept ON {schema}.task (principal) WHERE ` + kept},
+	{name: "evictable", index: `task_evictable ON {schema}.task (principal, created) WHERE ` + evictable},
+	{name: "counted", fill: &fill{
+		wrong: `bytes IS DISTINCT FROM ` + journalBytes,
+		set:   `bytes = ` + journalBytes,
+	}},
 }
 
-// oldest is the first version of PostgreSQL that will do.
-const oldest = 13
+// journalBytes are those of the call and the journal of task t.
+const journalBytes = `(SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {schema}.journal AS j WHERE j.id = t.id)`
 
-// migrate brings the schema to the version that these migrations make.
-func migrate(ctx context.Context, pool *pgxpool.Pool, schema string, migrations []string) error {
-	var server, isolation string
-	var number int
-	var exists bool
-	err := pool.QueryRow(ctx, `
-		SELECT current_setting('server_version'), current_setting('server_version_num')::int,
-			current_setting('transaction_isolation'), to_regclass($1) IS NOT NULL`,
-		pgx.Identifier{schema, "migration"}.Sanitize()).Scan(&server, &number, &isolation, &exists)
-	if err != nil {
-		return err
-	}
-	if number/10000 < oldest {
-		return fmt.Errorf("the server is PostgreSQL %s, and it must be %d or newer: upgrade it", server, oldest)
-	}
-	if isolation != "read committed" {
-		return fmt.Errorf("transactions are %s by default, and must be read committed: add default_transaction_isolation=read%%20committed to the URL", isolation)
-	}
-	if exists {
-		// As a rule there is nothing to do, and no lock to wait for.
-		version, err := schemaVersion(ctx, pool, schema, migrations)
-		if err != nil || version == len(migrations) {
-			return err
-		}
-	}
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		// One instance at a time: the others find it done.
-		lock := inSchema(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' migration', 0))`, schema)
-		if _, err := tx.Exec(ctx, lock); err != nil {
-			return err
-		}
-		// A role that may not create schemas may not say IF NOT EXISTS either.
-		if err := tx.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, pgx.Identifier{schema}.Sanitize()).Scan(&exists); err != nil {
-			return err
-		}
-		if !exists {
-			if _, err := tx.Exec(ctx, inSchema(`CREATE SCHEMA {schema}`, schema)); err != nil {
-				return err
-			}
-		}
-		table := inSchema(`CREATE TABLE IF NOT EXISTS {schema}.migration (version int PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())`, schema)
-		if _, err := tx.Exec(ctx, table); err != nil {
-			return err
-		}
-		version, err := schemaVersion(ctx, tx, schema, migrations)
-		if err != nil {
-			return err
-		}
-		for ; version < len(migrations); version++ {
-			// The simple protocol takes several statements.
-			sql := inSchema(migrations[version], schema)
-			if _, err := tx.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {
-				return fmt.Errorf("migrate to version %d: %w", version+1, err)
-			}
-			if _, err := tx.Exec(ctx, inSchema(`INSERT INTO {schema}.migration (version) VALUES ($1)`, schema), version+1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// schemaVersion reads the version that the schema has, which must not be a later one.
-func schemaVersion(ctx context.Context, db querier, schema string, migrations []string) (version int, err error) {
-	err = db.QueryRow(ctx, inSchema(`SELECT coalesce(max(version), 0) FROM {schema}.migration`, schema)).Scan(&version)
-	if err == nil && version > len(migrations) {
-		err = fmt.Errorf("it has version %d, made by a newer Askback, and this one knows no later than %d: upgrade this instance", version, len(migrations))
-	}
-	return version, err
+// indexName returns the name of a step's index.
+func (s step) indexName() string {
+	name, _, _ := strings.Cut(s.index, " ")
+	return name
 }

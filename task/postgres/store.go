@@ -102,13 +102,18 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task/postgres: %w", err)
 	}
-	if err := migrate(ctx, pool, schema, migrations); err != nil {
+	m := &migration{pool: pool, schema: schema, steps: steps}
+	left, err := m.prepare(ctx)
+	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("task/postgres: prepare the schema %q: %w", schema, err)
 	}
 	s := &Store{pool: pool, schema: schema, sql: newStatements(schema), name: rand.Text(), news: make(chan news, 1024)}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.watchers.Go(s.notify)
+	if left {
+		s.watchers.Go(func() { m.finish(s.closing) })
+	}
 	return s, nil
 }
 
