@@ -14,8 +14,10 @@
 // once. The search_path of the URL names another schema, so that services, or tests, can share a database without
 // seeing each other's tasks. A role that may not create a schema needs one that it may create tables in.
 //
-// Versions only add to the tables. Instances of the old version go on beside those of
-// the new one; but an old one does not open what a newer one has changed.
+// A release only adds to the tables of the one before, in short steps, and takes away later what that one used. So
+// instances of both releases work on the same tables, and one of the release before may also be started again. An
+// instance that opens the tables of the release before writes what they lack into the rows that are there while it works,
+// some rows at a time. Another instance goes on with that if it ends.
 //
 // Tasks change often, so PostgreSQL must be able to clear old rows away: leave autovacuum on, and keep transactions
 // in the same database short. While one stays open, each Claim is slower than the one before.
