@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // property is one compiled property of a form.
@@ -149,9 +150,10 @@ func count(n int, what string) string {
 
 // listed returns the values of an enum for a message, and cuts a long list.
 func listed(values []string) string {
-	const most = 20
-	if len(values) <= most {
-		return strings.Join(values, ", ")
+	const most, bytes = 20, 1 << 10
+	list := wire.Cut(strings.Join(values[:min(len(values), most)], ", "), bytes)
+	if len(values) > most {
+		return fmt.Sprintf("%s, … (%d in all)", list, len(values))
 	}
-	return fmt.Sprintf("%s, … (%d in all)", strings.Join(values[:most], ", "), len(values))
+	return list
 }

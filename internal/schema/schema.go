@@ -4,6 +4,7 @@ package schema
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -19,7 +20,8 @@ import (
 
 // schema is a tool's schema, as it is applied.
 type schema struct {
-	resolved *jsonschema.Resolved
+	resolved *jsonschema.Resolved // without the enums
+	enums    *enums
 	defaults bool
 	shape    *shape // nil if there are defaults, which it cannot fill in
 }
@@ -30,11 +32,33 @@ func resolve(field *any, t reflect.Type) (s schema, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.resolved, err = own.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
-	if s.defaults = hasDefaults(own); err == nil && !s.defaults {
+	if s.resolved, err = own.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true}); err != nil {
+		return s, err
+	}
+	enums, rest := takeEnums(own)
+	if enums != nil {
+		if s.resolved, err = rest.Resolve(nil); err != nil {
+			return s, err
+		}
+		s.enums = enums
+	}
+	if s.defaults = hasDefaults(own); !s.defaults {
 		s.shape = compile(own)
 	}
-	return s, err
+	return s, nil
+}
+
+// check validates a decoded value. What the error repeats of the value is cut.
+func (s *schema) check(instance any) error {
+	err := s.resolved.Validate(instance)
+	if err == nil {
+		err = s.enums.check(instance, "root")
+	}
+	const most = 1 << 10
+	if err != nil && len(err.Error()) > most {
+		err = errors.New(wire.Cut(err.Error(), most))
+	}
+	return err
 }
 
 // infer returns the schema that field holds, after inferring it from t if it holds none.
@@ -141,7 +165,7 @@ func (a *Arguments) validate(arguments []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := a.resolved.Validate(instance); err != nil {
+	if err := a.check(instance); err != nil {
 		return nil, err
 	}
 	if !a.defaults {
@@ -235,7 +259,7 @@ func (r *Result) validate(data []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := r.resolved.Validate(instance); err != nil {
+	if err := r.check(instance); err != nil {
 		return nil, wire.Errorf(jsonrpc.CodeInternalError, "the tool's output does not fit its schema: %v", err)
 	}
 	return data, nil

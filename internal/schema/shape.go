@@ -22,9 +22,10 @@ import (
 // A nil shape accepts nothing.
 type shape struct {
 	types     types
-	low, high float64 // of a number
-	items     *shape  // of an array
-	few, many int     // items of an array
+	values    map[string]bool // of an enum of strings; nil: any
+	low, high float64         // of a number
+	items     *shape          // of an array
+	few, many int             // items of an array
 
 	// The members of an object: those that the schema names, the set of those that must be there, and the shape of
 	// all others.
@@ -79,6 +80,11 @@ func compile(s *jsonschema.Schema) *shape {
 	if s.Type == "" && s.Types == nil {
 		c.types = all
 	}
+	if c.values = stringValues(s); c.values != nil {
+		c.types &= text
+	} else if s.Enum != nil {
+		return nil
+	}
 	set(&c.low, s.Minimum)
 	set(&c.high, s.Maximum)
 	set(&c.few, s.MinItems)
@@ -107,7 +113,7 @@ func saysNothing(s jsonschema.Schema) bool {
 func isKnown(s jsonschema.Schema) bool {
 	s.Title, s.Description, s.PropertyOrder = "", "", nil
 	s.Type, s.Types, s.Minimum, s.Maximum = "", nil, nil, nil
-	s.Items, s.MinItems, s.MaxItems = nil, nil, nil
+	s.Items, s.MinItems, s.MaxItems, s.Enum = nil, nil, nil, nil
 	s.Properties, s.Required, s.AdditionalProperties = nil, nil, nil
 	return reflect.ValueOf(s).IsZero()
 }
@@ -144,6 +150,10 @@ func (s *shape) acceptsAt(c *strictjson.Cursor, floats bool) bool {
 	}
 	switch c.Type() {
 	case strictjson.TypeString:
+		if s.values != nil {
+			value, ok := strictjson.Text(c.Value())
+			return s.types&text != 0 && ok && s.values[string(value)]
+		}
 		return s.types&text != 0 && c.Value() != nil
 	case strictjson.TypeBool:
 		return s.types&boolean != 0 && c.Value() != nil

@@ -56,6 +56,15 @@ type Request struct {
 	outline *strictjson.Outline // of the message, with Params; nil if it was not read here
 }
 
+// Cut returns a text of a peer for a log or an error: as it is if it has at most that many bytes, and else its beginning
+// and its size.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
+}
+
 // Errorf makes a JSON-RPC error.
 func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
