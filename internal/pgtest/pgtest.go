@@ -59,8 +59,8 @@ func DSN(t testing.TB) string {
 
 // The servers that the tests of this process share: without and with fsync.
 var (
-	startQuick   = sync.OnceValues(func() (*Server, error) { return start(false) })
-	startDurable = sync.OnceValues(func() (*Server, error) { return start(true) })
+	startQuick   = sync.OnceValues(func() (*Server, error) { return start(false, nil) })
+	startDurable = sync.OnceValues(func() (*Server, error) { return start(true, nil) })
 )
 
 // Start starts a server for this test alone, which may stop and start it again. It ends with
@@ -68,7 +68,7 @@ var (
 func Start(t testing.TB) *Server {
 	t.Helper()
 	foreign(t)
-	s, err := start(false)
+	s, err := start(false, nil)
 	if err != nil {
 		withoutServer(t, err)
 	}
@@ -76,9 +76,20 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
+// Standby starts a server that follows s by asynchronous streaming replication, from what s has now. It ends with the test.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := start(false, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.close)
+	return standby
+}
+
 // Open starts a server for a program that is no test. It ends with the process, or when close is called.
 func Open() (_ *Server, close func(), err error) {
-	s, err := start(false)
+	s, err := start(false, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,6 +16,6 @@ func (*Server) Stop() error { return errors.ErrUnsupported }
 // Restart is never called.
 func (*Server) Restart() error { return errors.ErrUnsupported }
 
-func start(bool) (*Server, error) {
+func start(bool, *Server) (*Server, error) {
 	return nil, &missingError{"a PostgreSQL for tests is not started on this system"}
 }

@@ -59,8 +59,8 @@ stop
 rm -rf "$dir"
 `
 
-// start makes a cluster and runs its server.
-func start(fsync bool) (_ *Server, err error) {
+// start makes a cluster and runs its server: a new one, or a standby of primary if that is not nil.
+func start(fsync bool, primary *Server) (_ *Server, err error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,10 @@ func start(fsync bool) (_ *Server, err error) {
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
 	s := &Server{dir: dir, password: rand.Text(), close: func() { os.RemoveAll(dir) }}
-	if err := s.run(bin, owner, fsync); err != nil {
+	if primary != nil {
+		s.password = primary.password
+	}
+	if err := s.run(bin, owner, fsync, primary); err != nil {
 		s.close()
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
@@ -82,7 +85,7 @@ func start(fsync bool) (_ *Server, err error) {
 }
 
 // run makes the cluster in the server's directory and runs the programs of the directory bin.
-func (s *Server) run(bin string, owner *syscall.Credential, fsync bool) error {
+func (s *Server) run(bin string, owner *syscall.Credential, fsync bool, primary *Server) error {
 	dir, secret := s.dir, filepath.Join(s.dir, "password")
 	if err := os.WriteFile(secret, []byte(s.password), 0o600); err != nil {
 		return err
@@ -102,9 +105,13 @@ func (s *Server) run(bin string, owner *syscall.Credential, fsync bool) error {
 	}
 
 	cluster := filepath.Join(dir, "cluster")
-	initdb := command(filepath.Join(bin, "initdb"), "--pgdata="+cluster, "--username=postgres", "--auth=scram-sha-256",
+	create := command(filepath.Join(bin, "initdb"), "--pgdata="+cluster, "--username=postgres", "--auth=scram-sha-256",
 		"--pwfile="+secret, "--encoding=UTF8", "--locale=C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
+	if primary != nil {
+		create = command(filepath.Join(bin, "pg_basebackup"), "--pgdata="+cluster, "--dbname="+primary.DSN(),
+			"--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--no-password")
+	}
+	if out, err := create.CombinedOutput(); err != nil {
 		return fmt.Errorf("make a cluster: %w\n%s", err, out)
 	}
 
