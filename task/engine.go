@@ -314,7 +314,13 @@ func (e *Engine) idle(ctx context.Context, failing bool, freed <-chan struct{}) 
 func (e *Engine) watch(ctx context.Context) {
 	for watches := true; watches && ctx.Err() == nil; {
 		var err error
-		if watches, err = e.store.watch(ctx, e.wakeWorkers, e.changed); err != nil && ctx.Err() == nil {
+		watches, err = e.store.watch(ctx, e.wakeWorkers, e.changed)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, errors.ErrUnsupported):
+			e.log.WarnContext(ctx, "task: the store does not tell of changes; looking every "+e.opts.Look.String(), "error", err)
+			return
+		default:
 			e.log.WarnContext(ctx, "task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
 			e.idle(ctx, true, nil)
 		}

@@ -237,8 +237,8 @@ type Watcher interface {
 	// and says whether the task is due at once; until ctx is done: then it returns the error of ctx. A task that was
 	// created under a lease is left out, since nobody can wait for it yet. What this Store itself has written may be
 	// left out, too: its engine knows. Watch calls ready, if that is not nil, once it listens. When the connection is
-	// lost it returns an error, and can be called again. Changes may be missed then and at other times: engines look
-	// for themselves now and then.
+	// lost it returns an error, and can be called again, unless it is an errors.ErrUnsupported. Changes may be missed
+	// then and at other times: engines look for themselves now and then.
 	Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error
 }
 

@@ -2,7 +2,10 @@
 
 package pgtest
 
-import "errors"
+import (
+	"errors"
+	"testing"
+)
 
 // A Server does not exist on this system.
 type Server struct{ close func() }
@@ -18,4 +21,10 @@ func (*Server) Restart() error { return errors.ErrUnsupported }
 
 func start(bool, *Server) (*Server, error) {
 	return nil, &missingError{"a PostgreSQL for tests is not started on this system"}
+}
+
+// Pooler leaves the test out, or fails it.
+func Pooler(t testing.TB, _, _ string) string {
+	withoutServer(t, &missingError{"a PgBouncer for tests is not started on this system"})
+	return ""
 }

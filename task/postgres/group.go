@@ -8,13 +8,14 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A write is one statement that must be durable when it has been made. Writes of several callers at once share a
 // transaction: they go to the server together, and its log is synced once for all of them.
 //
 // A write may still be made when its caller has given up, and so must be one that cannot be made twice: an insert of an
-// ID, or an update of a version. An entry of a journal is neither.
+// ID, an update of a version, an entry behind so many others.
 type write struct {
 	ctx    context.Context
 	id     string // of the task
@@ -152,5 +153,5 @@ func (s *Store) transact(writes []*write) error {
 			return err
 		})
 	}
-	return s.pool.SendBatch(ctx, &batch).Close()
+	return s.on(ctx, workers, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, &batch).Close() })
 }

@@ -142,7 +142,8 @@ func newStatements(schema string) statements {
 				RETURNING id, entries
 			)
 			INSERT INTO {schema}.journal (id, seq, body)
-			SELECT id, entries, coalesce($3::bytea, '') FROM t`),
+			SELECT id, entries, coalesce($3::bytea, '') FROM t
+			RETURNING seq`),
 
 		renew: in(`
 			UPDATE {schema}.task

@@ -39,18 +39,17 @@ func (s *Store) writeState(ctx context.Context, statement, id, call string, expi
 		return 0, err
 	}
 	if s.puts.Add(1)%purgeStatesEvery == 1 {
-		if _, err := s.pool.Exec(ctx, s.sql.purgeStates, 2*purgeStatesEvery); err != nil {
+		if _, err := s.exec(ctx, clients, s.sql.purgeStates, 2*purgeStatesEvery); err != nil {
 			return 0, err
 		}
 	}
-	tag, err := s.pool.Exec(ctx, statement, append([]any{id, call, expires, data}, more...)...)
-	return tag.RowsAffected(), err
+	return s.exec(ctx, clients, statement, append([]any{id, call, expires, data}, more...)...)
 }
 
 // GetState reads what is under id and has not expired, or nil.
 func (s *Store) GetState(ctx context.Context, id string) (data []byte, err error) {
 	defer s.wrap(ctx, "read a state", &err)
-	err = s.pool.QueryRow(ctx, s.sql.getState, lookup(id)).Scan(&data)
+	err = s.queryRow(ctx, clients, []any{&data}, s.sql.getState, lookup(id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -60,14 +59,13 @@ func (s *Store) GetState(ctx context.Context, id string) (data []byte, err error
 // FindStates reads up to limit states of a call that have not expired.
 func (s *Store) FindStates(ctx context.Context, call string, limit int) (found [][]byte, err error) {
 	defer s.wrap(ctx, "look up states", &err)
-	rows, _ := s.pool.Query(ctx, s.sql.findStates, lookup(call), max(limit, 0))
-	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	return collect(ctx, s, clients, pgx.RowTo[[]byte], s.sql.findStates, lookup(call), max(limit, 0))
 }
 
 // DeleteState deletes what is under id, if anything is.
 func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 	defer s.wrap(ctx, "delete a state", &err)
-	_, err = s.pool.Exec(ctx, s.sql.deleteState, lookup(id))
+	_, err = s.exec(ctx, clients, s.sql.deleteState, lookup(id))
 	return err
 }
 
@@ -84,10 +82,10 @@ func (g guard) Use(ctx context.Context, id string, expires time.Time) (fresh boo
 		return false, err
 	}
 	if g.s.uses.Add(1)%purgeStatesEvery == 1 {
-		if _, err := g.s.pool.Exec(ctx, g.s.sql.purgeUsed, 2*purgeStatesEvery); err != nil {
+		if _, err := g.s.exec(ctx, clients, g.s.sql.purgeUsed, 2*purgeStatesEvery); err != nil {
 			return false, err
 		}
 	}
-	tag, err := g.s.pool.Exec(ctx, g.s.sql.useState, id, expires)
-	return err == nil && tag.RowsAffected() == 1, err
+	rows, err := g.s.exec(ctx, clients, g.s.sql.useState, id, expires)
+	return err == nil && rows == 1, err
 }

@@ -25,11 +25,16 @@
 // # The URL
 //
 // It has either form that PostgreSQL knows, postgres://… or "key=value key=value", and takes
-// the parameters of pgxpool, such as pool_max_conns (by default the number of CPUs, at least 4).
-// [Store.Watch] uses one connection more.
+// the parameters of pgxpool.
+//
+// A Store opens at most pool_max_conns connections (by default the number of CPUs, at least 4; one will do), and
+// [Store.Watch] one more; a migration takes two for itself. Half of them, at least one, are for whoever reads and for what can be late; the others are for
+// workers only, whose writes come first in any case: renewals of leases, then claims, records and other writes. Who waits
+// for a connection for half of the time that its context has left gets an error.
 //
 // Through PgBouncer in transaction mode, set default_query_exec_mode=exec, because prepared statements and session
-// settings need a connection of their own. Watch needs one as well, and returns an error there.
+// settings need a connection of their own: without it Open returns an error. Watch needs one as well, and returns an
+// error there.
 //
 // # States
 //
@@ -73,19 +78,21 @@ import (
 //
 // The server's synchronous_commit decides when a write is durable; by default it survives a crash of the server.
 type Store struct {
-	pool   *pgxpool.Pool
-	group  group
-	schema string
-	sql    statements
+	pool        *pgxpool.Pool
+	connections *connections
+	group       group
+	schema      string
+	sql         statements
 
-	name string    // of this Store, among those that are open
-	news chan news // changed tasks, for the other instances
+	name   string    // of this Store, among those that are open
+	news   chan news // changed tasks, for the other instances
+	pooled bool      // a pooler lends sessions for a transaction, so that there are no notifications
 
 	puts, uses atomic.Int64 // how many states were put and used
 
-	closing  context.Context
-	stop     context.CancelFunc
-	watchers sync.WaitGroup
+	closing context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup // goroutines and calls of Watch
 }
 
 var (
@@ -100,6 +107,10 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	pooled, err := behindPooler(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("task/postgres: %w", err)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("task/postgres: %w", err)
@@ -110,11 +121,14 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("task/postgres: prepare the schema %q: %w", schema, err)
 	}
-	s := &Store{pool: pool, schema: schema, sql: newStatements(schema), name: rand.Text(), news: make(chan news, 1024)}
+	s := &Store{
+		pool: pool, connections: newConnections(int(config.MaxConns)), schema: schema, sql: newStatements(schema),
+		name: rand.Text(), news: make(chan news, 1024), pooled: pooled,
+	}
 	s.closing, s.stop = context.WithCancel(context.Background())
-	s.watchers.Go(s.notify)
+	s.running.Go(s.notify)
 	if left {
-		s.watchers.Go(func() { m.finish(s.closing) })
+		s.running.Go(func() { m.finish(s.closing) })
 	}
 	return s, nil
 }
@@ -122,7 +136,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 // Close ends each Watch, waits for the calls that are under way, and closes the connections. The error is nil.
 func (s *Store) Close() error {
 	s.stop()
-	s.watchers.Wait()
+	s.running.Wait()
 	s.pool.Close()
 	return nil
 }
@@ -173,7 +187,10 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 // Get implements [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	defer s.wrap(ctx, "get a task", &err)
-	t, err = scan(s.pool.QueryRow(ctx, s.sql.get, lookup(id)))
+	err = s.on(ctx, clients, func(conn *pgxpool.Conn) (err error) {
+		t, err = scan(conn.QueryRow(ctx, s.sql.get, lookup(id)))
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, task.ErrNotFound
 	}
@@ -187,13 +204,16 @@ func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string
 	for i, id := range ids {
 		storable[i] = fit(id)
 	}
-	rows, _ := s.pool.Query(ctx, s.sql.versions, storable)
 	versions = make(map[string]int64, len(ids))
-	var id string
-	var version int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &version}, func() error {
-		versions[id] = version
-		return nil
+	err = s.on(ctx, clients, func(conn *pgxpool.Conn) error {
+		rows, _ := conn.Query(ctx, s.sql.versions, storable)
+		var id string
+		var version int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+			versions[id] = version
+			return nil
+		})
+		return err
 	})
 	return versions, err
 }
@@ -205,22 +225,48 @@ func (s *Store) List(ctx context.Context, principal, dialect string, created tim
 	if !created.IsZero() || id != "" {
 		from = &created
 	}
-	rows, _ := s.pool.Query(ctx, s.sql.list, lookup(principal), lookup(dialect), from, fit(id), max(limit, 0))
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
+	return collect(ctx, s, clients, scanRow, s.sql.list, lookup(principal), lookup(dialect), from, fit(id), max(limit, 0))
 }
 
 // Select implements [task.Store]. It leaves out Outcome.
 func (s *Store) Select(ctx context.Context, f task.Filter, after string, limit int) (tasks []*task.Task, err error) {
 	defer s.wrap(ctx, "select tasks", &err)
-	rows, _ := s.pool.Query(ctx, s.sql.selectTasks, fit(after), storable(f.Statuses), storable(f.Principals), storable(f.Targets), max(limit, 0))
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*task.Task, error) { return scan(row) })
+	return collect(ctx, s, clients, scanRow, s.sql.selectTasks,
+		fit(after), storable(f.Statuses), storable(f.Principals), storable(f.Targets), max(limit, 0))
+}
+
+func scanRow(row pgx.CollectableRow) (*task.Task, error) { return scan(row) }
+
+// collect returns what scan makes of each row of a query.
+func collect[T any](ctx context.Context, s *Store, l lane, scan pgx.RowToFunc[T], sql string, args ...any) (all []T, err error) {
+	err = s.on(ctx, l, func(conn *pgxpool.Conn) (err error) {
+		rows, _ := conn.Query(ctx, sql, args...)
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}
+
+// exec runs a statement, and returns how many rows it wrote.
+func (s *Store) exec(ctx context.Context, l lane, sql string, args ...any) (rows int64, err error) {
+	err = s.on(ctx, l, func(conn *pgxpool.Conn) error {
+		tag, err := conn.Exec(ctx, sql, args...)
+		rows = tag.RowsAffected()
+		return err
+	})
+	return rows, err
+}
+
+// queryRow scans the one row of a query.
+func (s *Store) queryRow(ctx context.Context, l lane, to []any, sql string, args ...any) error {
+	return s.on(ctx, l, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(to...) })
 }
 
 // Count implements [task.Store].
 func (s *Store) Count(ctx context.Context) (counts map[task.Status]int, err error) {
 	defer s.wrap(ctx, "count tasks", &err)
 	var working, asking int
-	err = s.pool.QueryRow(ctx, s.sql.count).Scan(&working, &asking)
+	err = s.queryRow(ctx, clients, []any{&working, &asking}, s.sql.count)
 	return map[task.Status]int{task.Working: working, task.InputRequired: asking}, err
 }
 
@@ -246,12 +292,12 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 		*task.Claimed
 	}
 	skip = slices.DeleteFunc(slices.Clone(skip), func(p string) bool { return check("", p) != nil }) // nobody has it
-	rows, _ := s.pool.Query(ctx, s.sql.claim, fit(after), list(skip), lease, max(limit, 0), rand.Text())
-	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t turn, err error) {
+	read := func(row pgx.CollectableRow) (t turn, err error) {
 		t.Claimed = new(task.Claimed)
 		t.Task, err = scan(row, &t.n, &t.entries, &t.Entries)
 		return t, err
-	})
+	}
+	turns, err := collect(ctx, s, workers, read, s.sql.claim, fit(after), list(skip), lease, max(limit, 0), rand.Text())
 	if err != nil {
 		return nil, err
 	}
@@ -271,8 +317,7 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 // Journal implements [task.Store].
 func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
 	defer s.wrap(ctx, "read a journal", &err)
-	rows, _ := s.pool.Query(ctx, s.sql.journal, lookup(id))
-	bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	bodies, err := collect(ctx, s, workers, pgx.RowTo[[]byte], s.sql.journal, lookup(id))
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -285,8 +330,12 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 // Append implements [task.Store].
 func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to a journal", &err)
-	tag, err := s.pool.Exec(ctx, s.sql.append, lookup(id), claim.Fence, entry, there, claim.Nonce)
-	if err == nil && tag.RowsAffected() == 0 {
+	var seq int64
+	err = s.write(ctx, &write{
+		id: id, sql: s.sql.append, args: []any{lookup(id), claim.Fence, entry, there, claim.Nonce},
+		result: func(row pgx.Row) error { return row.Scan(&seq) },
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
 		return s.refused(ctx, &task.Task{ID: id, Claim: claim}, true, nil)
 	}
 	return err
@@ -295,7 +344,7 @@ func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there i
 // Renew implements [task.Store]. A task that is parked stays parked.
 func (s *Store) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
 	defer s.wrap(ctx, "renew a lease", &err)
-	err = s.pool.QueryRow(ctx, s.sql.renew, lookup(id), claim.Fence, lease, claim.Nonce).Scan(&version)
+	err = s.queryRow(ctx, renewals, []any{&version}, s.sql.renew, lookup(id), claim.Fence, lease, claim.Nonce)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, s.refused(ctx, &task.Task{ID: id, Claim: claim}, true, nil)
 	}
@@ -354,8 +403,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 // Expired implements [task.Store]. The tasks that expired first come first.
 func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error) {
 	defer s.wrap(ctx, "look for expired tasks", &err)
-	rows, _ := s.pool.Query(ctx, s.sql.expired, max(limit, 0))
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return collect(ctx, s, clients, pgx.RowTo[string], s.sql.expired, max(limit, 0))
 }
 
 // Purge implements [task.Store]. It leaves tasks that will be due later, such as those under a lease.
@@ -375,12 +423,14 @@ func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, e
 	var ids []string
 	// A statement does not see what came after it began. So one locks the tasks, and
 	// another deletes all that had been added to their journals when they were locked.
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, query, args...)
-		if ids, err = pgx.CollectRows(rows, pgx.RowTo[string]); err == nil && len(ids) > 0 {
-			_, err = tx.Exec(ctx, s.sql.purge, ids)
-		}
-		return err
+	err = s.on(ctx, clients, func(conn *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			rows, _ := tx.Query(ctx, query, args...)
+			if ids, err = pgx.CollectRows(rows, pgx.RowTo[string]); err == nil && len(ids) > 0 {
+				_, err = tx.Exec(ctx, s.sql.purge, ids)
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return 0, err
@@ -395,7 +445,8 @@ func (s *Store) refused(ctx context.Context, t *task.Task, leased bool, u *task.
 	var stored task.Claim
 	var version int64
 	var status task.Status
-	err := s.pool.QueryRow(ctx, s.sql.state, lookup(t.ID)).Scan(&stored.Fence, &stored.Nonce, &version, (*string)(&status))
+	to := []any{&stored.Fence, &stored.Nonce, &version, (*string)(&status)}
+	err := s.queryRow(ctx, workers, to, s.sql.state, lookup(t.ID))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return task.ErrNotFound

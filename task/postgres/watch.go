@@ -22,10 +22,10 @@ var (
 )
 
 // Watch implements [task.Watcher], on a connection of its own. It returns an error if
-// notifications do not arrive, as with PgBouncer in transaction mode.
+// notifications do not arrive; it is an errors.ErrUnsupported with a pooler in transaction mode.
 func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
-	s.watchers.Add(1)
-	defer s.watchers.Done()
+	s.running.Add(1)
+	defer s.running.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
@@ -41,6 +41,9 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprin
 }
 
 func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
+	if s.pooled {
+		return fmt.Errorf("%w: a pooler in transaction mode passes on no notifications: connect to PostgreSQL directly, or through a pooler in session mode", errors.ErrUnsupported)
+	}
 	beginning, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(beginning, s.pool.Config().ConnConfig)
@@ -57,7 +60,7 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprin
 	}
 
 	// An empty fingerprint, sent by another connection, shows that it hears.
-	if _, err := s.pool.Exec(beginning, inSchema("SELECT pg_notify({name}, '')", s.schema)); err != nil {
+	if _, err := s.exec(beginning, workers, inSchema("SELECT pg_notify({name}, '')", s.schema)); err != nil {
 		return err
 	}
 	for heard := false; ; {
@@ -141,7 +144,7 @@ func (s *Store) notify() {
 		}
 		if len(payloads) > 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			_, _ = s.pool.Exec(ctx, s.sql.notify, payloads) // as if lost
+			_, _ = s.exec(ctx, clients, s.sql.notify, payloads) // as if lost
 			cancel()
 		}
 		if s.closing.Err() != nil {

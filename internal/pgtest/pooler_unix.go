@@ -1,0 +1,109 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Pooler starts a PgBouncer in front of the database with this URL, in one of its modes (session, transaction,
+// statement), and returns the URL of the database behind it. It ends with the test. Where this machine has no PgBouncer,
+// the test is left out, or fails, as without a PostgreSQL.
+func Pooler(t testing.TB, dsn, mode string) string {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		program, err = exec.LookPath("/usr/sbin/pgbouncer")
+	}
+	if err != nil {
+		withoutServer(t, &missingError{"this machine has no PgBouncer (apt-get install pgbouncer)"})
+	}
+	owner, err := unprivileged() // nor does PgBouncer run as root
+	if err != nil {
+		withoutServer(t, err)
+	}
+	dir, err := os.MkdirTemp("", "pgtest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal("pgtest: the database has no URL")
+	}
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	config := fmt.Sprintf(`[databases]
+* = host=%s port=%s user=%s password=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = %s
+`, u.Hostname(), u.Port(), u.User.Username(), password, port, mode)
+	file := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if owner != nil {
+		for _, path := range []string{dir, file} {
+			if err := os.Chown(path, int(owner.Uid), int(owner.Gid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// It ends when the shell's input does, however this process ends.
+	cmd := exec.Command("/bin/sh", "-c", `"$@" & cat >/dev/null; kill -INT $!; wait`, "sh", program, "-q", file)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() {
+		input.Close()
+		cmd.Wait()
+	}
+	t.Cleanup(end)
+
+	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		config, err := pgx.ParseConfig(u.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err == nil {
+			conn.Close(ctx)
+			return u.String()
+		}
+		if ctx.Err() != nil {
+			end()
+			t.Fatalf("pgtest: PgBouncer does not answer: %v\n%s", err, &out)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

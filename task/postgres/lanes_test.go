@@ -1,0 +1,235 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/postgres"
+)
+
+// With a single connection everything works, one statement after another, and a watch has a connection of its own.
+func TestStoreWithOneConnection(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	s := open(t, with(dsn, "pool_max_conns=1"))
+	defer s.Close()
+	watch(t, s)
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() { runThrough(t, s) })
+	}
+	callers.Wait()
+	if n, err := s.Evict(t.Context(), "alice", 0, 100); err != nil || n != 40 {
+		t.Errorf("Evict: %d, %v", n, err)
+	}
+	var sessions int
+	if err := bare(t, dsn).QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&sessions); err != nil || sessions != 2 {
+		t.Errorf("the server has %d sessions, %v; want one and that of the watch", sessions, err)
+	}
+}
+
+// Of n connections, half are never a reader's, and what is more urgent comes first.
+func TestConnectionsAreShared(t *testing.T) {
+	for _, tt := range []struct{ connections, readers int }{{1, 1}, {2, 1}, {3, 1}, {4, 2}, {16, 8}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := postgres.NewConnections(tt.connections)
+			var served []string
+			wait := func(lane int, name string) {
+				go func() {
+					if err := c.Take(t.Context(), lane); err != nil {
+						t.Error(err)
+					}
+					served = append(served, name)
+				}()
+				synctest.Wait()
+			}
+			want := func(names ...string) {
+				t.Helper()
+				synctest.Wait()
+				if !slices.Equal(served, names) {
+					t.Fatalf("of %d connections %q were served, want %q", tt.connections, served, names)
+				}
+				served = nil
+			}
+			for i := range tt.readers + 1 {
+				wait(postgres.Clients, fmt.Sprint(i))
+			}
+			for i := range tt.readers {
+				if served[i] != fmt.Sprint(i) {
+					t.Errorf("reader %s is number %d", served[i], i)
+				}
+			}
+			served = served[tt.readers:]
+			for range tt.connections - tt.readers {
+				wait(postgres.Workers, "worker")
+			}
+			served = served[tt.connections-tt.readers:]
+			wait(postgres.Workers, "record")
+			wait(postgres.Renewals, "renewal")
+			want()
+			c.Give(postgres.Clients)
+			want("renewal")
+			c.Give(postgres.Renewals)
+			want("record")
+			c.Give(postgres.Workers)
+			want(fmt.Sprint(tt.readers)) // the reader that came last
+			// Who gives up is no longer waited for.
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan error)
+			go func() { gone <- c.Take(ctx, postgres.Renewals) }()
+			synctest.Wait()
+			cancel()
+			if err := <-gone; !errors.Is(err, context.Canceled) {
+				t.Errorf("who gave up: %v", err)
+			}
+			c.Give(postgres.Clients)
+			wait(postgres.Workers, "the next")
+			want("the next")
+		})
+	}
+}
+
+// A hundred clients that read all the time, and a database that is far away: tasks end, no lease is lost, and so no step
+// runs twice.
+func TestReadersDoNotStarveWorkers(t *testing.T) {
+	const statement, readers, tasks, steps = 300 * time.Millisecond, 100, 12, 3
+	for _, connections := range []int{4} {
+		t.Run(fmt.Sprintf("%d connections", connections), func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.DSN(t)
+			open(t, dsn).Close() // whose tables are there
+			s := open(t, with(distant(t, dsn, statement), fmt.Sprintf("pool_max_conns=%d", connections)))
+			defer s.Close()
+			var ran [tasks][steps]atomic.Int32
+			e, err := task.NewEngine(s, &task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				for step := range steps {
+					if step < len(w.Entries) {
+						continue
+					}
+					ran[w.Task.Round][step].Add(1)
+					if err := w.Record(ctx, []byte{byte(step)}); err != nil {
+						return task.Verdict{}, err
+					}
+				}
+				return task.Verdict{Status: task.Completed}, nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var all sync.WaitGroup
+			defer all.Wait()
+			defer cancel()
+			var reads atomic.Int32
+			for range readers {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						if _, err := e.List(ctx, "alice", "", nil, 10); err == nil {
+							reads.Add(1)
+						}
+					}
+				})
+			}
+			var ids []string
+			for i := range tasks {
+				n, err := e.Create(ctx, &task.New{Principal: "alice", Round: i})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, n.ID)
+			}
+			begun := time.Now()
+			all.Go(func() { e.Run(ctx) })
+			direct := open(t, dsn)
+			defer direct.Close()
+			for _, id := range ids {
+				for {
+					n, err := direct.Get(ctx, id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n.Status == task.Completed {
+						if n.Fence != 1 {
+							t.Errorf("a task was claimed %d times", n.Fence)
+						}
+						break
+					}
+					if time.Since(begun) > 2*time.Minute {
+						t.Fatalf("after %v a task is %s", time.Since(begun), n.Status)
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+			t.Logf("%d tasks of %d steps took %v, beside %d reads", tasks, steps, time.Since(begun), reads.Load())
+			for i := range ran {
+				for step := range ran[i] {
+					if n := ran[i][step].Load(); n != 1 {
+						t.Errorf("task %d: step %d ran %d times", i, step, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// distant returns the URL of a database whose answer to each statement comes so much later.
+func distant(t *testing.T, dsn string, by time.Duration) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := u.Host
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	query := u.Query()
+	query.Set("sslmode", "disable")
+	u.Host, u.RawQuery = l.Addr().String(), query.Encode()
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			backend, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() {
+				io.Copy(client, backend)
+				client.Close()
+			}()
+			go func() {
+				defer backend.Close()
+				buffer := make([]byte, 1<<16)
+				for {
+					n, err := client.Read(buffer)
+					if err != nil {
+						return
+					}
+					time.Sleep(by) // it waits for each answer before it says more
+					if _, err := backend.Write(buffer[:n]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return u.String()
+}
