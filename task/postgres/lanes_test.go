@@ -47,10 +47,9 @@ func TestConnectionsAreShared(t *testing.T) {
 			var served []string
 			wait := func(lane int, name string) {
 				go func() {
-					if err := c.Take(t.Context(), lane); err != nil {
-						t.Error(err)
+					if c.Take(t.Context(), lane) == nil {
+						served = append(served, name)
 					}
-					served = append(served, name)
 				}()
 				synctest.Wait()
 			}
