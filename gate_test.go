@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -91,10 +92,12 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	})
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	defer web.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // what is wrongly served may have no end
+	defer cancel()
 	session := ""
 	send := func(user, method, body string) *http.Response {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, web.URL, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, method, web.URL, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +145,13 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	if res := send("alice", http.MethodPost, answer("octocat")); res.StatusCode != http.StatusAccepted {
 		t.Errorf("alice's own answer: status %d", res.StatusCode)
 	}
-	if name := <-answered; name != "octocat" {
-		t.Errorf("the handler got the answer of %s", name)
+	select {
+	case name := <-answered:
+		if name != "octocat" {
+			t.Errorf("the handler got the answer of %s", name)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the handler gets no answer")
 	}
 }
 
@@ -200,37 +208,13 @@ func TestRemoving(t *testing.T) {
 // If a client does not answer a question in its session, the time to live ends the call and frees
 // its resources, for every style of handler.
 func TestTimesToLiveHoldInSessions(t *testing.T) {
-	for name, limits := range map[string]askback.Limits{
-		"of a round": {RoundTTL: 200 * time.Millisecond},
-		"of a call":  {RoundTTL: time.Hour, CallTTL: 200 * time.Millisecond},
+	for name, c := range map[string]struct {
+		limits askback.Limits
+		limit  string
+	}{
+		"of a round": {askback.Limits{RoundTTL: 2 * time.Second}, "seconds per round"},
+		"of a call":  {askback.Limits{RoundTTL: time.Hour, CallTTL: 2 * time.Second}, "seconds per call"},
 	} {
-		limit := map[string]string{"of a round": "seconds per round", "of a call": "seconds per call"}[name]
-		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-		m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if len(req.Params.InputResponses) > 0 {
-				return harness.Text("done"), nil
-			}
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "?"}}}, nil
-		})
-		srv, err := askback.New(m, &askback.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ask := func(call *askback.Call) error {
-			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-			return err
-		}
-		askback.AddTool(srv, &mcp.Tool{Name: "tool"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) { return "", ask(call) })
-		srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
-			return &mcp.GetPromptResult{}, ask(call)
-		})
-		srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"}, func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{}, ask(call)
-		})
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
-			return harness.Text("done"), nil, err
-		})
 		for _, f := range fronts {
 			if !f.session {
 				continue
@@ -240,11 +224,55 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 				{"prompts/get", `"name":"prompt"`}, {"resources/read", `"uri":"test:r"`},
 			} {
 				t.Run(name+" "+f.name+" "+r[1], func(t *testing.T) {
-					if response := f.dial(t, srv, nil)(r[0], r[1]); !strings.Contains(fmt.Sprint(response), limit) {
-						t.Errorf("got %v, want an error that names the limit %q", response, limit)
-					}
+					synctest.Test(t, func(t *testing.T) {
+						srv := asking(t, c.limits)
+						began := time.Now()
+						if response := f.dial(t, srv, nil)(r[0], r[1]); !strings.Contains(fmt.Sprint(response), c.limit) {
+							t.Errorf("got %v, want an error that names the limit %q", response, c.limit)
+						}
+						if took := time.Since(began); took != 2*time.Second {
+							t.Errorf("it took %v", took)
+						}
+					})
 				})
 			}
 		}
 	}
+}
+
+// asking returns a server whose handlers ask, in every style.
+func asking(t *testing.T, limits askback.Limits) *askback.Server {
+	t.Helper()
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if len(req.Params.InputResponses) > 0 {
+			return harness.Text("done"), nil
+		}
+		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "?"}}}, nil
+	})
+	srv, err := askback.New(m, &askback.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(call *askback.Call) error {
+		_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+		return err
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "tool"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) { return "", ask(call) })
+	srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{}, ask(call)
+	})
+	srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"}, func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{}, ask(call)
+	})
+	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+		return harness.Text("done"), nil, err
+	})
+	t.Cleanup(func() {
+		for session := range m.Sessions() {
+			session.Close()
+		}
+	})
+	return srv
 }
