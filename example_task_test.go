@@ -6,6 +6,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,6 +82,24 @@ func ExampleCall_Fence() {
 	// Output:
 	// shop is open.
 	// the lease on the task is lost: claim 1 is not the one that the website was shown last, 1
+}
+
+// Of two claims with one number, of which the database has lost one, the nonce tells which is which: a system that lends
+// out something names the borrower by both.
+func ExampleCall_Nonce() {
+	lent := make(map[string]string) // to a claim
+	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
+		err := call.Do(ctx, "lend", func(context.Context) error {
+			lent["crane"] = fmt.Sprintf("%d-%s", call.Fence(), call.Nonce())
+			return nil
+		})
+		return "It has the crane.", err
+	})
+	number, nonce, _ := strings.Cut(lent["crane"], "-")
+	fmt.Println("claim", number, "has a nonce:", nonce != "")
+	// Output:
+	// It has the crane.
+	// claim 1 has a nonce: true
 }
 
 // The questions that decide whether there is work to do are asked in rounds, without a store.
