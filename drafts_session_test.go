@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -254,4 +255,151 @@ func altered(t *testing.T, state, from, to string) string {
 		t.Fatalf("%q is not in %s, %v", from, data, err)
 	}
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(data), from, to, 1)))
+}
+
+// Only a request begins a call. A response does not, whatever its state says, for what stands in front of the server
+// looks at the method and the name of requests.
+func TestAResponseBeginsNoCall(t *testing.T) {
+	var ran atomic.Int32
+	for _, opts := range []askback.Options{
+		{},
+		{BareFirstRound: true},
+		{States: &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}, Principal: callerInHeader},
+		{States: &state.Options{Store: new(state.MemoryStore), Mode: state.StatelessFirst}, Principal: callerInHeader},
+	} {
+		opts.Logger = slog.New(slog.DiscardHandler)
+		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+		m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: map[string]any{"type": "object"}}, countedTool(&ran))
+		opts.Keys = harness.NewRing(t)
+		srv, err := askback.New(m, &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.AddText("own", nil, func(context.Context, *askback.Call) (string, error) {
+			ran.Add(1)
+			return "ran", nil
+		})(srv)
+		srv.AddPrompt(&mcp.Prompt{Name: "own"}, countedPrompt(&ran))
+		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "own", URITemplate: "x://{id}"}, countedResource(&ran))
+		ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+		defer ts.Close()
+		for _, call := range []string{
+			`"m":"tools/call","p":{"name":"own","arguments":{}}`, `"m":"tools/call","p":{"name":"foreign","arguments":{}}`,
+			`"m":"prompts/get","p":{"name":"own"}`, `"m":"resources/read","p":{"uri":"x://1"}`,
+		} {
+			for _, sealed := range []string{"", `"s":"",`, `"s":"x",`, `"s":null,`} {
+				for _, url := range []string{"", "?draft=state", "?draft=mrtr-1"} {
+					envelope := `{` + sealed + `"k":["a"],"c":{"n":"","i":1,` + call + `,"o":{}}}`
+					made := base64.RawURLEncoding.EncodeToString([]byte(envelope))
+					for _, outcome := range []string{`"result":{}`, `"result":{"action":"accept"}`} {
+						body := `{"jsonrpc":"2.0","id":7,"state":"` + made + `",` + outcome + `}`
+						status, m := post(t, ts.URL+url, body, "X-Caller", "alice")
+						// The SDK decodes the answers to its own tool first.
+						refused := member(m, "error", "message") == harness.StateRefused || strings.Contains(call, "foreign")
+						if status != 400 || !refused {
+							t.Errorf("%s%s%s: status %d, %v", url, sealed, call, status, m)
+						}
+					}
+				}
+			}
+		}
+	}
+	if ran.Load() != 0 {
+		t.Errorf("%d handlers ran", ran.Load())
+	}
+}
+
+func callerInHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+	return extra.Header.Get("X-Caller"), nil
+}
+
+// Another caller who knows the ID of a session and of a question can neither answer it nor take its state away.
+func TestAnEchoOfAnotherCaller(t *testing.T) {
+	srv := harness.NewServer(t, &askback.Options{Principal: callerInHeader}, addBoth)
+	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
+	c := newSession(t, ts.URL+"?draft=state", ts.URL)
+	c.call("both", "{}")
+	for _, answer := range []string{"a", "b"} {
+		q := c.event()
+		id, err := json.Marshal(q["id"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, echoed := range []string{"", `,"state":"x"`, `,"state":` + harness.Quote(q["state"].(string))} {
+			body := `{"jsonrpc":"2.0","id":` + string(id) + echoed + `,"result":` + named("mallory") + `}`
+			header := []string{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25", "X-Caller", "mallory"}
+			if status, m := post(t, ts.URL, body, header...); status != 403 {
+				t.Errorf("another caller%s: status %d, %v", echoed, status, m)
+			}
+		}
+		// The state is still compared.
+		if status, m := c.respond(q, "wrong", named(answer)); status != 400 {
+			t.Errorf("a wrong state after another caller: status %d, %v", status, m)
+		}
+		if status, m := c.respond(q, q["state"].(string), named(answer)); status != 202 {
+			t.Errorf("status %d, %v", status, m)
+		}
+	}
+}
+
+// A call that goes on from an echo takes its caller's share of calls once, for all its rounds, or is refused before its
+// state is used. The caller sends the echo again.
+func TestAnEchoTakesItsShareOfCalls(t *testing.T) {
+	var ran atomic.Int32
+	busy, begun := make(chan struct{}), make(chan struct{})
+	register := func(s *askback.Server) {
+		harness.AddText("busy", nil, func(ctx context.Context, _ *askback.Call) (string, error) {
+			close(begun)
+			<-busy
+			return "done", nil
+		})(s)
+		harness.AddText("asks", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+			if _, err := askback.Elicit[harness.Login](call, "login", "?"); err != nil {
+				return "", err
+			}
+			ran.Add(1)
+			for i := range 3 {
+				if err := call.Checkpoint(ctx, fmt.Sprint("checkpoint ", i)); err != nil {
+					return "", err
+				}
+			}
+			return "asked", nil
+		})(s)
+	}
+	ring := harness.NewRing(t)
+	here := newDraftServer(t, ring, true, register)
+	one := askback.Limits{Calls: askback.Share{Total: 2, PerPrincipal: 1, Anonymous: 1}}
+	opts := &askback.Options{Keys: ring, Limits: one, ReplayGuard: new(state.MemoryGuard), Principal: callerInHeader}
+	srv := harness.NewServer(t, opts, register)
+	there := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+	defer there.Close()
+
+	c := newSession(t, here+"?draft=state", there.URL)
+	c.call("asks", "{}")
+	q := c.event()
+	ended := make(chan map[string]any, 1)
+	go func() {
+		_, m := post(t, there.URL, harness.Message(1, "tools/call", `"name":"busy","arguments":{}`, ""))
+		ended <- m
+	}()
+	select {
+	case <-begun:
+	case m := <-ended:
+		t.Fatalf("the busy call: %v", m)
+	}
+	if status, m := c.respond(q, q["state"].(string), named("octocat")); status != 429 || ran.Load() != 0 {
+		t.Errorf("at the limit: status %d, ran %d times, %v", status, ran.Load(), m)
+	}
+	// Another caller is served.
+	asks := harness.Message(1, "tools/call", `"name":"asks","arguments":{}`, "")
+	if _, m := post(t, there.URL, asks, "X-Caller", "bob"); member(m, "result", "inputRequests") == nil {
+		t.Errorf("another caller: %v", m)
+	}
+	close(busy)
+	<-ended
+	status, m := c.respond(q, q["state"].(string), named("octocat"))
+	if status != 200 || member(m, "result", "content", 0, "text") != "asked" || ran.Load() != 4 {
+		t.Errorf("when there is room: status %d, ran %d times, %v", status, ran.Load(), m)
+	}
 }

@@ -416,14 +416,13 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	})
 	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	defer ts.Close()
-	// So does a tool that the SDK serves by itself, for a client that comes back after another,
-	// older server asked.
+	// No server of ours asks for a tool that the SDK serves by itself in a session, so no echo belongs to it.
 	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return harness.Text("hello"), nil
 	})
 	echo := base64.RawURLEncoding.EncodeToString([]byte(`{"s":"","k":["name"],"c":{"i":9,"m":"tools/call","p":{"name":"plain"},"o":{}}}`))
 	_, plain := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(echo)+`,"result":`+named("octocat")+`}`)
-	if want := asJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"hello"}]}}`); !cmp.Equal(want, any(plain)) {
+	if member(plain, "error", "message") != harness.StateRefused {
 		t.Errorf("an echo to a tool of the SDK: %v", plain)
 	}
 	for _, form := range []string{"mrtr-1", "state-1"} {

@@ -316,8 +316,8 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 	noSecrets(t, log, "4711")
 }
 
-// The SDK prefers an exact resource of its own server to a template of ours. If the resource answers in the manual style,
-// its state is not sealed, and leaves on no front.
+// A resource that was added to the SDK's server goes before a template of ours, and if it answers in the manual style its
+// state is sealed like any other: it leaves on no front.
 func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 	const state = "its plain state"
 	questions := mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Who?"}}
@@ -350,7 +350,7 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 			if strings.Contains(string(text), state) {
 				t.Errorf("%s, %s: the plain state leaves: %s", name, f.name, text)
 			}
-			if f.name != "HTTP" && harness.At(response, "error", "message") != "internal error" { // there our template goes first
+			if kind := harness.At(response, "result", "resultType"); !f.session && kind != "input_required" {
 				t.Errorf("%s, %s: %s", name, f.name, text)
 			}
 		}

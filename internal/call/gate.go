@@ -144,9 +144,14 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 	}
 	p := Passage{a.Principal, a.Method, a.Target, session != nil, w, nil}
 	if session == nil && wire.MayAsk(a.Method) {
-		hold, full := g.Shares.Calls.Take(a.Principal, 1)
+		var hold bound.Hold
+		var full error
 		defer func() { hold.Release() }()
-		if full != nil {
+		if whole, _ := ctx.Value(undividedKey{}).(*undivided); whole != nil {
+			if err := g.takeWhole(ctx, whole, a.Principal); err != nil {
+				return err
+			}
+		} else if hold, full = g.Shares.Calls.Take(a.Principal, 1); full != nil {
 			p.Crowded = func(ctx context.Context) bool {
 				if full := g.awaitShare(ctx, &hold, a.Principal); full != nil {
 					_ = g.full(ctx, full) // tells the operator
@@ -186,6 +191,34 @@ func (g *Gate) awaitShare(ctx context.Context, hold *bound.Hold, principal strin
 			return full
 		}
 	}
+}
+
+// undividedKey is the key of the share of a request that is not divided into rounds.
+type undividedKey struct{}
+
+type undivided struct {
+	hold  bound.Hold
+	taken bool
+}
+
+// Undivided returns the context of a request that serves several rounds of a call one after the other, because its
+// client cannot come back between them. The gate takes one share of calls for all of them until release. If there is
+// none, it refuses the first round before the call's state is used, instead of handing the call back.
+func Undivided(ctx context.Context) (_ context.Context, release func()) {
+	whole := new(undivided)
+	return context.WithValue(ctx, undividedKey{}, whole), func() { whole.hold.Release() }
+}
+
+// takeWhole takes the share of an undivided request, in its first round.
+func (g *Gate) takeWhole(ctx context.Context, whole *undivided, principal string) error {
+	if whole.taken {
+		return nil
+	}
+	if full := g.awaitShare(ctx, &whole.hold, principal); full != nil {
+		return g.full(ctx, full)
+	}
+	whole.taken = true
+	return nil
 }
 
 // Principal names the caller of a request. The error is one for the client.
@@ -358,8 +391,14 @@ func (g *Gate) CheckOwner(ctx context.Context, sessionID string, extra *mcp.Requ
 	return g.checkOwner(ctx, sessionID, a)
 }
 
+// Owns reports whether a principal opened a session, or none that is known.
+func (g *Gate) Owns(principal, sessionID string) bool {
+	known, ok := g.owners.Load(sessionID)
+	return !ok || known == principal
+}
+
 func (g *Gate) checkOwner(ctx context.Context, sessionID string, a Access) error {
-	if known, ok := g.owners.Load(sessionID); ok && known != a.Principal {
+	if !g.Owns(a.Principal, sessionID) {
 		return g.refuse(ctx, a, "session", wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller"))
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -53,8 +52,7 @@ func without(handlers []*Handler, templates ...string) []*Handler {
 	})
 }
 
-// Lookup finds the handler for a request, or nil: an exact resource goes before templates,
-// templates in the order they were added.
+// Lookup finds a handler for a request, or nil: a resource goes before the templates that match its URI.
 func (g *Registry) Lookup(method, target string) *Handler {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -67,8 +65,12 @@ func (g *Registry) Lookup(method, target string) *Handler {
 	return nil
 }
 
-// Serves reports whether a request is for a handler of the registry; params is a checked object, or nil.
-func (g *Registry) Serves(method string, params []byte) bool {
-	target, _ := strictjson.String(strictjson.Get(params, wire.TargetMember(method)))
-	return g.Lookup(method, target) != nil
+// Template returns the handler of a resource template, or nil.
+func (g *Registry) Template(template string) *Handler {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if i := slices.IndexFunc(g.templates, func(h *Handler) bool { return h.Template == template }); i >= 0 {
+		return g.templates[i]
+	}
+	return nil
 }

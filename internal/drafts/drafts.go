@@ -1,7 +1,7 @@
 // Package drafts translates, at the edge of an HTTP endpoint, between the messages of the proposals that led to Multi
 // Round-Trip Requests and those of the 2026-07-28 revision:
 //
-//	edge := &drafts.Edge{Depth: 64, Ratified: serve, HasSession: held}
+//	edge := &drafts.Edge{Depth: 64, Ratified: serve, HasSession: held, Owns: owns}
 //	if edge.Serve(w, r, body) {
 //		return // it was a draft's request, and is answered
 //	}
@@ -60,14 +60,19 @@ func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
 // that the drafts embed, without refinements.
 const assumedCapabilities = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
 
-const headerSession = "Mcp-Session-Id"
+const (
+	headerSession    = "Mcp-Session-Id"
+	headerRetryAfter = "Retry-After"
+)
 
 // Edge serves the requests of drafts. It is safe for concurrent use; its fields must not be changed while it is used.
 type Edge struct {
 	// Ratified serves a request of the 2026-07-28 revision.
 	Ratified func(w http.ResponseWriter, r *http.Request, body []byte)
-	// HasSession reports whether this process holds the session with that ID.
+	// HasSession reports whether this process holds the session with that ID, and Owns whether the caller of a request
+	// may send messages in the session that it names.
 	HasSession func(id string) bool
+	Owns       func(r *http.Request) bool
 	// Depth is the limit of nested objects and arrays in a body.
 	Depth int
 
@@ -112,11 +117,13 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		switch {
 		case m["state"] != nil:
 			return e.serveEcho(w, r, m)
-		case !inSession && relatedTask(m["result"]) != "":
+		case !inSession && wire.RelatedTask(m["result"]) != "":
 			e.serveTaskAnswer(w, r, m)
 			return true
 		}
-		e.open.drop(openKey(r, m["id"])) // this client does not echo states
+		if e.Owns(r) {
+			e.open.drop(openKey(r, m["id"])) // this client does not echo states
+		}
 		return false
 	}
 	if inSession {
@@ -134,7 +141,7 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	}
 	request, fault := translate(method, m)
 	if fault == nil {
-		fault = checkHeaders(r.Header, method, targetOf(method, m["params"]))
+		fault = checkHeaders(r.Header, method, m["params"])
 	}
 	if fault != nil {
 		refuse(w, m["id"], fault)
@@ -160,31 +167,10 @@ func refuse(w http.ResponseWriter, id []byte, fault *jsonrpc.Error) {
 	_, _ = w.Write(wire.AppendError(nil, id, fault)) // a client that is gone gets nothing
 }
 
-// checkHeaders refuses a message whose headers name another method or target than its body. The drafts have no such
-// headers, so they may be absent; but intermediaries route and authorize by those that are there.
-func checkHeaders(h http.Header, method, target string) *jsonrpc.Error {
-	if len(h[wire.HeaderMethod]) > 0 {
-		if fault := wire.CheckHeader(h, wire.HeaderMethod, method, false); fault != nil {
-			return fault
-		}
-	}
-	if len(h[wire.HeaderName]) > 0 {
-		return wire.CheckHeader(h, wire.HeaderName, target, true)
-	}
-	return nil
-}
-
-// targetOf returns the tool, prompt, resource or task that a request names, or "".
-func targetOf(method string, params []byte) string {
-	name := wire.TargetMember(method)
-	if wire.IsTask(method) {
-		name = "taskId"
-	}
-	target, ok := strictjson.String(strictjson.Get(params, name))
-	if !ok && method == wire.InputResponse {
-		return relatedTask(params)
-	}
-	return target
+// checkHeaders refuses a message whose headers name another method or target than its body. The drafts do not have
+// these headers, so they may be absent.
+func checkHeaders(h http.Header, method string, params []byte) *jsonrpc.Error {
+	return wire.CheckRouting(h, method, wire.Name(method, params), false)
 }
 
 // ratifiedRequest returns a copy of r with the headers that the ratified version requires.

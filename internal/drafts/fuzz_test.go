@@ -34,7 +34,7 @@ func FuzzServe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, form, body string, asks bool) {
 		requests := 0
-		edge := &Edge{Depth: 16, HasSession: func(string) bool { return false }, Ratified: func(w http.ResponseWriter, r *http.Request, request []byte) {
+		edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: func(w http.ResponseWriter, r *http.Request, request []byte) {
 			requests++
 			// An envelope is decoded to a greater depth than the body that brings it.
 			if err := strictjson.Check(request, 64); err != nil {

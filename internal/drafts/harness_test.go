@@ -30,6 +30,11 @@ type exchange struct {
 	answer   *httptest.ResponseRecorder
 }
 
+func notHeld(string) bool { return false }
+
+// anybody lets every caller send messages in every session.
+func anybody(*http.Request) bool { return true }
+
 // received is a request as the server behind the edge got it.
 type received struct {
 	Version, Method, Name, Session string // headers
@@ -44,6 +49,9 @@ func (x *exchange) serve(t *testing.T) bool {
 	}
 	if x.edge.HasSession == nil {
 		x.edge.HasSession = func(id string) bool { return id == "held" || id == "" }
+	}
+	if x.edge.Owns == nil {
+		x.edge.Owns = anybody
 	}
 	x.edge.Depth = 16
 	x.edge.Ratified = func(w http.ResponseWriter, r *http.Request, body []byte) {

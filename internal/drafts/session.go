@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -127,9 +128,12 @@ func withState(request []byte) (moved, id []byte, state string) {
 }
 
 // serveEcho serves a response that carries a state. It reports false if this process holds the session, which then
-// takes the response.
+// takes the response, or refuses it.
 func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool {
 	if sent := e.open.get(openKey(r, m["id"])); sent != "" {
+		if !e.Owns(r) {
+			return false
+		}
 		if echoed, _ := strictjson.String(m["state"]); echoed != sent {
 			refuse(w, m["id"], wire.InvalidState())
 			return true
@@ -138,7 +142,8 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 		return false
 	}
 	env, fault := decodeEnvelope(m["state"], e.Depth+4) // the envelope nests the call's params deeper than the body did
-	if fault == nil && (env.Call == nil || len(env.Keys) != 1 || !wire.MayAsk(env.Call.Method) || !wire.ValidID(env.Call.ID)) {
+	// Only a requestState that opens proves that there is a call to go on with, and who began it.
+	if fault == nil && (env.State == "" || len(env.Keys) != 1 || !env.Call.valid()) {
 		fault = wire.InvalidState()
 	}
 	if fault != nil {
@@ -148,34 +153,39 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 	if session := env.Call.Session; session != "" && session == r.Header.Get(headerSession) && e.HasSession(session) {
 		return false // a late echo, or a second one
 	}
-	if fault := checkHeaders(r.Header, "", ""); fault != nil { // a response has neither
+	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has neither
 		refuse(w, m["id"], fault)
 		return true
 	}
-	status, message := e.continueCall(r, env, m)
+	status, retryAfter, message := e.continueCall(r, env, m)
 	w.Header().Set("Content-Type", "application/json")
+	if retryAfter != "" {
+		w.Header().Set(headerRetryAfter, retryAfter)
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(message) // a client that is gone gets nothing
 	return true
 }
 
-// continueCall serves the next round of the call in an envelope, and returns the server's next message.
-func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (status int, message []byte) {
+// continueCall serves the next round of the call in an envelope, and returns the server's next message. At a limit the
+// call is refused: its client sends the echo again, because it cannot come back without a question.
+func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (status int, retryAfter string, m []byte) {
 	if answer["result"] == nil {
 		fault := wire.Errorf(jsonrpc.CodeInternalError, "asking the client %q: it answered with an error", env.Keys[0])
-		return http.StatusOK, wire.AppendError(nil, env.Call.ID, fault)
+		return http.StatusOK, "", wire.AppendError(nil, env.Call.ID, fault)
 	}
 	var responses object
 	responses.add(env.Keys[0], answer["result"])
 	params, encoded := ratifiedParams(env.Call), responses.bytes()
 	inner := ratifiedRequest(r, env.Call.Method, env.Call.Params)
+	ctx, release := call.Undivided(inner.Context())
+	defer release()
+	inner = inner.WithContext(ctx)
 	for {
 		var round object
 		round.addAll(params)
 		round.add("inputResponses", encoded)
-		if env.State != "" {
-			round.add("requestState", quote(env.State))
-		}
+		round.add("requestState", quote(env.State))
 		out := capture{header: make(http.Header), status: http.StatusOK}
 		var last []byte // of a stream, which the SDK may answer with
 		to := &writer{ResponseWriter: &out, translate: func(m []byte) []byte {
@@ -186,15 +196,15 @@ func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (sta
 		to.finish()
 		raw := parse(last)["result"]
 		if raw == nil {
-			return out.status, last
+			return out.status, out.header.Get(headerRetryAfter), last
 		}
 		res := parseResult(raw)
 		if res.kind != "input_required" {
-			return out.status, response(env.Call.ID, MRTR2.complete(env.Call.Method, res))
+			return out.status, "", response(env.Call.ID, MRTR2.complete(env.Call.Method, res))
 		}
 		env.State, _ = strictjson.String(res.state)
 		if len(res.requests) > 0 {
-			return out.status, nextQuestion(env, res)
+			return out.status, "", nextQuestion(env, res)
 		}
 		encoded = nil // a checkpoint: the call goes on at once, as it does in a session
 	}

@@ -13,7 +13,7 @@ import (
 // A stream may last as long as its session: nothing that is answered may stay until it ends,
 // whether the client echoes the state or does not know it.
 func TestNothingStaysOfAnsweredQuestions(t *testing.T) {
-	edge := &Edge{Depth: 64, HasSession: func(string) bool { return true }}
+	edge := &Edge{Depth: 64, HasSession: func(string) bool { return true }, Owns: anybody}
 	answer := func(body string) {
 		t.Helper()
 		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
@@ -87,7 +87,7 @@ func TestQuestionsInASessionCarryTheirState(t *testing.T) {
 func TestAnEchoInItsSession(t *testing.T) {
 	held := map[string]string{"Mcp-Session-Id": "held"}
 	echo := func(state string) string { return `{"jsonrpc":"2.0","id":7,"state":` + state + `,"result":{}}` }
-	edge := new(Edge)
+	edge := &Edge{Owns: anybody}
 	for _, test := range []struct {
 		name, body string
 		header     map[string]string
@@ -153,8 +153,6 @@ func TestAnEchoGoesOnFromItsState(t *testing.T) {
 		"to an error":      {state, result, nil, []string{failed}, failed, []received{first}},
 		"over a checkpoint": {state, result, nil, []string{goesOn, complete}, done,
 			[]received{first, round("x", `"requestState":"later",`)}},
-		"without a state": {text(t, envelope{Keys: []string{"a"}, Call: sessionCall("")}), result, nil, []string{complete}, done,
-			[]received{round("x", `"inputResponses":{"a":{"action":"accept"}},`)}},
 		"in another session that is held here": {text(t, envelope{State: "sealed", Keys: []string{"a"}, Call: sessionCall("held")}), result,
 			map[string]string{"Mcp-Session-Id": "other"}, []string{complete}, done, []received{first}},
 		"in its session, which is not held here any more": {state, result, map[string]string{"Mcp-Session-Id": "gone"}, []string{complete}, done, []received{first}},
@@ -207,7 +205,7 @@ func TestAnEchoGoesOnFromItsState(t *testing.T) {
 
 // What the server behind the edge answers with a stream is told by its last event.
 func TestAnEchoAnsweredWithAStream(t *testing.T) {
-	edge := &Edge{Depth: 16, HasSession: func(string) bool { return false }, Ratified: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, message := range []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[]}}`} {
 			data := []byte("event: message\ndata: " + message + "\n\n")
@@ -221,6 +219,46 @@ func TestAnEchoAnsweredWithAStream(t *testing.T) {
 		t.Fatal("passed on")
 	}
 	sameJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[]}}`, w.Body.String())
+}
+
+// The next message of an echo that is refused because of a limit says when to send it again.
+func TestAnEchoAtALimit(t *testing.T) {
+	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"full"}}`))
+	}}
+	w := httptest.NewRecorder()
+	state := text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("")})
+	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	served := edge.Serve(w, r, []byte(`{"jsonrpc":"2.0","id":7,"state":`+state+`,"result":{}}`))
+	if !served || w.Code != 429 || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("status %d, %v: %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// A caller who does not own a session leaves its open questions as they are.
+func TestOnlyItsOwnerAnswersInASession(t *testing.T) {
+	owner := false
+	edge := &Edge{Owns: func(*http.Request) bool { return owner }}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	r.Header.Set("Mcp-Session-Id", "held")
+	edge.open.put(openKey(r, []byte("7")), "right", map[string]bool{})
+	answer := func(state string) exchange {
+		return exchange{edge: edge, header: map[string]string{"Mcp-Session-Id": "held"}, body: `{"jsonrpc":"2.0","id":7,` + state + `"result":{}}`}
+	}
+	for _, state := range []string{``, `"state":"right",`, `"state":"wrong",`} {
+		x := answer(state)
+		if x.serve(t) || len(edge.open.states) != 1 {
+			t.Errorf("%s: %d open, %s", state, len(edge.open.states), x.answer.Body)
+		}
+	}
+	owner = true
+	x := answer(`"state":"right",`)
+	if x.serve(t) || len(edge.open.states) != 0 {
+		t.Errorf("the owner: %d open, %s", len(edge.open.states), x.answer.Body)
+	}
 }
 
 // A late echo, or one that comes twice, is the session's where that is held here.
@@ -251,6 +289,7 @@ func TestEchoesThatAreRefused(t *testing.T) {
 		"nested deep":           encoded(`{"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + `}`),
 		"nested very deep":      encoded(strings.Repeat(`{"c":`, 10_000) + "1" + strings.Repeat("}", 10_000)),
 		"of dependent requests": edit(func(e *envelope) { e.Call = nil }),
+		"no requestState":       edit(func(e *envelope) { e.State = "" }),
 		"no key":                edit(func(e *envelope) { e.Keys = nil }),
 		"two keys":              edit(func(e *envelope) { e.Keys = []string{"a", "b"} }),
 		"another method":        edit(func(e *envelope) { e.Call.Method = "tools/list" }),

@@ -11,8 +11,8 @@ import (
 )
 
 // The state proposal has no keys for questions. So a state of ours is an envelope: the sealed requestState and,
-// around it, the questions that the state belongs to. The envelope itself is not sealed, and a client gains nothing
-// by changing it: the requestState is bound to its call and takes answers only to the questions in it.
+// around it, the questions that the state belongs to. The envelope itself is not sealed, so nothing in it counts
+// without a requestState that opens: that is bound to its call, and takes answers only to the questions in it.
 
 // envelope is the content of a state.
 type envelope struct {
@@ -30,6 +30,9 @@ type Call struct {
 	Params       json.RawMessage `json:"p"`
 	Capabilities json.RawMessage `json:"o"` // of the session's client
 }
+
+// valid reports whether a decoded call is a request that can be sent again. It may be nil.
+func (c *Call) valid() bool { return c != nil && wire.MayAsk(c.Method) && wire.ValidID(c.ID) }
 
 func (e *envelope) encode() (string, error) {
 	data, err := json.Marshal(e)

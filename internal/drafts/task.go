@@ -6,27 +6,20 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // In the proposal on the structure of task messages, a client answers a task's question with a response that names
 // the task, but not the question.
 
-// relatedTask returns the ID of the task that a result, or a request's params, names in its _meta, or "".
-func relatedTask(object []byte) string {
-	id, _ := strictjson.String(strictjson.Get(strictjson.Get(strictjson.Get(object, "_meta"), wire.MetaRelatedTask), "taskId"))
-	return id
-}
-
 // serveTaskAnswer passes the answer on to the first open question of its task, which is the one that the client was
 // shown. Without an open question the answer is ignored.
 func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
-	if fault := checkHeaders(r.Header, "", ""); fault != nil { // a response has neither
+	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has neither
 		refuse(w, m["id"], fault)
 		return
 	}
-	id := relatedTask(m["result"])
+	id := wire.RelatedTask(m["result"])
 	asked := e.ask(r, wire.GetTask, id, nil)
 	if asked["result"] == nil {
 		refuse(w, m["id"], fault(asked["error"]))

@@ -59,7 +59,7 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 	streamable.Stateless, streamable.PropagateRequestCancellation = true, true
 	h.stateless = mcp.NewStreamableHTTPHandler(getServer, &streamable)
 	if opts.Drafts {
-		h.drafts = &drafts.Edge{Ratified: h.serveTranslated, HasSession: h.hasSession, Depth: h.limits.Depth}
+		h.drafts = &drafts.Edge{Ratified: h.serveTranslated, HasSession: h.hasSession, Owns: h.owns, Depth: h.limits.Depth}
 		echo := sdkfront.EchoFunc(drafts.Echo(sdk.Carrier))
 		sdk.Echo.Store(&echo)
 	}
@@ -107,6 +107,11 @@ func (h *handler) serveHTTP(v *visit, r *http.Request) {
 	}
 	body, ok := h.readBody(v, r)
 	if !ok {
+		return
+	}
+	if fault := wire.CheckOnce(r.Header); fault != nil {
+		id, _ := wire.Addressee(body)
+		failAs(v, http.StatusBadRequest, id, fault)
 		return
 	}
 	if h.drafts != nil {
@@ -190,6 +195,11 @@ func (h *handler) serveLegacy(v *visit, r *http.Request, body []byte) {
 		failAs(v, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
+	if fault := h.checkSession(r, body); fault != nil {
+		id, _ := wire.Addressee(body)
+		failAs(v, http.StatusBadRequest, id, fault)
+		return
+	}
 	if len(body) > bound.Small {
 		body = trim(body)
 	}
@@ -204,7 +214,7 @@ func (h *handler) carry(r *http.Request, body []byte) []byte {
 		return body
 	}
 	req, fault := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline), false)
-	if fault != nil || req.ID == nil || !wire.MayAsk(req.Method) || !h.SDK.Handlers.Serves(req.Method, req.Params) {
+	if fault != nil || req.ID == nil || !wire.MayAsk(req.Method) || !h.SDK.Serves(r.Context(), req.Method, req.Params) {
 		return body
 	}
 	var id []byte
@@ -254,14 +264,8 @@ func trimMessage(message []byte) []byte {
 
 // countCalls returns how many requests a checked message or batch has that wait for a response.
 func countCalls(body []byte) (n int) {
-	isCall := func(message []byte) bool {
-		return strictjson.Get(message, "method") != nil && strictjson.Get(message, "id") != nil
-	}
-	if isCall(body) {
-		return 1
-	}
-	for message := range strictjson.Elements(body) {
-		if isCall(message) {
+	for message := range messages(body) {
+		if strictjson.Get(message, "method") != nil && strictjson.Get(message, "id") != nil {
 			n++
 		}
 	}
@@ -357,6 +361,11 @@ func (h *handler) hasSession(id string) bool {
 	return false
 }
 
+// owns reports whether the caller of a request may send messages in the session that it names.
+func (h *handler) owns(r *http.Request) bool {
+	return h.SDK.Gate.Owns(visitOf(r).principal, r.Header.Get("Mcp-Session-Id"))
+}
+
 // serveTranslated serves a request that the edge has translated from a draft. The drafts
 // have no headers that mirror a tool's parameters; those that are there must match all the same.
 func (h *handler) serveTranslated(w http.ResponseWriter, r *http.Request, body []byte) {
@@ -378,9 +387,12 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		} else {
 			meta = strictjson.Get(req.Params, "_meta")
 		}
-		v.params.Meta, fault = h.readMeta(r, req.Method, meta)
+		v.params.Meta, fault = h.readMeta(r, meta)
 	}
-	if fault = cmp.Or(fault, badParams); fault != nil {
+	if fault = cmp.Or(fault, badParams); fault == nil {
+		fault = checkRouting(r.Header, &req, &v.params)
+	}
+	if fault != nil {
 		fail(w, req.ID, fault)
 		return
 	}
@@ -428,7 +440,7 @@ func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request, body []
 }
 
 // readMeta reads and verifies what every modern request must say of itself, in headers and in _meta, which is raw, alike.
-func (h *handler) readMeta(r *http.Request, method string, raw []byte) (meta wire.Meta, fault *jsonrpc.Error) {
+func (h *handler) readMeta(r *http.Request, raw []byte) (meta wire.Meta, fault *jsonrpc.Error) {
 	version, fault := wire.Header(r.Header, wire.HeaderVersion)
 	if fault != nil {
 		return meta, fault
@@ -447,9 +459,6 @@ func (h *handler) readMeta(r *http.Request, method string, raw []byte) (meta wir
 	if meta.Version == "" {
 		return meta, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyProtocolVersion)
 	}
-	if fault := wire.CheckHeader(r.Header, wire.HeaderMethod, method, false); fault != nil {
-		return meta, fault
-	}
 	if !meta.HasCapabilities {
 		return meta, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta needs %q", mcp.MetaKeyClientCapabilities)
 	}
@@ -458,11 +467,7 @@ func (h *handler) readMeta(r *http.Request, method string, raw []byte) (meta wir
 
 // serveCall serves a request that may ask, whose parameters the visit has.
 func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request, body []byte, mirrored bool) {
-	if fault := wire.CheckHeader(r.Header, wire.HeaderName, v.params.Target, true); fault != nil {
-		fail(w, req.ID, fault)
-		return
-	}
-	handler := h.SDK.Handlers.Lookup(req.Method, v.params.Target)
+	handler := h.SDK.Lookup(r.Context(), req.Method, v.params.Target)
 	if handler == nil {
 		if v.params.HasState && v.params.State == "" { // which the SDK's types take for none
 			fail(w, req.ID, wire.InvalidState())
@@ -475,14 +480,9 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 		h.serveStateless(w, r, body)
 		return
 	}
-	for _, header := range handler.Headers {
-		if !mirrored && !header.In(r.Header) {
-			continue
-		}
-		if fault := header.Check(r.Header, v.params.Arguments); fault != nil {
-			fail(w, req.ID, fault)
-			return
-		}
+	if fault := checkMirrored(r.Header, handler.Headers, v.params.Arguments, mirrored); fault != nil {
+		fail(w, req.ID, fault)
+		return
 	}
 	v.stream.w, v.stream.token = w, v.params.Meta.ProgressToken
 	var progress call.ProgressFunc
@@ -570,9 +570,8 @@ func (h *handler) follow(ctx context.Context, stream *eventStream, req wire.Requ
 // serveTask serves a request about tasks.
 func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request) {
 	q, fault := tasks.ReadRequest(req.Method, req.Params, nil)
-	// Routing headers are the extension's; the proposals' dialect may have them.
-	if fault == nil && req.Method != wire.ListTasks && (q.Extension || len(r.Header[wire.HeaderName]) > 0) {
-		fault = wire.CheckHeader(r.Header, wire.HeaderName, q.TaskID, true)
+	if fault == nil && q.Extension { // the proposals' dialect does not require it
+		_, fault = wire.Header(r.Header, wire.HeaderName)
 	}
 	if fault != nil {
 		failTask(w, req.ID, fault)

@@ -94,7 +94,7 @@ func (f *Front) strict(member []byte) *jsonrpc.Error {
 
 // carryParams lets the exact parameters of a request for one of our handlers travel with it.
 func (c *connection) carryParams(req *jsonrpc.Request) *jsonrpc.Request {
-	if wire.MayAsk(req.Method) && c.front.Handlers.Serves(req.Method, req.Params) {
+	if wire.MayAsk(req.Method) && c.front.Serves(c.life, req.Method, req.Params) {
 		req.Params = Carry(req.Params, nil)
 	}
 	return req

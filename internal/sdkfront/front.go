@@ -4,6 +4,7 @@
 package sdkfront
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,8 +49,10 @@ type Front struct {
 	before    bool          // there was middleware when ours was added
 	warn      sync.Once
 
-	listing *mcp.ServerSession // in which List asks; nil if it does not
-	tools   pages
+	listing   *mcp.ServerSession // in which the SDK's server is asked for lists
+	lists     bool               // List answers clients
+	tools     pages
+	templates templates
 
 	next    mcp.MethodHandler // the SDK's handlers, and the middleware that was there before ours
 	mu      sync.Mutex
@@ -72,6 +75,7 @@ func (f *Front) Install() error {
 		return errors.New("askback: there is a Server on this mcp.Server already")
 	}
 	var err error
+	f.lists = !hasCacheableHook(f.Server)
 	if f.listing, err = listingSession(f.Server); err != nil {
 		return fmt.Errorf("askback: opening a session for lists: %w", err)
 	}
@@ -261,7 +265,7 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 // call serves a request that may ask.
 func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 	return f.pass(ctx, method, target(req), req, func(ctx context.Context, p call.Passage) (mcp.Result, error) {
-		h := f.Handlers.Lookup(method, target(req))
+		h := f.Lookup(ctx, method, target(req))
 		if h == nil {
 			return f.serveForeign(ctx, p, method, req)
 		}
@@ -279,7 +283,7 @@ func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.R
 			return f.encode(out, p.InSession)
 		}
 		if _, _, manual := call.ManualOutcome(result); manual {
-			// A resource of the SDK's server that one of our templates also matches.
+			// Of a handler that was added to the SDK's server in the place of ours.
 			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 		}
 		return result, nil
@@ -330,6 +334,9 @@ func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Reque
 		return f.pass(ctx, h.Method, target(req), req, func(ctx context.Context, _ call.Passage) (mcp.Result, error) {
 			return f.ServeHandler(ctx, h, req)
 		})
+	}
+	if h.Matches != nil { // the SDK chose it by the order of the texts
+		h = cmp.Or(f.Handlers.Lookup(h.Method, target(req)), h)
 	}
 	out, err := f.serveOwn(ctx, p, h, req)
 	if err != nil {

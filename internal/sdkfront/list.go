@@ -31,7 +31,7 @@ func (f *Front) List(ctx context.Context, method string, params []byte, extra *m
 		}
 	}
 	req := f.listRequest(method, cursor, extra)
-	if req == nil || f.listing == nil || !f.Direct() || f.Chained() || !decodable(strictjson.Get(params, "_meta")) {
+	if req == nil || !f.lists || !f.Direct() || f.Chained() || !decodable(strictjson.Get(params, "_meta")) {
 		return nil
 	}
 	result, err := f.receive(Admitted(ctx), method, req)
@@ -99,17 +99,20 @@ func decodable(meta []byte) bool {
 	return true
 }
 
-// listingSession returns the session in which List asks the SDK's server: like that of a request over HTTP, and closed,
-// which the SDK's handlers of lists do not mind. It is nil if the operator's SetCacheable, which may look at the session
-// of a request, decides on each list, or if that cannot be known.
-func listingSession(m *mcp.Server) (*mcp.ServerSession, error) {
+// hasCacheableHook reports whether the operator's SetCacheable, which may look at the session of a request, decides on
+// each list, or whether that cannot be known.
+func hasCacheableHook(m *mcp.Server) bool {
 	opts := reflect.ValueOf(m).Elem().FieldByName("opts")
 	if !opts.IsValid() || opts.Kind() != reflect.Struct {
-		return nil, nil
+		return true
 	}
-	if hook := opts.FieldByName("SetCacheable"); !hook.IsValid() || hook.Kind() != reflect.Func || !hook.IsNil() {
-		return nil, nil
-	}
+	hook := opts.FieldByName("SetCacheable")
+	return !hook.IsValid() || hook.Kind() != reflect.Func || !hook.IsNil()
+}
+
+// listingSession returns the session in which the SDK's server is asked for lists: like that of a request over HTTP, and
+// closed, which the SDK's handlers of lists do not mind.
+func listingSession(m *mcp.Server) (*mcp.ServerSession, error) {
 	session, err := m.Connect(context.Background(), &mcp.StreamableServerTransport{Stateless: true}, nil)
 	if err != nil {
 		return nil, err

@@ -64,12 +64,7 @@ func ReadRequest(method string, params []byte, session *mcp.ServerSession) (*Req
 	if method == wire.ListTasks {
 		return q, nil
 	}
-	id := strictjson.Get(params, "taskId")
-	if method == wire.InputResponse && id == nil {
-		id = strictjson.Get(strictjson.Get(strictjson.Get(params, "_meta"), wire.MetaRelatedTask), "taskId")
-	}
-	var ok bool
-	if q.TaskID, ok = strictjson.String(id); !ok {
+	if q.TaskID = wire.Name(method, params); q.TaskID == "" {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs the string "taskId"`, method)
 	}
 	return q, nil

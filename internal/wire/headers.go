@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
@@ -23,7 +24,8 @@ const (
 	HeaderVersion = "Mcp-Protocol-Version"
 	HeaderMethod  = "Mcp-Method"
 	HeaderName    = "Mcp-Name"
-	paramPrefix   = "Mcp-Param-"
+	headerPrefix  = "Mcp-"
+	paramPrefix   = headerPrefix + "Param-"
 )
 
 // Mismatch is the error for headers that contradict the body.
@@ -31,8 +33,61 @@ func Mismatch(format string, args ...any) *jsonrpc.Error {
 	return Errorf(mcp.CodeHeaderMismatch, "Header mismatch: "+format, args...)
 }
 
-// Header returns the value of a header that must occur exactly once, because a proxy may have acted upon a second
-// one. The name is in canonical form.
+// CheckOnce verifies that each of the protocol's headers occurs once and in visible ASCII, whatever the revision:
+// proxies act upon them, and a proxy may read another one of two values than the server.
+func CheckOnce(h http.Header) *jsonrpc.Error {
+	for name, values := range h {
+		if len(values) == 0 || !strings.HasPrefix(name, headerPrefix) {
+			continue
+		}
+		if _, fault := Header(h, name); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
+// CheckRouting verifies that the Mcp-Method and Mcp-Name headers agree with a message (basic/transports/streamable-http,
+// "Server Validation"). The method of a response is empty, and so is the name of a message that names nothing. The
+// headers may be absent, unless the revision of a request requires them.
+func CheckRouting(h http.Header, method, name string, required bool) *jsonrpc.Error {
+	if required || len(h[HeaderMethod]) > 0 {
+		if value, fault := Header(h, HeaderMethod); fault != nil || value != method {
+			return cmp.Or(fault, differs(HeaderMethod))
+		}
+	}
+	if required && MayAsk(method) || len(h[HeaderName]) > 0 {
+		if value, fault := decodedHeader(h, HeaderName); fault != nil || value != name {
+			return cmp.Or(fault, differs(HeaderName))
+		}
+	}
+	return nil
+}
+
+func differs(name string) *jsonrpc.Error {
+	return Mismatch("the %s header does not match the value in the body", name)
+}
+
+// Name returns the tool, prompt, resource or task that a message names in its params, or "". The Mcp-Name header mirrors it.
+func Name(method string, params []byte) string {
+	member := ""
+	switch {
+	case MayAsk(method):
+		member = TargetMember(method)
+	case IsTask(method):
+		member = "taskId"
+	default:
+		return ""
+	}
+	value := strictjson.Get(params, member)
+	if value == nil && method == InputResponse {
+		return RelatedTask(params)
+	}
+	name, _ := strictjson.String(value)
+	return name
+}
+
+// Header returns the value of a header that must occur exactly once. The name is in canonical form.
 func Header(h http.Header, name string) (string, *jsonrpc.Error) {
 	values := h[name]
 	if len(values) == 0 {
@@ -47,20 +102,6 @@ func Header(h http.Header, name string) (string, *jsonrpc.Error) {
 		}
 	}
 	return values[0], nil
-}
-
-// CheckHeader verifies that a header equals the body's value. With encoded, the value may be in the Base64 form of
-// "Value Encoding".
-func CheckHeader(h http.Header, name, body string, encoded bool) *jsonrpc.Error {
-	read := Header
-	if encoded {
-		read = decodedHeader
-	}
-	value, err := read(h, name)
-	if err == nil && value != body {
-		err = Mismatch("the %s header does not match the value in the body", name)
-	}
-	return err
 }
 
 // decodedHeader is [Header] for a value that may be in Base64.
@@ -90,6 +131,16 @@ func EncodeHeader(v string) string {
 		return v
 	}
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
+}
+
+// HasParamHeaders reports whether a request has headers that mirror parameters of some tool.
+func HasParamHeaders(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, paramPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // ParamHeader mirrors one tool parameter into an HTTP header (x-mcp-header).
@@ -191,7 +242,7 @@ func (p ParamHeader) Check(h http.Header, arguments []byte) *jsonrpc.Error {
 		same = sameInteger(decoded, string(value))
 	}
 	if !same {
-		return Mismatch("the %s header does not match the value in the body", p.header)
+		return differs(p.header)
 	}
 	return nil
 }

@@ -33,6 +33,12 @@ var TaskMethods = []string{GetTask, CancelTask, UpdateTask, TaskResult, InputRes
 // IsTask reports whether a method is a request about tasks.
 func IsTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
+// RelatedTask returns the ID of the task that a result, or a request's params, names in its _meta, or "".
+func RelatedTask(object []byte) string {
+	id, _ := strictjson.String(strictjson.Get(strictjson.Get(strictjson.Get(object, "_meta"), MetaRelatedTask), "taskId"))
+	return id
+}
+
 // Task is the status of a task, for both dialects.
 type Task struct {
 	ID               string

@@ -120,9 +120,10 @@ func FuzzHeaders(f *testing.F) {
 		if strictjson.Check([]byte(arguments), 64) != nil {
 			return
 		}
-		h := http.Header{"Mcp-Param-B": {header}, HeaderName: {header}}
+		h := http.Header{"Mcp-Param-B": {header}, HeaderMethod: {header}, HeaderName: {header}}
 		_ = headers[0].Check(h, []byte(arguments))
-		if CheckHeader(h, HeaderName, header, false) == nil {
+		_ = CheckRouting(h, header, Name(CallTool, []byte(arguments)), true)
+		if CheckOnce(h) == nil {
 			for _, c := range header {
 				if c > '~' {
 					t.Fatalf("accepted %q", header)

@@ -1,0 +1,65 @@
+package httpfront
+
+import (
+	"iter"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// checkSession verifies that the headers of a request agree with each message of its body, which is checked. Revisions
+// before 2026-07-28 require none of them, but proxies act upon those that are there.
+func (h *handler) checkSession(r *http.Request, body []byte) *jsonrpc.Error {
+	for message := range messages(body) {
+		method, _ := strictjson.String(strictjson.Get(message, "method"))
+		params := strictjson.Get(message, "params")
+		name := wire.Name(method, params)
+		if fault := wire.CheckRouting(r.Header, method, name, false); fault != nil {
+			return fault
+		}
+		if method != wire.CallTool || !wire.HasParamHeaders(r.Header) {
+			continue
+		}
+		mirrored, err := h.SDK.ParamHeaders(r.Context(), name)
+		if err != nil {
+			return wire.Errorf(jsonrpc.CodeInternalError, "%v", err)
+		}
+		if fault := checkMirrored(r.Header, mirrored, strictjson.Get(params, "arguments"), false); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
+// checkRouting verifies the headers of a message of 2026-07-28, which requires them of requests.
+func checkRouting(h http.Header, req *wire.Request, params *wire.Params) *jsonrpc.Error {
+	name := params.Target // of a request that may ask, whose parameters were read
+	if req.ID == nil || !wire.MayAsk(req.Method) {
+		name = wire.Name(req.Method, req.Params)
+	}
+	return wire.CheckRouting(h, req.Method, name, req.ID != nil)
+}
+
+// checkMirrored verifies the headers that mirror a tool's parameters. They may be absent unless they are required.
+func checkMirrored(h http.Header, mirrored []wire.ParamHeader, arguments []byte, required bool) *jsonrpc.Error {
+	for _, header := range mirrored {
+		if !required && !header.In(h) {
+			continue
+		}
+		if fault := header.Check(h, arguments); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
+// messages returns the messages of a checked body: one, or those of a batch.
+func messages(body []byte) iter.Seq[[]byte] {
+	if strictjson.TypeOf(body) == strictjson.TypeArray {
+		return strictjson.Elements(body)
+	}
+	return func(yield func([]byte) bool) { yield(body) }
+}

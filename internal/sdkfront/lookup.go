@@ -1,0 +1,129 @@
+package sdkfront
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Lookup returns our handler for a request, or nil if another one of the SDK's server serves it, or none. Every front
+// finds the same handler:
+//
+//  1. A resource goes before templates, whether it is ours or was added to the SDK's server.
+//  2. Between our templates and those of the SDK's server the SDK decides, by the order of their texts.
+//  3. Our templates go in the order in which they were added.
+func (f *Front) Lookup(ctx context.Context, method, target string) *call.Handler {
+	h := f.Handlers.Lookup(method, target)
+	if h == nil || h.Matches == nil || f.before { // middleware from before ours must not see lists that nobody asked for
+		return h
+	}
+	if f.hasResource(ctx, target) {
+		return nil
+	}
+	f.ask(ctx, "resources/templates/list", func(result mcp.Result) (next string) {
+		list, ok := result.(*mcp.ListResourceTemplatesResult)
+		if !ok {
+			return ""
+		}
+		for _, t := range list.ResourceTemplates {
+			own := f.Handlers.Template(t.URITemplate)
+			switch {
+			case own != nil && own.Matches(target):
+				return ""
+			case own == nil && f.templates.match(t.URITemplate, target):
+				h = nil
+				return ""
+			}
+		}
+		return list.NextCursor
+	})
+	return h
+}
+
+// Serves reports whether a request is for one of our handlers; params is a checked object, or nil.
+func (f *Front) Serves(ctx context.Context, method string, params []byte) bool {
+	target, _ := strictjson.String(strictjson.Get(params, wire.TargetMember(method)))
+	return f.Lookup(ctx, method, target) != nil
+}
+
+// ParamHeaders returns the headers that mirror the parameters of a tool, whether it is ours or of the SDK's server.
+func (f *Front) ParamHeaders(ctx context.Context, tool string) ([]wire.ParamHeader, error) {
+	if h := f.Handlers.Lookup(wire.CallTool, tool); h != nil {
+		return h.Headers, nil
+	}
+	var found *mcp.Tool
+	f.ask(ctx, "tools/list", func(result mcp.Result) (next string) {
+		list, ok := result.(*mcp.ListToolsResult)
+		if !ok {
+			return ""
+		}
+		for _, t := range list.Tools {
+			if t.Name == tool {
+				found = t
+				return ""
+			}
+		}
+		return list.NextCursor
+	})
+	if found == nil {
+		return nil, nil
+	}
+	headers, err := wire.ParamHeaders(found.InputSchema)
+	if err != nil {
+		return nil, fmt.Errorf("askback: the input schema of the tool %q: %w", tool, err)
+	}
+	return headers, nil
+}
+
+// hasResource reports whether the SDK's server has a resource under exactly this URI.
+func (f *Front) hasResource(ctx context.Context, uri string) (found bool) {
+	f.ask(ctx, "resources/list", func(result mcp.Result) (next string) {
+		list, ok := result.(*mcp.ListResourcesResult)
+		if !ok {
+			return ""
+		}
+		for _, r := range list.Resources {
+			if found = r.URI == uri; found {
+				return ""
+			}
+		}
+		return list.NextCursor
+	})
+	return found
+}
+
+// ask asks the SDK's server for a list, which has no other way to tell what is registered there. Each page is given to
+// read, which returns the cursor of the next page, or "".
+func (f *Front) ask(ctx context.Context, method string, read func(page mcp.Result) (next string)) {
+	for cursor, first := "", true; first || cursor != ""; first = false {
+		page, err := f.next(ctx, method, f.listRequest(method, cursor, nil))
+		if err != nil {
+			return // a cursor that is no longer valid
+		}
+		cursor = read(page)
+	}
+}
+
+// templates are the parsed URI templates of the SDK's server. The zero value is empty.
+type templates struct {
+	parsed sync.Map // of *uritemplate.Template by text
+}
+
+func (t *templates) match(text, uri string) bool {
+	parsed, ok := t.parsed.Load(text)
+	if !ok {
+		template, err := uritemplate.New(text)
+		if err != nil {
+			return false // the SDK matches none of it, either
+		}
+		parsed, _ = t.parsed.LoadOrStore(text, template)
+	}
+	return parsed.(*uritemplate.Template).Regexp().MatchString(uri)
+}
