@@ -693,6 +693,45 @@ func TestCallsOfSessionsAreBounded(t *testing.T) {
 	}
 }
 
+// The parameters that the open requests of a caller's sessions keep are bounded. Small messages always have room, and so
+// have other callers.
+func TestParametersOfSessionsAreBounded(t *testing.T) {
+	const large = 40 << 10
+	w := newWaitingTool(t, askback.Limits{MessageBytes: 64 << 10, BodyBytes: askback.Share{Total: 512 << 10, PerPrincipal: 100 << 10, Anonymous: 100 << 10}})
+	h := w.HTTPHandler(nil)
+	ended := make(chan string, 10)
+	wait := func(l *legacy, id, size int) {
+		before := w.now.Load()
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait","arguments":{"pad":%q}}}`, id, strings.Repeat("x", size))
+		go func() { ended <- l.post("2025-11-25", body).Body.String() }()
+		harness.Eventually(t, "call", func() bool { return w.now.Load() > before || len(ended) > 0 })
+	}
+	one, _ := openSession(t, h, "alice")
+	two, _ := openSession(t, h, "alice")
+	wait(one, 1, large)
+	wait(two, 1, large)
+	wait(two, 2, large)
+	select {
+	case got := <-ended:
+		if !strings.Contains(got, "limit of 102400 bytes of open requests of sessions") {
+			t.Errorf("the third large call: %s", got)
+		}
+	default:
+		t.Error("the third large call is not refused")
+	}
+	for id := range 3 { // more than is left
+		wait(one, 3+id, 15<<10)
+	}
+	bob, _ := openSession(t, h, "bob")
+	wait(bob, 1, large)
+	close(w.open)
+	for range 6 {
+		if got := <-ended; !strings.Contains(got, "done") {
+			t.Errorf("a call that was admitted: %s", got)
+		}
+	}
+}
+
 func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	w := newWaitingTool(t, askback.Limits{SessionCalls: 2})
 	c := harness.Pipe(t, w.Server)
