@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -857,6 +858,89 @@ func TestHosts(t *testing.T) {
 			harness.NewServer(t, nil).HTTPHandler(&askback.HTTPOptions{AllowedHosts: []string{host}})
 		}()
 	}
+}
+
+// What a client sends is not repeated without limit: a progress token in notifications, a name or an ID in what the
+// operator is told.
+func TestWhatAClientChoosesIsShort(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	records, log := harness.Logs()
+	var told strings.Builder
+	srv := harness.NewServer(t, &askback.Options{
+		Logger: records,
+		Audit:  func(_ context.Context, e askback.AuditEvent) { fmt.Fprintf(&told, "%+v\n", e) },
+		Observe: func(ctx context.Context, op *askback.Operation) (context.Context, func()) {
+			fmt.Fprintf(&told, "%+v %s\n", op, op.Meta("traceparent"))
+			return ctx, func() { fmt.Fprintf(&told, "%+v\n", op) }
+		},
+		Authorize: func(context.Context, askback.Access) error { return errors.New("no") },
+	}, harness.AddGreet)
+	h := srv.HTTPHandler(nil)
+	for _, method := range []string{"tools/call", "prompts/get", "resources/read"} {
+		r := harness.Request{Method: method, Target: long}
+		if message := r.Send(t, h).Refused(t, 400, -32602); !strings.Contains(message, "limit of") {
+			t.Errorf("%s: %s", method, message)
+		}
+	}
+	harness.Request{Target: "greet", Meta: `,"traceparent":"` + long + `"`}.Send(t, h).Refused(t, 403, -32600)
+	named := harness.Request{Target: "greet"}
+	named.Body = `{"jsonrpc":"2.0","id":"` + long + `","method":"tools/call","params":{"name":"greet",` + modern(1, "", "")[strings.Index(modern(1, "", ""), `"_meta"`):]
+	named.Send(t, h).Refused(t, 403, -32600)
+	l, _ := openSession(t, h, "")
+	if w := l.post("2025-11-25", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+long+`"}}`); !strings.Contains(w.Body.String(), "limit of 1024 bytes") {
+		t.Errorf("in a session: %.200s", w.Body)
+	}
+	if n := len(log.String()) + told.Len(); n == 0 || n > 64<<10 {
+		t.Errorf("the operator is told %d bytes", n)
+	}
+}
+
+func TestProgressTokensAreShort(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "test"}, nil)
+	mcp.AddTool(m, &mcp.Tool{Name: "native"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return new(mcp.CallToolResult), nil, nil
+	})
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.AddGreet(srv)
+	h := srv.HTTPHandler(nil)
+	l, _ := openSession(t, h, "")
+	pipe := harness.Pipe(t, srv)
+	id := 10
+	for size, refused := range map[int]bool{1000: false, 2000: true, 1 << 20: true} {
+		token := `"progressToken":"` + strings.Repeat("x", size) + `"`
+		for _, tool := range []string{"greet", "native"} {
+			arguments := map[string]string{"greet": `{"place":"x"}`, "native": `{}`}[tool]
+			call := `"name":"` + tool + `","arguments":` + arguments
+			id++
+			for path, got := range map[string]string{
+				"over HTTP":    harness.Request{Target: tool, Arguments: arguments, Meta: "," + token}.Send(t, h).Raw,
+				"in a session": l.postUntil(`{"jsonrpc":"2.0","id":` + fmt.Sprint(id) + `,"method":"tools/call","params":{` + call + `,"_meta":{` + token + `}}}`),
+				"over a pipe":  fmt.Sprint(pipe.Call(id, "tools/call", call, harness.AllCapabilities+`,`+token)),
+			} {
+				if is := strings.Contains(got, "progressToken exceeds the limit of 1024 bytes"); is != refused {
+					t.Errorf("%s, %s, %d bytes: %.300s", tool, path, size, got)
+				}
+			}
+		}
+	}
+}
+
+// postUntil sends a message, and returns the beginning of the response: its end, too, unless it waits for an answer.
+func (l *legacy) postUntil(body string) string {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	defer cancel()
+	w, ended := newStarted(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.h.ServeHTTP(w, l.request(ctx, http.MethodPost, "2025-11-25", body))
+	}()
+	harness.Eventually(l.t, "response", w.began.Load)
+	cancel()
+	<-ended
+	return w.Body.String()
 }
 
 // docs/limits.md has a row for every field of Limits.

@@ -83,6 +83,9 @@ func (g *Gate) TurnAway(ctx context.Context, from Origin, err error) {
 
 // observe follows a request through the gate, for the log and the operator.
 func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *Watch) error) error {
+	if fault := checkTarget(&a); fault != nil {
+		pass = func(*Watch) error { return fault }
+	}
 	if !g.Log.Enabled(ctx, slog.LevelDebug) && g.Observer == nil {
 		return pass(nil)
 	}
@@ -97,6 +100,20 @@ func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *
 }
 
 var errPanicked = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+
+// checkTarget returns the error for a name or URI that is too long, which it cuts: it would be told to the operator in
+// each line and event about the request.
+func checkTarget(a *Access) error {
+	most := 1 << 10
+	if a.Method == wire.ReadResource {
+		most = 8 << 10
+	}
+	if len(a.Target) <= most {
+		return nil
+	}
+	a.Target = wire.Cut(a.Target, 100)
+	return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: what the request is for exceeds the limit of %d bytes", most)
+}
 
 // logRequest writes the log's line of a request. If its handler ran there is a line for each round.
 func (g *Gate) logRequest(ctx context.Context, w *Watch) {

@@ -223,7 +223,13 @@ func metaOf(texts Texts) func(string) string {
 	if texts == nil {
 		return func(string) string { return "" }
 	}
-	return texts.Text
+	return func(name string) string {
+		const most = 8 << 10 // of what a trace may carry
+		if text := texts.Text(name); len(text) <= most {
+			return text
+		}
+		return ""
+	}
 }
 
 // MetaTexts are the members of a request's _meta in the SDK's form.
@@ -239,7 +245,7 @@ func (m MetaTexts) Text(name string) string {
 func operationOf(a Access, from Origin) Operation {
 	op := Operation{
 		Kind: OperationRequest, Method: a.Method, Protocol: from.Version, Transport: from.Transport,
-		Request: wire.IDText(from.ID), Meta: metaOf(from.Meta),
+		Request: wire.Cut(wire.IDText(from.ID), 1<<10), Meta: metaOf(from.Meta),
 	}
 	if wire.MayAsk(a.Method) { // the id of a task is a secret
 		op.Target = a.Target

@@ -249,7 +249,8 @@ func trimMessage(message []byte) []byte {
 		if raw := params["_meta"]; len(raw) > bound.Small && strictjson.TypeOf(raw) == strictjson.TypeObject {
 			meta, size := make(map[string]json.RawMessage), 0
 			for name, value := range strictjson.Members(raw) {
-				if more := len(name) + len(value); size+more <= bound.Small {
+				// A long progress token is not dropped but refused, by whatever serves the request.
+				if more := len(name) + len(value); size+more <= bound.Small || string(name) == "progressToken" {
 					meta[string(name)] = value
 					size += more
 				}

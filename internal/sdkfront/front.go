@@ -146,6 +146,9 @@ func (f *Front) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 // receive serves a request, by whatever way it came. A panic of middleware, or of a handler of
 // the SDK's, costs the request and not the process.
 func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+	if fault := checkProgressToken(req); fault != nil {
+		return nil, fault
+	}
 	ctx, release, err := f.hold(ctx, method, req)
 	if err != nil {
 		return nil, call.Fault(err)
@@ -160,6 +163,18 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 		return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 	}
 	return result, err
+}
+
+// checkProgressToken returns the error for a token that is too long, whoever is going to use it.
+func checkProgressToken(req mcp.Request) error {
+	params, ok := req.GetParams().(mcp.RequestParams)
+	if !ok || reflect.ValueOf(params).IsNil() {
+		return nil
+	}
+	if token, ok := params.GetProgressToken().(string); ok && len(token) > wire.MaxProgressToken {
+		return wire.LongProgressToken()
+	}
+	return nil
 }
 
 // hold takes the share of a request in a session, or on a connection of whole messages. An HTTP request outside of

@@ -138,6 +138,14 @@ func ParseResponses(value []byte) (map[string][]byte, *jsonrpc.Error) {
 	return responses, nil
 }
 
+// MaxProgressToken is how many bytes a progress token may have, which each notification of progress repeats.
+const MaxProgressToken = 1 << 10
+
+// LongProgressToken is the error for one that has more.
+func LongProgressToken() *jsonrpc.Error {
+	return Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta progressToken exceeds the limit of %d bytes", MaxProgressToken)
+}
+
 // ParseMeta reads a request's _meta object.
 func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
 	m := Meta{raw: meta}
@@ -159,6 +167,9 @@ func ParseMeta(meta []byte) (Meta, *jsonrpc.Error) {
 		case "progressToken":
 			if !ValidID(value) {
 				fault = Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta progressToken must be a string or an integer")
+			}
+			if fault == nil && len(value) > MaxProgressToken {
+				fault = LongProgressToken()
 			}
 			m.ProgressToken = value
 		}
