@@ -20,6 +20,16 @@ func TestMemoryStore(t *testing.T) {
 	})
 }
 
+func TestMemoryStoreThatLosesCommits(t *testing.T) {
+	storetest.RunLostCommits(t, func(*testing.T) (func(*testing.T) task.Store, func(*testing.T) func(*testing.T)) {
+		store := new(task.MemoryStore)
+		return func(*testing.T) task.Store { return store }, func(*testing.T) func(*testing.T) {
+			restore := store.Save()
+			return func(*testing.T) { restore() }
+		}
+	})
+}
+
 // Engines that share a MemoryStore are notified of the writes of the others.
 func TestMemoryStoreTellsOtherEngines(t *testing.T) {
 	f := &fixture{t, new(task.MemoryStore)}

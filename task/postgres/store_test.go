@@ -28,6 +28,66 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// A backup of the database is put back.
+func TestStoreThatLosesCommits(t *testing.T) {
+	storetest.RunLostCommits(t, func(t *testing.T) (func(*testing.T) task.Store, func(*testing.T) func(*testing.T)) {
+		dsn := pgtest.DSN(t)
+		config, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, backup := config.Database, config.Database+"_backup"
+		config.Database = "postgres" // nobody may be connected to one that is copied
+		admin := func(t *testing.T, statements ...string) {
+			t.Helper()
+			conn, err := pgx.ConnectConfig(context.Background(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.Background())
+			for _, sql := range statements {
+				if _, err := conn.Exec(context.Background(), sql); err != nil {
+					t.Fatalf("%s: %v", sql, err)
+				}
+			}
+		}
+		t.Cleanup(func() { admin(t, "DROP DATABASE IF EXISTS "+backup) })
+		return func(t *testing.T) task.Store { return open(t, dsn) }, func(t *testing.T) func(*testing.T) {
+			admin(t, "DROP DATABASE IF EXISTS "+backup, "CREATE DATABASE "+backup+" TEMPLATE "+name)
+			return func(t *testing.T) { admin(t, "DROP DATABASE "+name, "CREATE DATABASE "+name+" TEMPLATE "+backup) }
+		}
+	})
+}
+
+// A release before nonces claims a task: it raises the number, and leaves the nonce of the claim before as it is.
+func TestAClaimOfTheReleaseBeforeNonces(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	s := open(t, dsn)
+	defer s.Close()
+	ctx := t.Context()
+	n := newTask()
+	if err := s.Create(ctx, n, time.Hour, time.Hour, nil, nil, task.Quota{}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "UPDATE askback.task SET fence = fence + 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Append(ctx, n.ID, n.Claim, 0, nil); !errors.Is(err, task.ErrLeaseLost) {
+		t.Errorf("Append under the claim before: %v", err)
+	}
+	if _, err := s.Renew(ctx, n.ID, n.Claim, time.Hour); !errors.Is(err, task.ErrLeaseLost) {
+		t.Errorf("Renew of the claim before: %v", err)
+	}
+	if err := s.Update(ctx, n, task.Update{Leased: true}); !errors.Is(err, task.ErrLeaseLost) {
+		t.Errorf("Update under the claim before: %v", err)
+	}
+}
+
 // Through a pooler statements may not be prepared.
 func TestEveryWayToSendAStatement(t *testing.T) {
 	dsn := pgtest.DSN(t)

@@ -14,7 +14,8 @@
 //		})
 //	}
 //
-// [RunStates] and [RunGuard] are the suites of other interfaces, state.Store and state.Guard, which may share a database
+// [RunLostCommits] is the suite of what a store does when its database has lost commits. It needs a way to save and restore
+// the database. [RunStates] and [RunGuard] are the suites of other interfaces, state.Store and state.Guard, which may share a database
 // with tasks.
 //
 // It takes no notice of how a store does what it does, and asks nothing of the speed of the machine: where a time has

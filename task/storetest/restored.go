@@ -1,0 +1,156 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// RunLostCommits runs the suite of what a [task.Store] does when its database has lost commits, as an asynchronous
+// failover or a restored backup does: the next claim has the number of a lost one, and only the nonces differ. Database is
+// called for each test, as by [Run]. Its second function saves the database, and returns one that puts it back as it was
+// then: with PostgreSQL a template, with SQLite a copy of the file. No handle is open while either of them runs.
+func RunLostCommits(t *testing.T, database func(t *testing.T) (open func(*testing.T) task.Store, save func(*testing.T) (restore func(*testing.T)))) {
+	for _, test := range restoredTests {
+		t.Run(test.says, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			open, save := database(t)
+			test.run(&restored{fixture: fixture{suite: suite{t, ctx}, database: open}, save: save})
+		})
+	}
+}
+
+type restored struct {
+	fixture
+	save func(*testing.T) (restore func(*testing.T))
+}
+
+// with opens a handle for a part of a test.
+func (r *restored) with(do func(s task.Store)) {
+	r.Helper()
+	s := r.database(r.T)
+	do(s)
+	r.ok("Close", s.Close())
+}
+
+// lose does what the database then loses.
+func (r *restored) lose(do func(s task.Store)) {
+	r.Helper()
+	restore := r.save(r.T)
+	r.with(do)
+	restore(r.T)
+}
+
+var restoredTests = []struct {
+	says string
+	run  func(r *restored)
+}{
+	{"under a claim that was lost nothing is written, although the next one has its number", func(r *restored) {
+		claims := map[string]func(s task.Store, t *task.Task) *task.Task{
+			"Claim": func(s task.Store, t *task.Task) *task.Task { return r.claimThis(s, t.ID, long) },
+			"Update": func(s task.Store, t *task.Task) *task.Task {
+				t = r.get(s, t.ID)
+				r.update(s, t, task.Update{Lease: long})
+				return t
+			},
+		}
+		for first, claim := range claims {
+			for second, claimAgain := range claims {
+				var t, lost *task.Task
+				r.with(func(s task.Store) { t = r.add(s, "alice") })
+				r.lose(func(s task.Store) { lost = claim(s, t) })
+				r.with(func(s task.Store) {
+					current := claimAgain(s, t)
+					if lost.Fence != current.Fence || lost.Nonce == current.Nonce {
+						r.Fatalf("%s made the claim %v, which was lost, and then %s made %v", first, lost.Claim, second, current.Claim)
+					}
+					r.append(s, t.ID, current.Claim, "mine")
+					r.wantError("Append under the lost claim", s.Append(r.ctx, t.ID, lost.Claim, 1, []byte("lost")), task.ErrLeaseLost)
+					_, err := s.Renew(r.ctx, t.ID, lost.Claim, 0)
+					r.wantError("Renew of the lost claim", err, task.ErrLeaseLost)
+					given := clone(lost)
+					given.Status, given.Version = task.Completed, current.Version
+					r.wantError("Update under the lost claim", s.Update(r.ctx, given, task.Update{Leased: true, Due: -1}), task.ErrLeaseLost)
+					r.wantEntries(s, t.ID, "mine")
+					r.noneDue(s)
+					current.Attempts = 0
+					r.wantRow(s, current)
+					r.update(s, current, task.Update{Leased: true, Due: -1})
+				})
+			}
+		}
+	}},
+	{"under a claim that was lost nothing is written before there is another", func(r *restored) {
+		var t, lost *task.Task
+		r.with(func(s task.Store) { t = r.add(s, "alice") })
+		r.lose(func(s task.Store) { lost = r.claimThis(s, t.ID, long) })
+		r.with(func(s task.Store) {
+			r.wantError("Append", s.Append(r.ctx, t.ID, lost.Claim, 0, []byte("lost")), task.ErrLeaseLost)
+			r.wantRow(s, t)
+			r.wantEntries(s, t.ID)
+		})
+	}},
+	{"a claim that was kept still counts, and what was lost is written again", func(r *restored) {
+		var c *task.Task
+		r.with(func(s task.Store) {
+			c = r.addLeased(s)
+			r.append(s, c.ID, c.Claim, "kept")
+		})
+		r.lose(func(s task.Store) { r.append(s, c.ID, c.Claim, "lost") })
+		r.with(func(s task.Store) {
+			r.wantError("Append behind what was lost", s.Append(r.ctx, c.ID, c.Claim, 2, []byte("next")), task.ErrConflict)
+			r.append(s, c.ID, c.Claim, "again")
+			r.wantEntries(s, c.ID, "kept", "again")
+			r.renew(s, c, long)
+		})
+	}},
+	{"an engine whose claim was lost records nothing beside the one that has its number", func(r *restored) {
+		var ids []string
+		r.with(func(s task.Store) {
+			for range 4 {
+				ids = append(ids, r.add(s, "alice").ID)
+			}
+		})
+		var lost []*task.Task
+		r.lose(func(s task.Store) {
+			for range ids {
+				lost = append(lost, r.claim(s, "", long))
+			}
+		})
+		r.with(func(s task.Store) {
+			handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				i := slices.IndexFunc(lost, func(t *task.Task) bool { return t.ID == w.Task.ID })
+				for n, step := range []string{"reserve", "pay"} {
+					// The other worker is always a moment earlier.
+					err := s.Append(ctx, w.Task.ID, lost[i].Claim, n, []byte(step+" lost"))
+					if !errors.Is(err, task.ErrLeaseLost) {
+						r.Errorf("Append under the lost claim %v, beside %v: %v", lost[i].Claim, w.Task.Claim, err)
+					}
+					if err := w.Record(ctx, []byte(step)); err != nil {
+						return task.Verdict{}, err
+					}
+				}
+				return task.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
+			}
+			e, err := task.NewEngine(s, &task.Options{Handler: handler, Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+			r.ok("NewEngine", err)
+			ctx, cancel := context.WithCancel(r.ctx)
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(ctx) }()
+			for _, id := range ids {
+				r.eventually("each task is completed", func() bool { return r.get(s, id).Status == task.Completed })
+			}
+			cancel()
+			r.ok("Run", <-ended)
+			for _, id := range ids {
+				r.wantEntries(s, id, "reserve", "pay")
+			}
+		})
+	}},
+}
