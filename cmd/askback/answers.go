@@ -290,8 +290,8 @@ func describe(q *client.Question) string {
 
 // sampleContent makes an example of a form's content.
 func sampleContent(schema json.RawMessage) string {
-	var top jsonschema.Schema
-	if json.Unmarshal(schema, &top) != nil {
+	top, _, err := readSchema(schema)
+	if err != nil {
 		return "{…}"
 	}
 	first := func(s *jsonschema.Schema) any {
@@ -299,7 +299,7 @@ func sampleContent(schema json.RawMessage) string {
 			return s.Enum[0]
 		}
 		for _, option := range slices.Concat(s.OneOf, s.AnyOf) {
-			if option != nil && option.Const != nil {
+			if option.Const != nil {
 				return *option.Const
 			}
 		}

@@ -53,17 +53,22 @@ func parsePairs(args []string) ([]pair, error) {
 }
 
 // inputSchema describes the arguments of a tool or prompt.
-type inputSchema struct{ jsonschema.Schema }
+type inputSchema struct {
+	*jsonschema.Schema      // as of readSchema
+	refers             bool // it has references
+}
 
 // parseSchema reads a tool's schema. A schema that cannot be read counts as empty: every argument is then a string, and
 // the server judges it.
 func parseSchema(schema any) *inputSchema {
-	s := new(inputSchema)
 	raw, err := json.Marshal(schema)
-	if err != nil || json.Unmarshal(raw, &s.Schema) != nil {
-		return new(inputSchema)
+	if err == nil {
+		var s inputSchema
+		if s.Schema, s.refers, err = readSchema(raw); err == nil {
+			return &s
+		}
 	}
-	return s
+	return &inputSchema{Schema: new(jsonschema.Schema)}
 }
 
 // property returns the schema of an argument. It follows references to the definitions of the whole schema.
@@ -82,8 +87,6 @@ func (s *inputSchema) property(key string) *jsonschema.Schema {
 // typesOf returns the types that a value may have, or nil if it may have any.
 func typesOf(s *jsonschema.Schema) []string {
 	switch {
-	case s == nil: // null in the place of a schema
-		return nil
 	case s.Type != "":
 		return []string{s.Type}
 	case len(s.Types) > 0:
@@ -186,8 +189,7 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
 	}
-	// A schema with references is not used: they may form a circle, in which the validator would not end.
-	if raw := compact(&s.Schema); strings.Contains(raw, `"$ref"`) || strings.Contains(raw, `"$dynamicRef"`) {
+	if s.refers { // in a circle of references the validator would not end
 		return nil
 	}
 	resolved, err := s.Resolve(nil)
@@ -201,7 +203,7 @@ func (s *inputSchema) check(object json.RawMessage) error {
 	if resolved.Validate(value) == nil {
 		return nil
 	}
-	return errors.New(cmp.Or(mistake("", &s.Schema, value), s.misfit(value)))
+	return errors.New(cmp.Or(mistake("", s.Schema, value), s.misfit(value)))
 }
 
 // misfit names the argument that its schema does not allow, for a reason that [mistake] does not know.
@@ -212,7 +214,7 @@ func (s *inputSchema) misfit(object map[string]any) string {
 			return fmt.Sprintf("%s=%s: want a value that this schema allows: %s", name, brief(object[name]), compact(p))
 		}
 	}
-	rest := s.Schema
+	rest := *s.Schema
 	rest.Properties, rest.PropertyOrder = nil, nil
 	return "the arguments do not go together; the tool's schema says: " + compact(&rest)
 }

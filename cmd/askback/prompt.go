@@ -63,7 +63,7 @@ func getPrompt(ctx context.Context, s *client.Session, name string, pairs []pair
 
 // promptSchema describes the arguments of a prompt, which are all strings.
 func promptSchema(prompt *mcp.Prompt) *inputSchema {
-	s := new(inputSchema)
+	s := &inputSchema{Schema: new(jsonschema.Schema)}
 	s.Properties = make(map[string]*jsonschema.Schema)
 	s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // false
 	for _, a := range prompt.Arguments {
