@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -400,6 +401,9 @@ const (
 
 func giveAll() planAnswer { return give }
 
+// mistakes makes each wrong answer another one: the same twice in a row would end its call.
+var mistakes atomic.Int64
+
 // planAnswers answers the questions of a plan.
 func planAnswers[V any](requests map[string]V, how func() planAnswer) string {
 	given := map[string]any{}
@@ -408,7 +412,7 @@ func planAnswers[V any](requests map[string]V, how func() planAnswer) string {
 		case give:
 			given[key] = map[string]any{"action": "accept", "content": count{howMany(key)}}
 		case giveWrong:
-			given[key] = map[string]any{"action": "accept", "content": map[string]any{"n": "many"}}
+			given[key] = map[string]any{"action": "accept", "content": map[string]any{"n": fmt.Sprint("many ", mistakes.Add(1))}}
 		}
 	}
 	data, _ := json.Marshal(given) // strings and numbers

@@ -97,9 +97,12 @@ func TestLegacyAnswers(t *testing.T) {
 		}, "Hello late in x"},
 		{"declined", func(int64) (*mcp.ElicitResult, error) { return &mcp.ElicitResult{Action: "decline"}, nil }, "declined"},
 		{"broken", func(int64) (*mcp.ElicitResult, error) { return nil, errors.New("no display") }, "no display"},
-		{"never fit", func(int64) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": 1}}, nil
-		}, "rounds per call"},
+		{"never fit", func(n int64) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": n}}, nil
+		}, `rounds per call is reached; the last answer to the question "login" does not fit: `},
+		{"the same that does not fit", func(int64) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		}, `the answer to the question "login" does not fit, and to ask again would not help: `},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			srv := harness.NewServer(t, nil, harness.AddGreet)

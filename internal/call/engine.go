@@ -187,6 +187,15 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	asks, suspended, err := run.Finish(err)
 	refused := run.Refused()
 	e.logRefused(ctx, c, refused)
+	if err == nil && suspended {
+		if i := slices.IndexFunc(refused, func(r journal.Refusal) bool { return r.Final }); i >= 0 {
+			return nil, Unanswerable(&refused[i])
+		}
+		err = run.CommitRefused(ctx)
+	}
+	if _, limit := errors.AsType[*journal.LimitError](err); limit && len(refused) > 0 {
+		err = refused[len(refused)-1].LimitReached(err)
+	}
 	if err != nil {
 		e.warnOfDropped(ctx, c, j, asks, err)
 		return e.failed(r, err)
@@ -229,17 +238,25 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	return &Outcome{Result: result}, nil
 }
 
+// Unanswerable is the error of a call whose client gave an answer that nobody can correct.
+func Unanswerable(r *journal.Refusal) error {
+	return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", r.Err())
+}
+
 // logRefused tells why questions are asked again that the client has answered.
 func (e *Engine) logRefused(ctx context.Context, c *Call, refused []journal.Refusal) {
 	for _, r := range refused {
-		LogRefused(ctx, e.Log, c.PublicID(), c.Handler.Method, c.Params.Target, c.Round, r.Key, r.Reason)
+		LogRefused(ctx, e.Log, c.PublicID(), c.Handler.Method, c.Params.Target, c.Round, r)
 	}
 }
 
-// LogRefused tells why a question is asked again that the client has answered.
-func LogRefused(ctx context.Context, log *slog.Logger, callID, method, target string, round int, key string, reason error) {
-	log.InfoContext(ctx, "askback: an answer does not fit; its question is asked again",
-		"call", callID, "method", method, "target", target, "round", round, "key", key, "reason", reason)
+// LogRefused tells why an answer does not count.
+func LogRefused(ctx context.Context, log *slog.Logger, callID, method, target string, round int, r journal.Refusal) {
+	message := "askback: an answer does not fit; its question is asked again"
+	if r.Final {
+		message = "askback: an answer does not fit, and to ask again would not help; the call ends"
+	}
+	log.InfoContext(ctx, message, "call", callID, "method", method, "target", target, "round", round, "key", r.Key, "reason", r.Reason)
 }
 
 // warnOfDropped warns of a handler that asked, and then ended the call with an error that is not about the questions.

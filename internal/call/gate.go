@@ -188,7 +188,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 // How long, and how often in that time, a call looks for a share before it is handed back. Some clients come back at
 // once, and a server may hand a call back only a few times.
 const (
-	shareWait = time.Second
+	shareWait = 500 * time.Millisecond
 	shareLook = 20 * time.Millisecond
 )
 

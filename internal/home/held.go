@@ -49,7 +49,8 @@ func (h *Held) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcom
 	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed())
 	for _, q := range out.Questions {
 		if err == nil && unfit[q.Key] && q.Accept == nil { // its handler would take it for one that fits
-			call.LogRefused(ctx, h.Log, id, h.Request.Handler.Method, params.Target, j.Round, q.Key, q.Unfit(responses[q.Key]))
+			refusal := journal.Refusal{Key: q.Key, Reason: q.Unfit(responses[q.Key])}
+			call.LogRefused(ctx, h.Log, id, h.Request.Handler.Method, params.Target, j.Round, refusal)
 			delete(responses, q.Key)
 		}
 	}

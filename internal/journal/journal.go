@@ -19,9 +19,11 @@ package journal
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -142,6 +144,27 @@ func (j *Journal) checkpoints() (n int) {
 		}
 	}
 	return n
+}
+
+// unfit begins the keys of entries that record an answer which did not fit. They are of the kind Delivered, so that
+// releases that do not write them read them.
+const unfit = "(unfit) "
+
+// Refuse records that an answer does not fit its question, and returns the entry. The rule is the same in every home: a
+// question is asked again, unless nobody can correct its answer, or the same answer came twice in a row.
+func (j *Journal) Refuse(key string, d Digest, raw []byte, correctable bool, reason error) (Refusal, Entry) {
+	sum := sha256.Sum256(append(d[:], raw...))
+	prefix := unfit + key + " "
+	e := Entry{Kind: Delivered, Key: prefix + hex.EncodeToString(sum[:8])}
+	r := Refusal{Key: key, Reason: reason, Final: !correctable}
+	for _, before := range slices.Backward(j.Entries) {
+		if before.Kind == Delivered && strings.HasPrefix(before.Key, prefix) && len(before.Key) == len(e.Key) {
+			r.Final = r.Final || before.Key == e.Key
+			break
+		}
+	}
+	j.Entries = append(j.Entries, e)
+	return r, e
 }
 
 func (j *Journal) receiveAll(responses map[string][]byte) {

@@ -23,6 +23,8 @@ type Ask struct {
 	// Accept checks a client's raw answer and returns what to record. It is pure, and its error repeats nothing of the
 	// answer.
 	Accept func(raw []byte) ([]byte, error)
+	// Correctable says that somebody may correct an answer that Accept refuses, when the question is asked again.
+	Correctable bool
 	// Unable, if set, is the reason why the question cannot be sent. [Run.Ask] returns it instead of asking.
 	Unable error
 	// Request is handed back by [Run.Finish]; the engine does not look at it.
@@ -55,10 +57,11 @@ type Run struct {
 	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
 	refused []Refusal
-	parked  bool  // a checkpoint was reached
-	broken  error // the failure of Commit, after which nothing is recorded
-	over    bool  // the handler has returned
-	detach  bool  // the call goes on as a task from its checkpoint
+	marks   []Entry // of refused
+	parked  bool    // a checkpoint was reached
+	broken  error   // the failure of Commit, after which nothing is recorded
+	over    bool    // the handler has returned
+	detach  bool    // the call goes on as a task from its checkpoint
 	steps   map[string]bool
 	active  int // steps that run now
 
@@ -122,9 +125,11 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		if e.Kind == Unread {
 			value, err := a.Accept(e.Value)
 			if err != nil {
-				r.refused = append(r.refused, Refusal{a.Key, err})
+				raw := e.Value
 				r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
 				r.read = r.read&(1<<i-1) | r.read>>(i+1)<<i // those behind it move up
+				refusal, mark := r.journal.Refuse(a.Key, a.Digest, raw, a.Correctable, err)
+				r.refused, r.marks = append(r.refused, refusal), append(r.marks, mark)
 				continue
 			}
 			e.Kind, e.Value = Answer, value
@@ -149,15 +154,26 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	}
 	r.asked = append(r.asked, a)
 	if i := slices.IndexFunc(r.journal.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == a.Key }); i >= 0 {
-		r.refused = append(r.refused, Refusal{a.Key, ErrReworded})
+		r.refused = append(r.refused, Refusal{Key: a.Key, Reason: ErrReworded})
 	}
 	return nil, ErrInputRequired
 }
 
 // Refusal is an answer that did not count, and the reason, which repeats nothing of the answer.
 type Refusal struct {
-	Key    string // of the question, which is asked again
+	Key    string // of the question, which is asked again unless Final
 	Reason error
+	Final  bool // the call ends with the refusal
+}
+
+// Err returns the error that ends a call with a final refusal.
+func (r *Refusal) Err() error {
+	return fmt.Errorf("the answer to the question %q does not fit, and to ask again would not help: %w", r.Key, r.Reason)
+}
+
+// LimitReached adds the reason of a refusal to the error of a limit that a call has reached because of it.
+func (r *Refusal) LimitReached(limit error) error {
+	return fmt.Errorf("%w; the last answer to the question %q does not fit: %v", limit, r.Key, r.Reason)
 }
 
 // ErrReworded is the reason of a Refusal where the question is another one, which its client has not answered before.
@@ -168,6 +184,20 @@ func (r *Run) Refused() []Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused
+}
+
+// CommitRefused makes durable what Ask recorded of answers that did not count. It is called after Finish.
+func (r *Run) CommitRefused(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.marks {
+		if r.Commit == nil || r.broken != nil {
+			break
+		}
+		r.broken = r.Commit(ctx, &r.marks[i])
+	}
+	r.marks = nil
+	return r.broken
 }
 
 // Strayed returns the keys of recorded answers that a run which asks something new has not asked for: its handler does not

@@ -179,6 +179,10 @@ func (q *Question) Unfit(raw []byte) error {
 	return err
 }
 
+// Correctable reports whether somebody may correct an answer that does not fit, when a question of this method is asked
+// again: a person can, and a client that has no model, or whose roots are no files, cannot.
+func Correctable(method string) bool { return method == MethodElicit }
+
 // didNotFit is between the message of a question and the reason why it is asked again.
 const didNotFit = "\n\nThe answer before this one does not fit: "
 

@@ -31,6 +31,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 		u := &task.Update{Keep: true}
 		taken, reasons, round = nil, nil, t.Round+1
 		var left, refused []home.OpenQuestion
+		var j *journal.Journal // of the task, once it is needed
 		for _, q := range open {
 			raw, ok := responses[q.Wire]
 			if !ok {
@@ -41,11 +42,22 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 			if err != nil {
 				return nil, s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
 			}
-			if _, err := check(raw); err != nil {
-				if q.Method == question.MethodElicit {
-					q.Params = question.AskAgain(q.Params, err)
+			if _, unfit := check(raw); unfit != nil {
+				if j == nil {
+					if j, err = s.journalOf(ctx, t, u.Entries); err != nil {
+						return nil, err
+					}
 				}
-				refused, reasons = append(refused, q), append(reasons, journal.Refusal{Key: q.Key, Reason: err})
+				digest := journal.Digest(q.Digest)
+				reason, mark := j.Refuse(q.Key, digest, raw, question.Correctable(q.Method), unfit)
+				if reasons = append(reasons, reason); reason.Final {
+					return s.fail(t, call.Unanswerable(&reason)), nil
+				}
+				u.Entries = append(u.Entries, mark.Append(nil))
+				if q.Method == question.MethodElicit {
+					q.Params = question.AskAgain(q.Params, unfit)
+				}
+				refused = append(refused, q)
 			} else {
 				answer := journal.Entry{Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw}
 				u.Entries = append(u.Entries, answer.Append(nil))
@@ -60,7 +72,8 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 		if len(refused) > 0 {
 			// Each costs a round, so that nobody can make a journal grow without end.
 			if t.Round++; t.Round > s.Calls.Limits.Rounds {
-				return s.fail(t, &journal.LimitError{Limit: "rounds per call", Max: int64(s.Calls.Limits.Rounds)}), nil
+				limit := &journal.LimitError{Limit: "rounds per call", Max: int64(s.Calls.Limits.Rounds)}
+				return s.fail(t, reasons[len(reasons)-1].LimitReached(limit)), nil
 			}
 			if refused, err = s.askAgain(ctx, t, left, refused, u.Entries); err != nil {
 				return nil, err
@@ -80,7 +93,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 	if err == nil && len(reasons) > 0 {
 		callID := s.callID(ctx, t)
 		for _, r := range reasons {
-			call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, round, r.Key, r.Reason)
+			call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, round, r)
 		}
 	}
 	return err
@@ -117,8 +130,8 @@ func (s *Service) fail(t *task.Task, err error) *task.Update {
 	return &task.Update{}
 }
 
-// askAgain gives refused questions keys that were never used in their task.
-func (s *Service) askAgain(ctx context.Context, t *task.Task, left, refused []home.OpenQuestion, more [][]byte) ([]home.OpenQuestion, error) {
+// journalOf returns the journal of a task, with more entries.
+func (s *Service) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*journal.Journal, error) {
 	_, entries, err := s.Engine.Journal(ctx, t.ID)
 	if err != nil {
 		return nil, err
@@ -126,6 +139,15 @@ func (s *Service) askAgain(ctx context.Context, t *task.Task, left, refused []ho
 	j, err := home.DecodeJournal("", t.Round, slices.Concat(entries, more))
 	if err != nil {
 		return nil, s.unreadable(ctx, err)
+	}
+	return j, nil
+}
+
+// askAgain gives refused questions keys that were never used in their task.
+func (s *Service) askAgain(ctx context.Context, t *task.Task, left, refused []home.OpenQuestion, more [][]byte) ([]home.OpenQuestion, error) {
+	j, err := s.journalOf(ctx, t, more)
+	if err != nil {
+		return nil, err
 	}
 	for _, q := range left {
 		j.Pending = append(j.Pending, journal.Question{Wire: q.Wire})
