@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,6 +69,7 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	})
 	before := readFinished(t, log)
 	killed.kill()
+	survivor.signal(syscall.SIGSTOP) // it reaches the standby after the newcomer has claimed its tasks
 	if err := primary.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +78,10 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	}
 	query(t, ctx, standby, "SELECT pg_promote()::text")
 	newcomer := startWorker(t, fleet, log, failoverTasks+1)
+	until(t, ctx, "the newcomer has claimed the tasks, under the numbers of lost claims", func() bool {
+		return query(t, ctx, standby, "SELECT count(*)::text FROM askback.task WHERE fence = 1") == strconv.Itoa(failoverTasks)
+	})
+	survivor.signal(syscall.SIGCONT)
 
 	s = open(t, standby.DSN())
 	defer s.Close()
@@ -251,6 +257,13 @@ func startWorker(t *testing.T, dsn, log string, workers int) *worker {
 	}
 	t.Cleanup(w.kill)
 	return w
+}
+
+func (w *worker) signal(s syscall.Signal) {
+	w.t.Helper()
+	if err := w.process.Process.Signal(s); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // kill ends the process as a crash does.
