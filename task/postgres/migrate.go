@@ -119,7 +119,9 @@ func (m *migration) table(name string) string { return pgx.Identifier{m.schema, 
 // a transaction, so that it needs no session, and ends with this process. The transaction has no snapshot: nothing waits
 // for it.
 func (m *migration) alone(ctx context.Context, do func(context.Context, *pgx.Conn) error) (done bool, err error) {
-	guard, err := pgx.ConnectConfig(ctx, m.pool.Config().ConnConfig)
+	config := m.pool.Config().ConnConfig // a copy
+	config.RuntimeParams["application_name"] = "askback migration"
+	guard, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return false, err
 	}
@@ -135,7 +137,7 @@ func (m *migration) alone(ctx context.Context, do func(context.Context, *pgx.Con
 	if string(results[len(results)-1].Rows[0][0]) != "t" {
 		return false, nil
 	}
-	conn, err := pgx.ConnectConfig(ctx, m.pool.Config().ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return false, err
 	}

@@ -295,3 +295,40 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The release before checks that the version is its own, and uses no more than it knows. So what a release adds leaves
+// the version as it is; a file of every older version gets all of it, and what a newer release has added is no obstacle.
+func TestFilesOfOtherReleases(t *testing.T) {
+	ctx := t.Context()
+	for version := range len(migrations) + 1 {
+		path := filepath.Join(t.TempDir(), "tasks.db")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db := raw(t, path)
+		for _, m := range migrations[:version] {
+			mustExec(t, db, m)
+		}
+		if version > 0 {
+			mustExec(t, db, fmt.Sprintf("PRAGMA application_id = %d", applicationID))
+			mustExec(t, db, fmt.Sprintf("PRAGMA user_version = %d", version))
+		}
+		s := open(t, path)
+		touch(t, s)
+		s.Close()
+		if got := query[int](t, db, "PRAGMA user_version"); got != len(migrations) {
+			t.Errorf("a file of version %d has version %d now, want %d", version, got, len(migrations))
+		}
+		if n := query[int](t, db, "SELECT count(*) FROM migration_step"); n != len(steps) {
+			t.Errorf("a file of version %d has seen %d steps, want %d", version, n, len(steps))
+		}
+		mustExec(t, db, "ALTER TABLE task ADD COLUMN extra TEXT")
+		mustExec(t, db, "INSERT INTO migration_step VALUES ('extra')")
+		again, err := Open(ctx, path)
+		if err != nil {
+			t.Fatalf("beside a newer release that has added a column: %v", err)
+		}
+		touch(t, again)
+		again.Close()
+	}
+}

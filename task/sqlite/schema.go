@@ -14,7 +14,8 @@ import (
 const applicationID = 0x41736b62
 
 // migrations lead from each schema version to the next. One that was released is never
-// changed. The version of a file is the number of migrations that it has seen.
+// changed. The version of a file is the number of migrations that it has seen, and what a release must know to open it.
+// A release that only adds to the file does so in [steps], so that the release before opens it, too.
 var migrations = []string{`
 -- A task is due since "due", or becomes so at "wake", where a lease or a delay ends, or
 -- neither: then it is parked. That these are two columns lets Claim find the next
@@ -117,27 +118,37 @@ CREATE TABLE used_state (
 ) STRICT;
 
 CREATE INDEX used_state_expires ON used_state (expires);
-`, `
--- The random part of the last claim, which an older release does not set.
-ALTER TABLE task ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
 `}
 
-// prepareSchema makes the file a store of this release's schema version, in WAL mode. Several
-// processes may do that at once.
+// A step adds to a file, beside processes of the release before that have it open: their statements go on working, and
+// so does their check of the version. It takes a moment, however many tasks there are.
+type step struct{ name, sql string }
+
+// notes is the table of the steps that a file has seen.
+const notes = `CREATE TABLE IF NOT EXISTS migration_step (name TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID`
+
+var steps = []step{
+	{"nonce", `
+-- The random part of the last claim, which an older release does not set.
+ALTER TABLE task ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
+`},
+}
+
+// prepareSchema makes the file a store of this release, in WAL mode. Several processes may do that at once.
 func prepareSchema(ctx context.Context, conn *sql.Conn) error {
 	// A file that is not ours is to stay as it is, so look before anything is written.
-	version, err := inTransaction(ctx, conn, "BEGIN", readVersion)
+	done, err := inTransaction(ctx, conn, "BEGIN", func(ctx context.Context, conn *sql.Conn) (bool, error) {
+		version, missing, err := readSchema(ctx, conn)
+		return version == len(migrations) && len(missing) == 0, err
+	})
 	if err != nil {
 		return err
 	}
-	if err := useWAL(ctx, conn); err != nil {
+	if err := useWAL(ctx, conn); err != nil || done {
 		return err
 	}
-	if version == len(migrations) {
-		return nil
-	}
 	_, err = inTransaction(ctx, conn, "BEGIN IMMEDIATE", func(ctx context.Context, conn *sql.Conn) (int, error) {
-		version, err := readVersion(ctx, conn) // another process may have been quicker
+		version, missing, err := readSchema(ctx, conn) // another process may have been quicker
 		if err != nil {
 			return 0, err
 		}
@@ -146,10 +157,42 @@ func prepareSchema(ctx context.Context, conn *sql.Conn) error {
 				return 0, fmt.Errorf("migrating it to schema version %d: %w", version+i+1, err)
 			}
 		}
+		if _, err := conn.ExecContext(ctx, notes); err != nil {
+			return 0, err
+		}
+		for _, s := range missing {
+			if _, err := conn.ExecContext(ctx, s.sql); err != nil {
+				return 0, fmt.Errorf("migrating it, step %q: %w", s.name, err)
+			}
+			if _, err := conn.ExecContext(ctx, `INSERT INTO migration_step VALUES (?)`, s.name); err != nil {
+				return 0, err
+			}
+		}
 		_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(migrations)))
 		return 0, err
 	})
 	return err
+}
+
+// readSchema returns the schema version of a file, and the steps that it has not seen. It must be in a transaction.
+func readSchema(ctx context.Context, conn *sql.Conn) (version int, missing []step, err error) {
+	if version, err = readVersion(ctx, conn); err != nil {
+		return 0, nil, err
+	}
+	var noted int
+	if err := conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'migration_step'`).Scan(&noted); err != nil || noted == 0 {
+		return version, steps, err
+	}
+	for _, s := range steps {
+		var seen int
+		if err := conn.QueryRowContext(ctx, `SELECT count(*) FROM migration_step WHERE name = ?`, s.name).Scan(&seen); err != nil {
+			return 0, nil, err
+		}
+		if seen == 0 {
+			missing = append(missing, s)
+		}
+	}
+	return version, missing, nil
 }
 
 // readVersion returns the schema version of a file that is a store, and 0 for one that is

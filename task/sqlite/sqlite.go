@@ -81,8 +81,9 @@ const (
 )
 
 // Open opens the store in the file at path, and creates the file, for this user only, if there is none; its directory
-// must exist. A file that another release has written is brought up to date, or refused if that release was newer. A
-// file that is not a store is refused and left as it is. The context is for opening only.
+// must exist. A file of an older release is brought up to date; the release before this one can still open it. A file
+// that a newer release has changed so that this one cannot use it is refused. A file that is not a store is refused and
+// left as it is. The context is for opening only.
 func Open(ctx context.Context, path string) (*Store, error) {
 	path, err := locate(path)
 	if err != nil {
