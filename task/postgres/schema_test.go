@@ -345,8 +345,11 @@ func TestStoresOfANewerRelease(t *testing.T) {
 	if !query[bool](t, conn, `SELECT to_regclass('askback.task_extra') IS NOT NULL`) {
 		t.Error("the steps of the newer release were not made")
 	}
-	again := newMigration(t, url)
-	s := &Store{pool: again.pool, sql: newStatements("askback"), news: make(chan news, 1)}
+	s, err := Open(t.Context(), url)
+	if err != nil {
+		t.Fatalf("beside a newer release that has added a column: %v", err)
+	}
+	defer s.Close()
 	if err := s.Create(t.Context(), &task.Task{ID: "1", Status: task.Working}, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
 		t.Errorf("a task beside the newer release: %v", err)
 	}
