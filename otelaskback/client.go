@@ -20,12 +20,13 @@ import (
 // instrument.
 func ObserveClient(opts *Options) (func(ctx context.Context, op *client.Operation) (context.Context, func()), error) {
 	duration, err := newClientDuration(opts.meter())
-	return (&clientObserver{opts.tracer(), duration}).observe, err
+	return (&clientObserver{tracer: opts.tracer(), duration: duration}).observe, err
 }
 
 type clientObserver struct {
 	tracer   trace.Tracer
 	duration metric.Float64Histogram
+	labels   labels
 }
 
 func (o *clientObserver) observe(ctx context.Context, op *client.Operation) (context.Context, func()) {
@@ -43,7 +44,13 @@ func (o *clientObserver) observe(ctx context.Context, op *client.Operation) (con
 	}
 	return ctx, func() {
 		request := mirror(op)
-		o.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(append(operationAttributes(request), server...)...))
+		measured := o.labels.operation(request, op.Server)
+		if o.labels.server(op.Server) {
+			measured = append(measured, server...)
+		} else {
+			measured = append(measured, attrServer.String(other))
+		}
+		o.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(measured...))
 		if op.Request != "" {
 			span.SetAttributes(attrRequestID.String(op.Request))
 		}

@@ -3,6 +3,7 @@ package otelaskback_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/task"
 )
@@ -102,4 +104,106 @@ func TestCountingTasksIsBounded(t *testing.T) {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
+}
+
+// series returns how many time series all metrics have.
+func series(t *testing.T, reader *metric.ManualReader) (n int) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			n += len(attributeSets(m.Data))
+		}
+	}
+	return n
+}
+
+// A peer that chooses codes, names and methods makes no time series without end, and what is known keeps its name.
+func TestPeersMakeNoTimeSeriesWithoutEnd(t *testing.T) {
+	const many = 5000
+	reader := metric.NewManualReader()
+	opts := &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))}
+	observe, err := otelaskback.ObserveClient(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func(o client.Operation) {
+		o.SetMeta = func(string, string) {}
+		_, end := observe(t.Context(), &o)
+		end()
+	}
+	for name, test := range map[string]struct {
+		most int
+		send func(i int)
+	}{
+		"codes": {12, func(i int) {
+			request(client.Operation{Method: "tools/call", Target: "t", Outcome: "failed", Code: int64(i - many/2)})
+		}},
+		"tools": {1001, func(i int) {
+			request(client.Operation{Method: "tools/call", Target: fmt.Sprint("t", i), Outcome: "completed"})
+		}},
+		"prompts": {1001, func(i int) {
+			request(client.Operation{Method: "prompts/get", Target: fmt.Sprint("p", i), Outcome: "completed"})
+		}},
+		"methods": {2, func(i int) { request(client.Operation{Method: fmt.Sprint("m", i), Outcome: "completed"}) }},
+		"servers": {201, func(i int) {
+			request(client.Operation{Method: "tools/call", Server: fmt.Sprintf("h%d:80", i), Target: "t", Outcome: "completed"})
+		}},
+	} {
+		before := series(t, reader)
+		for i := range many {
+			test.send(i)
+		}
+		if n := series(t, reader) - before; n == 0 || n > test.most {
+			t.Errorf("%s: %d more time series, want at most %d", name, n, test.most)
+		}
+	}
+	// A server that came before them all is named, whatever the others do.
+	reader = metric.NewManualReader()
+	opts = &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))}
+	if observe, err = otelaskback.ObserveClient(opts); err != nil {
+		t.Fatal(err)
+	}
+	for i := range many {
+		request(client.Operation{Method: "tools/call", Server: "evil:80", Target: fmt.Sprint("t", i), Outcome: "completed"})
+	}
+	request(client.Operation{Method: "tools/call", Server: "good:80", Target: "honest", Outcome: "failed", Code: -32603})
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, attributes := range attributeSets(all.ScopeMetrics[0].Metrics[0].Data) {
+		tool, _ := attributes.Value("gen_ai.tool.name")
+		class, _ := attributes.Value("error.type")
+		found = found || tool.AsString() == "honest" && class.AsString() == "-32603"
+	}
+	if !found {
+		t.Error("another server's tool has lost its name")
+	}
+
+	// The server's side.
+	reader = metric.NewManualReader()
+	opts = &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))}
+	serve, err := otelaskback.Observe(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range many {
+		for _, op := range []askback.Operation{
+			{Method: "tools/call", Target: "t", Outcome: "failed", Code: int64(i - many/2)},
+			{Method: "tools/call", Target: fmt.Sprint("t", i), Outcome: "cancelled"},
+			{Method: fmt.Sprint("tasks/", i), Outcome: "failed", Code: -32601},
+		} {
+			op.Kind, op.Meta, op.Rounds = askback.OperationRequest, func(string) string { return "" }, 1
+			_, end := serve(t.Context(), &op)
+			end()
+		}
+	}
+	if n := series(t, reader); n > 2100 {
+		t.Errorf("a server: %d time series", n)
+	}
 }

@@ -3,7 +3,6 @@ package otelaskback
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,6 +18,7 @@ type metrics struct {
 	rounds    metric.Int64Counter
 	runs      metric.Int64Counter
 	stateSize metric.Int64Histogram
+	labels    labels
 }
 
 // seconds are the bounds of the conventions' histograms.
@@ -41,46 +41,46 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	stateSize, err5 := m.Int64Histogram("askback.state.size", metric.WithUnit("By"),
 		metric.WithExplicitBucketBoundaries(256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 32<<10, 64<<10, 256<<10, 1<<20),
 		metric.WithDescription("The size of each requestState that a client gets."))
-	return &metrics{duration, requests, rounds, runs, stateSize}, errors.Join(err1, err2, err3, err4, err5)
+	all := &metrics{duration: duration, requests: requests, rounds: rounds, runs: runs, stateSize: stateSize}
+	return all, errors.Join(err1, err2, err3, err4, err5)
 }
 
 func (m *metrics) record(ctx context.Context, op *askback.Operation) {
 	if op.Kind == askback.OperationStep {
 		return
 	}
-	target := metric.WithAttributeSet(attribute.NewSet(append(targetOf(op), attrOutcome.String(op.Outcome))...))
+	target := metric.WithAttributeSet(attribute.NewSet(append(m.labels.target(op, ""), attrOutcome.String(op.Outcome))...))
 	if op.Rounds > 0 {
 		m.rounds.Add(ctx, int64(op.Rounds), target)
 	}
 	if op.Kind == askback.OperationRun {
-		m.runs.Add(ctx, 1, metric.WithAttributes(append(targetOf(op), attrOutcome.String(op.Outcome), attrRecovered.Bool(op.Recovered))...))
+		m.runs.Add(ctx, 1, metric.WithAttributes(append(m.labels.target(op, ""), attrOutcome.String(op.Outcome), attrRecovered.Bool(op.Recovered))...))
 		return
 	}
 	counted := append(make([]attribute.KeyValue, 0, 3), attrOutcome.String(op.Outcome))
 	if op.Method != "" { // else it was turned away, and is no operation of the conventions
-		m.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(operationAttributes(op)...))
-		counted = append(counted, attrMethod.String(op.Method))
+		m.duration.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(m.labels.operation(op, "")...))
+		counted = append(counted, attrMethod.String(methodLabel(op)))
 	}
 	if op.Reason != "" {
 		counted = append(counted, attrReason.String(op.Reason))
 	}
 	m.requests.Add(ctx, 1, metric.WithAttributes(counted...))
 	if op.StateBytes > 0 {
-		m.stateSize.Record(ctx, int64(op.StateBytes), metric.WithAttributes(targetOf(op)...))
+		m.stateSize.Record(ctx, int64(op.StateBytes), metric.WithAttributes(m.labels.target(op, "")...))
 	}
 }
 
-// targetOf returns what an operation is for, if that is sure to exist: a client may name any tool, and each name would
-// be a time series.
-func targetOf(op *askback.Operation) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, 8), attrMethod.String(op.Method))
+// target returns what an operation is for, with the tool or prompt if that is sure to exist: a client may name any.
+func (l *labels) target(op *askback.Operation, server string) []attribute.KeyValue {
+	all := append(make([]attribute.KeyValue, 0, 8), attrMethod.String(methodLabel(op)))
 	target, key := named(op)
 	switch {
 	case target == "":
 	case op.Code == codeInvalidParams, op.Code == codeMethodNotFound: // such as an unknown tool
 	case op.Outcome == "refused", op.Outcome == "unavailable", op.Outcome == "shed": // before anybody looked
 	default:
-		all = append(all, key.String(target))
+		all = append(all, key.String(l.name(server, target)))
 	}
 	return all
 }
@@ -90,17 +90,17 @@ const (
 	codeMethodNotFound = -32601
 )
 
-// operationAttributes returns the attributes of the conventions' histogram.
-func operationAttributes(op *askback.Operation) []attribute.KeyValue {
-	all := targetOf(op)
+// operation returns the attributes of the conventions' histogram.
+func (l *labels) operation(op *askback.Operation, server string) []attribute.KeyValue {
+	all := l.target(op, server)
 	if op.Method == "tools/call" {
 		all = append(all, attrOperation.String("execute_tool"))
 	}
-	if class := errorType(op); class != "" {
-		all = append(all, attrErrorType.String(class))
-	}
 	if op.Code != 0 {
-		all = append(all, attrStatusCode.String(strconv.FormatInt(op.Code, 10)))
+		code := codeLabel(op.Code)
+		all = append(all, attrErrorType.String(code), attrStatusCode.String(code))
+	} else if class := errorType(op); class != "" {
+		all = append(all, attrErrorType.String(class))
 	}
 	if name := transport(op); name != "" {
 		all = append(all, attrTransport.String(name))

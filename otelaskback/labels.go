@@ -1,0 +1,83 @@
+package otelaskback
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/askback-mcp/askback"
+)
+
+// other is the conventions' value for what the instrumentation does not know.
+const other = "_OTHER"
+
+// labels bounds the values of the attributes of metrics, each of which is a time series: a server chooses the names of its
+// tools and the codes of its errors, and those who use a client may choose its servers. Spans have all values.
+type labels struct {
+	mu    sync.Mutex
+	names map[string]map[string]bool // the names seen of each server; in a server, and for pipes, that is ""
+}
+
+// The bounds of labels. A server takes no names away from another one.
+const (
+	mostNames   = 1000 // of tools and prompts, of one server
+	mostServers = 200
+)
+
+// server reports whether a client's server has attributes of its own.
+func (l *labels) server(server string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen(server) != nil
+}
+
+// name returns the name of a tool or prompt as a metric has it.
+func (l *labels) name(server, name string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := l.seen(server)
+	if seen == nil || !seen[name] && len(seen) >= mostNames {
+		return other
+	}
+	seen[name] = true
+	return name
+}
+
+// seen returns the names seen of a server, or nil if there are too many servers.
+func (l *labels) seen(server string) map[string]bool {
+	if l.names[server] == nil && len(l.names) < mostServers {
+		if l.names == nil {
+			l.names = make(map[string]map[string]bool)
+		}
+		l.names[server] = make(map[string]bool)
+	}
+	return l.names[server]
+}
+
+// knownCodes are the error codes of JSON-RPC and of the revisions of the protocol.
+var knownCodes = []int64{
+	-32700, -32600, codeMethodNotFound, codeInvalidParams, -32603, // JSON-RPC
+	-32002, -32020, -32021, -32022, -32042,
+}
+
+// codeLabel returns an error code as a metric has it.
+func codeLabel(code int64) string {
+	if slices.Contains(knownCodes, code) {
+		return strconv.FormatInt(code, 10)
+	}
+	return other
+}
+
+// methods are those that operations have.
+var methods = []string{
+	"tools/call", "prompts/get", "resources/read", "subscriptions/listen",
+	"tasks/get", "tasks/cancel", "tasks/update", "tasks/result", "tasks/input_response", "tasks/list",
+}
+
+// methodLabel returns the method of an operation as a metric has it.
+func methodLabel(op *askback.Operation) string {
+	if slices.Contains(methods, op.Method) {
+		return op.Method
+	}
+	return other
+}
