@@ -307,6 +307,7 @@ func TestEncodeSecretsExplainsEachKey(t *testing.T) {
 	}
 	want := `# Askback keys. Secret: who reads this file can read and forge requestState.
 # The first key seals, all of them open. Every instance needs the same file.
+# The last line is "# end of keys".
 switched=20261120T110000Z
 
 # ` + current.ID() + `: seals and opens
@@ -316,7 +317,7 @@ switched=20261120T110000Z
 ` + old.EncodeSecret() + `
 
 # ` + learned.ID() + `: opens; to seal after the switch
-` + learned.EncodeSecret() + "\n"
+` + learned.EncodeSecret() + "\n\n# end of keys\n"
 	if diff := cmp.Diff(want, r.EncodeSecrets()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

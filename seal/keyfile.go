@@ -13,10 +13,18 @@ const (
 	revokedPrefix  = "revoked="
 )
 
+// A key file that was cut off at the end of a line would have fewer keys and no error. Its head promises a last line. Both
+// are comments, so that a release that does not know of them reads the file, too.
+const (
+	promiseOfEnd = `# The last line is "# end of keys".`
+	endOfKeys    = "# end of keys"
+)
+
 // ParseRing reads the text of a key file or of an environment variable: keys as [Key.EncodeSecret] writes them, the
 // one that seals first, separated by white space, line breaks or commas. A # starts a comment that ends with the
 // line. An entry such as switched=20261120T110000Z says when the first key took over; [Ring.Rotate] keeps it. An
-// entry such as revoked=20261120T110000Z does what [Ring.RevokeBefore] does.
+// entry such as revoked=20261120T110000Z does what [Ring.RevokeBefore] does. The text of [Ring.EncodeSecrets] says what its
+// last line is: without that line it was cut off, and is refused.
 //
 // Errors name line and entry and what is wrong with it, and contain nothing of the text.
 func ParseRing(text string) (*Ring, error) {
@@ -28,9 +36,11 @@ func ParseRing(text string) (*Ring, error) {
 		times             = map[string]*time.Time{switchedPrefix: &switched, revokedPrefix: &revoked}
 	)
 	text = strings.TrimPrefix(text, "\ufeff") // editors on Windows begin a file with it
-	number := 0
+	number, promised, ended := 0, false, false
 	for line := range strings.SplitSeq(text, "\n") {
 		number++
+		promised = promised || strings.TrimSpace(line) == promiseOfEnd
+		ended = ended || strings.TrimSpace(line) == endOfKeys
 		entries, _, _ := strings.Cut(line, "#")
 		at := place{line: number}
 		for entry := range strings.FieldsFuncSeq(entries, isSeparator) {
@@ -64,6 +74,9 @@ func ParseRing(text string) (*Ring, error) {
 		}
 		return nil, errors.New("seal: parse keys: no key in the text: make one with 'askback keys new'")
 	}
+	if promised && !ended {
+		return nil, fmt.Errorf("seal: parse keys: the text has no line %q: it was cut off after line %d; copy the whole file", endOfKeys, number)
+	}
 	ring, err := newRing(switched, keys...)
 	if err != nil || revoked.IsZero() {
 		return ring, err
@@ -84,7 +97,8 @@ func parseError(at struct{ line, entry int }, err error) error {
 func (r *Ring) EncodeSecrets() string {
 	var b strings.Builder
 	b.WriteString("# Askback keys. Secret: who reads this file can read and forge requestState.\n" +
-		"# The first key seals, all of them open. Every instance needs the same file.\n")
+		"# The first key seals, all of them open. Every instance needs the same file.\n" +
+		promiseOfEnd + "\n")
 	set := r.load()
 	if !set.switched.IsZero() {
 		fmt.Fprintf(&b, "%s%s\n", switchedPrefix, set.switched.Format(timeLayout))
@@ -102,5 +116,6 @@ func (r *Ring) EncodeSecrets() string {
 		}
 		fmt.Fprintf(&b, "\n# %s: %s\n%s\n", s.key.ID(), use, s.key.EncodeSecret())
 	}
+	b.WriteString("\n" + endOfKeys + "\n")
 	return b.String()
 }

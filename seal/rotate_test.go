@@ -205,3 +205,42 @@ func TestRotationRefusesNoLiveTokenProperty(t *testing.T) {
 		}
 	})
 }
+
+// A key file that was cut off anywhere, such as by a full disk, is refused or has all keys. So has one of before, whose
+// comments said nothing of its end, and one in which somebody has removed or added a key.
+func TestAKeyFileThatWasCutOff(t *testing.T) {
+	one, two, three := NewKey(testNow), NewKey(testNow.Add(time.Hour)), NewKey(testNow.Add(2*time.Hour))
+	ring := mustRing(t, one, two, three).RevokeBefore(testNow)
+	text := ring.EncodeSecrets()
+	for _, newline := range []string{"\n", "\r\n"} {
+		whole := strings.ReplaceAll(text, "\n", newline)
+		for n := range whole {
+			parsed, err := ParseRing(whole[:n])
+			if err == nil && parsed.EncodeSecrets() != text {
+				t.Errorf("the first %d of %d bytes have %d keys:\n%s", n, len(whole), len(parsed.Keys()), whole[:n])
+			}
+		}
+		if parsed, err := ParseRing(whole); err != nil || parsed.EncodeSecrets() != text {
+			t.Errorf("the whole file: %v", err)
+		}
+	}
+	if _, err := ParseRing(text[:strings.Index(text, three.EncodeSecret())]); err == nil || !strings.Contains(err.Error(), "cut off after line") {
+		t.Errorf("without the last key: %v", err)
+	}
+	before := strings.NewReplacer(promiseOfEnd+"\n", "", "\n"+endOfKeys+"\n", "").Replace(text)
+	removed := strings.Replace(text, three.EncodeSecret(), "", 1)
+	added := text + NewKey(testNow).EncodeSecret() + "\n"
+	for name, c := range map[string]struct {
+		text string
+		keys int
+	}{
+		"of the release before": {before, 3},
+		"with a key removed":    {removed, 2},
+		"with a key added":      {added, 4},
+		"with another file":     {text + mustRing(t, NewKey(testNow)).EncodeSecrets(), 4},
+	} {
+		if parsed, err := ParseRing(c.text); err != nil || len(parsed.Keys()) != c.keys {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
