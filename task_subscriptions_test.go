@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -373,4 +375,34 @@ func listenOverHTTP(t *testing.T) (calls, stream *harness.Conversation, end func
 		return c
 	}
 	return talk(true), talk(false), cancel
+}
+
+// brokenLog is a log whose warnings panic.
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (brokenLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		panic("the log is broken")
+	}
+	return nil
+}
+
+// A panic while a subscription begins costs the request alone: its ID can be used again, as often as the client likes.
+func TestASubscriptionThatPanicsGivesItsIDBack(t *testing.T) {
+	for name, notifications := range map[string]string{"tasks": `"taskIds":["x"]`, "more": `"taskIds":["x"],"toolsListChanged":true`} {
+		srv := harness.NewServer(t, &askback.Options{
+			Tasks:     &askback.Tasks{Store: new(task.MemoryStore)},
+			Logger:    slog.New(brokenLog{slog.DiscardHandler}),
+			Authorize: func(context.Context, askback.Access) error { return errors.New("no") }, // which is logged
+		})
+		pipe := harness.Pipe(t, srv)
+		for range 40 { // more than one connection may have
+			response := pipe.Call(7, "subscriptions/listen", `"notifications":{`+notifications+`}`, harness.WithExtension)
+			if harness.At(response, "error", "message") != "internal error" {
+				t.Fatalf("%s: %v", name, response)
+			}
+		}
+	}
 }

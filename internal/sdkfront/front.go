@@ -159,10 +159,16 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 		return nil
 	})
 	if panicked != nil {
-		f.Log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", panicked)
-		return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		return nil, f.panicked(ctx, method, panicked)
 	}
 	return result, err
+}
+
+// panicked logs what was recovered from middleware, or from another function of the operator's, and returns the error for
+// the client.
+func (f *Front) panicked(ctx context.Context, method string, err error) error {
+	f.Log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", err)
+	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
 
 // checkProgressToken returns the error for a token that is too long, whoever is going to use it.

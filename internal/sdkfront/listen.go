@@ -29,8 +29,20 @@ type subscription struct {
 	response jsonrpc.Message // of the SDK, which waits for that
 }
 
-// Listen begins a subscription that names tasks, if the gate lets its caller through.
+// Listen begins a subscription that names tasks, if the gate lets its caller through. A panic is an error, so that the
+// subscription gives back what it holds.
 func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
+	panicked := call.Safely(func() error {
+		l, err = f.passListen(ctx, id, params, extra)
+		return nil
+	})
+	if panicked != nil {
+		return nil, f.panicked(ctx, tasks.MethodListen, panicked)
+	}
+	return l, err
+}
+
+func (f *Front) passListen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
 	meta, _ := wire.ParseMeta(strictjson.Get(params, "_meta"))
 	from := call.Origin{ID: id, Version: meta.Version, Transport: transportOf(extra), Meta: &meta}
 	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, from, nil, func(ctx context.Context, p call.Passage) (err error) {
