@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -462,19 +463,21 @@ func TestWireKeysAreNeverUsedTwice(t *testing.T) {
 	}
 }
 
-// Where keys are distinct, no two questions share one, whether the first was answered or not.
+// Where keys are distinct, no two questions share one, whether the first was answered or not: an answer that comes without
+// its state must not count for a question whose digest is only alike.
 func TestDistinctKeys(t *testing.T) {
 	ask := func(j *Journal, responses map[string][]byte, digests ...byte) string {
 		run := Begin(j, responses, Limits{})
 		run.Distinct = true
 		for _, d := range digests {
-			_, _ = run.Ask(Ask{Key: "k", Digest: Digest{d}, Accept: func(raw []byte) ([]byte, error) { return raw, nil }})
+			_, _ = run.Ask(Ask{Key: "k", Digest: Digest{15: d}, Accept: func(raw []byte) ([]byte, error) { return raw, nil }})
 		}
 		if _, suspended, err := run.Finish(ErrInputRequired); !suspended || err != nil {
 			t.Fatal(suspended, err)
 		}
 		return j.Pending[len(j.Pending)-1].Wire
 	}
+	wire := func(d byte) string { return "k#" + hex.EncodeToString(append(make([]byte, 15), d)) }
 	j := new(Journal)
 	for _, c := range []struct {
 		responses map[string][]byte
@@ -483,11 +486,11 @@ func TestDistinctKeys(t *testing.T) {
 	}{
 		{nil, []byte{1}, "k"},
 		{nil, []byte{1}, "k"},
-		{nil, []byte{2}, "k#02000000"}, // in place of one that was not answered
-		{nil, []byte{2}, "k#02000000"},
-		{map[string][]byte{"k#02000000": []byte("2")}, []byte{2, 3}, "k#03000000"},
-		{nil, []byte{2, 3}, "k#03000000"},
-		{map[string][]byte{"k#03000000": []byte("3")}, []byte{2, 3, 4}, "k#04000000"},
+		{nil, []byte{2}, wire(2)}, // in place of one that was not answered
+		{nil, []byte{2}, wire(2)},
+		{map[string][]byte{wire(2): []byte("2")}, []byte{2, 3}, wire(3)},
+		{nil, []byte{2, 3}, wire(3)},
+		{map[string][]byte{wire(3): []byte("3")}, []byte{2, 3, 4}, wire(4)},
 	} {
 		if got := ask(j, c.responses, c.digests...); got != c.want {
 			t.Errorf("the wire key is %q, want %q", got, c.want)

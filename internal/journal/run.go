@@ -452,5 +452,5 @@ func (r *Run) preferredWireKey(a Ask) string {
 	if first {
 		return a.Key
 	}
-	return a.Key + "#" + hex.EncodeToString(a.Digest[:4])
+	return a.Key + "#" + hex.EncodeToString(a.Digest[:])
 }
