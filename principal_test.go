@@ -153,7 +153,7 @@ func (panickingTasks) Create(context.Context, *task.Task, time.Duration, time.Du
 	panic("no database")
 }
 func (panickingTasks) Get(context.Context, string) (*task.Task, error) { panic("no database") }
-func (panickingTasks) Claim(context.Context, string, []string, time.Duration, int) ([]*task.Claimed, error) {
+func (panickingTasks) Claim(context.Context, string, []task.Load, time.Duration, int) ([]*task.Claimed, error) {
 	panic("no database")
 }
 func (panickingTasks) Expired(context.Context, int) ([]string, error) { panic("no database") }

@@ -76,8 +76,8 @@ func (s *unreadable) Journal(ctx context.Context, id string) ([]byte, [][]byte, 
 	return call, entries, err
 }
 
-func (s *unreadable) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
-	claimed, err := s.Store.Claim(ctx, after, skip, lease, limit)
+func (s *unreadable) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	claimed, err := s.Store.Claim(ctx, after, load, lease, limit)
 	s.claims.Add(int32(len(claimed)))
 	for _, c := range claimed {
 		c.Call, c.Entries = s.spoil(c.Call, c.Entries)

@@ -257,7 +257,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.workers.CompareAndSwap(w, nil)
 	var last string // the principal that was served last
 	for ctx.Err() == nil {
-		n, skip := w.take()
+		n, load := w.take()
 		if n == 0 {
 			select {
 			case <-w.freed:
@@ -266,19 +266,19 @@ func (e *Engine) Run(ctx context.Context) error {
 			continue
 		}
 		sent := time.Now()
-		claimed, err := e.claim(ctx, last, skip, n)
+		claimed, err := e.claim(ctx, last, load, n)
 		if err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "task: claiming failed; trying again", "error", err)
 		}
 		if len(claimed) > 0 {
 			last = claimed[len(claimed)-1].Principal
 		}
-		w.looked(claimed, n, skip, sent) // from here on the tasks are the workers'
+		w.looked(claimed, n, load, sent) // from here on the tasks are the workers'
 		if len(claimed) > 0 {
 			continue
 		}
 		freed := w.freed
-		if skip == nil || err != nil {
+		if load == nil || err != nil {
 			freed = nil
 		}
 		e.idle(ctx, err != nil, freed)
@@ -288,10 +288,10 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // claim is not interrupted by a shutdown: a claim whose answer is lost would keep its tasks from
 // other processes until the lease ends.
-func (e *Engine) claim(ctx context.Context, after string, skip []string, limit int) ([]*Claimed, error) {
+func (e *Engine) claim(ctx context.Context, after string, load []Load, limit int) ([]*Claimed, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.opts.Lease)
 	defer cancel()
-	return e.store.Claim(ctx, after, skip, e.opts.Lease, limit)
+	return e.store.Claim(ctx, after, load, e.opts.Lease, limit)
 }
 
 // idle waits until something may be due, or freed receives. Its looks are irregular: a change wakes all

@@ -70,7 +70,7 @@ func (m *meddled) Append(ctx context.Context, id string, claim task.Claim, there
 	return m.Store.Append(ctx, id, claim, there, entry)
 }
 
-func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (m *meddled) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
 	if m.down.Load() {
 		return nil, errLost
 	}
@@ -79,7 +79,7 @@ func (m *meddled) Claim(ctx context.Context, after string, skip []string, lease 
 			return nil, err
 		}
 	}
-	return m.Store.Claim(ctx, after, skip, lease, limit)
+	return m.Store.Claim(ctx, after, load, lease, limit)
 }
 
 func (m *meddled) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {

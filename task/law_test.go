@@ -57,9 +57,9 @@ func (u *unreliable) Get(ctx context.Context, id string) (*task.Task, error) {
 	return lossy(u, func() (*task.Task, error) { return u.Store.Get(ctx, id) })
 }
 
-func (u *unreliable) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (u *unreliable) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
 	return lossy(u, func() ([]*task.Claimed, error) {
-		return u.Store.Claim(context.WithoutCancel(ctx), after, skip, lease, limit)
+		return u.Store.Claim(context.WithoutCancel(ctx), after, load, lease, limit)
 	})
 }
 

@@ -91,8 +91,8 @@ type slow struct {
 	renew, get func(ctx context.Context) error // before it
 }
 
-func (s *slow) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
-	t, err := s.Store.Claim(ctx, after, skip, lease, limit)
+func (s *slow) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	t, err := s.Store.Claim(ctx, after, load, lease, limit)
 	if s.claimed != nil && t != nil {
 		s.claimed(ctx)
 	}

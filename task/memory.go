@@ -195,19 +195,20 @@ func (s *MemoryStore) Versions(ctx context.Context, ids []string) (map[string]in
 }
 
 // Claim takes tasks that are due. See [Store].
-func (s *MemoryStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*Claimed, err error) {
+func (s *MemoryStore) Claim(ctx context.Context, after string, running []Load, lease time.Duration, limit int) (claimed []*Claimed, err error) {
+	counts := make(load)
+	for _, l := range running {
+		counts.add(l.Principal, l.Target, l.Tasks)
+	}
 	err = s.do(ctx, func(now int64) error {
-		for len(claimed) < limit {
-			next := s.due.principalAfter(after)
-			m := s.due[next:].firstDue(now, skip)
-			if m == nil {
-				m = s.due[:next].firstDue(now, skip)
-			}
+		for free := limit; free > 0; free-- {
+			m := s.due.next(now, after, counts, free)
 			if m == nil {
 				break
 			}
 			s.change(m, func() { m.lease(now, lease) })
 			claimed = append(claimed, &Claimed{m.clone(), bytes.Clone(m.call), cloneAll(m.entries)})
+			counts.add(m.Principal, m.Target, 1)
 			after = m.Principal
 		}
 		return nil
@@ -437,21 +438,37 @@ func (x *memoryIndex) remove(m *memoryTask, order memoryOrder) {
 	*x = slices.Delete(*x, i, i+1)
 }
 
-// principalAfter returns where the tasks of the principals after this one begin, in the order longestDue.
-func (x memoryIndex) principalAfter(principal string) int {
-	return sort.Search(len(x), func(i int) bool { return x[i].Principal > principal })
+// next returns the task of the index due that is to be claimed next, if so many workers are free. See [Store.Claim].
+func (x memoryIndex) next(now int64, after string, counts load, free int) *memoryTask {
+	start := sort.Search(len(x), func(i int) bool { return x[i].Principal > after })
+	var best *memoryTask
+	fewest := free
+	for _, part := range []memoryIndex{x[start:], x[:start]} {
+		for len(part) > 0 && fewest > 0 {
+			its := part[:sort.Search(len(part), func(i int) bool { return part[i].Principal > part[0].Principal })]
+			if n := counts.of(part[0].Principal); n < fewest {
+				if m := its.nextTarget(now, counts); m != nil {
+					best, fewest = m, n
+				}
+			}
+			part = part[len(its):]
+		}
+	}
+	return best
 }
 
-// firstDue finds, in the order longestDue, the first task of the first principal, except those in skip, that has one
-// that is due.
-func (x memoryIndex) firstDue(now int64, skip []string) *memoryTask {
+// nextTarget returns the task of the principal of the whole index that is to be claimed next.
+func (x memoryIndex) nextTarget(now int64, counts load) (best *memoryTask) {
+	fewest := 0
 	for len(x) > 0 {
-		if x[0].dueAt <= now && !slices.Contains(skip, x[0].Principal) {
-			return x[0]
+		m := x[0]
+		if n := counts[[2]string{m.Principal, m.Target}]; m.dueAt <= now && (best == nil ||
+			cmp.Or(cmp.Compare(n, fewest), cmp.Compare(m.dueAt, best.dueAt), cmp.Compare(m.seq, best.seq)) < 0) {
+			best, fewest = m, n
 		}
-		x = x[x.principalAfter(x[0].Principal):]
+		x = x[sort.Search(len(x), func(i int) bool { return x[i].Target > m.Target }):]
 	}
-	return nil
+	return best
 }
 
 // newestFirst is the order of list.
@@ -462,7 +479,7 @@ func newestFirst(a, b *memoryTask) int {
 
 // longestDue is the order of due.
 func longestDue(a, b *memoryTask) int {
-	return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.dueAt, b.dueAt), cmp.Compare(a.seq, b.seq))
+	return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Target, b.Target), cmp.Compare(a.dueAt, b.dueAt), cmp.Compare(a.seq, b.seq))
 }
 
 // firstExpired is the order of expiry and of purge.

@@ -38,8 +38,9 @@ type Settings struct {
 	// task that passes it fails.
 	TaskBytes int64
 
-	// Workers bounds the tasks that run in this process at once; default 16. Of several workers the last free one is
-	// left to principals that have none, so that nobody waits for all tasks of somebody else.
+	// Workers bounds the tasks that run in this process at once; default 32. A principal gets another worker only while
+	// it has fewer than are free: a single principal runs half as many tasks at once, at least one, two run a third each,
+	// and so on. The rest is free for principals that have none.
 	Workers int
 
 	// Lease is how long a worker that is no longer heard of keeps a task; default 10
@@ -91,7 +92,7 @@ func (o *Options) setDefaults() error {
 	o.PerPrincipal.setDefaults(Quota{Unfinished: 1000, Kept: 5000, Bytes: 256 << 20})
 	o.Anonymous.setDefaults(Quota{Unfinished: 100, Kept: 1000, Bytes: 64 << 20})
 	setDefault(&o.TaskBytes, 16<<20)
-	setDefault(&o.Workers, 16)
+	setDefault(&o.Workers, 32)
 	setDefault(&o.Lease, 10*time.Second)
 	setDefault(&o.StoreTimeout, 5*time.Second)
 	setDefault(&o.Attempts, 25)

@@ -3,9 +3,7 @@ package task_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -285,58 +283,6 @@ func TestTheLimitOfATaskIsExact(t *testing.T) {
 		if now := f.until(e, created, tt.want); tt.want == task.Failed && !strings.Contains(now.Message, "more than 100 bytes") {
 			t.Errorf("%+v: %q", tt.holds, now.Message)
 		}
-	}
-}
-
-// Somebody who has tasks without end keeps nobody else waiting for more than a moment.
-func TestNobodyGetsTheLastWorkerTwice(t *testing.T) {
-	for _, count := range []int{2, 3, 16} {
-		t.Run(fmt.Sprint(count), func(t *testing.T) {
-			f := newFixture(t)
-			var mu sync.Mutex
-			running, most := map[string]int{}, map[string]int{}
-			open := make(chan struct{})
-			e, stop := f.engine(&task.Options{Settings: task.Settings{Workers: count}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
-				p := w.Task.Principal
-				mu.Lock()
-				running[p]++
-				most[p] = max(most[p], running[p])
-				mu.Unlock()
-				if p == "mallory" {
-					come(ctx, open)
-				}
-				mu.Lock()
-				running[p]--
-				mu.Unlock()
-				return completed(""), nil
-			}})
-			var last *task.Task
-			for range 3 * count {
-				last = f.create(e, &task.New{Principal: "mallory"})
-			}
-			has := func(want int) func() bool {
-				return func() bool {
-					mu.Lock()
-					defer mu.Unlock()
-					return running["mallory"] == want
-				}
-			}
-			wait(t, "mallory has her share", has(count-1))
-			for i := range 10 { // one after the other, and each at once
-				f.until(e, f.create(e, &task.New{Principal: fmt.Sprint("modest ", i%3)}), task.Completed)
-			}
-			if !has(count - 1)() {
-				t.Error("mallory's tasks do not run meanwhile")
-			}
-			close(open)
-			f.until(e, last, task.Completed)
-			stop()
-			mu.Lock()
-			defer mu.Unlock()
-			if most["mallory"] != count-1 {
-				t.Errorf("mallory had %d of %d workers at once", most["mallory"], count)
-			}
-		})
 	}
 }
 

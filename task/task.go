@@ -133,6 +133,12 @@ type Filter struct {
 	Targets    []string
 }
 
+// Load is how many tasks of a principal and a target an engine runs.
+type Load struct {
+	Principal, Target string
+	Tasks             int // more than zero
+}
+
 // Claimed is a task that was claimed, with its journal: the call and the entries. A Call that is nil says that the
 // journal was not read.
 type Claimed struct {
@@ -185,13 +191,19 @@ type Store interface {
 	// tasks may be missing.
 	Count(ctx context.Context) (map[Status]int, error)
 
-	// Claim takes up to limit tasks that are due, and makes them due again at the end of the lease: Fence and Attempts
-	// rise by one, and each has a new Nonce. It returns them with their journals. Principals take turns: Claim serves
-	// the first one after the given one that has due tasks, in any order that is always the same, then the next one,
-	// and begins anew behind the last. None gets a second task before each has one. Principals in skip are passed
-	// over, however many due tasks they have. Of a principal's tasks it takes those that have been due longest. It may
-	// take fewer than limit while more are due, but none only if there is none.
-	Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*Claimed, error)
+	// Claim takes tasks that are due for an engine that has limit free workers and runs load already, and makes them due
+	// again at the end of the lease: Fence and Attempts rise by one, and each has a new Nonce. It returns them with
+	// their journals. It takes one after another, and counts what it has taken to the load:
+	//
+	//   - The next task is one of the principal that has the fewest; of several, the first one after the given one, in
+	//     any order of principals that is always the same and begins anew behind the last.
+	//   - A principal gets another task only while it has fewer than there are free workers. So a part of them is left
+	//     to principals that have none.
+	//   - Of a principal's tasks, the next one is of the Target of which it has the fewest; of several, the one that
+	//     has been due longest.
+	//
+	// It may take fewer than that while more are due, but none only if there is none.
+	Claim(ctx context.Context, after string, load []Load, lease time.Duration, limit int) ([]*Claimed, error)
 
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)

@@ -2,13 +2,13 @@ package task
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
 
-// workers are those of one [Engine.Run]. Each principal has a share of them.
+// workers are those of one [Engine.Run]. Each principal has a share of them: as nobody can take a worker from a task that
+// runs, a principal gets another only while it has fewer than are free. So one alone has half of them, two have a third
+// each, and the rest is there for whoever comes next.
 //
 // There are two ways to a task. The loop of Run claims those that are due. And whoever makes a task due here, by
 // creating it or by answering it, claims it in the same write, if a worker is free and nothing else is due: so nobody
@@ -22,15 +22,43 @@ type workers struct {
 
 	mu      sync.Mutex
 	closed  bool
-	busy    int            // those that run a task, or are about to
-	running map[string]int // how many each principal has, if any
-	due     bool           // the loop has to look: something may be due
-	looking bool           // the loop looks at this moment
-	passed  bool           // its last look has passed over principals that had their share
+	busy    int  // those that run a task, or are about to
+	running load // by those that do
+	due     bool // the loop has to look: something may be due
+	looking bool // the loop looks at this moment
+	passed  bool // its last look may have passed over principals that had their share
+}
+
+// load counts tasks by principal and target.
+type load map[[2]string]int
+
+func (l load) add(principal, target string, n int) {
+	key := [2]string{principal, target}
+	if l[key] += n; l[key] == 0 {
+		delete(l, key)
+	}
+}
+
+// of returns how many tasks of a principal there are.
+func (l load) of(principal string) (n int) {
+	for key, tasks := range l {
+		if key[0] == principal {
+			n += tasks
+		}
+	}
+	return n
+}
+
+// list returns nil if there are no tasks.
+func (l load) list() (all []Load) {
+	for key, n := range l {
+		all = append(all, Load{Principal: key[0], Target: key[1], Tasks: n})
+	}
+	return all
 }
 
 func newWorkers(ctx context.Context, e *Engine) *workers {
-	return &workers{engine: e, ctx: ctx, size: e.opts.Workers, freed: make(chan struct{}, 1), running: make(map[string]int), due: true}
+	return &workers{engine: e, ctx: ctx, size: e.opts.Workers, freed: make(chan struct{}, 1), running: make(load), due: true}
 }
 
 // close makes sure that no worker begins any more, and waits for those that run.
@@ -41,33 +69,27 @@ func (w *workers) close() {
 	w.all.Wait()
 }
 
-// take takes free workers for the loop. A task cannot be made to give its worker back, so the last free one of several
-// is left to newcomers: it is taken alone, and is not for the principals in skip, which have one.
-func (w *workers) take() (n int, skip []string) {
+// take takes the free workers for the loop, and returns what the others run.
+func (w *workers) take() (n int, load []Load) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch n = w.size - w.busy; {
-	case n == 0:
+	if n = w.size - w.busy; n == 0 {
 		w.due = true // the next free one is for the loop
 		return 0, nil
-	case n == 1 && w.size > 1:
-		skip = slices.Collect(maps.Keys(w.running))
-	case n > 1:
-		n--
 	}
 	w.busy += n
 	w.due, w.looking = false, true
-	return n, skip
+	return n, w.running.list()
 }
 
 // looked begins the work on what the loop has claimed with n workers that it took.
-func (w *workers) looked(claimed []*Claimed, n int, skip []string, sent time.Time) {
+func (w *workers) looked(claimed []*Claimed, n int, load []Load, sent time.Time) {
 	w.mu.Lock()
 	w.busy -= n - len(claimed)
-	w.looking, w.passed = false, len(skip) > 0
+	w.looking, w.passed = false, len(load) > 0
 	w.due = w.due || len(claimed) > 0
 	for _, c := range claimed {
-		w.running[c.Principal]++
+		w.running.add(c.Principal, c.Target, 1)
 	}
 	w.all.Add(len(claimed))
 	w.mu.Unlock()
@@ -78,16 +100,14 @@ func (w *workers) looked(claimed []*Claimed, n int, skip []string, sent time.Tim
 
 // work runs a task, and then frees its worker.
 func (w *workers) work(c *Claimed, sent time.Time) {
-	defer w.release(c.Principal)
+	defer w.release(c.Principal, c.Target)
 	w.engine.work(w.ctx, c, newLease(w.engine.opts.Lease, sent))
 }
 
-func (w *workers) release(principal string) {
+func (w *workers) release(principal, target string) {
 	w.mu.Lock()
 	w.busy--
-	if w.running[principal]--; w.running[principal] == 0 {
-		delete(w.running, principal)
-	}
+	w.running.add(principal, target, -1)
 	w.due = w.due || w.passed
 	w.mu.Unlock()
 	signal(w.freed)
@@ -103,9 +123,9 @@ func (w *workers) mark() {
 
 // freeWorker is a worker for a task that is about to be written. Nil is none.
 type freeWorker struct {
-	workers   *workers
-	principal string
-	sent      time.Time
+	workers           *workers
+	principal, target string
+	sent              time.Time
 }
 
 // freeWorker takes a free worker for a task that the caller is about to make due, if nothing else is due.
@@ -117,14 +137,13 @@ func (e *Engine) freeWorker(t *Task) *freeWorker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	free := w.size - w.busy
-	last := free == 1 && w.size > 1
-	if w.ctx.Err() != nil || w.closed || w.due || w.looking || free == 0 || last && w.running[t.Principal] > 0 {
+	if w.ctx.Err() != nil || w.closed || w.due || w.looking || w.running.of(t.Principal) >= free {
 		return nil
 	}
 	w.busy++
-	w.running[t.Principal]++
+	w.running.add(t.Principal, t.Target, 1)
 	w.all.Add(1)
-	return &freeWorker{w, t.Principal, time.Now()}
+	return &freeWorker{w, t.Principal, t.Target, time.Now()}
 }
 
 // claims returns the lease under which the write claims the task, which is zero without a worker, and the context of the
@@ -147,6 +166,6 @@ func (f *freeWorker) run(c *Claimed) {
 // tell whose claim it is, so it goes on when the lease ends.
 func (f *freeWorker) free() {
 	if f != nil {
-		f.workers.release(f.principal)
+		f.workers.release(f.principal, f.target)
 	}
 }

@@ -3,6 +3,9 @@ package task_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,8 +35,8 @@ func (w *writes) Append(ctx context.Context, id string, claim task.Claim, there 
 	return w.Store.Append(ctx, id, claim, there, entry)
 }
 
-func (w *writes) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
-	claimed, err := w.Store.Claim(ctx, after, skip, lease, limit)
+func (w *writes) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	claimed, err := w.Store.Claim(ctx, after, load, lease, limit)
 	w.claimed.Add(int32(len(claimed)))
 	return claimed, err
 }
@@ -139,9 +142,9 @@ type held struct {
 	claiming chan struct{} // one element lets one claim go on
 }
 
-func (h *held) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (h *held) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
 	<-h.claiming
-	return h.Store.Claim(ctx, after, skip, lease, limit)
+	return h.Store.Claim(ctx, after, load, lease, limit)
 }
 
 // While the loop looks for what is due, a new task waits for what it finds, although a worker is free.
@@ -235,4 +238,164 @@ func (l *lostClaims) Update(ctx context.Context, t *task.Task, u task.Update) er
 	}
 	*t = written
 	return err
+}
+
+// shop runs tasks whose target is the time that they take, and knows when each began to wait and to run.
+type shop struct {
+	*fixture
+	engine *task.Engine
+
+	mu            sync.Mutex
+	running, most map[string]int             // by principal
+	waited        map[string][]time.Duration // by principal and target
+	ended         map[string]int             // the same
+}
+
+func newShop(t *testing.T, workers int) *shop {
+	s := &shop{fixture: newFixture(t), running: make(map[string]int), most: make(map[string]int),
+		waited: make(map[string][]time.Duration), ended: make(map[string]int)}
+	s.engine, _ = s.fixture.engine(&task.Options{Settings: task.Settings{Workers: workers}, Handler: s.run})
+	synctest.Wait()
+	return s
+}
+
+func (s *shop) run(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	p, key := w.Task.Principal, w.Task.Principal+" "+w.Task.Target
+	s.mu.Lock()
+	s.running[p]++
+	s.most[p] = max(s.most[p], s.running[p])
+	s.waited[key] = append(s.waited[key], time.Since(w.Task.Created))
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running[p]--
+		s.ended[key]++
+	}()
+	takes, err := time.ParseDuration(w.Task.Target)
+	if err != nil {
+		return task.Verdict{}, err
+	}
+	select {
+	case <-time.After(takes):
+		return completed(""), nil
+	case <-ctx.Done():
+		return task.Verdict{}, ctx.Err()
+	}
+}
+
+func (s *shop) orders(n int, principal, takes string) {
+	for range n {
+		if _, err := s.engine.Create(s.t.Context(), &task.New{Principal: principal, Target: takes}); err != nil {
+			s.t.Error(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// longest returns how long the one waited that waited longest, of so many.
+func (s *shop) longest(principal, takes string, n int) time.Duration {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waited := s.waited[principal+" "+takes]
+	if len(waited) != n {
+		s.t.Errorf("%d tasks of %s for %s have begun, want %d", len(waited), principal, takes, n)
+		return 0
+	}
+	return slices.Max(append(waited, 0))
+}
+
+// A principal with tasks without end has half of the workers, and keeps nobody else waiting.
+func TestOnePrincipalHasHalfOfTheWorkers(t *testing.T) {
+	for workers, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 16: 8, 32: 16} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShop(t, workers)
+			s.orders(50, "mallory", "1h")
+			if got := s.running["mallory"]; got != want {
+				t.Errorf("of %d workers mallory has %d, want %d", workers, got, want)
+			}
+			if workers == 1 {
+				return
+			}
+			for i := range 10 {
+				modest := fmt.Sprint("modest ", i)
+				s.orders(1, modest, "1s")
+				if waited := s.longest(modest, "1s", 1); waited > 0 {
+					t.Errorf("%s waited for %v", modest, waited)
+				}
+				time.Sleep(2 * time.Second)
+			}
+		})
+	}
+}
+
+// Two principals do not have all workers together, whoever comes first.
+func TestTwoPrincipalsLeaveAWorkerToAThird(t *testing.T) {
+	for _, workers := range []int{4, 5, 8, 16, 32} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShop(t, workers)
+			s.orders(200, "alice", "1m")
+			s.orders(200, "bob", "1m")
+			s.orders(1, "carol", "0s")
+			if waited := s.longest("carol", "0s", 1); waited > 0 {
+				t.Errorf("%d workers: carol waited for %v", workers, waited)
+			}
+			time.Sleep(5*time.Minute + 30*time.Second) // they come to equal shares, a third each
+			share := workers/3 + 1
+			if a, b := s.running["alice"], s.running["bob"]; a > share || b > share || a == 0 || b == 0 {
+				t.Errorf("%d workers: alice has %d and bob %d", workers, a, b)
+			}
+		})
+	}
+}
+
+// Forty who come while one principal has 200 long tasks share the other half of the workers.
+func TestFortyNewcomersBesideLongTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(t, 16)
+		s.orders(200, "mallory", "10m")
+		for i := range 40 {
+			s.orders(1, fmt.Sprint("newcomer ", i), "1s")
+		}
+		time.Sleep(30 * time.Second)
+		for i := range 40 {
+			if waited := s.longest(fmt.Sprint("newcomer ", i), "1s", 1); waited > 5*time.Second {
+				t.Errorf("newcomer %d waited for %v, although 8 of them run at once", i, waited)
+			}
+		}
+		if s.running["mallory"] != 8 {
+			t.Errorf("mallory has %d workers meanwhile", s.running["mallory"])
+		}
+	})
+}
+
+// Quick tasks of a principal do not wait for all of its slow ones that came before them.
+func TestTargetsTakeTurns(t *testing.T) {
+	for _, atOnce := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShop(t, 16)
+			if atOnce { // an engine that starts finds them all
+				idle := must(task.NewEngine(s.store, nil))
+				s.engine, idle = idle, s.engine
+				defer func() { s.engine = idle }()
+			}
+			s.orders(30, "alice", "1m")
+			s.orders(970, "alice", "10ms")
+			s.orders(1, "bob", "10ms")
+			time.Sleep(time.Minute + 20*time.Second)
+			// At worst all slow ones that had a worker when the quick ones came must end first.
+			if waited := s.longest("alice", "10ms", 970); waited > time.Minute+15*time.Second {
+				t.Errorf("a quick task waited for %v", waited)
+			}
+			if waited := s.longest("bob", "10ms", 1); waited > 2*time.Second {
+				t.Errorf("bob waited for %v", waited)
+			}
+			if s.most["alice"] > 8 {
+				t.Errorf("alice had %d of 16 workers", s.most["alice"])
+			}
+			time.Sleep(10 * time.Minute)
+			s.longest("alice", "1m", 30)
+		})
+	}
 }

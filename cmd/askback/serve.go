@@ -93,7 +93,7 @@ $XDG_STATE_HOME/askback. Without --data the work items are fresh at each start.`
 	flags.DurationVar(&o.ttl, "ttl", defaultTTL, "`TIME` for a client to answer")
 	flags.StringVar(&o.data, "data", "", "`DIR` to keep the example data in")
 	flags.StringVar(&o.store, "store", "", "`STORE` for tasks: sqlite:PATH, postgres://… or none")
-	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 16)")
+	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 32)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")

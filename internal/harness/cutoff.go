@@ -31,11 +31,11 @@ func (c *CutOff) Get(ctx context.Context, id string) (*task.Task, error) {
 }
 
 // Claim implements [task.Store].
-func (c *CutOff) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (c *CutOff) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	return c.Store.Claim(ctx, after, skip, lease, limit)
+	return c.Store.Claim(ctx, after, load, lease, limit)
 }
 
 // Append implements [task.Store].

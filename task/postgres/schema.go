@@ -107,6 +107,7 @@ var steps = []step{
 	`},
 	{name: "kept", index: `task_kept ON {schema}.task (principal) WHERE ` + kept},
 	{name: "evictable", index: `task_evictable ON {schema}.task (principal, created) WHERE ` + evictable},
+	{name: "turns", index: `task_turns ON {schema}.task (principal, target, due) WHERE ` + inTurn},
 	{name: "counted", fill: &fill{
 		wrong: `bytes IS DISTINCT FROM ` + journalBytes,
 		set:   `bytes = ` + journalBytes,

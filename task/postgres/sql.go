@@ -87,9 +87,11 @@ func newStatements(schema string) statements {
 			FROM {schema}.task WHERE ` + expirable),
 
 		// A claimed row is locked before it is changed, and rows that others have locked are passed over: instances that
-		// claim at once get different tasks. First come the principals in turn, one probe of the index each, and only as
-		// far as they are needed; then one task of each; and if there are fewer such principals than tasks are wanted,
-		// more tasks of theirs.
+		// claim at once get different tasks. First come principals that have nothing, in turn, one probe of the index each,
+		// and only as far as they are needed: "one" has one task of each. Then, in "more", come further tasks of theirs and
+		// of the principals in the load, target by target, and at least as many as these can get. "turns" puts them all in
+		// the order in which they are to be claimed, and those are claimed that a principal gets while it has fewer than
+		// there are workers left.
 		//
 		// A row is read as it is when it is locked, but the journal as it was when the statement began. The row says how
 		// many entries there are.
@@ -107,25 +109,54 @@ func newStatements(schema string) statements {
 					SELECT principal FROM {schema}.task
 					WHERE due <= statement_timestamp() AND principal > earlier.principal AND principal <= $1::text ORDER BY principal, due LIMIT 1) AS next
 			), one AS MATERIALIZED (
-				SELECT row_number() OVER () AS turn, principal, id FROM (
-					SELECT t.principal, due.id
-					FROM (SELECT principal FROM later UNION ALL SELECT principal FROM earlier) AS t, LATERAL (
-						SELECT id FROM {schema}.task WHERE due <= statement_timestamp() AND principal = t.principal
-						ORDER BY principal, due LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS due
-					WHERE t.principal <> ALL ($2::text[])
-					LIMIT $4::bigint) AS first
+				SELECT t.principal, due.id, due.target
+				FROM (SELECT principal FROM later UNION ALL SELECT principal FROM earlier) AS t, LATERAL (
+					SELECT id, target FROM {schema}.task WHERE due <= statement_timestamp() AND principal = t.principal
+					ORDER BY principal, due LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS due
+				WHERE t.principal <> ALL ($2::text[])
+				LIMIT $6::bigint
+			), load (principal, target, tasks) AS (
+				SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[])
+				UNION ALL
+				SELECT principal, target, 1 FROM one
+			), sharing (principal, first, has, most) AS (
+				SELECT principal, id, 1, $6 / (1 + (SELECT count(*) FROM one)) FROM one
+				UNION ALL
+				SELECT principal, NULL, sum(tasks), $6 - sum(tasks) FROM load
+				WHERE principal = ANY ($2) AND (SELECT count(*) FROM one) < $6
+				GROUP BY principal HAVING sum(tasks) < $6
 			), more AS MATERIALIZED (
-				SELECT row_number() OVER () * principals + turn AS turn, due.id
-				FROM one, (SELECT count(*) AS principals FROM one) AS n, LATERAL (
-					SELECT id FROM {schema}.task WHERE due <= statement_timestamp() AND principal = one.principal AND id <> one.id
-					ORDER BY principal, due LIMIT ($4 - principals) / principals + (turn <= ($4 - principals) % principals)::int
-					FOR NO KEY UPDATE SKIP LOCKED) AS due
+				SELECT s.principal, s.has, due.id, due.due,
+					coalesce((SELECT sum(tasks) FROM load AS l WHERE (l.principal, l.target) = (s.principal, its.target)), 0)
+						+ row_number() OVER (PARTITION BY s.principal, its.target ORDER BY due.due) AS nth
+				FROM sharing AS s, LATERAL (
+					WITH RECURSIVE targets (target) AS (
+						(SELECT target FROM {schema}.task
+						WHERE s.most > 0 AND due <= statement_timestamp() AND principal = s.principal AND ` + inTurn + `
+						ORDER BY principal, target, due LIMIT 1)
+						UNION ALL
+						SELECT next.target FROM targets, LATERAL (
+							SELECT target FROM {schema}.task
+							WHERE due <= statement_timestamp() AND principal = s.principal AND target > targets.target AND ` + inTurn + `
+							ORDER BY principal, target, due LIMIT 1) AS next
+					)
+					SELECT target FROM targets
+				) AS its, LATERAL (
+					SELECT id, due FROM {schema}.task
+					WHERE due <= statement_timestamp() AND principal = s.principal AND target = its.target AND id IS DISTINCT FROM s.first AND ` + inTurn + `
+					ORDER BY principal, target, due LIMIT s.most FOR NO KEY UPDATE SKIP LOCKED) AS due
+			), turns AS (
+				SELECT id, had, row_number() OVER (ORDER BY had, principal <= $1, principal) AS turn FROM (
+					SELECT id, principal, 0 AS had FROM one
+					UNION ALL
+					SELECT id, principal, has + row_number() OVER (PARTITION BY principal ORDER BY nth, due) - 1 FROM more
+				) AS candidates
 			), next AS MATERIALIZED (
-				SELECT turn, id FROM one UNION ALL SELECT turn, id FROM more
+				SELECT turn, id FROM turns WHERE had < $6 - turn + 1
 			), t AS (
 				UPDATE {schema}.task
-				SET fence = fence + 1, nonce = $5::text || (SELECT turn FROM next WHERE next.id = task.id),
-					attempts = attempts + 1, due = statement_timestamp() + $3::interval
+				SET fence = fence + 1, nonce = $7::text || (SELECT turn FROM next WHERE next.id = task.id),
+					attempts = attempts + 1, due = statement_timestamp() + $5::interval
 				WHERE id = ANY (ARRAY (SELECT id FROM next))
 				RETURNING *
 			)
@@ -231,6 +262,7 @@ const (
 	calledState = `call > ''`
 	purgeable   = `status IN ('completed', 'failed', 'cancelled') AND due IS NULL`
 	kept        = `created < 'infinity'`
+	inTurn      = `due > '-infinity'`
 	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND created < 'infinity'`
 )
 

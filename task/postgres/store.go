@@ -285,19 +285,25 @@ func storable[T ~string](texts []T) (all []string) {
 
 // Claim implements [task.Store]. The order of principals is that of their bytes. A task
 // that is being written to at this moment is not claimed.
-func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
 	defer s.wrap(ctx, "claim tasks", &err)
 	type turn struct {
 		n, entries int // entries says how many there are
 		*task.Claimed
 	}
-	skip = slices.DeleteFunc(slices.Clone(skip), func(p string) bool { return check("", p) != nil }) // nobody has it
+	principals, targets, counts := []string{}, []string{}, []int{}
+	for _, l := range load {
+		if check("", l.Principal) == nil { // else nobody has it
+			principals, targets, counts = append(principals, l.Principal), append(targets, fit(l.Target)), append(counts, l.Tasks)
+		}
+	}
 	read := func(row pgx.CollectableRow) (t turn, err error) {
 		t.Claimed = new(task.Claimed)
 		t.Task, err = scan(row, &t.n, &t.entries, &t.Entries)
 		return t, err
 	}
-	turns, err := collect(ctx, s, workers, read, s.sql.claim, fit(after), list(skip), lease, max(limit, 0), rand.Text())
+	turns, err := collect(ctx, s, workers, read, s.sql.claim,
+		fit(after), principals, targets, counts, lease, max(limit, 0), rand.Text())
 	if err != nil {
 		return nil, err
 	}

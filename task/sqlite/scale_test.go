@@ -42,8 +42,8 @@ type watchedStore struct {
 	parked chan struct{}
 }
 
-func (s *watchedStore) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) ([]*task.Claimed, error) {
-	t, err := s.Store.Claim(ctx, after, skip, lease, limit)
+func (s *watchedStore) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+	t, err := s.Store.Claim(ctx, after, load, lease, limit)
 	if t == nil && err == nil {
 		select {
 		case s.idle <- struct{}{}:

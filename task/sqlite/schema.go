@@ -132,6 +132,10 @@ var steps = []step{
 -- The random part of the last claim, which an older release does not set.
 ALTER TABLE task ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
 `},
+	{"turns", `
+-- The targets of a principal take turns.
+CREATE INDEX task_turns ON task (principal, target, due) WHERE due IS NOT NULL;
+`},
 }
 
 // prepareSchema makes the file a store of this release, in WAL mode. Several processes may do that at once.

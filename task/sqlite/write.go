@@ -32,10 +32,12 @@ const (
 	appendSQL = `INSERT INTO journal (task, n, entry) SELECT ?1, ?3 + 1, ?2 WHERE (SELECT max(n) FROM journal WHERE task = ?1) = ?3`
 
 	// A task whose lease or delay has ended is due since then.
-	wakeSQL     = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
-	firstDueSQL = `SELECT seq, principal FROM task WHERE due IS NOT NULL ORDER BY principal, due LIMIT 1`
-	nextDueSQL  = `SELECT seq, principal FROM task WHERE due IS NOT NULL AND principal > ? ORDER BY principal, due LIMIT 1`
-	claimSQL    = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, nonce = ?, attempts = attempts + 1
+	wakeSQL           = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
+	firstPrincipalSQL = `SELECT principal FROM task WHERE due IS NOT NULL ORDER BY principal LIMIT 1`
+	nextPrincipalSQL  = `SELECT principal FROM task WHERE due IS NOT NULL AND principal > ? ORDER BY principal LIMIT 1`
+	firstTargetSQL    = `SELECT seq, target, due FROM task WHERE due IS NOT NULL AND principal = ? ORDER BY target, due LIMIT 1`
+	nextTargetSQL     = `SELECT seq, target, due FROM task WHERE due IS NOT NULL AND principal = ? AND target > ? ORDER BY target, due LIMIT 1`
+	claimSQL          = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, nonce = ?, attempts = attempts + 1
 		WHERE seq = ?
 		RETURNING ` + whole
 	claimedJournalSQL = `SELECT entry FROM journal WHERE task = ? ORDER BY n`
@@ -65,7 +67,8 @@ const (
 
 // writes are the statements of the writer.
 var writes = []string{
-	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL, appendSQL, wakeSQL, firstDueSQL, nextDueSQL, claimSQL, claimedJournalSQL,
+	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL, appendSQL, wakeSQL,
+	firstPrincipalSQL, nextPrincipalSQL, firstTargetSQL, nextTargetSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 }
@@ -267,7 +270,7 @@ func bytesOrNull(b []byte) any {
 }
 
 // Claim takes tasks that are due. See [task.Store].
-func (s *Store) Claim(ctx context.Context, after string, skip []string, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
+func (s *Store) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
 	defer s.wrap(ctx, "claim tasks", &err)
 	var due bool
 	err = s.r[anyDueSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
@@ -278,11 +281,20 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 		if _, err := s.w[wakeSQL].ExecContext(ctx, now); err != nil {
 			return err
 		}
-		for len(claimed) < limit {
-			seq, err := s.nextDue(ctx, after, skip)
-			if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or all are passed over
+		principals, targets := make(map[string]int), make(map[[2]string]int)
+		for _, l := range load {
+			principals[l.Principal] += l.Tasks
+			targets[[2]string{l.Principal, l.Target}] += l.Tasks
+		}
+		for free := limit; free > 0; free-- {
+			principal, err := s.nextPrincipal(ctx, after, principals, free)
+			if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or each has its share
 				return nil
 			}
+			if err != nil {
+				return err
+			}
+			seq, err := s.nextDue(ctx, principal, targets)
 			if err != nil {
 				return err
 			}
@@ -295,6 +307,8 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 				return err
 			}
 			claimed = append(claimed, &task.Claimed{Task: t, Call: blob(journal[0]), Entries: journal[1:]})
+			principals[t.Principal]++
+			targets[[2]string{t.Principal, t.Target}]++
 			after = t.Principal
 		}
 		return nil
@@ -305,23 +319,53 @@ func (s *Store) Claim(ctx context.Context, after string, skip []string, lease ti
 	return claimed, nil
 }
 
-// nextDue finds the first due task of the next principal in the index after this one that is not in skip, or else of
-// the first one. It takes two probes of the index, and as many again as principals are passed over.
-func (s *Store) nextDue(ctx context.Context, after string, skip []string) (seq int64, err error) {
-	row, begunAnew := s.w[nextDueSQL].QueryRowContext(ctx, after), false
+// nextPrincipal finds the principal with due tasks and with the fewest that run, if these are fewer than there are free
+// workers. It takes a probe of the index for each that has some, and one for the first that has none.
+func (s *Store) nextPrincipal(ctx context.Context, after string, running map[string]int, free int) (best string, err error) {
+	fewest := free
+	row, begunAnew := s.w[nextPrincipalSQL].QueryRowContext(ctx, after), false
 	for {
 		var principal string
-		err := row.Scan(&seq, &principal)
+		err := row.Scan(&principal)
 		switch {
 		case errors.Is(err, sql.ErrNoRows) && !begunAnew:
-			row, begunAnew = s.w[firstDueSQL].QueryRowContext(ctx), true
+			row, begunAnew = s.w[firstPrincipalSQL].QueryRowContext(ctx), true
+			continue
+		case errors.Is(err, sql.ErrNoRows) && fewest < free || err == nil && begunAnew && principal > after && fewest < free:
+			return best, nil
+		case err == nil && begunAnew && principal > after:
+			return "", sql.ErrNoRows
 		case err != nil:
-			return 0, err
-		case slices.Contains(skip, principal):
-			row = s.w[nextDueSQL].QueryRowContext(ctx, principal)
-		default:
+			return "", err
+		}
+		if n := running[principal]; n < fewest {
+			best, fewest = principal, n
+		}
+		if fewest == 0 {
+			return best, nil
+		}
+		row = s.w[nextPrincipalSQL].QueryRowContext(ctx, principal)
+	}
+}
+
+// nextDue finds the task of a principal that has been due longest, of the target of which the fewest run.
+func (s *Store) nextDue(ctx context.Context, principal string, running map[[2]string]int) (seq int64, err error) {
+	row := s.w[firstTargetSQL].QueryRowContext(ctx, principal)
+	for fewest, longest := 0, int64(0); ; {
+		var at, due int64
+		var target string
+		err := row.Scan(&at, &target, &due)
+		if errors.Is(err, sql.ErrNoRows) && seq > 0 {
 			return seq, nil
 		}
+		if err != nil {
+			return 0, err
+		}
+		n := running[[2]string{principal, target}]
+		if seq == 0 || cmp.Or(cmp.Compare(n, fewest), cmp.Compare(due, longest), cmp.Compare(at, seq)) < 0 {
+			seq, fewest, longest = at, n, due
+		}
+		row = s.w[nextTargetSQL].QueryRowContext(ctx, principal, target)
 	}
 }
 

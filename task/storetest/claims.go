@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -137,7 +138,7 @@ var claimTests = []test{
 		f.claimThis(s, second.ID, long)
 		f.claimThis(s, first.ID, long)
 	}},
-	{"principals in skip are passed over, whatever they have", func(f *fixture, s task.Store) {
+	{"principals with as many tasks as there are free workers are passed over, whatever they have", func(f *fixture, s task.Store) {
 		principals := slices.Sorted(slices.Values([]string{"", "\x01", "a", "a\x01", "a\x01b", "a!", "b", "ä", "日本", "\U0010FFFF", "\U0010FFFFz"}))
 		for _, p := range principals {
 			f.add(s, p)
@@ -174,7 +175,7 @@ var claimTests = []test{
 			}
 		}
 		if t, err := claimOne(s, f.ctx, "a", principals, long); t != nil || err != nil {
-			f.Errorf("with all principals in skip Claim gave %v, %v", t, err)
+			f.Errorf("when all principals have their share Claim gave %v, %v", t, err)
 		}
 	}},
 	{"principals take turns", func(f *fixture, s task.Store) {
@@ -266,10 +267,11 @@ var claimTests = []test{
 				f.tick(s, t.Created)
 			}
 		}
-		f.add(s, "skipped")
+		f.add(s, "busy")
+		busy := []task.Load{{Principal: "busy", Target: "deploy", Tasks: 4}}
 		left := 6
 		for after := "a"; left > 0; {
-			claimed, err := s.Claim(f.ctx, after, []string{"skipped"}, long, 4)
+			claimed, err := s.Claim(f.ctx, after, busy, long, 4)
 			f.ok("Claim", err)
 			if len(claimed) == 0 || len(claimed) > 4 {
 				f.Fatalf("Claim took %d tasks of at most 4, and %d are due", len(claimed), left)
@@ -300,8 +302,137 @@ var claimTests = []test{
 				left--
 			}
 		}
-		if claimed, err := s.Claim(f.ctx, "", []string{"skipped"}, long, 4); len(claimed) > 0 || err != nil {
+		if claimed, err := s.Claim(f.ctx, "", busy, long, 4); len(claimed) > 0 || err != nil {
 			f.Errorf("Claim took %d more tasks, %v", len(claimed), err)
+		}
+	}},
+	{"each task goes to the principal that has the fewest, while it has fewer than there are free workers", func(f *fixture, s task.Store) {
+		for _, tt := range []struct {
+			free           int
+			has, due, want map[string]int
+		}{
+			{free: 1, due: map[string]int{"a": 9}, want: map[string]int{"a": 1}},
+			{free: 2, due: map[string]int{"a": 9}, want: map[string]int{"a": 1}},
+			{free: 3, due: map[string]int{"a": 9}, want: map[string]int{"a": 2}},
+			{free: 16, due: map[string]int{"a": 20}, want: map[string]int{"a": 8}},
+			{free: 16, due: map[string]int{"a": 3}, want: map[string]int{"a": 3}},
+			{free: 16, due: map[string]int{"a": 20, "b": 20}, want: map[string]int{"a": 6, "b": 5}},
+			{free: 16, due: map[string]int{"a": 20, "b": 20, "c": 20}, want: map[string]int{"a": 4, "b": 4, "c": 4}},
+			{free: 8, due: map[string]int{"a": 20}, has: map[string]int{"a": 8}, want: map[string]int{}},
+			{free: 9, due: map[string]int{"a": 20}, has: map[string]int{"a": 7}, want: map[string]int{"a": 1}},
+			{free: 8, due: map[string]int{"a": 20, "b": 20}, has: map[string]int{"a": 8}, want: map[string]int{"b": 4}},
+			{free: 8, due: map[string]int{"a": 20, "b": 1}, has: map[string]int{"a": 4, "b": 7}, want: map[string]int{"a": 2}},
+			{free: 4, due: map[string]int{"a": 9, "b": 9}, has: map[string]int{"a": 3, "b": 3}, want: map[string]int{"a": 1}},
+			{free: 3, due: map[string]int{"a": 9, "b": 9, "c": 9, "d": 9}, has: map[string]int{"a": 1, "b": 2, "c": 1}, want: map[string]int{"d": 1, "a": 1}},
+			{free: 2, due: map[string]int{"a": 9, "b": 9, "c": 9}, has: map[string]int{"a": 1, "b": 1}, want: map[string]int{"c": 1}},
+		} {
+			prefix := newID() // of principals; the others have no more that is due
+			var load []task.Load
+			for p, n := range tt.has {
+				load = append(load, task.Load{Principal: prefix + p, Target: "other", Tasks: n})
+			}
+			for p, n := range tt.due {
+				for range n {
+					f.add(s, prefix+p)
+				}
+			}
+			claimed, err := s.Claim(f.ctx, prefix, load, long, tt.free)
+			f.ok("Claim", err)
+			got := make(map[string]int)
+			for _, c := range claimed {
+				got[strings.TrimPrefix(c.Principal, prefix)]++
+			}
+			// A store may leave some for the next Claim, which counts them.
+			for len(claimed) > 0 {
+				load = load[:0]
+				total := make(map[string]int)
+				maps.Copy(total, tt.has)
+				taken := 0
+				for p, n := range got {
+					total[p] += n
+					taken += n
+				}
+				for p, n := range total {
+					load = append(load, task.Load{Principal: prefix + p, Target: "other", Tasks: n})
+				}
+				claimed, err = s.Claim(f.ctx, prefix, load, long, tt.free-taken)
+				f.ok("Claim", err)
+				for _, c := range claimed {
+					got[strings.TrimPrefix(c.Principal, prefix)]++
+				}
+			}
+			if !maps.Equal(got, tt.want) {
+				f.Errorf("with %d free workers, %v running and %v due, %v were claimed, want %v", tt.free, tt.has, tt.due, got, tt.want)
+			}
+			for f.tryClaim(s, "", long) != nil { // nothing is left for the next case
+			}
+		}
+	}},
+	{"the targets of a principal take turns", func(f *fixture, s task.Store) {
+		add := func(target string) {
+			t := newTask("alice")
+			t.Target = target
+			f.create(s, t)
+			f.tick(s, t.Created)
+		}
+		for range 5 {
+			add("slow")
+		}
+		for range 3 {
+			add("quick")
+		}
+		add("")
+		running := map[string]int{}
+		claim := func(want string) {
+			f.Helper()
+			load := []task.Load{{Principal: "bob", Target: "quick", Tasks: 50}}
+			n := 0
+			for target, tasks := range running {
+				load = append(load, task.Load{Principal: "alice", Target: target, Tasks: tasks})
+				n += tasks
+			}
+			claimed, err := s.Claim(f.ctx, "", load, long, n+1) // room for one
+			f.ok("Claim", err)
+			if len(claimed) != 1 || claimed[0].Target != want {
+				f.Fatalf("with %v running Claim took %d tasks, want one of %q: %+v", running, len(claimed), want, claimed)
+			}
+			running[want]++
+		}
+		claim("slow") // the first one
+		claim("quick")
+		claim("")
+		claim("slow")
+		claim("quick")
+		delete(running, "quick") // they were quick
+		claim("quick")
+		claim("slow")
+	}},
+	{"several tasks that are claimed at once are of all targets", func(f *fixture, s task.Store) {
+		for _, target := range []string{"slow", "quick"} {
+			for range 30 {
+				t := newTask("alice")
+				t.Target = target
+				f.create(s, t)
+			}
+		}
+		got := make(map[string]int)
+		for free := 16; ; {
+			var load []task.Load
+			for target, n := range got {
+				load = append(load, task.Load{Principal: "alice", Target: target, Tasks: n})
+			}
+			claimed, err := s.Claim(f.ctx, "", load, long, free)
+			f.ok("Claim", err)
+			if len(claimed) == 0 {
+				break
+			}
+			for _, c := range claimed {
+				got[c.Target]++
+				free--
+			}
+		}
+		if got["slow"] != 4 || got["quick"] != 4 {
+			f.Errorf("of 16 workers %v were taken, want 4 for each", got)
 		}
 	}},
 	{"a task that is claimed brings what was recorded under earlier leases, and its answers", func(f *fixture, s task.Store) {

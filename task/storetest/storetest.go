@@ -436,7 +436,11 @@ func clone(t *task.Task) *task.Task {
 
 // claimOne claims one task. Without one that is due both results are nil.
 func claimOne(s task.Store, ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
-	claimed, err := s.Claim(ctx, after, skip, lease, 1)
+	var load []task.Load
+	for _, p := range skip { // each has its share of one worker
+		load = append(load, task.Load{Principal: p, Tasks: 1})
+	}
+	claimed, err := s.Claim(ctx, after, load, lease, 1)
 	if len(claimed) == 0 || err != nil {
 		return nil, err
 	}
