@@ -65,7 +65,8 @@ import (
 // Options configure a [Server]. The zero value is ready to use by one process.
 type Options struct {
 	// Keys seal requestState. All instances behind one endpoint need the same.
-	// Nil means one random key, which no other process and no later one has. [seal.Ring.Replace]
+	// Nil means one random key, which no other process and no later one has, with a warning in the log where the server
+	// is served over HTTP. [seal.Ring.Replace]
 	// changes them while the server runs.
 	Keys *seal.Ring
 
@@ -157,6 +158,7 @@ type Server struct {
 	handlers  *call.Registry
 	sdk       *sdkfront.Front
 	inline    func() *inline.Server // made when the first inline tool is called
+	warnKeys  sync.Once             // of a random key
 }
 
 // New returns a Server on m. What is registered on m itself keeps working: handlers that never ask are untouched, and
@@ -191,8 +193,6 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		if keys, err = seal.NewRing(seal.NewKey(time.Now())); err != nil {
 			return nil, err
 		}
-		s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
-			"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
 	}
 	shares, err := s.opts.Limits.shares()
 	if err != nil {
@@ -255,6 +255,12 @@ func (s *Server) AddReceivingMiddleware(middleware ...mcp.Middleware) {
 func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 	if opts == nil {
 		opts = new(HTTPOptions)
+	}
+	if s.opts.Keys == nil { // over stdio a process is the only instance, and its client ends with it
+		s.warnKeys.Do(func() {
+			s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
+				"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
+		})
 	}
 	h, err := httpfront.New(s.sdk, &httpfront.Options{
 		TrustedOrigins: opts.TrustedOrigins, AllowedHosts: opts.AllowedHosts, ReadTimeout: opts.ReadTimeout, WriteTimeout: opts.WriteTimeout,

@@ -44,10 +44,18 @@ func TestKeysThatAreMissingAreWarnedOf(t *testing.T) {
 		if !missing {
 			opts.Keys = harness.NewRing(t)
 		}
-		if _, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil), opts); err != nil {
+		srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil), opts)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "no keys configured"); warned != missing {
+		c := harness.Pipe(t, srv)
+		c.Call(1, "tools/list", "", `{}`)
+		if got := log.String(); got != "" { // the only instance, whose client ends with it
+			t.Errorf("over stdio, the log says %q", got)
+		}
+		srv.HTTPHandler(nil)
+		srv.HTTPHandler(nil)
+		if got := log.String(); strings.Count(got, "no keys configured") != map[bool]int{true: 1}[missing] || missing && !strings.Contains(got, "level=WARN") {
 			t.Errorf("keys are missing: %v, and the log says %q", missing, log)
 		}
 	}

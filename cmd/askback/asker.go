@@ -38,7 +38,8 @@ type asker struct {
 	session string                  // the revision of a session; empty from 2026-07-28 on
 	fail    context.CancelCauseFunc // ends the call
 
-	turns []*turn // of the round
+	turns []*turn     // of the round
+	asked atomic.Bool // the server has asked something
 
 	result json.RawMessage // the final result as the server sent it
 }
@@ -67,6 +68,7 @@ func (a *asker) begin(questions []*client.Question) error {
 	if len(questions) == 0 {
 		return nil // the turns of a session that still asks stay
 	}
+	a.asked.Store(true)
 	a.turns = nil
 	var missing []*client.Question
 	for _, q := range questions {

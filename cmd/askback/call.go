@@ -55,7 +55,10 @@ answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
 				return nil, err
 			}
 			print, err := c.callTool(ctx, s, params)
-			return print, explainArguments(tool, err)
+			if !c.asker.asked.Load() {
+				err = explainArguments(tool, err)
+			}
+			return print, err
 		})
 	})
 	cmd.Flags().StringVar(&whole, "json", "", "all arguments: a `JSON` object, @FILE or -")
@@ -133,6 +136,34 @@ func newToolRequest(ctx context.Context, s *client.Session, name string, pairs [
 	return tool, params, nil
 }
 
+// hintInline tells the way out where a tool seems to have failed because it asks in the middle of its call, as tools do in
+// a session of an earlier revision: its error names the request that it could not send.
+func (c *conversation) hintInline(s *client.Session, res *mcp.CallToolResult, err error) {
+	var text strings.Builder
+	switch {
+	case revision(s) < "2026-07-28":
+		return
+	case err != nil:
+		fault, ok := errors.AsType[*jsonrpc.Error](err)
+		if !ok {
+			return
+		}
+		text.WriteString(fault.Message)
+	case res != nil && res.IsError:
+		for _, content := range res.Content {
+			if t, ok := content.(*mcp.TextContent); ok {
+				text.WriteString(t.Text)
+			}
+		}
+	}
+	for _, method := range []string{elicitation, sampling, "roots/list"} {
+		if strings.Contains(text.String(), method) {
+			c.asker.console.line("askback: the tool seems to ask inside a session, which this revision does not have: try --protocol-version 2025-11-25")
+			return
+		}
+	}
+}
+
 // explainArguments adds the tool's arguments to an error about them.
 func explainArguments(tool *mcp.Tool, err error) error {
 	fault, ok := errors.AsType[*jsonrpc.Error](err)
@@ -148,10 +179,12 @@ func explainArguments(tool *mcp.Tool, err error) error {
 func (c *conversation) callTool(ctx context.Context, s *client.Session, params *mcp.CallToolParams) (print func() error, err error) {
 	if !c.tasks.detach && c.tasks.ttl == 0 {
 		res, err := s.CallTool(ctx, params)
+		c.hintInline(s, res, err)
 		return c.printer(res), err
 	}
 	started, res, err := s.StartTask(ctx, params, c.tasks.ttl)
 	if started == nil {
+		c.hintInline(s, res, err)
 		return func() error { return c.printCalled(res) }, err
 	}
 	c.asker.watch.follow(started.ID)

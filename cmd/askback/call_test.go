@@ -1,10 +1,50 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// A tool of the Go SDK that asks inside its session fails on 2026-07-28, which has no sessions. The way out is told, and
+// works.
+func TestAToolThatAsksInlineGetsAHint(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "inline", Version: "1"}, nil)
+	mcp.AddTool(m, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who?", RequestedSchema: json.RawMessage(
+			`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)})
+		if err != nil {
+			return nil, nil, err
+		}
+		name, _ := res.Content["name"].(string)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Hello " + name}}}, nil, nil
+	})
+	modern := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{Stateless: true})
+	sessions := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
+	mux := http.NewServeMux()
+	mux.Handle("/modern", modern)
+	mux.Handle("/sessions", sessions)
+	web := httptest.NewServer(mux)
+	defer web.Close()
+	const hint = "--protocol-version 2025-11-25"
+	code, stdout, stderr := command(t, "call", web.URL+"/modern", "ask")
+	if code == 0 || !strings.Contains(stderr, hint) {
+		t.Errorf("exit code %d, %q, %s", code, stdout, stderr)
+	}
+	if strings.Count(stderr, hint) != 1 {
+		t.Errorf("the hint is given more than once: %s", stderr)
+	}
+	code, stdout, stderr = command(t, "call", web.URL+"/sessions", "ask", "--protocol-version", "2025-11-25",
+		"--answer", `elicitation/create={"name":"Ann"}`)
+	if code != 0 || stdout != "Hello Ann\n" || strings.Contains(stderr, hint) {
+		t.Errorf("exit code %d, %q, %s", code, stdout, stderr)
+	}
+}
 
 // `id=$(askback call … --detach); askback task result URL $id` must not give the server a word in the command line.
 func TestOnlyIDsForScriptsArePrinted(t *testing.T) {

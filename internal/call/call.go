@@ -188,7 +188,7 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	if err := ctx.Err(); err != nil {
 		ask.Unable = err // what was answered before is found all the same: see OnCancel
 	} else if c.Can&q.Need != q.Need {
-		ask.Unable = &UnableError{key, q.Need}
+		ask.Unable = &UnableError{key, q.Need &^ c.Can}
 	}
 	if c.engine.Audit == nil || c.Task.Running { // a task's answers are told as they arrive
 		return c.run.Ask(ask)

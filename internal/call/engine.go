@@ -443,7 +443,7 @@ func (e *Engine) suspendManual(can wire.Capability, j *journal.Journal, requests
 			return nil, Fault(fmt.Errorf("input request %q: %w", key, err)) // ours, and not the handler's
 		}
 		if can&q.Need != q.Need {
-			return nil, &UnableError{key, q.Need}
+			return nil, &UnableError{key, q.Need &^ can}
 		}
 		j.Pending = append(j.Pending, journal.Question{Key: key, Wire: key})
 		out.Questions = append(out.Questions, Question{key, q})

@@ -280,7 +280,25 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 	if sessionOf(req) != nil && (refused || unavailable || limit) {
 		return nil, call.Fault(err)
 	}
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault != nil && fault.Code == jsonrpc.CodeMethodNotFound {
+		err = &notFoundError{fault}
+	}
 	return result, err
+}
+
+// notFoundError is an error -32601 with a message of its own. It unwraps to nothing: the SDK's connection replaces the
+// message of every error that is, or wraps, one with this code.
+type notFoundError struct{ fault *jsonrpc.Error }
+
+func (e *notFoundError) Error() string { return e.fault.Message }
+
+// As lets errors.As find the fault.
+func (e *notFoundError) As(target any) bool {
+	to, ok := target.(**jsonrpc.Error)
+	if ok {
+		*to = e.fault
+	}
+	return ok
 }
 
 // call serves a request that may ask.

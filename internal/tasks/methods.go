@@ -186,7 +186,7 @@ func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (*
 		}
 		res.members = wire.AppendInputRequests(append(res.members, `,"inputRequests":`...), requests)
 	case t.Status == task.Completed:
-		members, meta, err := openResult(t.Outcome, s.Info)
+		members, meta, err := openResult(t.Outcome, nil) // the response itself names the server
 		if err != nil {
 			return nil, s.unreadable(ctx, fmt.Errorf("the stored result: %w", err))
 		}

@@ -103,7 +103,12 @@ func (p *Params) Parse(req *Request) (meta []byte, fault *jsonrpc.Error) {
 		case "requestState":
 			p.HasState = true
 			var ok bool
-			if p.State, ok = strictjson.String(value); !ok {
+			switch p.State, ok = strictjson.String(value); {
+			case ok:
+			case strictjson.TypeOf(value) == strictjson.TypeNull: // as some clients write what they do not have
+				err = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "requestState" is null: leave it out of a first request, `+
+					"and repeat the string of the last response in a retry")
+			default:
 				err = InvalidState()
 			}
 		case "task":

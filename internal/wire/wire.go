@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -158,13 +160,18 @@ func Addressee(message []byte) (id []byte, response bool) {
 	return id, response && !method
 }
 
-// ValidID reports whether raw JSON is a request id or progress token: a string or an integer.
+// ValidID reports whether raw JSON is a request id or progress token: a string or an integer. As in JSON Schema, 1.0 is an
+// integer. One written with a point or an exponent is small enough for a float64 to hold it.
 func ValidID(id []byte) bool {
 	switch strictjson.TypeOf(id) {
 	case strictjson.TypeString:
 		return true
 	case strictjson.TypeNumber:
-		return !bytes.ContainsAny(id, ".eE")
+		if !bytes.ContainsAny(id, ".eE") {
+			return true
+		}
+		n, err := strconv.ParseFloat(string(id), 64)
+		return err == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53
 	}
 	return false
 }
