@@ -77,7 +77,8 @@ func (m *migration) checkServer(ctx context.Context) error {
 	case number/10000 < oldest:
 		return fmt.Errorf("the server is PostgreSQL %s, and it must be %d or newer: upgrade it", server, oldest)
 	case isolation != "read committed":
-		return fmt.Errorf("transactions are %s by default, and must be read committed: add default_transaction_isolation=read%%20committed to the URL", isolation)
+		return fmt.Errorf("transactions are %s by default, and must be read committed: "+
+			"add default_transaction_isolation=read%%20committed to the URL", isolation)
 	}
 	return nil
 }
@@ -90,7 +91,8 @@ func (m *migration) missing(ctx context.Context) ([]step, error) {
 		return nil, err
 	}
 	if at > version {
-		return nil, fmt.Errorf("it has version %d, made by a newer Askback, and this one knows no later than %d: upgrade this instance", at, version)
+		return nil, fmt.Errorf("it has version %d, made by a newer Askback, and this one knows no later than %d: "+
+			"upgrade this instance", at, version)
 	}
 	return slices.DeleteFunc(slices.Clone(m.steps), func(s step) bool {
 		return s.since > 0 && s.since <= at || slices.Contains(made, s.name)
@@ -183,9 +185,11 @@ func (m *migration) expand(ctx context.Context, conn *pgx.Conn) error {
 
 const (
 	// versions is the table that the release before looks at.
-	versions = `CREATE TABLE IF NOT EXISTS {schema}.migration (version int PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())`
-	notes    = `CREATE TABLE IF NOT EXISTS {schema}.migration_step (name text PRIMARY KEY, made timestamptz NOT NULL DEFAULT now())`
-	note     = `INSERT INTO {schema}.migration_step (name) VALUES ($1)`
+	versions = `CREATE TABLE IF NOT EXISTS {schema}.migration (
+		version int PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())`
+	notes = `CREATE TABLE IF NOT EXISTS {schema}.migration_step (
+		name text PRIMARY KEY, made timestamptz NOT NULL DEFAULT now())`
+	note = `INSERT INTO {schema}.migration_step (name) VALUES ($1)`
 	// noteVersion tells the release before that the schema is what it knows.
 	noteVersion = `INSERT INTO {schema}.migration (version) SELECT generate_series(1, $1) ON CONFLICT (version) DO NOTHING`
 )
@@ -195,7 +199,8 @@ func (m *migration) create(ctx context.Context, conn *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// A role that may not create schemas may not say IF NOT EXISTS either.
 		var exists bool
-		if err := tx.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, pgx.Identifier{m.schema}.Sanitize()).Scan(&exists); err != nil {
+		err := tx.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, pgx.Identifier{m.schema}.Sanitize()).Scan(&exists)
+		if err != nil {
 			return err
 		}
 		all := []string{versions, notes}
@@ -221,13 +226,13 @@ func (m *migration) create(ctx context.Context, conn *pgx.Conn) error {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, m.sql(noteVersion), version)
+		_, err = tx.Exec(ctx, m.sql(noteVersion), version)
 		return err
 	})
 }
 
-// change makes a step of statements that take a moment, and need a lock that stops others for as long as they wait for it.
-// So they wait for a moment, too.
+// change makes a step of statements that take a moment, and need a lock that stops others while they wait for it. So
+// they wait for a moment, too.
 func (m *migration) change(ctx context.Context, conn *pgx.Conn, s step) error {
 	return m.untilLocked(ctx, func() error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -393,11 +398,15 @@ func (m *migration) pass(ctx context.Context, conn *pgx.Conn, f *fill) (passedOv
 }
 
 // fillSome corrects tasks among the next few after an ID, and returns the last of these, or nil if there are none.
-func (m *migration) fillSome(ctx context.Context, conn *pgx.Conn, f *fill, after string) (last *string, passedOver bool, err error) {
+func (m *migration) fillSome(
+	ctx context.Context, conn *pgx.Conn, f *fill, after string,
+) (last *string, passedOver bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// A plan for an empty table may be kept until it is full.
-		_, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d;
-			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off`, quietWait.Milliseconds(), lockWait.Milliseconds())).ReadAll()
+		_, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`
+			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
+			SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d`,
+			quietWait.Milliseconds(), lockWait.Milliseconds())).ReadAll()
 		if err != nil {
 			return err
 		}

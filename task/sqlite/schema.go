@@ -184,12 +184,14 @@ func readSchema(ctx context.Context, conn *sql.Conn) (version int, missing []ste
 		return 0, nil, err
 	}
 	var noted int
-	if err := conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'migration_step'`).Scan(&noted); err != nil || noted == 0 {
+	err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'migration_step'`).Scan(&noted)
+	if err != nil || noted == 0 {
 		return version, steps, err
 	}
 	for _, s := range steps {
 		var seen int
-		if err := conn.QueryRowContext(ctx, `SELECT count(*) FROM migration_step WHERE name = ?`, s.name).Scan(&seen); err != nil {
+		err := conn.QueryRowContext(ctx, `SELECT count(*) FROM migration_step WHERE name = ?`, s.name).Scan(&seen)
+		if err != nil {
 			return 0, nil, err
 		}
 		if seen == 0 {

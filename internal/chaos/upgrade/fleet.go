@@ -126,6 +126,9 @@ func (f *fleet) killAll() {
 	}
 }
 
+// bad is what servers log when they lose a lease or cannot write.
+var bad = []string{"lease is lost", "renewing a lease failed", "claiming failed", "a write failed", "was not stored"}
+
 // checkLogs looks for what servers say when a lease is lost or a write has failed.
 func (f *fleet) checkLogs(r *report) {
 	for _, name := range []string{"old", "new"} {
@@ -136,7 +139,7 @@ func (f *fleet) checkLogs(r *report) {
 			r.fail("the log of %s: %v", name, err)
 		}
 		for line := range bytes.Lines(log) {
-			for _, bad := range []string{"lease is lost", "renewing a lease failed", "claiming failed", "a write failed", "was not stored"} {
+			for _, bad := range bad {
 				if bytes.Contains(line, []byte(bad)) {
 					r.fail("the log of %s: %s", name, bytes.TrimSpace(line))
 				}

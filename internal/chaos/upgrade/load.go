@@ -29,8 +29,7 @@ type load struct {
 }
 
 const (
-	// clients is how many there are. The quota of all anonymous callers together is 100 unfinished tasks, and 1000 in all,
-	// of which clients make no more than most, one every so often.
+	// All anonymous callers together may have 100 unfinished tasks, and 1000 in all: clients make no more than most.
 	clients = 12
 	most    = 900
 	every   = 120 * time.Millisecond
@@ -181,7 +180,9 @@ func (l *load) call(ctx context.Context, method, name string, params map[string]
 }
 
 // send sends one request. Sent is false if the server is about to stop, and has done nothing.
-func (l *load) send(ctx context.Context, url, method, name string, params map[string]any, result any) (sent bool, err error) {
+func (l *load) send(
+	ctx context.Context, url, method, name string, params map[string]any, result any,
+) (sent bool, err error) {
 	params["_meta"] = map[string]any{
 		"io.modelcontextprotocol/protocolVersion": "2026-07-28",
 		"io.modelcontextprotocol/clientCapabilities": map[string]any{
@@ -219,11 +220,9 @@ func (l *load) send(ctx context.Context, url, method, name string, params map[st
 	if err := json.Unmarshal(data, &response); err != nil {
 		return true, fmt.Errorf("%s: %w in %.200q", res.Status, err, data)
 	}
-	switch {
-	case res.StatusCode == http.StatusServiceUnavailable && response.Error != nil && strings.Contains(response.Error.Message, "stopping"):
-		return false, nil
-	case response.Error != nil:
-		return true, fmt.Errorf("%s: %s", res.Status, response.Error.Message)
+	if response.Error == nil {
+		return true, json.Unmarshal(response.Result, result)
 	}
-	return true, json.Unmarshal(response.Result, result)
+	stopping := res.StatusCode == http.StatusServiceUnavailable && strings.Contains(response.Error.Message, "stopping")
+	return !stopping, fmt.Errorf("%s: %s", res.Status, response.Error.Message)
 }

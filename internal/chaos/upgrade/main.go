@@ -2,9 +2,10 @@
 //
 //	go run ./internal/chaos/upgrade -tasks 200000
 //
-// A server of the release before makes the store and works on it. Servers of this release migrate it: the first ones are
-// killed while they do. Then both work, and each is stopped and started again. No call may fail, no task may be lost or
-// go wrong, no worker may lose a lease, and no statement may wait for the migration for longer than -wait.
+// A server of the release before makes the store and works on it. Servers of this release migrate it: the first ones
+// are killed while they do. Then both work, and each is stopped and started again. At last this release is rolled back.
+// No call may fail, no task may go wrong, no worker may lose a lease, nothing that the release before uses may be gone,
+// and no statement may wait for the migration for longer than -wait.
 package main
 
 import (
@@ -32,6 +33,7 @@ type options struct {
 	phase time.Duration // how long each phase takes
 
 	old, now string // the commands of both releases, if they have been built
+	dsn      string // of an empty database; without it a PostgreSQL is started
 }
 
 func main() {
@@ -65,7 +67,7 @@ type report struct {
 	ended     int
 	slowest   map[string]time.Duration // call, by phase
 	waited    time.Duration            // the longest wait of a statement for the migration
-	migration time.Duration            // from the first server of this release to the last row that was filled
+	migration time.Duration            // until the last row was filled
 	wrong     []string
 	phases    []string
 }
@@ -78,7 +80,8 @@ func (r *report) fail(format string, args ...any) {
 
 func (r *report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d parked tasks: the migration took %v beside both releases\n", r.store, r.tasks, r.migration.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "%s, %d parked tasks: the migration took %v beside both releases\n",
+		r.store, r.tasks, r.migration.Round(10*time.Millisecond))
 	fmt.Fprintf(&b, "%d tasks ended as they should, with %d calls; the slowest:\n", r.ended, r.calls)
 	for _, phase := range r.phases {
 		fmt.Fprintf(&b, "  %v  %s\n", r.slowest[phase].Round(time.Millisecond), phase)
@@ -107,7 +110,7 @@ func run(ctx context.Context, o options) (r *report, err error) {
 		}
 	}
 	old, now := o.old, o.now
-	s, err := openStore(o.store, dir)
+	s, err := openStore(o, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +143,9 @@ func run(ctx context.Context, o options) (r *report, err error) {
 	begun := time.Now()
 	watched := s.watch(ctx)
 	for n := range o.kills {
-		err := work(fmt.Sprintf("a server of this release is killed %v after it began", time.Duration(n+1)*killAfter), func() error {
-			return f.startAndKill(now, time.Duration(n+1)*killAfter)
+		after := time.Duration(n+1) * killAfter
+		err := work(fmt.Sprintf("a server of this release is killed %v after it began", after), func() error {
+			return f.startAndKill(now, after)
 		})
 		if err != nil {
 			return r, err
@@ -194,10 +198,12 @@ func build(ctx context.Context, dir, commit string) (old, now string, err error)
 		return "", "", err
 	}
 	archive := there + ".tar"
-	if out, err := exec.CommandContext(ctx, "git", "-C", here, "archive", "-o", archive, commit).CombinedOutput(); err != nil {
-		return "", "", &missingError{fmt.Sprintf("the release before, commit %.7s, is not in this clone (fetch its history: git fetch --unshallow): %s", commit, out)}
+	out, err := exec.CommandContext(ctx, "git", "-C", here, "archive", "-o", archive, commit).CombinedOutput()
+	if err != nil {
+		return "", "", &missingError{fmt.Sprintf("the release before, commit %.7s, is not in this clone: "+
+			"fetch its history with git fetch --unshallow: %s", commit, out)}
 	}
-	if out, err := exec.CommandContext(ctx, "tar", "-xf", archive, "-C", there).CombinedOutput(); err != nil {
+	if out, err = exec.CommandContext(ctx, "tar", "-xf", archive, "-C", there).CombinedOutput(); err != nil {
 		return "", "", fmt.Errorf("unpack the release before: %w: %s", err, out)
 	}
 	programs := make([]string, 2)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,9 +17,10 @@ import (
 // store is the database below the servers, which this program looks into.
 type store interface {
 	fill(ctx context.Context, tasks int) error
-	watch(ctx context.Context) (longest func() time.Duration) // how long statements wait for the migration, until longest is called
-	migrated(ctx context.Context) error                       // waits until the migration is done
-	check(ctx context.Context, r *report)                     // the quotas against the journals
+	// watch finds out how long statements wait for the migration, until longest is called.
+	watch(ctx context.Context) (longest func() time.Duration)
+	migrated(ctx context.Context) error   // waits until the migration is done
+	check(ctx context.Context, r *report) // the quotas against the journals
 }
 
 // opened is a store, where servers find it, and what ends it.
@@ -28,14 +30,17 @@ type opened struct {
 	close func()
 }
 
-func openStore(kind, dir string) (*opened, error) {
-	switch kind {
+func openStore(o options, dir string) (*opened, error) {
+	switch o.store {
 	case "postgres":
+		if o.dsn != "" {
+			return &opened{&postgres{url: o.dsn}, o.dsn, func() {}}, nil
+		}
 		server, close, err := pgtest.Open()
 		if err != nil {
 			return nil, err
 		}
-		return &opened{&postgres{server.DSN()}, server.DSN(), close}, nil
+		return &opened{&postgres{url: server.DSN()}, server.DSN(), close}, nil
 	case "sqlite":
 		path := filepath.Join(dir, "tasks.db")
 		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
@@ -44,12 +49,21 @@ func openStore(kind, dir string) (*opened, error) {
 		}
 		return &opened{&sqlite{db}, "sqlite:" + path, func() { db.Close() }}, nil
 	}
-	return nil, fmt.Errorf("-store %q: want postgres or sqlite", kind)
+	return nil, fmt.Errorf("-store %q: want postgres or sqlite", o.store)
 }
 
 // Both fill a store with the columns that the release before has, and those before it had.
 
-type postgres struct{ url string }
+type postgres struct {
+	url    string
+	before []string // relations of the release before
+}
+
+// relations are what statements rely on: without an index they would be slow.
+const relations = `SELECT coalesce(array_agg(r ORDER BY r), '{}') FROM (
+	SELECT indexdef FROM pg_indexes WHERE schemaname = 'askback'
+	UNION ALL SELECT table_name || '.' || column_name || ' ' || data_type
+	FROM information_schema.columns WHERE table_schema = 'askback') AS every (r)`
 
 func (p *postgres) exec(ctx context.Context, sql string) error {
 	conn, err := pgx.Connect(ctx, p.url)
@@ -79,11 +93,15 @@ const parked = `
 	FROM generate_series(1, %[1]d) AS n, generate_series(0, 2) AS seq;`
 
 func (p *postgres) fill(ctx context.Context, tasks int) error {
+	if err := p.read(ctx, relations, &p.before); err != nil {
+		return err
+	}
 	if err := p.exec(ctx, fmt.Sprintf(parked, tasks)); err != nil {
 		return err
 	}
 	var counts bool // whether the release counts bytes
-	err := p.read(ctx, `SELECT count(*) > 0 FROM information_schema.columns WHERE table_name = 'task' AND column_name = 'bytes'`, &counts)
+	err := p.read(ctx, `SELECT count(*) > 0 FROM information_schema.columns
+		WHERE table_name = 'task' AND column_name = 'bytes'`, &counts)
 	if err == nil && counts {
 		err = p.exec(ctx, `UPDATE askback.task SET bytes = 900 WHERE target = 'nothing'`)
 	}
@@ -145,9 +163,18 @@ func (p *postgres) migrated(ctx context.Context) error {
 }
 
 func (p *postgres) check(ctx context.Context, r *report) {
+	var after []string
+	if err := p.read(ctx, relations, &after); err != nil {
+		r.fail("%v", err)
+	}
+	for _, relation := range p.before {
+		if !slices.Contains(after, relation) {
+			r.fail("the release before uses %s, which is gone", relation)
+		}
+	}
 	var wrong int
-	err := p.read(ctx, `
-		SELECT count(*) FROM askback.task AS t WHERE bytes <> (SELECT sum(octet_length(body)) FROM askback.journal AS j WHERE j.id = t.id)`, &wrong)
+	err := p.read(ctx, `SELECT count(*) FROM askback.task AS t
+		WHERE bytes <> (SELECT sum(octet_length(body)) FROM askback.journal AS j WHERE j.id = t.id)`, &wrong)
 	if err != nil || wrong > 0 {
 		r.fail("%d tasks have other bytes than their journals, %v", wrong, err)
 	}
