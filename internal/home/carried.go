@@ -26,8 +26,11 @@ type Carrier struct {
 	Audience string
 	Limits   call.Limits
 	// Bare leaves requestState out of a first round that has nothing to remember.
-	Bare   bool
-	Guard  state.Guard    // nil: a state may be used again
+	Bare  bool
+	Guard state.Guard // nil: a state may be used again
+	// Since is the time from which the guard knows what was used, or zero if it knows all. A state that was sealed before
+	// may have been used by a process that has ended.
+	Since  time.Time
 	States *state.Options // nil: there is no store beside requestState
 	Audit  *call.Audit
 	// FindTask returns the outcome of a request whose call became a task before, or nil.
@@ -111,7 +114,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 				return nil, out, err
 			}
 		}
-		return nil, nil, c.refuse(ctx, "replayed", errors.New("it was used before, and the replay guard allows one use"))
+		return nil, nil, c.refuseUse(ctx, opened.Issued, "it was used before")
 	}
 	if c.stored = payload; c.States != nil && c.States.Mode == state.Dual {
 		j = c.reconcile(ctx, j, payload)
@@ -246,17 +249,28 @@ func (c *Carried) Spend(ctx context.Context, j *journal.Journal, sealed string) 
 	}
 	fresh, err := c.useState(ctx, opened, j)
 	if err == nil && !fresh {
-		err = c.refuse(ctx, "replayed", errors.New("the call went on from it elsewhere, and the replay guard allows one use"))
+		err = c.refuseUse(ctx, opened.Issued, "the call went on from it elsewhere")
 	}
 	return err
 }
 
 // useState reports whether the replay guard lets a state be used.
 func (c *Carried) useState(ctx context.Context, opened *seal.State, j *journal.Journal) (fresh bool, err error) {
+	if opened.Issued.Before(c.Since) {
+		return false, nil
+	}
 	if c.States == nil {
 		return c.use(ctx, opened.Expires, opened.ID)
 	}
 	return c.use(ctx, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
+}
+
+// refuseUse refuses a state that the replay guard does not let be used.
+func (c *Carried) refuseUse(ctx context.Context, issued time.Time, why string) error {
+	if issued.Before(c.Since) {
+		why = "it was sealed before this process began, and a state.MemoryGuard does not know what was used then"
+	}
+	return c.refuse(ctx, "replayed", errors.New(why+"; the replay guard allows one use"))
 }
 
 // use reports whether the replay guard lets all of ids be used; without a guard, any. The guard remembers them until

@@ -236,7 +236,7 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	}
 	// The answers may be to questions of any round. Their keys name the question (see
 	// [journal.Run.Distinct]), except those that a handler in the manual style chooses.
-	fits := err == nil && j != nil && (j.Round == 1 || !j.IsManual())
+	fits := err == nil && j != nil && (j.Round == 1 || !j.IsManual()) && !j.Started.Before(c.Since)
 	if fits {
 		var fault error
 		if fits, fault = c.use(ctx, time.Now().Add(c.Limits.RoundTTL), roundID(j)); fault != nil {
