@@ -121,7 +121,7 @@ func TestSeveralKindsInOneRound(t *testing.T) {
 
 	// With half of the answers, only the other half is asked again.
 	r.Responses = `{"login":{"action":"accept","content":{"name":"octocat"}},"roots":{"roots":[{"uri":"file:///home"}]},
-		"capital":{"role":"assistant"},"page":{"action":"accept"}}`
+		"page":{"action":"accept"}}`
 	r.State = r.Send(t, h).Asked(t, "capital")
 	r.Responses = `{"capital":{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m","stopReason":"endTurn"}}`
 	if got := r.Send(t, h).Text(t); got != "octocatParisfile:///home" {

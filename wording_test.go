@@ -71,7 +71,7 @@ func TestOnlyMissingCapabilitiesAreNamed(t *testing.T) {
 func TestIntegersMayBeWrittenWithAPoint(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	c := harness.Pipe(t, harness.NewServer(t, nil, harness.AddGreet))
-	for id, ok := range map[string]bool{"1.0": true, "2e1": true, "-3.0": true, "1.5": false, "1e-1": false, "1e300": false} {
+	for id, ok := range map[string]bool{"1.0": true, "-3.00": true, "1.5": false, "1.0e1": false, "2e1": false} {
 		message := func(more string) string {
 			m := harness.Message(1, "tools/call", `"name":"greet","arguments":{"place":"x"}`, harness.AllCapabilities+more)
 			return strings.Replace(m, `"id":1`, `"id":`+id, 1)
@@ -82,7 +82,7 @@ func TestIntegersMayBeWrittenWithAPoint(t *testing.T) {
 		}
 		c.Write(message(""))
 		over := c.Until("response", func(m map[string]any) bool { return m["method"] == nil })
-		if got := harness.At(over, "result", "resultType") == "input_required"; got != ok || ok && fmt.Sprint(over["id"]) != fmt.Sprint(map[string]float64{"1.0": 1, "2e1": 20, "-3.0": -3}[id]) {
+		if got := harness.At(over, "result", "resultType") == "input_required"; got != ok || ok && fmt.Sprint(over["id"]) != fmt.Sprint(map[string]float64{"1.0": 1, "-3.00": -3}[id]) {
 			t.Errorf("over stdio, %s: %v", id, over)
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -161,17 +159,14 @@ func Addressee(message []byte) (id []byte, response bool) {
 }
 
 // ValidID reports whether raw JSON is a request id or progress token: a string or an integer. As in JSON Schema, 1.0 is an
-// integer. One written with a point or an exponent is small enough for a float64 to hold it.
+// integer, which some languages write so. No client has a reason to write one with an exponent, which is refused.
 func ValidID(id []byte) bool {
 	switch strictjson.TypeOf(id) {
 	case strictjson.TypeString:
 		return true
 	case strictjson.TypeNumber:
-		if !bytes.ContainsAny(id, ".eE") {
-			return true
-		}
-		n, err := strconv.ParseFloat(string(id), 64)
-		return err == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53
+		_, fraction, _ := bytes.Cut(id, []byte("."))
+		return len(bytes.TrimLeft(fraction, "0")) == 0 && !bytes.ContainsAny(id, "eE")
 	}
 	return false
 }
