@@ -187,7 +187,7 @@ func TestStatesOfACallInASession(t *testing.T) {
 		{says: "accepted", size: 10, want: "10 accept octocat", states: true},
 		{says: "declined", answer: declining, size: 10, want: "10 decline ", states: true},
 		{says: "broken", answer: broken, size: 10, want: "no display", states: true},
-		{says: "never fit", answer: unfit, size: 10, want: "rounds per call", states: true},
+		{says: "never fit", answer: unfit, size: 10, want: "to ask again would not help", states: true},
 		{says: "large, and stored", size: 100_000, overflow: 1000, want: "100000 accept octocat", states: true},
 		{says: "too large to travel", size: 100_000, want: "100000 accept octocat"},
 		{says: "too large to seal", size: 2_000_000, want: "2000000 accept octocat"},
