@@ -41,13 +41,17 @@ func besiege(t *testing.T, limits askback.Limits) *besieged {
 			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 			return "Hello " + l.Name, err
 		})
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "slow"}, nil, func(ctx context.Context, _ *askback.Call, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
 		askback.AddTool(srv, &mcp.Tool{Name: "length"}, func(_ context.Context, _ *askback.Call, in struct {
 			X string `json:"x"`
 		}) (string, error) {
 			return fmt.Sprint(len(in.X)), nil
 		})
 		askback.AddTool(srv, &mcp.Tool{Name: "large"}, func(context.Context, *askback.Call, struct{}) (string, error) {
-			return strings.Repeat("x", 32<<20), nil
+			return strings.Repeat("x", 12<<20), nil
 		})
 		askback.AddTool(srv, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *askback.Call, _ map[string]any) (string, error) {
 			b.working <- struct{}{}
@@ -150,6 +154,8 @@ func (b *besieged) session(ctx context.Context, user string) (id string) {
 // serves checks that another caller is served, whatever they send.
 func (b *besieged) serves(user string) {
 	b.t.Helper()
+	begun := time.Now()
+	defer func() { b.t.Logf("served after %v", time.Since(begun)) }()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
 	b.until(b.do(ctx, harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.HTTP(b.t), user), "input_required")
@@ -242,13 +248,28 @@ func TestNobodyIsKeptOut(t *testing.T) {
 				b.until(b.do(t.Context(), legacyRequest("POST", "", batch), ""), "elicitation/create")
 			}
 		}},
+		"as many results of tasks as may be waited for": {limits: askback.Limits{Requests: few, Streams: few}, attack: func(b *besieged) {
+			members := `"name":"slow","task":{}`
+			create := harness.Request{Method: "tools/call", Target: "slow", Body: harness.Message(1, "tools/call", members, harness.ProposalOnly)}
+			body, err := io.ReadAll(b.do(t.Context(), create.HTTP(t), "").Body)
+			_, id, found := strings.Cut(string(body), `"taskId":"`)
+			if err != nil || !found {
+				b.t.Fatalf("no task: %s %v", body, err)
+			}
+			id, _, _ = strings.Cut(id, `"`)
+			await := harness.Message(1, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly) + strings.Repeat(" ", 1<<20)
+			for range 20 {
+				r := harness.Request{Method: "tasks/result", Header: http.Header{"Mcp-Name": nil}, Body: await}.HTTP(t)
+				b.dial(r, len(await), await)
+			}
+		}},
 		"streams of idle sessions": {limits: askback.Limits{Sessions: few, Streams: few}, attack: func(b *besieged) {
 			for range 20 {
 				b.dial(legacyRequest("GET", b.session(t.Context(), ""), ""), 0, "")
 			}
 		}},
 		"responses that are not read": {limits: askback.Limits{Requests: few}, attack: func(b *besieged) {
-			for range 20 {
+			for range 12 {
 				r := harness.Request{Target: "large"}.HTTP(t)
 				sent, _ := io.ReadAll(r.Body)
 				conn := b.dial(r, len(sent), string(sent))
