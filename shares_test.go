@@ -23,7 +23,7 @@ import (
 
 // These tests check that no caller keeps out another one: each has somebody else who is served.
 
-const huge = 4 << 20 // the limit of a message
+const huge = 512 << 10 // the limit of a message; eight of them use up all memory, as by default
 
 // besieged is a server on a socket, beside callers who hold what they can.
 type besieged struct {
@@ -35,6 +35,9 @@ type besieged struct {
 }
 
 func besiege(t *testing.T, limits askback.Limits) *besieged {
+	if limits.MessageBytes == 0 {
+		limits.MessageBytes, limits.BodyBytes = huge, askback.Share{Total: 8 * huge}
+	}
 	b := &besieged{t: t, client: &http.Client{Transport: &http.Transport{}}, working: make(chan struct{}, 4096), done: make(chan struct{})}
 	srv := harness.NewServer(t, &askback.Options{Principal: userHeader, Limits: limits, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, harness.AddGreet, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
@@ -159,9 +162,9 @@ func (b *besieged) serves(user string) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
 	b.until(b.do(ctx, harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.HTTP(b.t), user), "input_required")
-	b.until(b.do(ctx, harness.Request{Target: "length", Arguments: `{"x":"` + strings.Repeat("x", 1<<20) + `"}`}.HTTP(b.t), user), "1048576")
+	b.until(b.do(ctx, harness.Request{Target: "length", Arguments: `{"x":"` + strings.Repeat("x", huge/4) + `"}`}.HTTP(b.t), user), fmt.Sprint(huge/4))
 	id := b.session(ctx, user)
-	asked := b.do(ctx, legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"x":"`+strings.Repeat("x", 1<<20)+`"}}}`), user)
+	asked := b.do(ctx, legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"x":"`+strings.Repeat("x", huge/4)+`"}}}`), user)
 	b.until(asked, "elicitation/create")
 	b.until(b.do(ctx, listenRequest(b.t, ""), user), "acknowledged")
 }
@@ -171,7 +174,7 @@ func listenRequest(t *testing.T, more string) *http.Request {
 		Body: strings.TrimSuffix(harness.Message(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, harness.AllCapabilities), "}") + more + "}"}.HTTP(t)
 }
 
-// abandon makes calls in a session that ask, and leaves them: with parameters of 4 MiB each.
+// abandon makes calls in a session that ask, and leaves them: and their connections.
 func (b *besieged) abandon(user, method, params string, n int) (session string) {
 	b.t.Helper()
 	session = b.session(b.t.Context(), user)
@@ -193,9 +196,9 @@ func TestNobodyIsKeptOut(t *testing.T) {
 		limits askback.Limits
 		attack func(b *besieged)
 	}{
-		"idle sockets": {attack: func(b *besieged) {
+		"idle sockets": {limits: askback.Limits{MessageBytes: 4 << 20}, attack: func(b *besieged) {
 			for range 6 {
-				b.dial(harness.Request{Target: "greet"}.HTTP(t), huge, "{")
+				b.dial(harness.Request{Target: "greet"}.HTTP(t), 4<<20, "{")
 			}
 		}},
 		"bodies that lack the last byte": {attack: func(b *besieged) {
@@ -257,7 +260,7 @@ func TestNobodyIsKeptOut(t *testing.T) {
 				b.t.Fatalf("no task: %s %v", body, err)
 			}
 			id, _, _ = strings.Cut(id, `"`)
-			await := harness.Message(1, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly) + strings.Repeat(" ", 1<<20)
+			await := harness.Message(1, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly) + strings.Repeat(" ", huge/4)
 			for range 20 {
 				r := harness.Request{Method: "tasks/result", Header: http.Header{"Mcp-Name": nil}, Body: await}.HTTP(t)
 				b.dial(r, len(await), await)
