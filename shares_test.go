@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +99,23 @@ func (b *besieged) dial(r *http.Request, size int, begins string) net.Conn {
 	// In the background: the server need not read it.
 	go func() { _, _ = io.WriteString(conn, head.String()+begins) }()
 	return conn
+}
+
+// dialMany sends as many requests, of which only some may wait, and returns when all others have given way: so nothing is
+// on its way any more.
+func (b *besieged) dialMany(n, wait int, r func() *http.Request, size int, begins string) {
+	b.t.Helper()
+	var answered atomic.Int32
+	for range n {
+		conn := b.dial(r(), size, begins)
+		go func() {
+			got := make([]byte, len("HTTP/1.1 429"))
+			if _, err := io.ReadFull(conn, got); err == nil && string(got) == "HTTP/1.1 429" {
+				answered.Add(1)
+			}
+		}()
+	}
+	harness.Eventually(b.t, "room", func() bool { return int(answered.Load()) >= n-wait })
 }
 
 // do sends a request and returns its response, whose body is open.
@@ -207,15 +226,11 @@ func TestNobodyIsKeptOut(t *testing.T) {
 			}
 		}},
 		"as many idle sockets as there may be requests": {limits: askback.Limits{Requests: few}, attack: func(b *besieged) {
-			for range 20 {
-				b.dial(harness.Request{Target: "greet"}.HTTP(t), 100, "{")
-			}
+			b.dialMany(20, 8, func() *http.Request { return harness.Request{Target: "greet"}.HTTP(t) }, 100, "{")
 		}},
 		"idle sockets of sessions": {limits: askback.Limits{Requests: few}, attack: func(b *besieged) {
 			id := b.session(t.Context(), "")
-			for range 20 {
-				b.dial(legacyRequest("POST", id, ""), huge, "{")
-			}
+			b.dialMany(20, 8, func() *http.Request { return legacyRequest("POST", id, "") }, huge, "{")
 		}},
 		"subscriptions with spaces": {attack: func(b *besieged) {
 			for range 6 {
@@ -261,10 +276,8 @@ func TestNobodyIsKeptOut(t *testing.T) {
 			}
 			id, _, _ = strings.Cut(id, `"`)
 			await := harness.Message(1, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly) + strings.Repeat(" ", huge/4)
-			for range 20 {
-				r := harness.Request{Method: "tasks/result", Header: http.Header{"Mcp-Name": nil}, Body: await}.HTTP(t)
-				b.dial(r, len(await), await)
-			}
+			r := harness.Request{Method: "tasks/result", Header: http.Header{"Mcp-Name": nil}, Body: await}
+			b.dialMany(20, 8, func() *http.Request { return r.HTTP(t) }, len(await), await)
 		}},
 		"streams of idle sessions": {limits: askback.Limits{Sessions: few, Streams: few}, attack: func(b *besieged) {
 			for range 20 {
@@ -290,6 +303,26 @@ func TestNobodyIsKeptOut(t *testing.T) {
 			}
 			b.serves("somebody")
 		})
+	}
+}
+
+// A subscription does not keep the body of its request, however large it was: none of many gives way.
+func TestASubscriptionKeepsNoBody(t *testing.T) {
+	t.Parallel()
+	b := besiege(t, askback.Limits{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var open []*http.Response
+	for range 20 {
+		res := b.do(ctx, listenRequest(t, strings.Repeat(" ", huge-1000)), "")
+		b.until(res, "acknowledged")
+		open = append(open, res)
+	}
+	b.serves("")
+	cancel()
+	for _, res := range open {
+		if _, err := io.ReadAll(res.Body); !errors.Is(err, context.Canceled) {
+			t.Errorf("a subscription has ended: %v", err)
+		}
 	}
 }
 

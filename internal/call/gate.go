@@ -161,16 +161,17 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 	}
 	p := Passage{a.Principal, a.Method, a.Target, session != nil, w, nil}
 	if session == nil && wire.MayAsk(a.Method) {
-		var hold bound.Hold
-		var full error
-		defer func() { hold.Release() }()
 		if whole, _ := ctx.Value(undividedKey{}).(*undivided); whole != nil {
 			if err := g.takeWhole(ctx, whole, a.Principal); err != nil {
 				return err
 			}
-		} else if hold, full = g.Shares.Calls.Take(a.Principal, 1); full != nil {
+		} else if hold, full := g.Shares.Calls.Take(a.Principal, 1); full == nil {
+			defer hold.Release()
+		} else {
+			late := new(bound.Hold) // of its own, because a Hold in a closure is allocated
+			defer late.Release()
 			p.Crowded = func(ctx context.Context) bool {
-				if full := g.awaitShare(ctx, &hold, a.Principal); full != nil {
+				if full := g.awaitShare(ctx, late, a.Principal); full != nil {
 					_ = g.full(ctx, full) // tells the operator
 					return true
 				}

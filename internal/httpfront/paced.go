@@ -80,18 +80,19 @@ func (w *pacedWriter) end() {
 	w.ended = true
 }
 
-// cutOff ends what waits for the client: it stops reading a body, which is then answered, and else cuts the response
-// off. Another goroutine may call it.
+// cutOff ends what waits for the client: it stops reading a body, which is then answered, and else gives the response one
+// moment to end. Another goroutine may call it.
 func (w *pacedWriter) cutOff() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
 		return
 	}
-	control, past := http.NewResponseController(w.ResponseWriter), time.Unix(1, 0)
-	_ = control.SetReadDeadline(past) // where there are deadlines
+	const moment = time.Second
+	control := http.NewResponseController(w.ResponseWriter)
+	_ = control.SetReadDeadline(time.Unix(1, 0)) // where there are deadlines
 	if !w.reading {
 		w.cut = true
-		_ = control.SetWriteDeadline(past)
+		_ = control.SetWriteDeadline(time.Now().Add(moment))
 	}
 }
