@@ -267,9 +267,9 @@ func (s *silentStore) Get(ctx context.Context, id string) (*task.Task, error) {
 	return s.Store.Get(ctx, id)
 }
 
-func (s *silentStore) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
+func (s *silentStore) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
 	if err := s.wait(ctx); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return s.Store.Renew(ctx, id, claim, lease)
+	return s.Store.Renew(ctx, leases, lease)
 }

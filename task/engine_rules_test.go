@@ -82,16 +82,16 @@ func (m *meddled) Claim(ctx context.Context, after string, load []task.Load, lea
 	return m.Store.Claim(ctx, after, load, lease, limit)
 }
 
-func (m *meddled) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
+func (m *meddled) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
 	if m.down.Load() {
-		return 0, errLost
+		return nil, errLost
 	}
 	if m.renew != nil {
 		if err := m.renew(); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	return m.Store.Renew(ctx, id, claim, lease)
+	return m.Store.Renew(ctx, leases, lease)
 }
 
 func (m *meddled) Expired(ctx context.Context, limit int) ([]string, error) {

@@ -493,9 +493,9 @@ func TestOptionsAreChecked(t *testing.T) {
 // deaf is a store out of reach: Renew returns only when its context ends.
 type deaf struct{ task.Store }
 
-func (d deaf) Renew(ctx context.Context, _ string, _ task.Claim, _ time.Duration) (int64, error) {
+func (d deaf) Renew(ctx context.Context, _ []task.Leased, _ time.Duration) ([]task.Renewed, error) {
 	<-ctx.Done()
-	return 0, ctx.Err()
+	return nil, ctx.Err()
 }
 
 func TestLeaseEndsThoughRenewingHangs(t *testing.T) {

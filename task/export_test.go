@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Leased returns a context under a lease that was taken at the given time, for tests.
-func Leased(ctx context.Context, length time.Duration, sent time.Time) (leased context.Context, done func()) {
+// UnderLease returns a context under a lease that was taken at the given time, for tests.
+func UnderLease(ctx context.Context, length time.Duration, sent time.Time) (leased context.Context, done func()) {
 	ctx, interrupt := context.WithCancelCause(ctx)
 	return newLease(length, sent).bound(ctx, interrupt)
 }

@@ -77,8 +77,8 @@ func (u *unreliable) Append(ctx context.Context, id string, claim task.Claim, th
 	return err
 }
 
-func (u *unreliable) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
-	return lossy(u, func() (int64, error) { return u.Store.Renew(context.WithoutCancel(ctx), id, claim, lease) })
+func (u *unreliable) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
+	return lossy(u, func() ([]task.Renewed, error) { return u.Store.Renew(context.WithoutCancel(ctx), leases, lease) })
 }
 
 func (u *unreliable) Expired(ctx context.Context, limit int) ([]string, error) {

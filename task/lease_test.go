@@ -99,17 +99,17 @@ func (s *slow) Claim(ctx context.Context, after string, load []task.Load, lease 
 	return t, err
 }
 
-func (s *slow) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
+func (s *slow) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
 	if s.renew != nil {
 		if err := s.renew(ctx); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	version, err := s.Store.Renew(ctx, id, claim, lease)
+	renewed, err := s.Store.Renew(ctx, leases, lease)
 	if s.renewed != nil {
 		s.renewed(ctx)
 	}
-	return version, err
+	return renewed, err
 }
 
 func (s *slow) Get(ctx context.Context, id string) (*task.Task, error) {
@@ -136,7 +136,7 @@ func TestTheContextLooksAtTheClocks(t *testing.T) {
 		{"the wall clock was set back", 2 * time.Hour, -time.Hour, true},
 		{"the wall clock was set back a little", 50 * time.Minute, 40 * time.Minute, false},
 	} {
-		ctx, stop := task.Leased(t.Context(), time.Hour, before(t, tt.monotonic, tt.wall))
+		ctx, stop := task.UnderLease(t.Context(), time.Hour, before(t, tt.monotonic, tt.wall))
 		if over := ctx.Err() != nil; over != tt.over || over && context.Cause(ctx) != task.ErrLeaseLost {
 			t.Errorf("%s: Err returns %v, because %v", tt.name, ctx.Err(), context.Cause(ctx))
 		}

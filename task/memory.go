@@ -240,16 +240,26 @@ func (s *MemoryStore) Append(ctx context.Context, id string, claim Claim, there 
 	})
 }
 
-// Renew makes a lease end later. See [Store].
-func (s *MemoryStore) Renew(ctx context.Context, id string, claim Claim, lease time.Duration) (version int64, err error) {
-	err = s.doTask(ctx, id, &claim, func(m *memoryTask, now int64) error {
-		if m.scheduled {
-			s.change(m, func() { m.dueAt = now + roundUp(lease) })
+// Renew makes leases end later. See [Store].
+func (s *MemoryStore) Renew(ctx context.Context, leases []Leased, lease time.Duration) (renewed []Renewed, err error) {
+	err = s.do(ctx, func(now int64) error {
+		for _, l := range leases {
+			m := s.tasks[l.ID]
+			switch {
+			case m == nil:
+				renewed = append(renewed, Renewed{Err: ErrNotFound})
+				continue
+			case m.Claim != l.Claim:
+				renewed = append(renewed, Renewed{Err: ErrLeaseLost})
+				continue
+			case m.scheduled:
+				s.change(m, func() { m.dueAt = now + roundUp(lease) })
+			}
+			renewed = append(renewed, Renewed{Version: m.Version})
 		}
-		version = m.Version
 		return nil
 	})
-	return version, err
+	return renewed, err
 }
 
 // Update writes what may change in the row of a task, and entries. See [Store].

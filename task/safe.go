@@ -76,10 +76,14 @@ func (s safeStore) Append(ctx context.Context, id string, claim Claim, there int
 	return s.store.Append(ctx, id, claim, there, entry)
 }
 
-func (s safeStore) Renew(ctx context.Context, id string, claim Claim, lease time.Duration) (version int64, err error) {
+func (s safeStore) Renew(ctx context.Context, leases []Leased, lease time.Duration) (renewed []Renewed, err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Renew(ctx, id, claim, lease)
+	renewed, err = s.store.Renew(ctx, leases, lease)
+	if err == nil && len(renewed) != len(leases) {
+		err = fmt.Errorf("the store renewed %d leases and answered for %d", len(leases), len(renewed))
+	}
+	return renewed, err
 }
 
 func (s safeStore) Update(ctx context.Context, t *Task, u Update) (err error) {

@@ -139,6 +139,20 @@ type Load struct {
 	Tasks             int // more than zero
 }
 
+// Leased names a task, and the claim under which somebody has it.
+type Leased struct {
+	ID string
+	Claim
+}
+
+// Renewed is what came of renewing a lease.
+type Renewed struct {
+	// Err is nil, or ErrLeaseLost if another claim came between, or ErrNotFound. With any other error the lease was not
+	// renewed, and can be.
+	Err     error
+	Version int64 // of the task, if Err is nil
+}
+
 // Claimed is a task that was claimed, with its journal: the call and the entries. A Call that is nil says that the
 // journal was not read.
 type Claimed struct {
@@ -214,10 +228,11 @@ type Store interface {
 	// repeated, or arrives late, is never added twice.
 	Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error
 
-	// Renew makes the lease of this claim end after the given time, and returns the task's Version. A task that is not
-	// due at all, because it was parked or has ended, stays so. The error is ErrLeaseLost if the claim is not the
-	// stored one.
-	Renew(ctx context.Context, id string, claim Claim, lease time.Duration) (version int64, err error)
+	// Renew makes leases end after the given time, and returns for each what came of it, in the same order. It is one
+	// write, however many they are. A task that is not due at all, because it was parked or has ended, stays so. A lease
+	// that cannot be renewed leaves the others alone, and Renew does not wait for a row that somebody else has locked.
+	// With an error of Renew itself, what came of each is not known.
+	Renew(ctx context.Context, leases []Leased, lease time.Duration) ([]Renewed, error)
 
 	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
 	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased

@@ -157,7 +157,7 @@ func refused(err error) bool {
 }
 
 // work runs a claimed task and writes the outcome.
-func (e *Engine) work(ctx context.Context, c *Claimed, l *lease) {
+func (e *Engine) work(ctx context.Context, c *Claimed, l *lease, all *leases) {
 	t := c.Task
 	log := e.log.With("task", short(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
@@ -177,7 +177,7 @@ func (e *Engine) work(ctx context.Context, c *Claimed, l *lease) {
 		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
 		c = new(Claimed) // a further attempt reads what this one records
 		now := *t        // the row, which keepAlive may change
-		verdict, err := e.attempt(ctx, w, &now, l)
+		verdict, err := e.attempt(ctx, w, &now, l, all)
 		t = &now
 		switch {
 		case errors.Is(err, errAbandoned):
@@ -311,7 +311,7 @@ func (e *Engine) giveUp(ctx context.Context, t *Task, reason string) {
 //
 // A handler that does not return within the length of a lease after its context is done is abandoned: nothing more is
 // recorded for it.
-func (e *Engine) attempt(ctx context.Context, w *Work, now *Task, l *lease) (Verdict, error) {
+func (e *Engine) attempt(ctx context.Context, w *Work, now *Task, l *lease, all *leases) (Verdict, error) {
 	run, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
@@ -322,11 +322,13 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *Task, l *lease) (Ver
 	// Before the handler runs, so that no change is missed that comes while it does.
 	changed, done := e.subscribe(now.ID)
 	defer done()
+	h := all.hold(now, l)
 	var heart sync.WaitGroup
-	heart.Go(func() { e.keepAlive(alive, w, now, changed, l, interrupt) })
+	heart.Go(func() { e.keepAlive(alive, w, now, changed, h, interrupt) })
 	verdict, err := e.handleOrAbandon(leased, w)
 	stop()
 	heart.Wait()
+	all.leave(h)
 	w.mu.Lock() // goroutines that the handler left running may try to record
 	w.over = true
 	recorded := w.recorded
@@ -428,12 +430,8 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 // reportEvery bounds how often the messages of one task are written.
 const reportEvery = 200 * time.Millisecond
 
-// keepAlive renews the lease, writes reported messages, and interrupts the run when the
-// lease is lost or the task was ended from outside.
-func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-chan struct{}, l *lease, interrupt context.CancelCauseFunc) {
-	every := e.opts.Lease / 3
-	renew := time.NewTimer(max(0, l.left()-l.safe()+every))
-	defer renew.Stop()
+// keepAlive writes reported messages, and interrupts the run when the lease is lost or the task was ended from outside.
+func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-chan struct{}, h *holding, interrupt context.CancelCauseFunc) {
 	var reported time.Time
 	progress := w.progress
 	var resume <-chan time.Time
@@ -451,48 +449,36 @@ func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-ch
 				continue
 			}
 			reported = time.Now()
-			if err := e.report(ctx, w, now, l); err == nil {
+			if err := e.report(ctx, w, now, h.lease); err == nil {
 				e.notify(now.ID, changed)
 				continue
 			}
 		case <-changed:
-		case <-renew.C:
+		case r := <-h.renewed:
+			if errors.Is(r.Err, ErrLeaseLost) || errors.Is(r.Err, ErrNotFound) {
+				interrupt(ErrLeaseLost)
+				return
+			}
+			if r.Err != nil || r.Version == now.Version || w.Stopped {
+				continue
+			}
 		}
 		if ctx.Err() != nil { // it may have ended the report, too
 			return
 		}
-		renewing, cancel := context.WithTimeout(ctx, l.left())
-		sent := time.Now()
-		version, err := e.store.Renew(renewing, now.ID, now.Claim, e.opts.Lease)
-		cancel()
-		if err == nil {
-			l.renewed(sent)
-		}
+		t, err := e.read(ctx, now.ID)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, ErrLeaseLost):
+		case errors.Is(err, ErrNotFound), err == nil && t.Claim != now.Claim:
 			interrupt(ErrLeaseLost)
 			return
-		case err != nil:
-			e.log.WarnContext(ctx, "task: renewing a lease failed; trying again", "task", short(now.ID), "error", err)
-			if l.left() <= 0 {
-				interrupt(ErrLeaseLost) // another worker may have it
-				return
-			}
-			renew.Reset(min(every, time.Second, l.left()))
-			continue
-		case version != now.Version && !w.Stopped:
-			t, err := e.read(ctx, now.ID)
-			switch {
-			case err != nil:
-			case t.Stopped:
-				interrupt(ErrStopped)
-			default:
-				w.adopt(now, t)
-			}
+		case err != nil: // the next renewal tells
+		case t.Stopped && !w.Stopped:
+			interrupt(ErrStopped)
+		default:
+			w.adopt(now, t)
 		}
-		renew.Reset(every)
 	}
 }
 

@@ -19,6 +19,7 @@ type workers struct {
 	size   int
 	freed  chan struct{} // receives after a worker has become free
 	all    sync.WaitGroup
+	leases *leases
 
 	mu      sync.Mutex
 	closed  bool
@@ -58,7 +59,7 @@ func (l load) list() (all []Load) {
 }
 
 func newWorkers(ctx context.Context, e *Engine) *workers {
-	return &workers{engine: e, ctx: ctx, size: e.opts.Workers, freed: make(chan struct{}, 1), running: make(load), due: true}
+	return &workers{engine: e, ctx: ctx, leases: newLeases(e), size: e.opts.Workers, freed: make(chan struct{}, 1), running: make(load), due: true}
 }
 
 // close makes sure that no worker begins any more, and waits for those that run.
@@ -67,6 +68,7 @@ func (w *workers) close() {
 	w.closed = true
 	w.mu.Unlock()
 	w.all.Wait()
+	w.leases.close()
 }
 
 // take takes the free workers for the loop, and returns what the others run.
@@ -101,7 +103,7 @@ func (w *workers) looked(claimed []*Claimed, n int, load []Load, sent time.Time)
 // work runs a task, and then frees its worker.
 func (w *workers) work(c *Claimed, sent time.Time) {
 	defer w.release(c.Principal, c.Target)
-	w.engine.work(w.ctx, c, newLease(w.engine.opts.Lease, sent))
+	w.engine.work(w.ctx, c, newLease(w.engine.opts.Lease, sent), w.leases)
 }
 
 func (w *workers) release(principal, target string) {

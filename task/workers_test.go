@@ -41,9 +41,9 @@ func (w *writes) Claim(ctx context.Context, after string, load []task.Load, leas
 	return claimed, err
 }
 
-func (w *writes) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
+func (w *writes) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
 	w.renewals.Add(1)
-	return w.Store.Renew(ctx, id, claim, lease)
+	return w.Store.Renew(ctx, leases, lease)
 }
 
 // Where a worker is free, a task with a question is written four times: it is created and claimed, parked, answered and
@@ -398,4 +398,69 @@ func TestTargetsTakeTurns(t *testing.T) {
 			s.longest("alice", "1m", 30)
 		})
 	}
+}
+
+// All leases of a process are renewed by one call, however many tasks it runs, and none of them ends.
+func TestOneCallRenewsAllLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		count := &writes{Store: f.store}
+		f.store = count
+		const lease, running = 9 * time.Second, 16
+		gate := make(chan struct{})
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			come(ctx, gate)
+			return completed(""), ctx.Err()
+		}})
+		var created []*task.Task
+		for range running {
+			created = append(created, f.create(e, &task.New{Principal: "alice"}))
+			time.Sleep(100 * time.Millisecond) // so that their leases end one after another
+		}
+		before := count.renewals.Load()
+		time.Sleep(10 * lease)
+		if n := count.renewals.Load() - before; n < 20 || n > 31 {
+			t.Errorf("%d calls renewed %d leases for %v, want one in a third of a lease", n, running, 10*lease)
+		}
+		close(gate)
+		for _, c := range created {
+			if now := f.until(e, c, task.Completed); now.Fence != 1 {
+				t.Errorf("a task was claimed %d times", now.Fence)
+			}
+		}
+	})
+}
+
+// lateRenewals is a store whose renewals arrive late.
+type lateRenewals struct {
+	task.Store
+	late time.Duration
+}
+
+func (l lateRenewals) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
+	time.Sleep(l.late)
+	return l.Store.Renew(ctx, leases, lease)
+}
+
+// A renewal that is on its way while a task is given back does not keep workers from it.
+func TestARenewalDoesNotOutliveItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.store = lateRenewals{f.store, time.Second}
+		const lease = time.Minute // renewed after 20 seconds
+		again := make(chan time.Time, 1)
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			if w.Task.Fence == 1 {
+				time.Sleep(20*time.Second + 500*time.Millisecond)
+				return task.Verdict{}, errors.New("try again in two seconds")
+			}
+			again <- time.Now()
+			return completed(""), nil
+		}})
+		begun := time.Now()
+		f.create(e, &task.New{})
+		if took := (<-again).Sub(begun); took > 25*time.Second {
+			t.Errorf("it goes on after %v, as if its lease still held", took)
+		}
+	})
 }

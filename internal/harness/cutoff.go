@@ -47,11 +47,11 @@ func (c *CutOff) Append(ctx context.Context, id string, claim task.Claim, there 
 }
 
 // Renew implements [task.Store].
-func (c *CutOff) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
+func (c *CutOff) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
 	if err := c.err(); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return c.Store.Renew(ctx, id, claim, lease)
+	return c.Store.Renew(ctx, leases, lease)
 }
 
 // Update implements [task.Store].

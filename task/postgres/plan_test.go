@@ -48,7 +48,7 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"claim", s.sql.claim, "'user 1','{user 2}','{deploy}','{2}','1m',5,'nonce'", "task_due"},
 			{"journal", s.sql.journal, "''", "journal_pkey"},
 			{"append", s.sql.append, "'',0,'',0,''", "task_pkey"},
-			{"renew", s.sql.renew, "'',0,'1m',''", "task_pkey"},
+			{"renew", s.sql.renew, "'{a,b}','{1,2}','{x,y}','1m'", "task_pkey"},
 			{"update", s.sql.update, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'',''", "task_pkey"},
 			{"update within", s.sql.updateWithin, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',10", "task_kept"},
 			{"count", s.sql.count, "", "task_expired"},

@@ -176,11 +176,24 @@ func newStatements(schema string) statements {
 			SELECT id, entries, coalesce($3::bytea, '') FROM t
 			RETURNING seq`),
 
+		// Nobody waits for a row here: one that stays locked must not end all other leases. Claims that have passed do
+		// not come back, so a lease is lost if the row did not have its claim when the statement began.
 		renew: in(`
-			UPDATE {schema}.task
-			SET due = CASE WHEN due IS NOT NULL THEN statement_timestamp() + $3::interval END
-			WHERE id = $1 AND fence = $2 AND nonce = $4
-			RETURNING version`),
+			WITH held AS (
+				SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[]) WITH ORDINALITY AS h (id, fence, nonce, place)
+			), free AS MATERIALIZED (
+				SELECT id FROM {schema}.task WHERE id = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED
+			), t AS (
+				UPDATE {schema}.task AS t
+				SET due = CASE WHEN due IS NOT NULL THEN statement_timestamp() + $4::interval END
+				WHERE id = ANY (ARRAY (SELECT id FROM free))
+					AND EXISTS (SELECT FROM held AS h WHERE (h.id, h.fence, h.nonce) = (t.id, t.fence, t.nonce))
+				RETURNING id, fence, nonce, version
+			)
+			SELECT t.version, s.id IS NOT NULL, coalesce((s.fence, s.nonce) = (h.fence, h.nonce), false)
+			FROM held AS h LEFT JOIN t USING (id, fence, nonce)
+				LEFT JOIN LATERAL (SELECT id, fence, nonce FROM {schema}.task WHERE id = h.id LIMIT 1) AS s ON true
+			ORDER BY h.place`),
 
 		update: in(update("", "", "")),
 

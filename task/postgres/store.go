@@ -347,14 +347,30 @@ func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there i
 	return err
 }
 
-// Renew implements [task.Store]. A task that is parked stays parked.
-func (s *Store) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
-	defer s.wrap(ctx, "renew a lease", &err)
-	err = s.queryRow(ctx, renewals, []any{&version}, s.sql.renew, lookup(id), claim.Fence, lease, claim.Nonce)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, s.refused(ctx, &task.Task{ID: id, Claim: claim}, true, nil)
+// Renew implements [task.Store]. A row that somebody else has locked at this moment is passed over.
+func (s *Store) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) (renewed []task.Renewed, err error) {
+	defer s.wrap(ctx, "renew leases", &err)
+	ids, fences, nonces := make([]*string, len(leases)), make([]int64, len(leases)), make([]string, len(leases))
+	for i, l := range leases {
+		ids[i], fences[i], nonces[i] = lookup(l.ID), l.Fence, fit(l.Nonce)
 	}
-	return version, err
+	read := func(row pgx.CollectableRow) (r task.Renewed, err error) {
+		var version *int64
+		var exists, held bool
+		err = row.Scan(&version, &exists, &held)
+		switch {
+		case version != nil:
+			r.Version = *version
+		case !exists:
+			r.Err = task.ErrNotFound
+		case !held:
+			r.Err = task.ErrLeaseLost
+		default:
+			r.Err = errors.New("task/postgres: renew a lease: somebody else is writing to the task")
+		}
+		return r, err
+	}
+	return collect(ctx, s, renewals, read, s.sql.renew, ids, fences, nonces, lease)
 }
 
 // Update implements [task.Store]. A worker that has lost its lease gets [task.ErrLeaseLost]

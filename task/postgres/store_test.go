@@ -80,7 +80,7 @@ func TestAClaimOfTheReleaseBeforeNonces(t *testing.T) {
 	if err := s.Append(ctx, n.ID, n.Claim, 0, nil); !errors.Is(err, task.ErrLeaseLost) {
 		t.Errorf("Append under the claim before: %v", err)
 	}
-	if _, err := s.Renew(ctx, n.ID, n.Claim, time.Hour); !errors.Is(err, task.ErrLeaseLost) {
+	if _, err := renewOne(s, ctx, n.ID, n.Claim, time.Hour); !errors.Is(err, task.ErrLeaseLost) {
 		t.Errorf("Renew of the claim before: %v", err)
 	}
 	if err := s.Update(ctx, n, task.Update{Leased: true}); !errors.Is(err, task.ErrLeaseLost) {
@@ -108,7 +108,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Renew(ctx, c.ID, c.Claim, time.Minute); err != nil {
+			if _, err := renewOne(s, ctx, c.ID, c.Claim, time.Minute); err != nil {
 				t.Error(err)
 			}
 			if err := s.Append(ctx, c.ID, c.Claim, 3, []byte("a")); err != nil {
@@ -201,7 +201,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		if err := s.Append(ctx, bad.text, task.Claim{}, 0, nil); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("Append to %q: %v", bad.text, err)
 		}
-		if _, err := s.Renew(ctx, bad.text, task.Claim{}, 0); !errors.Is(err, task.ErrNotFound) {
+		if _, err := renewOne(s, ctx, bad.text, task.Claim{}, 0); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("Renew of %q: %v", bad.text, err)
 		}
 		if err := s.Update(ctx, &task.Task{ID: bad.text}, task.Update{}); !errors.Is(err, task.ErrNotFound) {
@@ -546,4 +546,49 @@ func claimOne(s task.Store, ctx context.Context, after string, skip []string, le
 		return nil, err
 	}
 	return claimed[0].Task, nil
+}
+
+// A row that somebody keeps locked ends no other lease.
+func TestRenewDoesNotWaitForALock(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	s := open(t, dsn)
+	defer s.Close()
+	ctx := t.Context()
+	var leases []task.Leased
+	for range 3 {
+		n := newTask()
+		if err := s.Create(ctx, n, time.Hour, time.Minute, nil, nil, task.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, task.Leased{ID: n.ID, Claim: n.Claim})
+	}
+	tx, err := bare(t, dsn).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR UPDATE", leases[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	renewed, err := s.Renew(short, leases, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if renewed[0].Err != nil || renewed[2].Err != nil {
+		t.Errorf("the others: %v, %v", renewed[0].Err, renewed[2].Err)
+	}
+	if err := renewed[1].Err; err == nil || errors.Is(err, task.ErrLeaseLost) || errors.Is(err, task.ErrNotFound) {
+		t.Errorf("the lease on the locked row: %v, want an error that says to try again", err)
+	}
+}
+
+// renewOne renews one lease.
+func renewOne(s task.Store, ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
+	renewed, err := s.Renew(ctx, []task.Leased{{ID: id, Claim: claim}}, lease)
+	if err != nil {
+		return 0, err
+	}
+	return renewed[0].Version, renewed[0].Err
 }

@@ -55,8 +55,9 @@ func TestAClaimOfTheReleaseBeforeNonces(t *testing.T) {
 	if err := s.Append(ctx, "id", lost, 0, nil); !errors.Is(err, task.ErrLeaseLost) {
 		t.Errorf("Append under the claim before: %v", err)
 	}
-	if _, err := s.Renew(ctx, "id", lost, time.Hour); !errors.Is(err, task.ErrLeaseLost) {
-		t.Errorf("Renew of the claim before: %v", err)
+	renewed, err := s.Renew(ctx, []task.Leased{{ID: "id", Claim: lost}}, time.Hour)
+	if err != nil || !errors.Is(renewed[0].Err, task.ErrLeaseLost) {
+		t.Errorf("Renew of the claim before: %v, %v", renewed, err)
 	}
 	if err := s.Update(ctx, n, task.Update{Leased: true}); !errors.Is(err, task.ErrLeaseLost) {
 		t.Errorf("Update under the claim before: %v", err)

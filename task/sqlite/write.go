@@ -417,17 +417,24 @@ func (s *Store) state(ctx context.Context, id string, claim *task.Claim) (versio
 	return version, err
 }
 
-// Renew makes a lease end later. See [task.Store].
-func (s *Store) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
-	defer s.wrap(ctx, "renew the lease on a task", &err)
+// Renew makes leases end later. See [task.Store].
+func (s *Store) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) (renewed []task.Renewed, err error) {
+	defer s.wrap(ctx, "renew the leases on tasks", &err)
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
-		if _, err := s.w[renewSQL].ExecContext(ctx, now+ceil(lease), id, claim.Fence, claim.Nonce); err != nil {
-			return err
+		renewed = make([]task.Renewed, len(leases))
+		for i, l := range leases {
+			if _, err := s.w[renewSQL].ExecContext(ctx, now+ceil(lease), l.ID, l.Fence, l.Nonce); err != nil {
+				return err
+			}
+			r := &renewed[i]
+			r.Version, r.Err = s.state(ctx, l.ID, &l.Claim)
+			if r.Err != nil && !errors.Is(r.Err, task.ErrLeaseLost) && !errors.Is(r.Err, task.ErrNotFound) {
+				return r.Err
+			}
 		}
-		version, err = s.state(ctx, id, &claim)
-		return err
+		return nil
 	})
-	return version, err
+	return renewed, err
 }
 
 // Update writes what may change in the row of a task, and entries. See [task.Store].

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -555,7 +556,7 @@ var renewTests = []test{
 	{"after another claim it is ErrLeaseLost, and the new lease stays as it is", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, f.instances(s, 2)[1])
 		for _, claim := range others(lost, current) {
-			_, err := s.Renew(f.ctx, lost.ID, claim, 0)
+			_, err := renewOne(s, f.ctx, lost.ID, claim, 0)
 			f.wantError(fmt.Sprintf("Renew under %v, not %v", claim, current.Claim), err, task.ErrLeaseLost)
 		}
 		f.noneDue(s)
@@ -567,8 +568,51 @@ var renewTests = []test{
 		f.release(s, c)
 		f.noneDue(s)
 	}},
+	{"several leases are renewed at once, each for itself, and the answers are in their order", func(f *fixture, s task.Store) {
+		lost, current := f.loseLease(s, f.instances(s, 2)[1])
+		held, other := f.addLeased(s), f.addLeased(s)
+		f.update(s, other, task.Update{Keep: true})
+		parked := f.addLeased(s)
+		f.update(s, parked, task.Update{Due: -1})
+		given := f.addLeased(s)
+		const lease = 60 * time.Millisecond
+		start := time.Now()
+		renewed, err := s.Renew(f.ctx, []task.Leased{
+			{ID: held.ID, Claim: held.Claim}, {ID: lost.ID, Claim: lost.Claim}, {ID: newID(), Claim: held.Claim},
+			{ID: other.ID, Claim: other.Claim}, {ID: parked.ID, Claim: parked.Claim}, {ID: held.ID, Claim: lost.Claim},
+			{ID: lost.ID, Claim: current.Claim},
+		}, lease)
+		f.ok("Renew", err)
+		want := []struct {
+			version int64
+			err     error
+		}{{err: nil}, {err: task.ErrLeaseLost}, {err: task.ErrNotFound}, {version: 1}, {version: 1}, {err: task.ErrLeaseLost}, {err: nil}}
+		if len(renewed) != len(want) {
+			f.Fatalf("Renew answers for %d leases, want %d", len(renewed), len(want))
+		}
+		for i, r := range renewed {
+			if !errors.Is(r.Err, want[i].err) || r.Version != want[i].version {
+				f.Errorf("lease %d: version %d, %v; want %d, %v", i, r.Version, r.Err, want[i].version, want[i].err)
+			}
+		}
+		due := make(map[string]bool)
+		for range 3 { // the three that were renewed
+			due[f.claimNext(s).ID] = true
+		}
+		f.wantPassed(start, lease)
+		if !due[held.ID] || !due[other.ID] || !due[lost.ID] {
+			f.Errorf("after the new time %v are due", due)
+		}
+		f.noneDue(s)
+		f.wantRow(s, given) // nobody has named it
+	}},
+	{"no leases are renewed without an error", func(f *fixture, s task.Store) {
+		if renewed, err := s.Renew(f.ctx, nil, long); len(renewed) > 0 || err != nil {
+			f.Errorf("Renew: %v, %v", renewed, err)
+		}
+	}},
 	{"an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
-		_, err := s.Renew(f.ctx, newID(), task.Claim{}, long)
+		_, err := renewOne(s, f.ctx, newID(), task.Claim{}, long)
 		f.wantError("Renew", err, task.ErrNotFound)
 	}},
 }

@@ -149,7 +149,7 @@ var purgeTests = []test{
 		f.ended(s, c, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
 		f.wantError("Append", s.Append(f.ctx, c.ID, c.Claim, 0, []byte("x")), task.ErrNotFound)
-		_, err := s.Renew(f.ctx, c.ID, c.Claim, long)
+		_, err := renewOne(s, f.ctx, c.ID, c.Claim, long)
 		f.wantError("Renew", err, task.ErrNotFound)
 		f.wantError("Update", s.Update(f.ctx, c, task.Update{Leased: true, Due: -1}), task.ErrNotFound)
 	}},
@@ -256,7 +256,7 @@ var contextTests = []test{
 			"Claim":    func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
 			"Journal":  func() error { _, _, err := s.Journal(ctx, t.ID); return err },
 			"Append":   func() error { return s.Append(ctx, t.ID, t.Claim, 0, []byte("x")) },
-			"Renew":    func() error { _, err := s.Renew(ctx, t.ID, t.Claim, long); return err },
+			"Renew":    func() error { _, err := renewOne(s, ctx, t.ID, t.Claim, long); return err },
 			"Update":   func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
 			"Expired":  func() error { _, err := s.Expired(ctx, 10); return err },
 			"Purge":    func() error { _, err := s.Purge(ctx, 0, 10); return err },

@@ -173,7 +173,7 @@ func (s *losingStore) Claim(ctx context.Context, after string, load []task.Load,
 	return t, nil
 }
 
-func (s *losingStore) Renew(ctx context.Context, id string, claim task.Claim, lease time.Duration) (int64, error) {
-	version, err := s.Store.Renew(ctx, id, claim, lease)
+func (s *losingStore) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
+	version, err := s.Store.Renew(ctx, leases, lease)
 	return version, s.answer(err)
 }

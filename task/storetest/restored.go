@@ -72,7 +72,7 @@ var restoredTests = []struct {
 					}
 					r.append(s, t.ID, current.Claim, "mine")
 					r.wantError("Append under the lost claim", s.Append(r.ctx, t.ID, lost.Claim, 1, []byte("lost")), task.ErrLeaseLost)
-					_, err := s.Renew(r.ctx, t.ID, lost.Claim, 0)
+					_, err := renewOne(s, r.ctx, t.ID, lost.Claim, 0)
 					r.wantError("Renew of the lost claim", err, task.ErrLeaseLost)
 					given := clone(lost)
 					given.Status, given.Version = task.Completed, current.Version

@@ -27,6 +27,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -265,7 +266,7 @@ func (f *fixture) noneDue(s task.Store) {
 // renew renews the lease of a claimed task, whose Version must be the stored one.
 func (f *fixture) renew(s task.Store, claimed *task.Task, lease time.Duration) {
 	f.Helper()
-	version, err := s.Renew(f.ctx, claimed.ID, claimed.Claim, lease)
+	version, err := renewOne(s, f.ctx, claimed.ID, claimed.Claim, lease)
 	f.ok("Renew", err)
 	if version != claimed.Version {
 		f.Errorf("Renew returned version %d, want %d", version, claimed.Version)
@@ -445,4 +446,16 @@ func claimOne(s task.Store, ctx context.Context, after string, skip []string, le
 		return nil, err
 	}
 	return claimed[0].Task, nil
+}
+
+// renewOne renews one lease.
+func renewOne(s task.Store, ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
+	renewed, err := s.Renew(ctx, []task.Leased{{ID: id, Claim: claim}}, lease)
+	if err != nil {
+		return 0, err
+	}
+	if len(renewed) != 1 {
+		return 0, fmt.Errorf("Renew answers for %d leases, want 1", len(renewed))
+	}
+	return renewed[0].Version, renewed[0].Err
 }

@@ -4,7 +4,6 @@ package provision_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -60,7 +59,7 @@ func (i *instance) stop(t *testing.T, process *os.Process) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := i.store.Renew(ctx, "no task", task.Claim{}, time.Second); errors.Is(err, task.ErrNotFound) {
+		if _, err := i.store.Renew(ctx, []task.Leased{{ID: "no task"}}, time.Second); err == nil {
 			return true
 		}
 		sendSignal(t, process, syscall.SIGCONT)

@@ -1,0 +1,141 @@
+package task
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// leases are those that the workers of one [Engine.Run] hold. One statement renews them all.
+type leases struct {
+	engine *Engine
+	every  time.Duration
+	joined chan struct{} // receives after a holding was added
+	stop   context.CancelFunc
+	ended  chan struct{}
+
+	mu   sync.Mutex
+	held map[*holding]struct{}
+}
+
+// holding is a lease for as long as a handler runs under it.
+type holding struct {
+	Leased
+	lease   *lease
+	renewed chan Renewed // what came of the last renewal
+
+	next     time.Time     // when it is to be renewed
+	renewing chan struct{} // of the renewal that is under way: it is closed at its end
+}
+
+func newLeases(e *Engine) *leases {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &leases{engine: e, every: e.opts.Lease / 3, joined: make(chan struct{}, 1), stop: stop,
+		ended: make(chan struct{}), held: make(map[*holding]struct{})}
+	go l.run(ctx)
+	return l
+}
+
+// close ends the renewals, when nothing is held any more.
+func (l *leases) close() {
+	l.stop()
+	<-l.ended
+}
+
+// hold keeps the lease of a task until leave.
+func (l *leases) hold(t *Task, lease *lease) *holding {
+	h := &holding{
+		Leased: Leased{t.ID, t.Claim}, lease: lease, renewed: make(chan Renewed, 1),
+		next: time.Now().Add(lease.left() - lease.safe() + l.every),
+	}
+	l.mu.Lock()
+	l.held[h] = struct{}{}
+	l.mu.Unlock()
+	signal(l.joined)
+	return h
+}
+
+// leave ends what hold began. It waits for a renewal that is under way, which otherwise could make a lease longer that is
+// given back.
+func (l *leases) leave(h *holding) {
+	l.mu.Lock()
+	delete(l.held, h)
+	renewing := h.renewing
+	l.mu.Unlock()
+	if renewing != nil {
+		<-renewing
+	}
+}
+
+// run renews the leases until ctx is done.
+func (l *leases) run(ctx context.Context) {
+	defer close(l.ended)
+	for {
+		wait := l.every
+		l.mu.Lock()
+		for h := range l.held {
+			wait = min(wait, time.Until(h.next))
+		}
+		l.mu.Unlock()
+		if wait <= 0 {
+			l.renew()
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-l.joined:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// renew renews all leases that have not ended. It gives up before they do, so that there is time for another attempt.
+func (l *leases) renew() {
+	var all []*holding
+	var names []Leased
+	done := make(chan struct{})
+	defer close(done)
+	sent := time.Now()
+	l.mu.Lock()
+	for h := range l.held {
+		h.next = sent.Add(l.every)
+		if h.lease.left() > 0 { // else the run ends
+			all, names = append(all, h), append(names, h.Leased)
+			h.renewing = done
+		}
+	}
+	l.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.every)
+	defer cancel()
+	renewed, err := l.engine.store.Renew(ctx, names, l.engine.opts.Lease)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	again := time.Now().Add(min(l.every/3, time.Second))
+	for i, h := range all {
+		h.renewing = nil
+		r := Renewed{Err: err}
+		if err == nil {
+			r = renewed[i]
+		}
+		if r.Err != nil {
+			h.next = again
+		} else {
+			h.lease.renewed(sent)
+		}
+		select {
+		case <-h.renewed: // nobody has looked at the one before
+		default:
+		}
+		h.renewed <- r
+		if r.Err != nil && !refused(r.Err) {
+			l.engine.log.Warn("task: renewing a lease failed; trying again", "task", short(h.ID), "error", r.Err)
+		}
+	}
+}
