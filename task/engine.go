@@ -253,6 +253,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer w.close()
 	w.all.Go(func() { e.watch(ctx) })
 	w.all.Go(func() { e.sweep(ctx) })
+	w.all.Go(func() { e.checkPace(ctx) })
 	e.workers.Store(w)
 	defer e.workers.CompareAndSwap(w, nil)
 	var last string // the principal that was served last

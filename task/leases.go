@@ -115,6 +115,9 @@ func (l *leases) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.every)
 	defer cancel()
 	renewed, err := l.engine.store.Renew(ctx, names, l.engine.opts.Lease)
+	if took := time.Since(sent); err == nil && took > l.every/2 {
+		l.engine.log.Warn("task: renewing leases takes long; look at the database, or raise Lease", "took", took, "lease", l.engine.opts.Lease)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	again := time.Now().Add(min(l.every/3, time.Second))

@@ -103,7 +103,7 @@ func TestConnectionsAreShared(t *testing.T) {
 // runs twice.
 func TestReadersDoNotStarveWorkers(t *testing.T) {
 	const statement, readers, tasks, steps = 300 * time.Millisecond, 100, 12, 3
-	for _, connections := range []int{4} {
+	for _, connections := range []int{4, 1} {
 		t.Run(fmt.Sprintf("%d connections", connections), func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
@@ -117,6 +117,13 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 						continue
 					}
 					ran[w.Task.Round][step].Add(1)
+					if w.Task.Round == 0 && step == 0 { // longer than a lease
+						select {
+						case <-time.After(12 * time.Second):
+						case <-ctx.Done():
+							return task.Verdict{}, context.Cause(ctx)
+						}
+					}
 					if err := w.Record(ctx, []byte{byte(step)}); err != nil {
 						return task.Verdict{}, err
 					}
