@@ -11,8 +11,8 @@ import (
 // other is the conventions' value for what the instrumentation does not know.
 const other = "_OTHER"
 
-// labels bounds the values of the attributes of metrics, each of which is a time series: a server chooses the names of its
-// tools and the codes of its errors, and those who use a client may choose its servers. Spans have all values.
+// labels bounds the values of the attributes of metrics, each of which is a time series: a server chooses the names of
+// its tools and the codes of its errors, and those who use a client may choose its servers. Spans have all values.
 type labels struct {
 	mu    sync.Mutex
 	names map[string]map[string]bool // the names seen of each server; in a server, and for pipes, that is ""

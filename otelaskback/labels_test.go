@@ -34,10 +34,14 @@ func TestNamesThatNobodyLookedUpAreNoLabels(t *testing.T) {
 		{"unavailable", -32000, false},
 		{"shed", -32000, false},
 	} {
-		for method, key := range map[string]attribute.Key{"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"} {
+		for method, key := range map[string]attribute.Key{
+			"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name",
+		} {
 			collect := newCollector(t)
-			_, end := collect.observe(t.Context(), &askback.Operation{Kind: askback.OperationRequest, Method: method, Target: "chosen",
-				Outcome: c.outcome, Code: c.code, Rounds: 1, StateBytes: 100, Meta: func(string) string { return "" }})
+			_, end := collect.observe(t.Context(), &askback.Operation{
+				Kind: askback.OperationRequest, Method: method, Target: "chosen", Outcome: c.outcome, Code: c.code,
+				Rounds: 1, StateBytes: 100, Meta: func(string) string { return "" },
+			})
 			end()
 			var all metricdata.ResourceMetrics
 			if err := collect.metrics.Collect(t.Context(), &all); err != nil {
@@ -121,14 +125,23 @@ func series(t *testing.T, reader *metric.ManualReader) (n int) {
 	return n
 }
 
+// newProvider returns a provider without a limit of its own on the number of time series.
+func newProvider(reader metric.Reader) *metric.MeterProvider {
+	return metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))
+}
+
 // A peer that chooses codes, names and methods makes no time series without end, and what is known keeps its name.
 func TestPeersMakeNoTimeSeriesWithoutEnd(t *testing.T) {
 	const many = 5000
-	reader := metric.NewManualReader()
-	opts := &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))}
-	observe, err := otelaskback.ObserveClient(opts)
-	if err != nil {
-		t.Fatal(err)
+	var reader *metric.ManualReader
+	var observe func(context.Context, *client.Operation) (context.Context, func())
+	begin := func() {
+		t.Helper()
+		reader = metric.NewManualReader()
+		var err error
+		if observe, err = otelaskback.ObserveClient(&otelaskback.Options{MeterProvider: newProvider(reader)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	request := func(o client.Operation) {
 		o.SetMeta = func(string, string) {}
@@ -153,20 +166,16 @@ func TestPeersMakeNoTimeSeriesWithoutEnd(t *testing.T) {
 			request(client.Operation{Method: "tools/call", Server: fmt.Sprintf("h%d:80", i), Target: "t", Outcome: "completed"})
 		}},
 	} {
-		before := series(t, reader)
+		begin()
 		for i := range many {
 			test.send(i)
 		}
-		if n := series(t, reader) - before; n == 0 || n > test.most {
-			t.Errorf("%s: %d more time series, want at most %d", name, n, test.most)
+		if n := series(t, reader); n == 0 || n > test.most {
+			t.Errorf("%s: %d time series, want at most %d", name, n, test.most)
 		}
 	}
 	// A server that came before them all is named, whatever the others do.
-	reader = metric.NewManualReader()
-	opts = &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))}
-	if observe, err = otelaskback.ObserveClient(opts); err != nil {
-		t.Fatal(err)
-	}
+	begin()
 	for i := range many {
 		request(client.Operation{Method: "tools/call", Server: "evil:80", Target: fmt.Sprint("t", i), Outcome: "completed"})
 	}
@@ -187,8 +196,7 @@ func TestPeersMakeNoTimeSeriesWithoutEnd(t *testing.T) {
 
 	// The server's side.
 	reader = metric.NewManualReader()
-	opts = &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))}
-	serve, err := otelaskback.Observe(opts)
+	serve, err := otelaskback.Observe(&otelaskback.Options{MeterProvider: newProvider(reader)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,8 @@ func (m *metrics) record(ctx context.Context, op *askback.Operation) {
 		m.rounds.Add(ctx, int64(op.Rounds), target)
 	}
 	if op.Kind == askback.OperationRun {
-		m.runs.Add(ctx, 1, metric.WithAttributes(append(m.labels.target(op, ""), attrOutcome.String(op.Outcome), attrRecovered.Bool(op.Recovered))...))
+		labels := append(m.labels.target(op, ""), attrOutcome.String(op.Outcome), attrRecovered.Bool(op.Recovered))
+		m.runs.Add(ctx, 1, metric.WithAttributes(labels...))
 		return
 	}
 	counted := append(make([]attribute.KeyValue, 0, 3), attrOutcome.String(op.Outcome))
