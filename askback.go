@@ -90,9 +90,9 @@ type Options struct {
 	Authorize func(ctx context.Context, access Access) error
 
 	// ReplayGuard makes every requestState single use: a [state.MemoryGuard] in one process, the Guard of a Store of
-	// task/sqlite or task/postgres in several. A MemoryGuard forgets when its process ends. So a Server that has one refuses
-	// every state that was sealed before [New], by another process or a Server without it: the calls that wait when the
-	// process restarts cannot go on. Nil lets a client send a round again until the state expires, because its
+	// task/sqlite or task/postgres in several. A MemoryGuard forgets when its process ends. So a Server that has one
+	// refuses every state that was sealed before [New], by another process or a Server without it: the calls that wait
+	// when the process restarts cannot go on. Nil lets a client send a round again until the state expires, because its
 	// response may have been lost, and also answer the round differently.
 	ReplayGuard state.Guard
 

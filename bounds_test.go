@@ -105,8 +105,8 @@ func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
 	}
 }
 
-// A body takes its memory from the caller's share as it comes, as long as the request lasts, whether it tells its size or
-// not. A small one takes none.
+// A body takes its memory from the caller's share as it comes, as long as the request lasts, whether it tells its size
+// or not. A small one takes none.
 func TestBodiesShareMemory(t *testing.T) {
 	const message = 1 << 16
 	big := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
@@ -526,7 +526,8 @@ func (l *legacy) alive() bool {
 }
 
 // A session that is opened where there is no room takes the place of the one that has been silent for longest: of the
-// same caller where that one's share is used up, and else of the caller who has most. Sessions in which a call works stay.
+// same caller where that one's share is used up, and else of the caller who has most. Sessions in which a call works
+// stay.
 func TestSessionsAreShared(t *testing.T) {
 	w := newWaitingTool(t, askback.Limits{Sessions: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}})
 	h := w.HTTPHandler(nil)
@@ -694,16 +695,18 @@ func TestCallsOfSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// The parameters that the open requests of a caller's sessions keep are bounded. Small messages always have room, and so
-// have other callers.
+// The parameters that the open requests of a caller's sessions keep are bounded. Small messages always have room, and
+// so have other callers.
 func TestParametersOfSessionsAreBounded(t *testing.T) {
 	const large = 40 << 10
-	w := newWaitingTool(t, askback.Limits{MessageBytes: 64 << 10, BodyBytes: askback.Share{Total: 512 << 10, PerPrincipal: 100 << 10, Anonymous: 100 << 10}})
+	w := newWaitingTool(t, askback.Limits{MessageBytes: 64 << 10,
+		BodyBytes: askback.Share{Total: 512 << 10, PerPrincipal: 100 << 10, Anonymous: 100 << 10}})
 	h := w.HTTPHandler(nil)
 	ended := make(chan string, 10)
 	wait := func(l *legacy, id, size int) {
 		before := w.now.Load()
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait","arguments":{"pad":%q}}}`, id, strings.Repeat("x", size))
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait","arguments":{"pad":%q}}}`,
+			id, strings.Repeat("x", size))
 		go func() { ended <- l.post("2025-11-25", body).Body.String() }()
 		harness.Eventually(t, "call", func() bool { return w.now.Load() > before || len(ended) > 0 })
 	}
@@ -748,10 +751,11 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	c.Until("a result", func(m map[string]any) bool { return m["result"] != nil })
 }
 
-// What stays open over HTTP counts as a stream, and not as a request in progress. A stream that is opened where there is
-// no room takes the place of the oldest one: of the same caller, or of the one who has most.
+// What stays open over HTTP counts as a stream, and not as a request in progress. A stream that is opened where there
+// is no room takes the place of the oldest one: of the same caller, or of the one who has most.
 func TestStreamsAreShared(t *testing.T) {
-	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}, Streams: askback.Share{Total: 3, PerPrincipal: 2, Anonymous: 1}})
+	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1},
+		Streams: askback.Share{Total: 3, PerPrincipal: 2, Anonymous: 1}})
 	h := w.HTTPHandler(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -884,10 +888,12 @@ func TestWhatAClientChoosesIsShort(t *testing.T) {
 	}
 	harness.Request{Target: "greet", Meta: `,"traceparent":"` + long + `"`}.Send(t, h).Refused(t, 403, -32600)
 	named := harness.Request{Target: "greet"}
-	named.Body = `{"jsonrpc":"2.0","id":"` + long + `","method":"tools/call","params":{"name":"greet",` + modern(1, "", "")[strings.Index(modern(1, "", ""), `"_meta"`):]
+	named.Body = `{"jsonrpc":"2.0","id":"` + long + `","method":"tools/call","params":{"name":"greet",` +
+		modern(1, "", "")[strings.Index(modern(1, "", ""), `"_meta"`):]
 	named.Send(t, h).Refused(t, 403, -32600)
 	l, _ := openSession(t, h, "")
-	if w := l.post("2025-11-25", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+long+`"}}`); !strings.Contains(w.Body.String(), "limit of 1024 bytes") {
+	w := l.post("2025-11-25", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+long+`"}}`)
+	if !strings.Contains(w.Body.String(), "limit of 1024 bytes") {
 		t.Errorf("in a session: %.200s", w.Body)
 	}
 	if n := len(log.String()) + told.Len(); n == 0 || n > 64<<10 {
@@ -897,9 +903,10 @@ func TestWhatAClientChoosesIsShort(t *testing.T) {
 
 func TestProgressTokensAreShort(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test"}, nil)
-	mcp.AddTool(m, &mcp.Tool{Name: "native"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+	done := func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		return new(mcp.CallToolResult), nil, nil
-	})
+	}
+	mcp.AddTool(m, &mcp.Tool{Name: "native"}, done)
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -916,9 +923,10 @@ func TestProgressTokensAreShort(t *testing.T) {
 			call := `"name":"` + tool + `","arguments":` + arguments
 			id++
 			for path, got := range map[string]string{
-				"over HTTP":    harness.Request{Target: tool, Arguments: arguments, Meta: "," + token}.Send(t, h).Raw,
-				"in a session": l.postUntil(`{"jsonrpc":"2.0","id":` + fmt.Sprint(id) + `,"method":"tools/call","params":{` + call + `,"_meta":{` + token + `}}}`),
-				"over a pipe":  fmt.Sprint(pipe.Call(id, "tools/call", call, harness.AllCapabilities+`,`+token)),
+				"over HTTP": harness.Request{Target: tool, Arguments: arguments, Meta: "," + token}.Send(t, h).Raw,
+				"in a session": l.postUntil(fmt.Sprintf(
+					`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s,"_meta":{%s}}}`, id, call, token)),
+				"over a pipe": fmt.Sprint(pipe.Call(id, "tools/call", call, harness.AllCapabilities+`,`+token)),
 			} {
 				if is := strings.Contains(got, "progressToken exceeds the limit of 1024 bytes"); is != refused {
 					t.Errorf("%s, %s, %d bytes: %.300s", tool, path, size, got)

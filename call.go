@@ -62,18 +62,18 @@ func (c *Call) Checkpoint(ctx context.Context, key string) error { return c.c.Ch
 // unless the handler read the key before it asked.
 func (c *Call) IdempotencyKey(step string) string { return c.c.IdempotencyKey(step) }
 
-// Fence returns the fencing token of the claim under which a task runs: the claim's number, which rises with every claim.
-// Of two workers that believe they have the task, the one with the higher number has it. A database that loses commits
-// gives a number again, and [Call.Nonce] tells the two claims apart. It is 0 outside of tasks.
+// Fence returns the fencing token of the claim under which a task runs: the claim's number, which rises with every
+// claim. Of two workers that believe they have the task, the one with the higher number has it. A database that loses
+// commits gives a number again, and [Call.Nonce] tells the two claims apart. It is 0 outside of tasks.
 //
-// An outside system is safe from a worker that was out of reach for longer than its lease if it remembers the number and
-// the nonce that it was shown last, takes a higher number, or the same number with the same nonce, and refuses all else.
-// A handler whose token is refused returns an error that wraps [task.ErrLeaseLost]: its run then has no outcome, and the
-// task goes on, when the lease has ended, under a claim with the next number.
+// An outside system is safe from a worker that was out of reach for longer than its lease if it remembers the number
+// and the nonce that it was shown last, takes a higher number, or the same number with the same nonce, and refuses all
+// else. A handler whose token is refused returns an error that wraps [task.ErrLeaseLost]: its run then has no outcome,
+// and the task goes on, when the lease has ended, under a claim with the next number.
 func (c *Call) Fence() int64 { return c.c.Task.Claim.Fence }
 
-// Nonce returns the random value of the claim under which a task runs, in letters and digits. No other claim has it, also
-// none that the database has lost. It is empty outside of tasks. See [Call.Fence].
+// Nonce returns the random value of the claim under which a task runs, in letters and digits. No other claim has it,
+// also none that the database has lost. It is empty outside of tasks. See [Call.Fence].
 func (c *Call) Nonce() string { return c.c.Task.Claim.Nonce }
 
 // Do runs step and records its result; in later rounds the recorded result is returned and step does not run. The

@@ -50,9 +50,9 @@ func ExampleAddTaskTool() {
 	// shop v2 is deployed, at night: true.
 }
 
-// A website accepts a page only from the claim that it was shown last, or one with a higher number: a worker that was out
-// of reach for longer than its lease cannot overwrite what the one after it published, even if the database has lost a
-// claim and given its number to both.
+// A website accepts a page only from the claim that it was shown last, or one with a higher number: a worker that was
+// out of reach for longer than its lease cannot overwrite what the one after it published, even if the database has
+// lost a claim and given its number to both.
 type website struct {
 	mu    sync.Mutex
 	fence int64
@@ -64,7 +64,8 @@ func (s *website) publish(page string, fence int64, nonce string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fence < s.fence || fence == s.fence && nonce != s.nonce {
-		return fmt.Errorf("%w: claim %d is not the one that the website was shown last, %d", task.ErrLeaseLost, fence, s.fence)
+		return fmt.Errorf("%w: claim %d is not the one that the website was shown last, %d",
+			task.ErrLeaseLost, fence, s.fence)
 	}
 	s.page, s.fence, s.nonce = page, fence, nonce
 	return nil
@@ -84,8 +85,8 @@ func ExampleCall_Fence() {
 	// the lease on the task is lost: claim 1 is not the one that the website was shown last, 1
 }
 
-// Of two claims with one number, of which the database has lost one, the nonce tells which is which: a system that lends
-// out something names the borrower by both.
+// Of two claims with one number, of which the database has lost one, the nonce tells which is which: a system that
+// lends out something names the borrower by both.
 func ExampleCall_Nonce() {
 	lent := make(map[string]string) // to a claim
 	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {

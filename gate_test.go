@@ -244,12 +244,13 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 func asking(t *testing.T, limits askback.Limits) *askback.Server {
 	t.Helper()
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	manual := func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if len(req.Params.InputResponses) > 0 {
 			return harness.Text("done"), nil
 		}
 		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "?"}}}, nil
-	})
+	}
+	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, manual)
 	srv, err := askback.New(m, &askback.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -258,17 +259,23 @@ func asking(t *testing.T, limits askback.Limits) *askback.Server {
 		_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 		return err
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "tool"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) { return "", ask(call) })
-	srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "tool"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+		return "", ask(call)
+	})
+	prompt := func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 		return &mcp.GetPromptResult{}, ask(call)
-	})
-	srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"}, func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
+	}
+	srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, prompt)
+	resource := func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{}, ask(call)
-	})
-	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+	}
+	srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"}, resource)
+	inline := func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?",
+			RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
 		return harness.Text("done"), nil, err
-	})
+	}
+	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, inline)
 	t.Cleanup(func() {
 		for session := range m.Sessions() {
 			session.Close()

@@ -25,11 +25,13 @@ type Limits struct {
 
 	// When one of these is full, what waits for a person or a silent peer gives way to newcomers; see docs/limits.md.
 
-	Requests  Share // HTTP requests in progress; default 2048
-	Calls     Share // calls that run at once outside of sessions and tasks; default half of Requests; more are handed back
-	BodyBytes Share // bytes of messages in progress, and again of open requests of sessions; default max(32 MiB, 8 MessageBytes)
+	Requests Share // HTTP requests in progress; default 2048
+	Calls    Share // calls that run at once outside of sessions and tasks; default half of Requests; more are handed back
+	// bytes of messages in progress, and again of open requests of sessions; default max(32 MiB, 8 MessageBytes)
+	BodyBytes Share
 	Sessions  Share // sessions of clients before 2026-07-28; default 2048
-	Streams   Share // what stays open: subscriptions and streams of sessions, and again open requests of sessions; default 2048
+	// what stays open: subscriptions and streams of sessions, and again open requests of sessions; default 2048
+	Streams Share
 }
 
 // Share bounds something that all callers share. A field that is zero has its default.

@@ -316,8 +316,8 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 	noSecrets(t, log, "4711")
 }
 
-// A resource that was added to the SDK's server goes before a template of ours, and if it answers in the manual style its
-// state is sealed like any other: it leaves on no front.
+// A resource that was added to the SDK's server goes before a template of ours, and if it answers in the manual style
+// its state is sealed like any other: it leaves on no front.
 func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 	const state = "its plain state"
 	questions := mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Who?"}}
@@ -328,16 +328,18 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 		"contents and a state":  {RequestState: state, Contents: contents},
 	} {
 		m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-		m.AddResource(&mcp.Resource{URI: "doc://exact", Name: "exact"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		theirs := func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			return result, nil
-		})
+		}
+		m.AddResource(&mcp.Resource{URI: "doc://exact", Name: "exact"}, theirs)
 		srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "t", URITemplate: "doc://{id}"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+		ours := func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "doc://exact", Text: "ours"}}}, nil
-		})
+		}
+		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "t", URITemplate: "doc://{id}"}, ours)
 		for _, f := range fronts {
 			if f.session && result.InputRequests != nil {
 				continue // the SDK asks there itself

@@ -205,8 +205,8 @@ func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
 	}
 }
 
-// A guard in memory knows nothing of what was used before its process began, although the keys still open it. Other calls
-// go on, also those that began right after it did.
+// A guard in memory knows nothing of what was used before its process began, although the keys still open it. Other
+// calls go on, also those that began right after it did.
 func TestAMemoryGuardRefusesWhatIsOlder(t *testing.T) {
 	for _, mode := range []state.Mode{"", state.Dual, state.StatelessFirst} {
 		synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,8 @@ func TestAMemoryGuardRefusesWhatIsOlder(t *testing.T) {
 					t.Errorf("%q: %s", mode, message)
 				}
 			}
-			if !strings.Contains(log.String(), "reason=replayed") || !strings.Contains(log.String(), "before this process began") {
+			if !strings.Contains(log.String(), "reason=replayed") ||
+				!strings.Contains(log.String(), "before this process began") {
 				t.Errorf("logged %s", log)
 			}
 			fresh.Send(t, after).Text(t)

@@ -23,8 +23,8 @@ func (s *Server) AddResource(r *mcp.Resource, h ResourceHandler) {
 }
 
 // AddResourceTemplate adds a template of resources. A resource with exactly the URI goes before it, also one that was
-// added to the SDK's server, and so do templates that were added here before. Between a template of the SDK's server and
-// one added here, the SDK chooses. It panics on a template that is not one of RFC 6570.
+// added to the SDK's server, and so do templates that were added here before. Between a template of the SDK's server
+// and one added here, the SDK chooses. It panics on a template that is not one of RFC 6570.
 func (s *Server) AddResourceTemplate(t *mcp.ResourceTemplate, h ResourceHandler) {
 	template, err := uritemplate.New(t.URITemplate)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Proxies route, limit and authorize by headers. So on every path of the endpoint a header that is there occurs once and
-// agrees with each message of the body, or nothing of the request runs.
+// Proxies route, limit and authorize by headers. So on every path of the endpoint a header that is there occurs once
+// and agrees with each message of the body, or nothing of the request runs.
 func TestRoutingHeadersOnEveryPath(t *testing.T) {
 	var ran atomic.Int32
 	region := map[string]any{"type": "object", "properties": map[string]any{

@@ -55,7 +55,8 @@ func TestKeysThatAreMissingAreWarnedOf(t *testing.T) {
 		}
 		srv.HTTPHandler(nil)
 		srv.HTTPHandler(nil)
-		if got := log.String(); strings.Count(got, "no keys configured") != map[bool]int{true: 1}[missing] || missing && !strings.Contains(got, "level=WARN") {
+		if got := log.String(); strings.Count(got, "no keys configured") != map[bool]int{true: 1}[missing] ||
+			missing && !strings.Contains(got, "level=WARN") {
 			t.Errorf("keys are missing: %v, and the log says %q", missing, log)
 		}
 	}

@@ -40,16 +40,19 @@ func besiege(t *testing.T, limits askback.Limits) *besieged {
 	if limits.MessageBytes == 0 {
 		limits.MessageBytes, limits.BodyBytes = huge, askback.Share{Total: 8 * huge}
 	}
-	b := &besieged{t: t, client: &http.Client{Transport: &http.Transport{}}, working: make(chan struct{}, 4096), done: make(chan struct{})}
-	srv := harness.NewServer(t, &askback.Options{Principal: userHeader, Limits: limits, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, harness.AddGreet, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
+	b := &besieged{t: t, client: &http.Client{Transport: &http.Transport{}}, working: make(chan struct{}, 4096),
+		done: make(chan struct{})}
+	addTools := func(srv *askback.Server) {
+		ask := func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
 			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 			return "Hello " + l.Name, err
-		})
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "slow"}, nil, func(ctx context.Context, _ *askback.Call, _ struct{}) (string, error) {
+		}
+		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, ask)
+		slow := func(ctx context.Context, _ *askback.Call, _ struct{}) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
-		})
+		}
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "slow"}, nil, slow)
 		askback.AddTool(srv, &mcp.Tool{Name: "length"}, func(_ context.Context, _ *askback.Call, in struct {
 			X string `json:"x"`
 		}) (string, error) {
@@ -58,7 +61,7 @@ func besiege(t *testing.T, limits askback.Limits) *besieged {
 		askback.AddTool(srv, &mcp.Tool{Name: "large"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 			return strings.Repeat("x", 12<<20), nil
 		})
-		askback.AddTool(srv, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *askback.Call, _ map[string]any) (string, error) {
+		work := func(ctx context.Context, _ *askback.Call, _ map[string]any) (string, error) {
 			b.working <- struct{}{}
 			select {
 			case <-b.done:
@@ -66,12 +69,16 @@ func besiege(t *testing.T, limits askback.Limits) *besieged {
 			case <-ctx.Done():
 				return "", ctx.Err()
 			}
-		})
-		srv.AddPrompt(&mcp.Prompt{Name: "ask", Arguments: []*mcp.PromptArgument{{Name: "x"}}}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+		}
+		askback.AddTool(srv, &mcp.Tool{Name: "work"}, work)
+		prompt := func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 			return new(mcp.GetPromptResult), err
-		})
-	})
+		}
+		srv.AddPrompt(&mcp.Prompt{Name: "ask", Arguments: []*mcp.PromptArgument{{Name: "x"}}}, prompt)
+	}
+	opts := &askback.Options{Principal: userHeader, Limits: limits, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}
+	srv := harness.NewServer(t, opts, harness.AddGreet, addTools)
 	server := httptest.NewUnstartedServer(srv.HTTPHandler(nil))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.Start()
@@ -101,8 +108,8 @@ func (b *besieged) dial(r *http.Request, size int, begins string) net.Conn {
 	return conn
 }
 
-// dialMany sends as many requests, of which only some may wait, and returns when all others have given way: so nothing is
-// on its way any more.
+// dialMany sends as many requests, of which only some may wait, and returns when all others have given way: so nothing
+// is on its way any more.
 func (b *besieged) dialMany(n, wait int, r func() *http.Request, size int, begins string) {
 	b.t.Helper()
 	var answered atomic.Int32
@@ -166,7 +173,8 @@ func legacyRequest(method, session, body string) *http.Request {
 // session opens a session.
 func (b *besieged) session(ctx context.Context, user string) (id string) {
 	b.t.Helper()
-	res := b.do(ctx, legacyRequest("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`), user)
+	res := b.do(ctx, legacyRequest("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`),
+		user)
 	b.until(res, `"serverInfo"`)
 	id = res.Header.Get("Mcp-Session-Id")
 	b.do(ctx, legacyRequest("POST", id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), user)
@@ -181,16 +189,21 @@ func (b *besieged) serves(user string) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
 	b.until(b.do(ctx, harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.HTTP(b.t), user), "input_required")
-	b.until(b.do(ctx, harness.Request{Target: "length", Arguments: `{"x":"` + strings.Repeat("x", huge/4) + `"}`}.HTTP(b.t), user), fmt.Sprint(huge/4))
+	length := harness.Request{Target: "length", Arguments: `{"x":"` + strings.Repeat("x", huge/4) + `"}`}
+	b.until(b.do(ctx, length.HTTP(b.t), user), fmt.Sprint(huge/4))
 	id := b.session(ctx, user)
-	asked := b.do(ctx, legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"x":"`+strings.Repeat("x", huge/4)+`"}}}`), user)
+	asked := b.do(ctx, legacyRequest("POST", id, fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"x":%q}}}`,
+		strings.Repeat("x", huge/4))), user)
 	b.until(asked, "elicitation/create")
 	b.until(b.do(ctx, listenRequest(b.t, ""), user), "acknowledged")
 }
 
 func listenRequest(t *testing.T, more string) *http.Request {
+	const toolsChanged = `"notifications":{"toolsListChanged":true}`
+	listen := harness.Message(1, "subscriptions/listen", toolsChanged, harness.AllCapabilities)
 	return harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
-		Body: strings.TrimSuffix(harness.Message(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, harness.AllCapabilities), "}") + more + "}"}.HTTP(t)
+		Body: strings.TrimSuffix(listen, "}") + more + "}"}.HTTP(t)
 }
 
 // abandon makes calls in a session that ask, and leaves them: and their connections.
@@ -199,7 +212,8 @@ func (b *besieged) abandon(user, method, params string, n int) (session string) 
 	session = b.session(b.t.Context(), user)
 	for i := range n {
 		ctx, cancel := context.WithCancel(b.t.Context())
-		res := b.do(ctx, legacyRequest("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, i+10, method, params)), user)
+		res := b.do(ctx, legacyRequest("POST", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`,
+			i+10, method, params)), user)
 		b.until(res, "elicitation/create")
 		cancel()
 	}
@@ -211,6 +225,7 @@ func TestNobodyIsKeptOut(t *testing.T) {
 	x := strings.Repeat("x", huge-1000)
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"place":"` + x + `"}}}`
 	few := askback.Share{Total: 16, PerPrincipal: 4, Anonymous: 8}
+	both := askback.Limits{Requests: few, Streams: few}
 	for name, c := range map[string]struct {
 		limits askback.Limits
 		attack func(b *besieged)
@@ -259,16 +274,18 @@ func TestNobodyIsKeptOut(t *testing.T) {
 		"as many questions as there may be": {limits: askback.Limits{Streams: few}, attack: func(b *besieged) {
 			b.abandon("", "tools/call", `"name":"ask"`, 20)
 		}},
-		"a batch that opens a session and asks": {limits: askback.Limits{Requests: few, Streams: few}, attack: func(b *besieged) {
+		"a batch that opens a session and asks": {limits: both, attack: func(b *besieged) {
 			for range 20 {
-				batch := `[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}},` +
+				batch := `[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26",` +
+					`"capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}},` +
 					`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}]`
 				b.until(b.do(t.Context(), legacyRequest("POST", "", batch), ""), "elicitation/create")
 			}
 		}},
-		"as many results of tasks as may be waited for": {limits: askback.Limits{Requests: few, Streams: few}, attack: func(b *besieged) {
+		"as many results of tasks as may be waited for": {limits: both, attack: func(b *besieged) {
 			members := `"name":"slow","task":{}`
-			create := harness.Request{Method: "tools/call", Target: "slow", Body: harness.Message(1, "tools/call", members, harness.ProposalOnly)}
+			create := harness.Request{Method: "tools/call", Target: "slow",
+				Body: harness.Message(1, "tools/call", members, harness.ProposalOnly)}
 			body, err := io.ReadAll(b.do(t.Context(), create.HTTP(t), "").Body)
 			_, id, found := strings.Cut(string(body), `"taskId":"`)
 			if err != nil || !found {
@@ -330,7 +347,8 @@ func TestASubscriptionKeepsNoBody(t *testing.T) {
 func TestAFifthPrincipalIsServed(t *testing.T) {
 	t.Parallel()
 	share := askback.Share{Total: 32}
-	full := askback.Limits{Requests: share, Calls: askback.Share{Total: 32, PerPrincipal: 32}, Streams: share, Sessions: share}
+	full := askback.Limits{Requests: share, Calls: askback.Share{Total: 32, PerPrincipal: 32}, Streams: share,
+		Sessions: share}
 	for name, hold := range map[string]func(b *besieged, user string){
 		"requests": func(b *besieged, user string) {
 			for range 8 {
@@ -341,7 +359,8 @@ func TestAFifthPrincipalIsServed(t *testing.T) {
 		},
 		"bytes": func(b *besieged, user string) {
 			for range 3 {
-				if !b.works(harness.Request{Target: "work", Arguments: `{"x":"` + strings.Repeat("x", huge-1000) + `"}`}.HTTP(t), user) {
+				large := harness.Request{Target: "work", Arguments: `{"x":"` + strings.Repeat("x", huge-1000) + `"}`}
+				if !b.works(large.HTTP(t), user) {
 					return
 				}
 			}
@@ -359,7 +378,8 @@ func TestAFifthPrincipalIsServed(t *testing.T) {
 		"calls of sessions": func(b *besieged, user string) {
 			id := b.session(t.Context(), user)
 			for i := range 8 {
-				if !b.works(legacyRequest("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"work"}}`, i+10)), user) {
+				body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"work"}}`, i+10)
+				if !b.works(legacyRequest("POST", id, body), user) {
 					return
 				}
 			}
@@ -419,7 +439,8 @@ func TestDeleteEndsTheCallsOfASession(t *testing.T) {
 	b := besiege(t, askback.Limits{Sessions: one, Streams: one})
 	for range 5 {
 		id := b.session(t.Context(), "")
-		asked := b.do(t.Context(), legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`), "")
+		asked := b.do(t.Context(),
+			legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`), "")
 		b.until(asked, "elicitation/create")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		if res := b.do(ctx, legacyRequest("DELETE", id, ""), ""); res.StatusCode != http.StatusNoContent {

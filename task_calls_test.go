@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -625,7 +624,8 @@ func TestAnswersThatNeverFitEndATask(t *testing.T) {
 				t.Errorf("the key %q is used again", key)
 			}
 			used[key] = true
-			s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"`+key+`":{"action":"accept","content":{"input":`+strconv.Itoa(i)+`}}}`)
+			s.Result(harness.WithExtension, "tasks/update", id, fmt.Sprintf(
+				`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"input":%d}}}`, id, key, i))
 		}
 	}
 	if now := s.Get(harness.WithExtension, id, "failed"); !strings.Contains(now["statusMessage"].(string), "3 rounds per call") {

@@ -29,8 +29,8 @@ func (o otherRelease) Get(ctx context.Context, id string) (*task.Task, error) {
 	return t, err
 }
 
-// The result of a completed task is exactly what the request would have returned, by the server that the response names.
-// (SEP-2663)
+// The result of a completed task is exactly what the request would have returned, by the server that the response
+// names. (SEP-2663)
 func TestTheResultOfATaskIsThatOfItsCall(t *testing.T) {
 	tool := func(name string, handler func() (*mcp.CallToolResult, error)) func(*askback.Server) {
 		return func(srv *askback.Server) {
@@ -87,7 +87,8 @@ func TestNotificationsOfTasksHaveTheWholeResult(t *testing.T) {
 	id, _ := harness.At(c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension), "result", "taskId").(string)
 	c.Request(50, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, harness.WithExtension)
 	c.Until(harness.Notification("notifications/tasks", "input_required"))
-	c.Call(2, "tasks/update", harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`), harness.WithExtension)
+	c.Call(2, "tasks/update", harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`),
+		harness.WithExtension)
 	done := harness.At(c.Until(harness.Notification("notifications/tasks", "completed")), "params", "result")
 	got := harness.At(c.Call(3, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result", "result")
 	if diff := cmp.Diff(got, done); diff != "" || harness.At(done, "resultType") != "complete" {

@@ -76,7 +76,9 @@ func (s *unreadable) Journal(ctx context.Context, id string) ([]byte, [][]byte, 
 	return call, entries, err
 }
 
-func (s *unreadable) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (s *unreadable) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	claimed, err := s.Store.Claim(ctx, after, load, lease, limit)
 	s.claims.Add(int32(len(claimed)))
 	for _, c := range claimed {

@@ -391,7 +391,9 @@ func (brokenLog) Handle(_ context.Context, r slog.Record) error {
 
 // A panic while a subscription begins costs the request alone: its ID can be used again, as often as the client likes.
 func TestASubscriptionThatPanicsGivesItsIDBack(t *testing.T) {
-	for name, notifications := range map[string]string{"tasks": `"taskIds":["x"]`, "more": `"taskIds":["x"],"toolsListChanged":true`} {
+	for name, notifications := range map[string]string{
+		"tasks": `"taskIds":["x"]`, "more": `"taskIds":["x"],"toolsListChanged":true`,
+	} {
 		srv := harness.NewServer(t, &askback.Options{
 			Tasks:     &askback.Tasks{Store: new(task.MemoryStore)},
 			Logger:    slog.New(brokenLog{slog.DiscardHandler}),

@@ -177,17 +177,24 @@ func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 	}
 }
 
-// Serving and running tasks begin at once, so a task may be created before RunTasks is called. Only a process that still
-// does not run any a while later is told so.
+// Serving and running tasks begin at once, so a task may be created before RunTasks is called. Only a process that
+// still does not run any a while later is told so.
 func TestAProcessThatRunsNoTasksIsTold(t *testing.T) {
 	for says, runs := range map[string]bool{"it runs tasks soon": true, "it runs none": false} {
 		t.Run(says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logger, log := harness.Logs()
-				srv := harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, harness.AddEcho)
-				r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(harness.Message(1, "tools/call", `"name":"echo"`, harness.WithExtension)))
-				for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-					"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"} {
+				srv := harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}},
+					harness.AddEcho)
+				r := httptest.NewRequest(http.MethodPost, "/mcp",
+					strings.NewReader(harness.Message(1, "tools/call", `"name":"echo"`, harness.WithExtension)))
+				for name, value := range map[string]string{
+					"Content-Type":         "application/json",
+					"Accept":               "application/json, text/event-stream",
+					"MCP-Protocol-Version": "2026-07-28",
+					"Mcp-Method":           "tools/call",
+					"Mcp-Name":             "echo",
+				} {
 					r.Header.Set(name, value)
 				}
 				w := httptest.NewRecorder()

@@ -16,7 +16,9 @@ import (
 // asker adds tools that ask one question each.
 func asker(srv *askback.Server) {
 	add := func(name string, ask func(call *askback.Call) error) {
-		harness.AddText(name, nil, func(_ context.Context, call *askback.Call) (string, error) { return "done", ask(call) })(srv)
+		harness.AddText(name, nil, func(_ context.Context, call *askback.Call) (string, error) {
+			return "done", ask(call)
+		})(srv)
 	}
 	add("form", func(call *askback.Call) error {
 		_, err := askback.Elicit[harness.Login](call, "q", "Who?")
@@ -67,7 +69,8 @@ var homes = map[string]func(t *testing.T, tool string, answers []string) string{
 	},
 	"held": func(t *testing.T, tool string, answers []string) string {
 		c := harness.Pipe(t, harness.NewServer(t, nil, asker))
-		c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{`+can+`},"clientInfo":{"name":"c","version":"1"}`, "")
+		c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{`+can+
+			`},"clientInfo":{"name":"c","version":"1"}`, "")
 		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		c.Request(2, "tools/call", `"name":"`+tool+`","arguments":{}`, "")
 		for {
@@ -140,10 +143,13 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 		"a form of a type":         {"of a type", []string{`{"action":"accept","content":{"n":300}}`}, "asked again"},
 		"a form of a type, twice": {"of a type", []string{
 			`{"action":"accept","content":{"n":300}}`, `{"action":"accept","content":{"n":300}}`}, final},
-		"tools that were not offered": {"sampling", []string{`{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"1","name":"hammer","input":{}}]}`},
+		"tools that were not offered": {"sampling",
+			[]string{`{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"1","name":"hammer","input":{}}]}`},
 			final + "the sampling result uses tools, but none were offered"},
-		"no model":               {"sampling", []string{`{"role":"assistant","content":{"type":"text","text":"x"},"model":""}`}, final + "a sampling result needs"},
-		"a root that is no file": {"roots", []string{`{"roots":[{"uri":"https://example.com"}]}`}, final + "a root needs a file URI"},
+		"no model": {"sampling",
+			[]string{`{"role":"assistant","content":{"type":"text","text":"x"},"model":""}`}, final + "a sampling result needs"},
+		"a root that is no file": {"roots", []string{`{"roots":[{"uri":"https://example.com"}]}`},
+			final + "a root needs a file URI"},
 		"an ask whose error nobody reads": {"swallows", []string{`{"roots":[{"uri":"https://example.com"}]}`},
 			final + "a root needs a file URI"},
 	} {

@@ -35,7 +35,8 @@ func TestATaskOnlyToolSaysSoInASession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if _, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "required"}); err == nil || !strings.Contains(err.Error(), want) {
+	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "required"})
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("over HTTP: %v", err)
 	}
 }
@@ -43,7 +44,8 @@ func TestATaskOnlyToolSaysSoInASession(t *testing.T) {
 func TestAStateThatIsNull(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	for _, more := range []string{"", `,"inputResponses":` + harness.Octocat} {
-		body := harness.Message(1, "tools/call", `"name":"greet","arguments":{"place":"x"},"requestState":null`+more, harness.AllCapabilities)
+		body := harness.Message(1, "tools/call", `"name":"greet","arguments":{"place":"x"},"requestState":null`+more,
+			harness.AllCapabilities)
 		message := harness.Request{Target: "greet", Body: body}.Send(t, h).Refused(t, http.StatusBadRequest, -32602)
 		if !strings.Contains(message, `"requestState" is null: leave it out of a first request`) {
 			t.Errorf("%s: %s", more, message)
@@ -59,8 +61,11 @@ func TestOnlyMissingCapabilitiesAreNamed(t *testing.T) {
 		_, err := askback.Sample(call, "q", params)
 		return "", err
 	})).HTTPHandler(nil)
-	for capabilities, want := range map[string]string{`{"sampling":{}}`: ": sampling.tools", `{}`: ": sampling.tools, sampling"} {
-		message := harness.Request{Target: "t", Capabilities: capabilities}.Send(t, h).Refused(t, http.StatusBadRequest, -32021)
+	for capabilities, want := range map[string]string{
+		`{"sampling":{}}`: ": sampling.tools", `{}`: ": sampling.tools, sampling",
+	} {
+		message := harness.Request{Target: "t", Capabilities: capabilities}.Send(t, h).
+			Refused(t, http.StatusBadRequest, -32021)
 		if !strings.HasSuffix(message, want) {
 			t.Errorf("%s: %q, want %q", capabilities, message, want)
 		}
@@ -82,7 +87,8 @@ func TestIntegersMayBeWrittenWithAPoint(t *testing.T) {
 		}
 		c.Write(message(""))
 		over := c.Until("response", func(m map[string]any) bool { return m["method"] == nil })
-		if got := harness.At(over, "result", "resultType") == "input_required"; got != ok || ok && fmt.Sprint(over["id"]) != fmt.Sprint(map[string]float64{"1.0": 1, "-3.00": -3}[id]) {
+		if got := harness.At(over, "result", "resultType") == "input_required"; got != ok ||
+			ok && fmt.Sprint(over["id"]) != fmt.Sprint(map[string]float64{"1.0": 1, "-3.00": -3}[id]) {
 			t.Errorf("over stdio, %s: %v", id, over)
 		}
 	}

@@ -206,8 +206,8 @@ type adult struct {
 	Age int `json:"age" minimum:"18"`
 }
 
-// An answer that does not fit is told in the first round with its question, before anything else is looked at: with the key,
-// the field and the rule.
+// An answer that does not fit is told in the first round with its question, before anything else is looked at: with the
+// key, the field and the rule.
 func TestAnswersThatDoNotFitAreToldFirst(t *testing.T) {
 	ageOf := func(key func() string) handler {
 		return func(_ context.Context, call *askback.Call) (string, error) {
@@ -226,7 +226,8 @@ func TestAnswersThatDoNotFitAreToldFirst(t *testing.T) {
 		most    int // runs of the handler
 	}{
 		{"a rule", ageOf(age), []askbacktest.Answer{askbacktest.Accept(adult{17})}, askback.Options{},
-			`askbacktest: the answer to the question "age" does not fit: age: must be at least 18: correct Call.Answers["age"]; ` +
+			`askbacktest: the answer to the question "age" does not fit: age: must be at least 18: ` +
+				`correct Call.Answers["age"]; ` +
 				`the user would be asked again`, 1},
 		{"two answers of which the second is right", ageOf(age),
 			[]askbacktest.Answer{askbacktest.Accept(adult{17}), askbacktest.Accept(adult{18})}, askback.Options{}, "", 1000},
@@ -246,7 +247,8 @@ func TestAnswersThatDoNotFitAreToldFirst(t *testing.T) {
 			_, err1 := askback.Elicit[adult](call, "age", "How old are you?")
 			_, err2 := askback.Elicit[name](call, "q", fmt.Sprint("Question ", runs))
 			return "done", errors.Join(err1, err2)
-		}, []askbacktest.Answer{askbacktest.Accept(adult{17})}, askback.Options{}, `askbacktest: the answer to the question "age" does not fit: `, 1},
+		}, []askbacktest.Answer{askbacktest.Accept(adult{17})}, askback.Options{},
+			`askbacktest: the answer to the question "age" does not fit: `, 1},
 		{"what only the server can tell", func(_ context.Context, call *askback.Call) (string, error) {
 			type small struct {
 				Age int8 `json:"age"`
@@ -255,7 +257,8 @@ func TestAnswersThatDoNotFitAreToldFirst(t *testing.T) {
 				"type": "object", "properties": map[string]any{"age": map[string]any{"type": "integer"}}}})
 			return "done", err
 		}, []askbacktest.Answer{askbacktest.Accept(adult{300})}, askback.Options{},
-			`askbacktest: the answer to the question "age" does not fit: the form allows it, but the server cannot hold it, `, 200},
+			`askbacktest: the answer to the question "age" does not fit: ` +
+				`the form allows it, but the server cannot hold it, `, 200},
 		{"a form for a client that shows less", ageOf(age), []askbacktest.Answer{askbacktest.Accept(adult{18})},
 			askback.Options{PlainForms: func(*mcp.Implementation) bool { return true }}, "", 1000},
 	} {

@@ -270,8 +270,8 @@ func ExampleResult() {
 	// Missing required client capability: elicitation.form
 }
 
-// A login on a page in the browser. The nonce in its URL ties the page to this call. It comes from a step, so the user is
-// sent to the same page in every run. The page tells the server who has signed in there, which the call looks up.
+// A login on a page in the browser. The nonce in its URL ties the page to this call. It comes from a step, so the user
+// is sent to the same page in every run. The page tells the server who has signed in there, which the call looks up.
 func ExampleRun_login() {
 	users := map[string]string{} // who has signed in, by nonce
 	h := func(ctx context.Context, call *askback.Call) (string, error) {

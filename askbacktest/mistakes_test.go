@@ -80,7 +80,8 @@ func TestMistakesAreTold(t *testing.T) {
 			`askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:` + "\n\t" +
 				`question "q": message: "…een asked 49 times, go on?" → "…een asked 50 times, go on?"` + "\n\t" +
 				`What a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps: ` +
-				`take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the keys of a map. ` +
+				`take a clock, a counter, a random number or a nonce in askback.Do before the question, ` +
+				`and sort the keys of a map. ` +
 				`If it changes because the test's fakes take a request only once, set Call.Lossless.`},
 		{"a random number that decides whether to ask", func(_ context.Context, call *askback.Call) (string, error) {
 			if rand.IntN(8) > 0 {

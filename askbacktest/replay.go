@@ -24,8 +24,9 @@ const shift = 7*24*time.Hour + 11*time.Hour + 37*time.Minute + 11*time.Second
 
 // The ways out of a difference.
 const (
-	onlyAnswers = "\n\tWhat a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps: " +
-		"take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the keys of a map."
+	onlyAnswers = "\n\tWhat a handler asks may depend only on its arguments, on answers, on call.ID and on results of " +
+		"steps: take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the " +
+		"keys of a map."
 	onceOnly  = " If it changes because the test's fakes take a request only once, set Call.Lossless."
 	safeSteps = "\n\tWhat is not a result of askback.Do changes, or a step is not safe to repeat: give the outside call.IdempotencyKey; " +
 		"if it takes none, set Call.Lossless."
@@ -58,8 +59,8 @@ func (d *driver) explains(r request, records [2]record, replies [2]*reply) bool 
 	return true
 }
 
-// replay sends a request again and again without running a step: each has the outcome that it has in the record. Different
-// describes how a reply differs from that of the first time. The test fails with the first difference.
+// replay sends a request again and again without running a step: each has the outcome that it has in the record.
+// Different describes how a reply differs from that of the first time. The test fails with the first difference.
 func (d *driver) replay(r request, of record, different func(*reply) string) {
 	d.t.Helper()
 	h := d.replayServer()

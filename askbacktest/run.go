@@ -155,7 +155,8 @@ func (d *driver) answer(key string, asked json.RawMessage) json.RawMessage {
 	d.t.Helper()
 	name, results := d.answersTo(key, asked)
 	if len(results) == 0 {
-		d.t.Fatalf("askbacktest: no answer for the question %q: add it to Call.Answers (%q)", authorKey(key), cut(message(asked)))
+		d.t.Fatalf("askbacktest: no answer for the question %q: add it to Call.Answers (%q)",
+			authorKey(key), cut(message(asked)))
 	}
 	turn := min(d.turns[name], len(results)-1)
 	d.turns[name]++

@@ -307,7 +307,8 @@ func TestHeadersOfAListedTool(t *testing.T) {
 func TestTheVersionInTheMetaIsTheHeaders(t *testing.T) {
 	var s script
 	session := connect(t, answers(), s.serve(t, done), "")
-	params := &mcp.CallToolParams{Name: "t", Meta: mcp.Meta{mcp.MetaKeyProtocolVersion: "2025-11-25", "com.example/own": "kept"}}
+	params := &mcp.CallToolParams{Name: "t",
+		Meta: mcp.Meta{mcp.MetaKeyProtocolVersion: "2025-11-25", "com.example/own": "kept"}}
 	if _, err := session.CallTool(t.Context(), params); err != nil {
 		t.Fatal(err)
 	}

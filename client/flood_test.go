@@ -152,8 +152,9 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 		flood
 		want func(error) bool
 	}{
-		"many":    {flood{messages: pings(3000, "")}, isLimit("requests of the server at once")},
-		"large":   {flood{messages: pings(20, `,"params":{"_meta":{"pad":"`+strings.Repeat("x", 16<<10)+`"}}`)}, isLimit("bytes of the server's requests at once")},
+		"many": {flood{messages: pings(3000, "")}, isLimit("requests of the server at once")},
+		"large": {flood{messages: pings(20, `,"params":{"_meta":{"pad":"`+strings.Repeat("x", 16<<10)+`"}}`)},
+			isLimit("bytes of the server's requests at once")},
 		"unsound": {flood{messages: pings(3000, `,"ID":1,"method":"ping"`)}, func(err error) bool { return isProtocol(err) || isLimit("requests of the server at once")(err) }},
 	} {
 		for over, transport := range map[string]func(*testing.T) mcp.Transport{"http": c.overHTTP, "memory": c.inMemory} {

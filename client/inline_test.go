@@ -218,9 +218,10 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 // A server may ask inside a session at any time, but nobody is shown a question that belongs to no call.
 func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
-	mcp.AddTool(m, &mcp.Tool{Name: "t"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+	done := func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		return text("done"), nil, nil
-	})
+	}
+	mcp.AddTool(m, &mcp.Tool{Name: "t"}, done)
 	here, there := mcp.NewInMemoryTransports()
 	server, err := m.Connect(t.Context(), there, nil)
 	if err != nil {

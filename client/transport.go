@@ -61,8 +61,9 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 			return fmt.Errorf("the server redirects more than %d times", maxRedirects)
 		}
 		if first := via[0]; req.Method != first.Method && origin(req.URL) == origin(u) {
-			return fmt.Errorf("the server redirects to %.200q with HTTP status %s, after which HTTP sends a GET in place of the %s: "+
-				"connect to that URL, or have the server redirect with 307 or 308", req.URL.Path, req.Response.Status, first.Method)
+			return fmt.Errorf("the server redirects to %.200q with HTTP status %s, after which HTTP sends a GET in place of "+
+				"the %s: connect to that URL, or have the server redirect with 307 or 308",
+				req.URL.Path, req.Response.Status, first.Method)
 		}
 		return nil
 	}

@@ -82,13 +82,13 @@ const (
 //     own end: streams of notifications, and those that wait for a task, which get 503 with Retry-After. What is still
 //     running at the end of the grace period is cut off.
 //
-// No request is refused, because not every load balancer sends a refused one elsewhere. One that gets no connection was not
-// begun, and can be sent elsewhere by any.
+// No request is refused, because not every load balancer sends a refused one elsewhere. One that gets no connection was
+// not begun, and can be sent elsewhere by any.
 //
 // GET /healthz is 200 until the listener closes. Neither path reaches the handler. If server.TLSConfig is set, it must
-// have the certificate, and the connections are TLS. Serve puts a handler of its own before server.Handler, and functions
-// before server.ConnContext and server.ConnState. It closes the listener. The error is that of the listener; it is nil if
-// the server stopped because ctx was done.
+// have the certificate, and the connections are TLS. Serve puts a handler of its own before server.Handler, and
+// functions before server.ConnContext and server.ConnState. It closes the listener. The error is that of the listener;
+// it is nil if the server stopped because ctx was done.
 func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts *Options) error {
 	var o Options
 	if opts != nil {

@@ -311,7 +311,8 @@ func TestRunningRequests(t *testing.T) {
 	}
 }
 
-// A connection from before the stop whose first request comes after it: the request is served, unless it takes too long.
+// A connection from before the stop whose first request comes after it: the request is served, unless it takes too
+// long.
 func TestFirstRequestComesLate(t *testing.T) {
 	for _, test := range []struct {
 		late time.Duration

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// Listen listens on a TCP address, such as ":8080", for [Serve]. On Linux, Serve closes such a listener without losing a
-// connection. Closing another one resets connections that come at that moment, with the requests that were sent on them.
+// Listen listens on a TCP address, such as ":8080", for [Serve]. On Linux, Serve closes such a listener without losing
+// a connection. Closing another one resets connections that come at that moment, with the requests that were sent on
+// them.
 //
-// The listener is for one process. A socket that was inherited, or is passed on, needs [net.FileListener] or [net.Listen].
+// The listener is for one process. A socket that was inherited, or is passed on, needs [net.FileListener] or
+// [net.Listen].
 func Listen(address string) (net.Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // its sockets take no filter

@@ -199,7 +199,8 @@ func TestRevocationStays(t *testing.T) {
 	}
 }
 
-// A revocation is exact to the millisecond: it refuses the last token that was issued before it, and not the first after.
+// A revocation is exact to the millisecond: it refuses the last token that was issued before it, and not the first
+// after.
 func TestRevocationIsExact(t *testing.T) {
 	at := testNow.Add(time.Minute)
 	r := mustRing(t, NewKey(testNow.Add(-time.Hour)))

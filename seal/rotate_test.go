@@ -224,7 +224,8 @@ func TestAKeyFileThatWasCutOff(t *testing.T) {
 			t.Errorf("the whole file: %v", err)
 		}
 	}
-	if _, err := ParseRing(text[:strings.Index(text, three.EncodeSecret())]); err == nil || !strings.Contains(err.Error(), "cut off after line") {
+	_, err := ParseRing(text[:strings.Index(text, three.EncodeSecret())])
+	if err == nil || !strings.Contains(err.Error(), "cut off after line") {
 		t.Errorf("without the last key: %v", err)
 	}
 	before := strings.NewReplacer(promiseOfEnd+"\n", "", "\n"+endOfKeys+"\n", "").Replace(text)

@@ -99,7 +99,8 @@ func TestReloadWithAContext(t *testing.T) {
 	if changed || !errors.Is(err, context.Canceled) || from.seen != ctx || ring.EncodeSecrets() != before {
 		t.Errorf("changed: %v, %v", changed, err)
 	}
-	if changed, err := ring.Reload(t.Context(), from); !changed || err != nil || ring.EncodeSecrets() != other.EncodeSecrets() {
+	changed, err = ring.Reload(t.Context(), from)
+	if !changed || err != nil || ring.EncodeSecrets() != other.EncodeSecrets() {
 		t.Errorf("then changed: %v, %v", changed, err)
 	}
 }

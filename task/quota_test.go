@@ -298,14 +298,16 @@ func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
 			return nil
 		}}
 		first, second := make(chan struct{}), make(chan struct{}, 1)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2, Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 			if w.Task.Target == "first" {
 				come(ctx, first)
 				return completed(""), nil
 			}
 			second <- struct{}{}
 			return completed(""), nil
-		}})
+		}
+		settings := task.Settings{Workers: 2, Lease: time.Hour}
+		e, _ := f.engine(&task.Options{Settings: settings, Look: time.Hour, Handler: handler})
 		f.create(e, &task.New{Target: "first"})
 		f.create(e, &task.New{Target: "second"})
 		synctest.Wait() // the second has been looked for, and passed over

@@ -136,8 +136,8 @@ func newToolRequest(ctx context.Context, s *client.Session, name string, pairs [
 	return tool, params, nil
 }
 
-// hintInline tells the way out where a tool seems to have failed because it asks in the middle of its call, as tools do in
-// a session of an earlier revision: its error names the request that it could not send.
+// hintInline tells the way out where a tool seems to have failed because it asks in the middle of its call, as tools do
+// in a session of an earlier revision: its error names the request that it could not send.
 func (c *conversation) hintInline(s *client.Session, res *mcp.CallToolResult, err error) {
 	var text strings.Builder
 	switch {
@@ -158,7 +158,8 @@ func (c *conversation) hintInline(s *client.Session, res *mcp.CallToolResult, er
 	}
 	for _, method := range []string{elicitation, sampling, "roots/list"} {
 		if strings.Contains(text.String(), method) {
-			c.asker.console.line("askback: the tool seems to ask inside a session, which this revision does not have: try --protocol-version 2025-11-25")
+			c.asker.console.line("askback: the tool seems to ask inside a session, which this revision does not have: " +
+				"try --protocol-version 2025-11-25")
 			return
 		}
 	}

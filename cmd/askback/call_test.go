@@ -11,11 +11,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A tool of the Go SDK that asks inside its session fails on 2026-07-28, which has no sessions. The way out is told, and
-// works.
+// A tool of the Go SDK that asks inside its session fails on 2026-07-28, which has no sessions. The way out is told,
+// and works.
 func TestAToolThatAsksInlineGetsAHint(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "inline", Version: "1"}, nil)
-	mcp.AddTool(m, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+	ask := func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who?", RequestedSchema: json.RawMessage(
 			`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)})
 		if err != nil {
@@ -23,9 +23,11 @@ func TestAToolThatAsksInlineGetsAHint(t *testing.T) {
 		}
 		name, _ := res.Content["name"].(string)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Hello " + name}}}, nil, nil
-	})
-	modern := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{Stateless: true})
-	sessions := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
+	}
+	mcp.AddTool(m, &mcp.Tool{Name: "ask"}, ask)
+	server := func(*http.Request) *mcp.Server { return m }
+	modern := mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{Stateless: true})
+	sessions := mcp.NewStreamableHTTPHandler(server, nil)
 	mux := http.NewServeMux()
 	mux.Handle("/modern", modern)
 	mux.Handle("/sessions", sessions)

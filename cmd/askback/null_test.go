@@ -14,20 +14,30 @@ import (
 
 // soundResults are results of a server by method, with an example of whatever the command reads.
 var soundResults = map[string]string{
-	"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"serverInfo":{"name":"s","version":"1","icons":[{"src":"x"}]},
-		"capabilities":{"tools":{},"prompts":{},"resources":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"ttlMs":0,"cacheScope":"public"}`,
-	"tools/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","title":"T","description":"d",
-		"annotations":{"readOnlyHint":true},"inputSchema":{"type":"object","properties":{"a":{"type":"integer","anyOf":[{"const":1}]}}},
+	"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"serverInfo":{"name":"s",
+		"version":"1","icons":[{"src":"x"}]},
+		"capabilities":{"tools":{},"prompts":{},"resources":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"ttlMs":0,
+		"cacheScope":"public"}`,
+	"tools/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","title":"T",
+		"description":"d",
+		"annotations":{"readOnlyHint":true},"inputSchema":{"type":"object","properties":{"a":{"type":"integer",
+		"anyOf":[{"const":1}]}}},
 		"outputSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}]}`,
-	"prompts/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","prompts":[{"name":"p","arguments":[{"name":"a"}]}]}`,
-	"resources/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","resources":[{"name":"r","uri":"doc://r","size":1,
+	"prompts/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","prompts":[{"name":"p",
+		"arguments":[{"name":"a"}]}]}`,
+	"resources/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","resources":[{"name":"r",
+		"uri":"doc://r","size":1,
 		"annotations":{"audience":["user"]}}]}`,
-	"resources/templates/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","resourceTemplates":[{"name":"r","uriTemplate":"doc://{a}"}]}`,
-	"tools/call": `{"resultType":"complete","isError":false,"content":[{"type":"text","text":"x","annotations":{"priority":1}},
+	"resources/templates/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private",
+		"resourceTemplates":[{"name":"r","uriTemplate":"doc://{a}"}]}`,
+	"tools/call": `{"resultType":"complete","isError":false,"content":[{"type":"text","text":"x",
+		"annotations":{"priority":1}},
 		{"type":"image","data":"","mimeType":"image/png"},{"type":"resource_link","uri":"doc://r","name":"r","size":1},
 		{"type":"resource","resource":{"uri":"doc://r","text":"x"}}],"structuredContent":{"a":1},"_meta":{"a":1}}`,
-	"prompts/get":    `{"resultType":"complete","description":"d","messages":[{"role":"user","content":{"type":"text","text":"x"}}]}`,
-	"resources/read": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[{"uri":"doc://r","text":"x","_meta":{}}]}`,
+	"prompts/get": `{"resultType":"complete","description":"d","messages":[{"role":"user","content":{"type":"text",
+		"text":"x"}}]}`,
+	"resources/read": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[{"uri":"doc://r","text":"x",
+		"_meta":{}}]}`,
 	"tasks/get": `{"resultType":"complete","taskId":"id","status":"completed","createdAt":"2026-01-01T00:00:00Z","ttlMs":1,
 		"lastUpdatedAt":"2026-01-01T00:00:00Z","pollIntervalMs":1,"statusMessage":"m","_meta":{},
 		"result":{"resultType":"complete","content":[{"type":"text","text":"x"}],"_meta":{"a":1}}}`,
@@ -35,19 +45,27 @@ var soundResults = map[string]string{
 
 // other results, in the place of those above.
 var otherResults = []struct{ method, result string }{
-	{"tools/call", `{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"form",
-		"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}},"required":["a"]}}},
-		"u":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com","elicitationId":"e"}},
-		"m":{"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"x"}}]}},
+	{"tools/call", `{"resultType":"input_required","requestState":"s",
+		"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"form",
+		"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"const":"x",
+		"title":"X"}]}}},"required":["a"]}}},
+		"u":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com",
+		"elicitationId":"e"}},
+		"m":{"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text",
+		"text":"x"}}]}},
 		"r":{"method":"roots/list","params":{}}}}`},
-	{"tools/call", `{"resultType":"task","taskId":"id","status":"working","createdAt":"2026-01-01T00:00:00Z","ttlMs":1,"pollIntervalMs":1}`},
-	{"tasks/get", `{"resultType":"complete","taskId":"id","status":"failed","error":{"code":-32603,"message":"m","data":{}}}`},
-	{"tasks/get", `{"resultType":"complete","taskId":"id","status":"input_required","inputRequests":{"q":{"method":"elicitation/create",
-		"params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","oneOf":[{"const":"x","title":"X"}]}}}}}}}`},
+	{"tools/call", `{"resultType":"task","taskId":"id","status":"working","createdAt":"2026-01-01T00:00:00Z","ttlMs":1,
+		"pollIntervalMs":1}`},
+	{"tasks/get", `{"resultType":"complete","taskId":"id","status":"failed","error":{"code":-32603,"message":"m",
+		"data":{}}}`},
+	{"tasks/get", `{"resultType":"complete","taskId":"id","status":"input_required",
+		"inputRequests":{"q":{"method":"elicitation/create",
+		"params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","oneOf":[{"const":"x",
+		"title":"X"}]}}}}}}}`},
 }
 
-// A server may send null, or nothing, in the place of anything that it should send. The command ends with a result or an
-// error, and does not crash.
+// A server may send null, or nothing, in the place of anything that it should send. The command ends with a result or
+// an error, and does not crash.
 func TestServersThatSendNull(t *testing.T) {
 	var results atomic.Pointer[map[string]string]
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,8 +16,9 @@ const (
 	maxSubschemas  = 20_000
 )
 
-// readSchema decodes a schema of a server, within limits. In the result no list or map of schemas holds a nil: null in the
-// place of a schema is one that allows everything. It reports whether the schema has references, which may form a circle.
+// readSchema decodes a schema of a server, within limits. In the result no list or map of schemas holds a nil: null in
+// the place of a schema is one that allows everything. It reports whether the schema has references, which may form a
+// circle.
 func readSchema(raw []byte) (s *jsonschema.Schema, refers bool, err error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, false, fmt.Errorf("the schema has more than %d bytes", maxSchemaBytes)

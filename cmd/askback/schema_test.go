@@ -12,13 +12,16 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// keywordsOfSchemas are JSON Schema's keywords with schemas in them, as a server may send them with null in their place.
+// keywordsOfSchemas are JSON Schema's keywords with schemas in them, as a server may send them with null in their
+// place.
 var keywordsOfSchemas = []string{
-	`"anyOf":[null]`, `"oneOf":[null]`, `"oneOf":[null,{"const":1}]`, `"allOf":[null]`, `"not":null`, `"if":null`, `"then":null`,
-	`"prefixItems":[null]`, `"items":null`, `"items":[null]`, `"contains":null`, `"additionalItems":null`, `"unevaluatedItems":null`,
-	`"properties":{"p":null}`, `"patternProperties":{"p":null}`, `"additionalProperties":null`, `"propertyNames":null`,
-	`"dependentSchemas":{"p":null}`, `"dependencies":{"p":null}`, `"$defs":{"p":null}`, `"definitions":{"p":null}`, `"contentSchema":null`,
-	`"type":null`, `"enum":[null]`, `"enum":null`, `"const":null`, `"default":null`, `"required":[null]`, `"multipleOf":0`,
+	`"anyOf":[null]`, `"oneOf":[null]`, `"oneOf":[null,{"const":1}]`, `"allOf":[null]`, `"not":null`, `"if":null`,
+	`"then":null`, `"prefixItems":[null]`, `"items":null`, `"items":[null]`, `"contains":null`, `"additionalItems":null`,
+	`"unevaluatedItems":null`, `"properties":{"p":null}`, `"patternProperties":{"p":null}`,
+	`"additionalProperties":null`, `"propertyNames":null`,
+	`"dependentSchemas":{"p":null}`, `"dependencies":{"p":null}`, `"$defs":{"p":null}`, `"definitions":{"p":null}`,
+	`"contentSchema":null`, `"type":null`, `"enum":[null]`, `"enum":null`, `"const":null`,
+	`"default":null`, `"required":[null]`, `"multipleOf":0`,
 	`"$ref":"#/$defs/p","$defs":{"p":{"$ref":"#/$defs/p"}}`, `"$dynamicRef":"#"`,
 }
 

@@ -7,7 +7,9 @@ import (
 
 // A --drain-delay of zero means none, and not the default of package drain.
 func TestDrainDelay(t *testing.T) {
-	for delay, want := range map[time.Duration]time.Duration{0: -1, time.Millisecond: time.Millisecond, 5 * time.Second: 5 * time.Second} {
+	for delay, want := range map[time.Duration]time.Duration{
+		0: -1, time.Millisecond: time.Millisecond, 5 * time.Second: 5 * time.Second,
+	} {
 		o := &serveOptions{delay: delay}
 		if got := o.draining(nil, nil).Delay; got != want {
 			t.Errorf("--drain-delay %v: %v, want %v", delay, got, want)

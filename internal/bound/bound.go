@@ -14,8 +14,9 @@
 // The pool keeps its part of the rule in two ways. First, a Hold can wait: between [Hold.Wait] and [Hold.Resume] nobody
 // works for it, and it gives way to a newcomer who needs room. Of the waiting holds of the largest holder the one goes
 // that has cost most, which is its size times the time that it has waited: to drive out a hold, others must bring
-// as much as the whole share while it waits. Second, what is being worked on does not give way; but a principal for whom
-// the server works already may take no more than others' work leaves, so that there is room for those who have nothing.
+// as much as the whole share while it waits. Second, what is being worked on does not give way; but a principal for
+// whom the server works already may take no more than others' work leaves, so that there is room for those who have
+// nothing.
 //
 // Taking takes constant time until the pool is full; making room looks at what waits. A pool remembers only the
 // principals that hold something.
@@ -80,8 +81,8 @@ type Waiter interface {
 	GiveWay(because *FullError)
 }
 
-// Take takes n for a principal, or for an anonymous caller if it is empty. The error is a [*FullError]. If others have to
-// give way, their GiveWay is called before Take returns.
+// Take takes n for a principal, or for an anonymous caller if it is empty. The error is a [*FullError]. If others have
+// to give way, their GiveWay is called before Take returns.
 func (p *Pool) Take(principal string, n int) (Hold, error) {
 	if p == nil {
 		return Hold{}, nil
@@ -275,8 +276,8 @@ func (h *Hold) Wait(w Waiter) {
 	h.waiter, h.since = w, time.Now()
 }
 
-// Resume ends what Wait has begun. The error, a [*FullError], says that the Hold has given way, or that too much is being
-// worked on for its principal: it is then of nothing.
+// Resume ends what Wait has begun. The error, a [*FullError], says that the Hold has given way, or that too much is
+// being worked on for its principal: it is then of nothing.
 func (h *Hold) Resume() error {
 	p := h.pool
 	if p == nil {

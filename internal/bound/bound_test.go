@@ -24,7 +24,8 @@ func TestPool(t *testing.T) {
 		"the anonymous share": {{"", 2, ""}, {"", 1, Anonymous}, {"alice", 1, ""}},
 		"the total":           {{"alice", 3, ""}, {"bob", 3, ""}, {"carol", 2, ""}, {"carol", 1, Everybody}, {"", 1, Everybody}},
 		"its own limit first": {{"alice", 3, ""}, {"bob", 3, ""}, {"carol", 2, ""}, {"alice", 1, Principal}},
-		"room for newcomers":  {{"alice", 3, ""}, {"bob", 2, ""}, {"bob", 1, Others}, {"carol", 1, ""}, {"dave", 1, ""}, {"", 1, ""}},
+		"room for newcomers": {{"alice", 3, ""}, {"bob", 2, ""}, {"bob", 1, Others}, {"carol", 1, ""}, {"dave", 1, ""},
+			{"", 1, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NewPool("things", Share{Total: 8, PerPrincipal: 3, Anonymous: 2})

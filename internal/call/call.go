@@ -184,7 +184,8 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	if c.Can&wire.PlainForms != 0 {
 		q = q.Plain()
 	}
-	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Correctable: question.Correctable(q.Method), Request: q}
+	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Correctable: question.Correctable(q.Method),
+		Request: q}
 	if err := ctx.Err(); err != nil {
 		ask.Unable = err // what was answered before is found all the same: see OnCancel
 	} else if c.Can&q.Need != q.Need {

@@ -256,7 +256,8 @@ func LogRefused(ctx context.Context, log *slog.Logger, callID, method, target st
 	if r.Final {
 		message = "askback: an answer does not fit, and to ask again would not help; the call ends"
 	}
-	log.InfoContext(ctx, message, "call", callID, "method", method, "target", target, "round", round, "key", r.Key, "reason", r.Reason)
+	log.InfoContext(ctx, message, "call", callID, "method", method, "target", target, "round", round, "key", r.Key,
+		"reason", r.Reason)
 }
 
 // warnOfDropped warns of a handler that asked, and then ended the call with an error that is not about the questions.

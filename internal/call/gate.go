@@ -112,7 +112,8 @@ func checkTarget(a *Access) error {
 		return nil
 	}
 	a.Target = wire.Cut(a.Target, 100)
-	return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: what the request is for exceeds the limit of %d bytes", most)
+	return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: what the request is for exceeds the limit of %d bytes",
+		most)
 }
 
 // logRequest writes the log's line of a request. If its handler ran there is a line for each round.

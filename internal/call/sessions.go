@@ -106,8 +106,8 @@ func (s *sessions) endAll(live iter.Seq[*mcp.ServerSession]) {
 	s.kept = len(s.byID)
 }
 
-// open takes the share of a session that a principal opens. Where there is no room another session gives way: its client
-// gets to know by 404, and opens another one.
+// open takes the share of a session that a principal opens. Where there is no room another session gives way: its
+// client gets to know by 404, and opens another one.
 func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string) error {
 	hold, err := g.Take(ctx, g.Shares.Sessions, principal, 1)
 	if err != nil {
@@ -158,14 +158,17 @@ func (g *Gate) crowded(open int) error {
 	if open <= g.Limits.SessionCalls {
 		return nil
 	}
-	reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one", g.Limits.SessionCalls)
+	reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one",
+		g.Limits.SessionCalls)
 	return &CrowdedError{&UnavailableError{reason, retryAfter}}
 }
 
 // Announce admits n requests of a session, before the HTTP request that brings them starts a goroutine for each. The
-// session is empty where they open one. The stream is what the HTTP request holds while it stays open: it waits when all
-// its requests do, or have ended.
-func (g *Gate) Announce(sessionID string, n int, header http.Header, stream *bound.Hold, w bound.Waiter) (release func(), err error) {
+// session is empty where they open one. The stream is what the HTTP request holds while it stays open: it waits when
+// all its requests do, or have ended.
+func (g *Gate) Announce(
+	sessionID string, n int, header http.Header, stream *bound.Hold, w bound.Waiter,
+) (release func(), err error) {
 	s := &g.sessions
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +197,9 @@ func (g *Gate) Announce(sessionID string, n int, header http.Header, stream *bou
 
 // Hold takes what a request of a session, or of a connection of whole messages, holds while it is open, with
 // parameters of that many bytes. Header is that of its HTTP request. The context is the request's from now on.
-func (g *Gate) Hold(ctx context.Context, ss *mcp.ServerSession, size int, header http.Header) (_ context.Context, release func(), err error) {
+func (g *Gate) Hold(
+	ctx context.Context, ss *mcp.ServerSession, size int, header http.Header,
+) (_ context.Context, release func(), err error) {
 	c := &openCall{gate: g}
 	ctx, c.cancel = context.WithCancelCause(ctx)
 	if err := g.register(c, ss, header); err != nil {

@@ -24,10 +24,11 @@ func newSessionGate() *Gate {
 	}
 	return &Gate{
 		Limits: Limits{SessionCalls: 3},
-		Shares: Shares{Sessions: share("sessions", 4, 4), Open: share("open requests", 16, 5), OpenBytes: share("bytes of open requests", 80<<10, 40<<10)},
-		Audit:  &Audit{Log: log},
-		Log:    log,
-		Live:   func() iter.Seq[*mcp.ServerSession] { return slices.Values[[]*mcp.ServerSession](nil) },
+		Shares: Shares{Sessions: share("sessions", 4, 4), Open: share("open requests", 16, 5),
+			OpenBytes: share("bytes of open requests", 80<<10, 40<<10)},
+		Audit: &Audit{Log: log},
+		Log:   log,
+		Live:  func() iter.Seq[*mcp.ServerSession] { return slices.Values[[]*mcp.ServerSession](nil) },
 	}
 }
 
@@ -46,8 +47,8 @@ func openSessionOf(t *testing.T, g *Gate, id, principal string) *mcp.ServerSessi
 	return ss
 }
 
-// A request that is refused, and one that has ended, leaves nothing behind: no ghost of it counts in its session, in its
-// caller's share or in everybody's.
+// A request that is refused, and one that has ended, leaves nothing behind: no ghost of it counts in its session, in
+// its caller's share or in everybody's.
 func TestEndedAndRefusedRequestsLeaveNothing(t *testing.T) {
 	g := newSessionGate()
 	ss := openSessionOf(t, g, "session", "alice")

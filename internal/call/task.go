@@ -28,8 +28,8 @@ type TaskRequest struct {
 	Claim   task.Claim // under which it runs
 }
 
-// lost reports whether a run of a task ended with the error because its claim is not the current one: by the store, or by
-// an outside system that its handler showed the claim.
+// lost reports whether a run of a task ended with the error because its claim is not the current one: by the store, or
+// by an outside system that its handler showed the claim.
 func (r *Request) lost(err error) bool { return r.Task.Running && errors.Is(err, task.ErrLeaseLost) }
 
 // interrupted reports whether a run of a task ended without an outcome: the task goes on later.
@@ -50,7 +50,8 @@ func (e *Engine) readTaskRequest(r *Request) error {
 	case extension: // which never heard of the member task
 	case r.Params.Task == nil || strictjson.TypeOf(r.Params.Task) == strictjson.TypeNull:
 	case support == nil:
-		return wire.Errorf(jsonrpc.CodeMethodNotFound, `the tool %q cannot run as a task: call it without the member "task"`, r.Params.Target)
+		return wire.Errorf(jsonrpc.CodeMethodNotFound, `the tool %q cannot run as a task: call it without the member "task"`,
+			r.Params.Target)
 	default:
 		ttl, fault := wire.ParseTTL(r.Params.Task)
 		if fault != nil {
@@ -64,7 +65,8 @@ func (e *Engine) readTaskRequest(r *Request) error {
 		r.Task.AtOnce = r.InSession || !support.AtDetach
 	} else if support != nil && support.Required {
 		if r.InSession {
-			return wire.Errorf(jsonrpc.CodeMethodNotFound, `the tool %q runs as a task only: call it with the member "task" in params`, r.Params.Target)
+			return wire.Errorf(jsonrpc.CodeMethodNotFound,
+				`the tool %q runs as a task only: call it with the member "task" in params`, r.Params.Target)
 		}
 		return wire.MissingCapability(wire.Tasks)
 	}

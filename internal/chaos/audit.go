@@ -39,14 +39,16 @@ CREATE TABLE chaos.change (
 	status text, old_status text, stopped boolean, old_stopped boolean, outcome boolean, until bigint);
 CREATE TABLE chaos.entry (n bigserial PRIMARY KEY, at bigint, who text, task text, seq bigint);
 CREATE FUNCTION chaos.change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
+	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status,
+		stopped, old_stopped, outcome, until)
 	VALUES (extract(epoch FROM statement_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.fence, OLD.fence,
 		NEW.version, OLD.version, NEW.status, OLD.status, NEW.stopped, OLD.stopped,
 		OLD.outcome IS DISTINCT FROM NEW.outcome, extract(epoch FROM NEW.due) * 1000000);
 	RETURN NULL;
 END $$;
 CREATE FUNCTION chaos.created() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
+	INSERT INTO chaos.change (at, who, task, fence, old_fence, version, old_version, status, old_status,
+		stopped, old_stopped, outcome, until)
 	VALUES (extract(epoch FROM statement_timestamp()) * 1000000, current_setting('application_name'), NEW.id, NEW.fence, 0,
 		0, 0, NEW.status, NEW.status, false, false, false, extract(epoch FROM NEW.due) * 1000000);
 	RETURN NULL;
@@ -72,20 +74,24 @@ CREATE TABLE chaos_entry (n INTEGER PRIMARY KEY, at INTEGER, who TEXT, task INTE
 CREATE TRIGGER chaos_change AFTER UPDATE ON task
 	WHEN OLD.fence <> NEW.fence OR OLD.version <> NEW.version OR coalesce(OLD.due, OLD.wake) IS NOT coalesce(NEW.due, NEW.wake)
 BEGIN
-	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
+	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status,
+		stopped, old_stopped, outcome, until)
 	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, OLD.fence, NEW.version, OLD.version, NEW.status, OLD.status,
 		NEW.stopped, OLD.stopped, OLD.outcome IS NOT NEW.outcome, coalesce(NEW.due, NEW.wake) * 1000);
 END;
 CREATE TRIGGER chaos_created AFTER INSERT ON task WHEN NEW.fence > 0 BEGIN
-	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until)
-	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, 0, 0, 0, NEW.status, NEW.status, 0, 0, 0, coalesce(NEW.due, NEW.wake) * 1000);
+	INSERT INTO chaos_change (at, who, task, fence, old_fence, version, old_version, status, old_status,
+		stopped, old_stopped, outcome, until)
+	VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000, '', NEW.id, NEW.fence, 0, 0, 0, NEW.status,
+		NEW.status, 0, 0, 0, coalesce(NEW.due, NEW.wake) * 1000);
 END;
 CREATE TRIGGER chaos_entry AFTER INSERT ON journal BEGIN
 	INSERT INTO chaos_entry (at, who, task, seq) VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000 + 999, '', NEW.task, NEW.n);
 END;
 `
 
-const changeColumns = `at, who, task, fence, old_fence, version, old_version, status, old_status, stopped, old_stopped, outcome, until`
+const changeColumns = `at, who, task, fence, old_fence, version, old_version, status, old_status, ` +
+	`stopped, old_stopped, outcome, until`
 
 // changes reads all that the database has noted, in the order in which it happened to each task.
 func (o observer) changes(ctx context.Context) (changes []change, entries []entry, err error) {
@@ -163,7 +169,9 @@ func (o observer) holds(ctx context.Context, who string, limit time.Duration) er
 	defer db.Close()
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		var holds bool
-		if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM chaos.change WHERE who = $1 AND fence <> old_fence)`, who).Scan(&holds); err != nil {
+		err := db.QueryRowContext(ctx,
+			`SELECT EXISTS (SELECT FROM chaos.change WHERE who = $1 AND fence <> old_fence)`, who).Scan(&holds)
+		if err != nil {
 			return err
 		}
 		if holds || !sleep(ctx, 20*time.Millisecond) {

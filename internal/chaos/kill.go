@@ -19,7 +19,9 @@ func (c *tormentor) keepKilling(ctx context.Context) error {
 			}
 			continue
 		}
-		if (c.has(faultStop) || c.has(faultPartition) || c.has(faultLease) || c.has(faultRoll)) && !sleep(ctx, time.Second+c.upTo(4*time.Second)) { // leave something for the others
+		// leave something for the others
+		if (c.has(faultStop) || c.has(faultPartition) || c.has(faultLease) || c.has(faultRoll)) &&
+			!sleep(ctx, time.Second+c.upTo(4*time.Second)) {
 			return ctx.Err()
 		}
 		victims, err := c.choose(ctx)

@@ -145,7 +145,8 @@ func (l *ledger) interrupted(waits []effect, claims map[string][]claim) {
 			continue // the lease was its own, or nobody knows whose
 		}
 		next := of.claims[of.own+1]
-		l.violate(fenced, "call %s: process %d went on with the step %s %v after %s had taken its lease, and was not interrupted",
+		l.violate(fenced, "call %s: process %d went on with the step %s %v after %s had taken its lease, "+
+			"and was not interrupted",
 			e.call, e.pid, e.step, e.at.Sub(next.at).Round(time.Millisecond), name(next.who))
 	}
 }

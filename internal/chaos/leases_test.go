@@ -10,7 +10,8 @@ import (
 func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 
 func claimed(seconds float64, who string, fence int64) change {
-	return change{at: at(seconds), who: who, task: "t", oldFence: fence - 1, fence: fence, status: "working", oldStatus: "working", until: at(seconds + 10)}
+	return change{at: at(seconds), who: who, task: "t", oldFence: fence - 1, fence: fence, status: "working",
+		oldStatus: "working", until: at(seconds + 10)}
 }
 
 func renewed(seconds float64, who string) change {
@@ -19,7 +20,8 @@ func renewed(seconds float64, who string) change {
 
 // written is an update by which the task is no longer due.
 func written(seconds float64, who, from, to string) change {
-	return change{at: at(seconds), who: who, task: "t", version: 1, oldStatus: from, status: to, outcome: to == "completed"}
+	return change{at: at(seconds), who: who, task: "t", version: 1, oldStatus: from, status: to,
+		outcome: to == "completed"}
 }
 
 // taken is an update that claims the task.
@@ -48,9 +50,15 @@ func TestLeases(t *testing.T) {
 		{"a lease that was renewed and ended", []change{claimed(0, "1.1", 1), renewed(3, "1.1"), claimed(13, "2.1", 2)}, nil, ""},
 		{"a lease that was given back", []change{claimed(0, "1.1", 1), written(1, "1.1", "working", "working"), claimed(2, "2.1", 2)}, nil, ""},
 		{"a lease taken early", []change{claimed(0, "1.1", 1), claimed(9, "2.1", 2)}, nil, "early: task t: server 2.1 took the lease 1s before"},
-		{"a lease that the database noted late", []change{{at: at(0.3), who: "", task: "t", fence: 1, status: "working", oldStatus: "working", until: at(10)}, claimed(10, "", 2)}, nil, ""},
-		{"a lease that is too short", []change{{at: at(0), who: "1.1", task: "t", fence: 1, status: "working", oldStatus: "working", until: at(1)}}, nil, "early: task t: server 1.1 took a lease of only 1s"},
-		{"a lease that was given back, to be taken later", []change{claimed(0, "1.1", 1), {at: at(1), who: "1.1", task: "t", version: 1, fence: 0, status: "working", oldStatus: "working", until: at(3)}, claimed(2, "2.1", 2)}, nil,
+		{"a lease that the database noted late",
+			[]change{{at: at(0.3), who: "", task: "t", fence: 1, status: "working", oldStatus: "working", until: at(10)},
+				claimed(10, "", 2)}, nil, ""},
+		{"a lease that is too short",
+			[]change{{at: at(0), who: "1.1", task: "t", fence: 1, status: "working", oldStatus: "working", until: at(1)}}, nil,
+			"early: task t: server 1.1 took a lease of only 1s"},
+		{"a lease that was given back, to be taken later", []change{claimed(0, "1.1", 1),
+			{at: at(1), who: "1.1", task: "t", version: 1, fence: 0, status: "working", oldStatus: "working", until: at(3)},
+			claimed(2, "2.1", 2)}, nil,
 			"early: task t: server 2.1 took the lease 1s before"},
 		{"a renewed lease taken early", []change{claimed(0, "1.1", 1), renewed(3, "1.1"), claimed(11, "2.1", 2)}, nil, "early: task t: server 2.1 took the lease 2s before"},
 		{"a parked task that is answered elsewhere", []change{claimed(0, "1.1", 1), written(1, "1.1", "working", "input_required"),
@@ -67,7 +75,9 @@ func TestLeases(t *testing.T) {
 		{"an answer is recorded anywhere", []change{claimed(0, "1.1", 1), claimed(10, "2.1", 2)}, []entry{{at(11), "1.1", "t", ""}}, ""},
 		{"an outcome that changes", []change{claimed(0, "1.1", 1), written(1, "1.1", "working", "completed"), again}, nil, "changed: task t: it was completed, and server 1.1"},
 		{"an end that is due", []change{claimed(0, "1.1", 1), dueAgain}, nil, "changed: task t: it is completed, and due again"},
-		{"an end that is claimed", []change{{at: at(0), who: "1.1", task: "t", fence: 2, oldFence: 1, status: "completed", oldStatus: "completed", until: at(10)}}, nil,
+		{"an end that is claimed",
+			[]change{{at: at(0), who: "1.1", task: "t", fence: 2, oldFence: 1, status: "completed", oldStatus: "completed",
+				until: at(10)}}, nil,
 			"changed: task t: it is completed, and server 1.1 took a lease"},
 		{"a database that does not know who", []change{claimed(0, "", 1), renewed(1, ""), written(2, "", "working", "completed")}, []entry{{at(1), "", "t", "boot"}}, ""},
 	} {
@@ -154,7 +164,8 @@ func TestInterruptions(t *testing.T) {
 	}{
 		{"its holder", effect{at(9.9), "boot", "c", 1}, ""},
 		{"its next holder", effect{at(10.1), "boot", "c", 2}, ""},
-		{"an earlier holder", effect{at(10.1), "boot", "c", 1}, "fence: call c: process 1 went on with the step boot 100ms after server 2.1 had taken its lease"},
+		{"an earlier holder", effect{at(10.1), "boot", "c", 1},
+			"fence: call c: process 1 went on with the step boot 100ms after server 2.1 had taken its lease"},
 		{"one without any lease", effect{at(10.1), "boot", "c", 3}, "fence: call c: process 3 went on with the step boot"},
 		{"one of a database that does not know who", effect{at(10.1), "boot", "d", 1}, ""},
 		{"one of another task", effect{at(10.1), "boot", "e", 1}, ""},

@@ -34,7 +34,7 @@ func FuzzServe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, form, body string, asks bool) {
 		requests := 0
-		edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: func(w http.ResponseWriter, r *http.Request, request []byte) {
+		ratified := func(w http.ResponseWriter, r *http.Request, request []byte) {
 			requests++
 			// An envelope is decoded to a greater depth than the body that brings it.
 			if err := strictjson.Check(request, 64); err != nil {
@@ -56,7 +56,8 @@ func FuzzServe(f *testing.F) {
 				}
 				return append(dst, `{"resultType":"complete","task":{"status":"working"},"tasks":[]}`...)
 			}))
-		}}
+		}
+		edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: ratified}
 		r := httptest.NewRequest(http.MethodPost, "/mcp?draft="+url.QueryEscape(form), nil)
 		w := httptest.NewRecorder()
 		if !edge.Serve(w, r, []byte(body)) {

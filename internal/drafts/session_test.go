@@ -205,14 +205,15 @@ func TestAnEchoGoesOnFromItsState(t *testing.T) {
 
 // What the server behind the edge answers with a stream is told by its last event.
 func TestAnEchoAnsweredWithAStream(t *testing.T) {
-	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+	ratified := func(w http.ResponseWriter, _ *http.Request, _ []byte) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, message := range []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[]}}`} {
 			data := []byte("event: message\ndata: " + message + "\n\n")
 			_, _ = w.Write(data)
 			clear(data) // it is the writer's again
 		}
-	}}
+	}
+	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: ratified}
 	w := httptest.NewRecorder()
 	body := `{"jsonrpc":"2.0","id":7,"state":` + text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("")}) + `,"result":{}}`
 	if !edge.Serve(w, httptest.NewRequest(http.MethodPost, "/mcp", nil), []byte(body)) {
@@ -223,12 +224,13 @@ func TestAnEchoAnsweredWithAStream(t *testing.T) {
 
 // The next message of an echo that is refused because of a limit says when to send it again.
 func TestAnEchoAtALimit(t *testing.T) {
-	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+	ratified := func(w http.ResponseWriter, _ *http.Request, _ []byte) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
 		_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"full"}}`))
-	}}
+	}
+	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: ratified}
 	w := httptest.NewRecorder()
 	state := text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("")})
 	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
@@ -246,7 +248,8 @@ func TestOnlyItsOwnerAnswersInASession(t *testing.T) {
 	r.Header.Set("Mcp-Session-Id", "held")
 	edge.open.put(openKey(r, []byte("7")), "right", map[string]bool{})
 	answer := func(state string) exchange {
-		return exchange{edge: edge, header: map[string]string{"Mcp-Session-Id": "held"}, body: `{"jsonrpc":"2.0","id":7,` + state + `"result":{}}`}
+		return exchange{edge: edge, header: map[string]string{"Mcp-Session-Id": "held"},
+			body: `{"jsonrpc":"2.0","id":7,` + state + `"result":{}}`}
 	}
 	for _, state := range []string{``, `"state":"right",`, `"state":"wrong",`} {
 		x := answer(state)

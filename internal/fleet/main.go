@@ -1,7 +1,8 @@
 // Command fleet checks that instances behind a proxy are restarted without a failed call. It starts three processes of
 // askback serve behind nginx and behind HAProxy, with the configurations of docs/deploy, calls tools through the proxy,
-// and restarts the instances one after the other. A third proxy, plain, neither probes nor sends a request elsewhere, so that
-// calls fail. It stands before two fleets, of which one stops with package drain, and one with [http.Server.Shutdown].
+// and restarts the instances one after the other. A third proxy, plain, neither probes nor sends a request elsewhere,
+// so that calls fail. It stands before two fleets, of which one stops with package drain, and one with
+// [http.Server.Shutdown].
 //
 //	go run ./internal/fleet                         # 100 restarts behind each proxy, about 20 minutes
 //	go run ./internal/fleet -proxy nginx -restarts 5
@@ -116,7 +117,8 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	if plain["drain"] > plain["shutdown"] {
-		return fmt.Errorf("%d calls failed behind the plain proxy with drain, and %d with Shutdown", plain["drain"], plain["shutdown"])
+		return fmt.Errorf("%d calls failed behind the plain proxy with drain, and %d with Shutdown",
+			plain["drain"], plain["shutdown"])
 	}
 	if failed > 0 {
 		for n, name := range o.proxies {

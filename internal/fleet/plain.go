@@ -23,8 +23,8 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// plainProxies are the fleets behind a proxy that neither probes its instances nor sends a request elsewhere, by name, and
-// how their instances stop. Calls fail there in any case, so the two are compared.
+// plainProxies are the fleets behind a proxy that neither probes its instances nor sends a request elsewhere, by name,
+// and how their instances stop. Calls fail there in any case, so the two are compared.
 var plainProxies = map[string]string{"plain": "drain", "plain, Shutdown": "shutdown"}
 
 // startPlain starts the proxy, which takes the instances in turn.
@@ -51,8 +51,8 @@ func (f *fleet) startPlain(addresses []string) error {
 	return waitFor(f.ctx, f.url, http.StatusBadRequest, http.StatusMethodNotAllowed)
 }
 
-// serve is an instance behind a plain proxy, with the tools that the clients call. It prints its address when it listens,
-// and ends when its standard input does.
+// serve is an instance behind a plain proxy, with the tools that the clients call. It prints its address when it
+// listens, and ends when its standard input does.
 func serve(addr, keys, stop string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -598,9 +598,9 @@ func TestAnswersCountForTheirQuestionOnly(t *testing.T) {
 	f.observed("missing", "missing")
 }
 
-// A fleet moves to states in phases, and its instances are in different ones for a while. A retry that lost its state goes
-// on from what is stored, in which the second question may be another one than its client was shown: an answer counts only
-// for the question that was shown, whatever phase that was in.
+// A fleet moves to states in phases, and its instances are in different ones for a while. A retry that lost its state
+// goes on from what is stored, in which the second question may be another one than its client was shown: an answer
+// counts only for the question that was shown, whatever phase that was in.
 func TestAnswersCountForTheirQuestionInEveryPhase(t *testing.T) {
 	doubled := func(_ context.Context, c *call.Call) (mcp.Result, error) {
 		which, err := ask(c, "sure", "Delete which?")
@@ -635,7 +635,8 @@ func TestAnswersCountForTheirQuestionInEveryPhase(t *testing.T) {
 		f.store.clear()
 		dual := f.instance(state.Dual, 0, doubled)
 		if got := second(dual, "the original"); got != original || copied == original {
-			t.Errorf("in phase %v the questions have the keys %q and %q, and in the first phase %q", asking, copied, original, got)
+			t.Errorf("in phase %v the questions have the keys %q and %q, and in the first phase %q",
+				asking, copied, original, got)
 		}
 		lost := request{user: first.user, target: first.target, answers: answer(copied, "yes")}
 		dual.want("asks "+original, lost)

@@ -23,11 +23,12 @@ func (l *leased) Err() error {
 	return l.Context.Err()
 }
 
-// Nothing begins under a lease that is lost, whatever context the author passes: neither a step nor a checkpoint. A step
-// that runs sees it, too.
+// Nothing begins under a lease that is lost, whatever context the author passes: neither a step nor a checkpoint. A
+// step that runs sees it, too.
 func TestNothingBeginsAfterTheLease(t *testing.T) {
 	worker := &leased{Context: t.Context()}
-	stored := &home.Stored{Work: &task.Work{Task: new(task.Task), Call: home.AppendStoredCall(nil, "id", "", 0, []byte(`{}`))}}
+	stored := &home.Stored{Work: &task.Work{Task: new(task.Task),
+		Call: home.AppendStoredCall(nil, "id", "", 0, []byte(`{}`))}}
 	j, _, err := stored.Open(worker)
 	if err != nil {
 		t.Fatal(err)

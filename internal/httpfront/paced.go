@@ -80,8 +80,8 @@ func (w *pacedWriter) end() {
 	w.ended = true
 }
 
-// cutOff ends what waits for the client: it stops reading a body, which is then answered, and else gives the response one
-// moment to end. Another goroutine may call it.
+// cutOff ends what waits for the client: it stops reading a body, which is then answered, and else gives the response
+// one moment to end. Another goroutine may call it.
 func (w *pacedWriter) cutOff() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -79,7 +79,8 @@ func judgeExtension(s scenario, _ string, messages []message) string {
 			return fault
 		}
 	}
-	if want := slices.Concat(s.asks...); !slices.Equal(slices.Sorted(slices.Values(asked)), slices.Sorted(slices.Values(want))) {
+	want := slices.Concat(s.asks...)
+	if !slices.Equal(slices.Sorted(slices.Values(asked)), slices.Sorted(slices.Values(want))) {
 		return fmt.Sprintf("the tasks asked %q instead of %q", asked, want)
 	}
 	return ""
@@ -114,7 +115,8 @@ func judgeExtensionResult(request, r *extensionRPC) string {
 		return fmt.Sprintf("a task that is %q has %d questions", is, len(res.Requests))
 	case is == "completed" && (res.Result.Type != "complete" || res.Result.Content == nil):
 		// "exactly what the underlying request would have returned"
-		return fmt.Sprintf("the result in a task has the resultType %q, and content: %v", res.Result.Type, res.Result.Content != nil)
+		return fmt.Sprintf("the result in a task has the resultType %q, and content: %v",
+			res.Result.Type, res.Result.Content != nil)
 	case is == "failed" && (res.Error.Code == 0 || res.Error.Message == ""):
 		return "the error in a task lacks its code or message"
 	}

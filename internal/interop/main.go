@@ -120,7 +120,9 @@ func (m *matrix) prepare() error {
 	if err != nil {
 		return err
 	}
-	for name, prefix := range map[string]string{"typescript": "", "tasks-typescript1": "tasks-", "extension-exttasks": "extension-"} {
+	for name, prefix := range map[string]string{
+		"typescript": "", "tasks-typescript1": "tasks-", "extension-exttasks": "extension-",
+	} {
 		m.programs[name] = func(role string) []string { return []string{node, filepath.Join(dir, prefix+role+".ts")} }
 	}
 	for _, peer := range peers {
@@ -154,7 +156,8 @@ func versions() (string, error) {
 		return "", fmt.Errorf("package.json: %w", err)
 	}
 	const scope = "@modelcontextprotocol/"
-	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; ext-tasks %s; mcp-go %s.",
+	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; "+
+		"ext-tasks %s; mcp-go %s.",
 		modules[0], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"],
 		manifest.Dependencies[scope+"sdk"], manifest.Dependencies[scope+"ext-tasks"], modules[1]), nil
 }

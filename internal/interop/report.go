@@ -192,7 +192,8 @@ func (r *report) regressions(readme string) error {
 	var problems []string
 	for cell, mark := range marks(before) {
 		if mark == "✓" && now[cell] != mark {
-			problems = append(problems, fmt.Sprintf("%s: passed when README.md was written, and now: %s", cell, cmp.Or(now[cell], "no such cell")))
+			problems = append(problems, fmt.Sprintf("%s: passed when README.md was written, and now: %s",
+				cell, cmp.Or(now[cell], "no such cell")))
 		}
 	}
 	slices.Sort(problems)

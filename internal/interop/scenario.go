@@ -20,7 +20,8 @@ var sections = []*section{
 	{clients: peers, servers: peers, scenarios: scenarios, transports: transports, judge: judgeWire},
 	{"Tasks", "tasks-", taskPeers, taskPeers, taskScenarios, taskTransports, judgeTasks, true},
 	{
-		"The tasks extension", "extension-", []named{{"askback", "Askback"}, {"exttasks", "ext-tasks"}}, []named{{"askback", "Askback"}},
+		"The tasks extension", "extension-", []named{{"askback", "Askback"}, {"exttasks", "ext-tasks"}},
+		[]named{{"askback", "Askback"}},
 		extensionScenarios, []named{{"extension-http", "The tasks extension over HTTP, 2026-07-28"}}, judgeExtension, true,
 	},
 }

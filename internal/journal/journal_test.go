@@ -463,8 +463,8 @@ func TestWireKeysAreNeverUsedTwice(t *testing.T) {
 	}
 }
 
-// Where keys are distinct, no two questions share one, whether the first was answered or not: an answer that comes without
-// its state must not count for a question whose digest is only alike.
+// Where keys are distinct, no two questions share one, whether the first was answered or not: an answer that comes
+// without its state must not count for a question whose digest is only alike.
 func TestDistinctKeys(t *testing.T) {
 	ask := func(j *Journal, responses map[string][]byte, digests ...byte) string {
 		run := Begin(j, responses, Limits{})

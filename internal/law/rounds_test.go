@@ -44,9 +44,11 @@ type calls struct {
 	rings     []*seal.Ring
 }
 
-// send goes on from a position with these answers, and returns the next one. At the end of the call that is nil, as it is
-// where the call cannot go on: the keys of the state are forgotten, or an answer that does not fit was given again.
-func (c *calls) send(at *position, instance, client int, given map[string]bool) (next *position, ended bool, err error) {
+// send goes on from a position with these answers, and returns the next one. At the end of the call that is nil, as it
+// is where the call cannot go on: the keys of the state are forgotten, or an answer that does not fit was given again.
+func (c *calls) send(
+	at *position, instance, client int, given map[string]bool,
+) (next *position, ended bool, err error) {
 	next = &position{answers: maps.Clone(at.answers), steps: maps.Clone(at.steps)}
 	parts := []string{`"unasked":{"action":"accept","content":{"n":1}}`}
 	for wire, fits := range given {
@@ -60,9 +62,10 @@ func (c *calls) send(at *position, instance, client int, given map[string]bool) 
 		parts = append(parts, harness.Quote(wire)+":"+travels)
 	}
 	ran := new(runs)
-	r := harness.Request{Target: "program", Arguments: c.program.arguments().String(), State: at.state, Context: func(r *http.Request) *http.Request {
-		return r.WithContext(context.WithValue(r.Context(), runsKey{}, ran))
-	}}
+	r := harness.Request{Target: "program", Arguments: c.program.arguments().String(), State: at.state,
+		Context: func(r *http.Request) *http.Request {
+			return r.WithContext(context.WithValue(r.Context(), runsKey{}, ran))
+		}}
 	if at.state != "" {
 		r.Responses = "{" + strings.Join(parts, ",") + "}"
 	}
@@ -70,7 +73,8 @@ func (c *calls) send(at *position, instance, client int, given map[string]bool) 
 	if res.Error != nil && res.Error.Code == -32602 && c.forgotten(at.state, instance) {
 		return nil, false, nil
 	}
-	if res.Error != nil && res.Error.Code == -32602 && strings.Contains(res.Error.Message, "would not help") && hasUnfit(given) {
+	if res.Error != nil && res.Error.Code == -32602 && strings.Contains(res.Error.Message, "would not help") &&
+		hasUnfit(given) {
 		return nil, false, nil // an answer that nobody can correct ends the call
 	}
 	if res.Result == nil {
@@ -132,7 +136,9 @@ func (p program) checkpoints() (n int) {
 
 // forgotten reports whether an instance has forgotten the key of a state.
 func (c *calls) forgotten(state string, instance int) bool {
-	return !slices.ContainsFunc(c.rings[instance].Keys(), func(k seal.Key) bool { return strings.HasPrefix(state, "ab1."+k.ID()+".") })
+	return !slices.ContainsFunc(c.rings[instance].Keys(), func(k seal.Key) bool {
+		return strings.HasPrefix(state, "ab1."+k.ID()+".")
+	})
 }
 
 // check compares the end of a call with what is expected of its answers.
@@ -162,11 +168,11 @@ func (p program) check(text string, end *position, unrecorded map[string]bool) e
 	return nil
 }
 
-// Two clients that have one call answer its rounds, each in its own way, on two instances: one after the other or at once,
-// with answers that are missing, unfit or unasked for, responses that are lost, requests that are repeated, earlier states,
-// and a rotation of keys in the middle. Each end is that of the program run once with the answers behind its state. A step
-// that a state has recorded does not run under it, any other step runs once at most in a request, and a step that fails or
-// panics once in each run of the handler.
+// Two clients that have one call answer its rounds, each in its own way, on two instances: one after the other or at
+// once, with answers that are missing, unfit or unasked for, responses that are lost, requests that are repeated,
+// earlier states, and a rotation of keys in the middle. Each end is that of the program run once with the answers
+// behind its state. A step that a state has recorded does not run under it, any other step runs once at most in a
+// request, and a step that fails or panics once in each run of the handler.
 func TestRounds(t *testing.T) {
 	rings := []*seal.Ring{harness.NewRing(t), harness.NewRing(t)}
 	register := func(s *askback.Server) {
@@ -278,26 +284,28 @@ func TestRounds(t *testing.T) {
 	for range 5 { // each with 100 programs, in half a second
 		rapid.Check(t, law)
 	}
-	t.Logf("%d rounds were answered by two at once, %d steps of a rotation taken, and %d calls could not go on", forks, rotations, refused)
+	t.Logf("%d rounds were answered by two at once, %d steps of a rotation taken, and %d calls could not go on",
+		forks, rotations, refused)
 	if forks == 0 || rotations == 0 {
 		t.Error("the law was not tried")
 	}
 }
 
-// The journal of a session is in memory: each recorded step runs once in the call. A step that fails or panics runs once
-// in each round at most.
+// The journal of a session is in memory: each recorded step runs once in the call. A step that fails or panics runs
+// once in each round at most.
 func TestSessions(t *testing.T) {
 	var mu sync.Mutex
 	var ran *runs
 	rounds := 0
 	register := func(s *askback.Server) {
 		h := handle(func(*askback.Call) *runs { mu.Lock(); defer mu.Unlock(); return ran })
-		askback.AddTool(s, &mcp.Tool{Name: "program"}, func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
+		counted := func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 			mu.Lock()
 			rounds++
 			mu.Unlock()
 			return h(ctx, call, in)
-		})
+		}
+		askback.AddTool(s, &mcp.Tool{Name: "program"}, counted)
 	}
 	var answers sync.Map
 	answered := func(key string) { seen, _ := reply(1, key); answers.Store(key, seen) }
@@ -322,7 +330,8 @@ func TestSessions(t *testing.T) {
 		Sample: func(_ context.Context, q *client.Question, _ *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 			answered(q.Key)
 			seen, _ := reply(1, q.Key)
-			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m", Content: []mcp.Content{&mcp.TextContent{Text: seen}}}, nil
+			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m",
+				Content: []mcp.Content{&mcp.TextContent{Text: seen}}}, nil
 		},
 		Roots: func(context.Context) ([]*mcp.Root, error) {
 			answered("roots")

@@ -18,8 +18,8 @@ import (
 )
 
 // Pooler starts a PgBouncer in front of the database with this URL, in one of its modes (session, transaction,
-// statement), and returns the URL of the database behind it. It ends with the test. Where this machine has no PgBouncer,
-// the test is left out, or fails, as without a PostgreSQL.
+// statement), and returns the URL of the database behind it. It ends with the test. Where this machine has no
+// PgBouncer, the test is left out, or fails, as without a PostgreSQL.
 func Pooler(t testing.TB, dsn, mode string) string {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")

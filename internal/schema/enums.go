@@ -23,7 +23,8 @@ type enums struct {
 // takeEnums returns the enums of a schema, and a copy of the schema without them. It leaves alone what holds under a
 // condition, and schemas with references, which may lead to any part of them.
 func takeEnums(s *jsonschema.Schema) (*enums, *jsonschema.Schema) {
-	if data, err := s.MarshalJSON(); err != nil || strings.Contains(string(data), `"$ref"`) || strings.Contains(string(data), `"$dynamicRef"`) {
+	if data, err := s.MarshalJSON(); err != nil || strings.Contains(string(data), `"$ref"`) ||
+		strings.Contains(string(data), `"$dynamicRef"`) {
 		return nil, s
 	}
 	rest := s.CloneSchemas()

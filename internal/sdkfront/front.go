@@ -164,8 +164,8 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 	return result, err
 }
 
-// panicked logs what was recovered from middleware, or from another function of the operator's, and returns the error for
-// the client.
+// panicked logs what was recovered from middleware, or from another function of the operator's, and returns the error
+// for the client.
 func (f *Front) panicked(ctx context.Context, method string, err error) error {
 	f.Log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", err)
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
@@ -185,7 +185,9 @@ func checkProgressToken(req mcp.Request) error {
 
 // hold takes the share of a request in a session, or on a connection of whole messages. An HTTP request outside of
 // sessions has taken its own before, and notifications end at once.
-func (f *Front) hold(ctx context.Context, method string, req mcp.Request) (_ context.Context, release func(), err error) {
+func (f *Front) hold(
+	ctx context.Context, method string, req mcp.Request,
+) (_ context.Context, release func(), err error) {
 	session := sessionOf(req)
 	if session == nil || method == "initialize" || strings.HasPrefix(method, "notifications/") || ctx.Value(admittedKey{}) != nil {
 		return ctx, func() {}, nil

@@ -110,8 +110,8 @@ func hasCacheableHook(m *mcp.Server) bool {
 	return !hook.IsValid() || hook.Kind() != reflect.Func || !hook.IsNil()
 }
 
-// listingSession returns the session in which the SDK's server is asked for lists: like that of a request over HTTP, and
-// closed, which the SDK's handlers of lists do not mind.
+// listingSession returns the session in which the SDK's server is asked for lists: like that of a request over HTTP,
+// and closed, which the SDK's handlers of lists do not mind.
 func listingSession(m *mcp.Server) (*mcp.ServerSession, error) {
 	session, err := m.Connect(context.Background(), &mcp.StreamableServerTransport{Stateless: true}, nil)
 	if err != nil {

@@ -42,7 +42,9 @@ func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.Reques
 	return l, err
 }
 
-func (f *Front) passListen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
+func (f *Front) passListen(
+	ctx context.Context, id, params []byte, extra *mcp.RequestExtra,
+) (l *tasks.Listening, err error) {
 	meta, _ := wire.ParseMeta(strictjson.Get(params, "_meta"))
 	from := call.Origin{ID: id, Version: meta.Version, Transport: transportOf(extra), Meta: &meta}
 	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, from, nil, func(ctx context.Context, p call.Passage) (err error) {

@@ -144,7 +144,9 @@ func (s *Service) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*
 }
 
 // askAgain gives refused questions keys that were never used in their task.
-func (s *Service) askAgain(ctx context.Context, t *task.Task, left, refused []home.OpenQuestion, more [][]byte) ([]home.OpenQuestion, error) {
+func (s *Service) askAgain(
+	ctx context.Context, t *task.Task, left, refused []home.OpenQuestion, more [][]byte,
+) ([]home.OpenQuestion, error) {
 	j, err := s.journalOf(ctx, t, more)
 	if err != nil {
 		return nil, err

@@ -36,11 +36,13 @@ func TestWhatIsARecovery(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		s := &Service{Log: slog.New(slog.NewTextHandler(&log, nil))}
-		w := &task.Work{Task: &task.Task{ID: "ABCDEFGHIJ", Target: "deploy", Attempts: c.attempts, Claim: task.Claim{Fence: c.fence}}, Entries: c.entries}
+		w := &task.Work{Entries: c.entries, Task: &task.Task{
+			ID: "ABCDEFGHIJ", Target: "deploy", Attempts: c.attempts, Claim: task.Claim{Fence: c.fence}}}
 		if got := s.logRecovered(t.Context(), w, "call"); got != c.recovered {
 			t.Errorf("%s: a recovery: %v, want %v", c.says, got, c.recovered)
 		}
-		if said := strings.Contains(log.String(), "a run that did not end"); said != c.recovered || strings.Contains(log.String(), "ABCDEFGHIJ") {
+		if said := strings.Contains(log.String(), "a run that did not end"); said != c.recovered ||
+			strings.Contains(log.String(), "ABCDEFGHIJ") {
 			t.Errorf("%s: logged %q", c.says, &log)
 		}
 	}

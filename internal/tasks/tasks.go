@@ -47,7 +47,8 @@ const startsWithin = 10 * time.Second
 
 func (s *Service) warnIfIdle(ctx context.Context) {
 	if !s.runs.Load() {
-		s.Log.WarnContext(ctx, "askback: a task was created by a process that runs none; unless another instance does, it will never begin: call Server.RunTasks")
+		s.Log.WarnContext(ctx, "askback: a task was created by a process that runs none; "+
+			"unless another instance does, it will never begin: call Server.RunTasks")
 	}
 }
 
@@ -178,8 +179,9 @@ func finishRun(ctx context.Context, w *call.Watch, err, void error) {
 }
 
 // logRecovered tells of a task whose last run neither ended it nor parked it, and reports whether this is one. Such a
-// run recorded nothing before the task was claimed again, or it recorded a step last. The journal of a task that was ended
-// from outside may end with a step however its last run ended, so there only the number of attempts to clean up counts.
+// run recorded nothing before the task was claimed again, or it recorded a step last. The journal of a task that was
+// ended from outside may end with a step however its last run ended, so there only the number of attempts to clean up
+// counts.
 func (s *Service) logRecovered(ctx context.Context, w *task.Work, callID string) bool {
 	if w.Task.Attempts < 2 {
 		if w.Stopped || len(w.Entries) == 0 || w.Task.Fence < 2 {

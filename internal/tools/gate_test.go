@@ -19,7 +19,8 @@ func TestTheRaceStepFailsWithItsList(t *testing.T) {
 		says, list string
 		tested     string
 	}{
-		{"a list", "echo example.com/askback; echo example.com/askback/task; echo " + other, "example.com/askback example.com/askback/task"},
+		{"a list", "echo example.com/askback; echo example.com/askback/task; echo " + other,
+			"example.com/askback example.com/askback/task"},
 		{"no list", "exit 1", ""},
 		{"a list that breaks off", "echo example.com/askback; exit 1", ""},
 		{"an empty list", "exit 0", ""},
@@ -35,14 +36,16 @@ func TestTheRaceStepFailsWithItsList(t *testing.T) {
 			race.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 			out, err := race.CombinedOutput()
 			tested, _ := os.ReadFile(filepath.Join(dir, "tested"))
-			if (err == nil) != (c.tested != "") || !strings.HasSuffix(strings.TrimSpace(string(tested)), c.tested) || c.tested == "" && len(tested) > 0 {
+			if (err == nil) != (c.tested != "") || !strings.HasSuffix(strings.TrimSpace(string(tested)), c.tested) ||
+				c.tested == "" && len(tested) > 0 {
 				t.Errorf("it ends with %v and has tested %q, want %q\n%s", err, tested, c.tested, out)
 			}
 		})
 	}
 }
 
-// The gate runs the race step, and no other test of the gate lists packages in an argument, where a failure is not seen.
+// The gate runs the race step, and no other test of the gate lists packages in an argument, where a failure is not
+// seen.
 func TestTheGateListsNothingInAnArgument(t *testing.T) {
 	gate, err := os.ReadFile("../../.ci/run")
 	if err != nil {

@@ -47,9 +47,9 @@ func CheckOnce(h http.Header) *jsonrpc.Error {
 	return nil
 }
 
-// CheckRouting verifies that the Mcp-Method and Mcp-Name headers agree with a message (basic/transports/streamable-http,
-// "Server Validation"). The method of a response is empty, and so is the name of a message that names nothing. The
-// headers may be absent, unless the revision of a request requires them.
+// CheckRouting verifies that the Mcp-Method and Mcp-Name headers agree with a message
+// (basic/transports/streamable-http, "Server Validation"). The method of a response is empty, and so is the name of a
+// message that names nothing. The headers may be absent, unless the revision of a request requires them.
 func CheckRouting(h http.Header, method, name string, required bool) *jsonrpc.Error {
 	if required || len(h[HeaderMethod]) > 0 {
 		if value, fault := Header(h, HeaderMethod); fault != nil || value != method {
@@ -68,7 +68,8 @@ func differs(name string) *jsonrpc.Error {
 	return Mismatch("the %s header does not match the value in the body", name)
 }
 
-// Name returns the tool, prompt, resource or task that a message names in its params, or "". The Mcp-Name header mirrors it.
+// Name returns the tool, prompt, resource or task that a message names in its params, or "". The Mcp-Name header
+// mirrors it.
 func Name(method string, params []byte) string {
 	member := ""
 	switch {

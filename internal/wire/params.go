@@ -148,7 +148,8 @@ const MaxProgressToken = 1 << 10
 
 // LongProgressToken is the error for one that has more.
 func LongProgressToken() *jsonrpc.Error {
-	return Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta progressToken exceeds the limit of %d bytes", MaxProgressToken)
+	return Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta progressToken exceeds the limit of %d bytes",
+		MaxProgressToken)
 }
 
 // ParseMeta reads a request's _meta object.

@@ -34,9 +34,9 @@ const (
 
 var failoverSteps = []string{"create", "boot", "join", "announce"}
 
-// A primary is lost with the claims that its standby has not received, and the standby takes its place. A worker of a lost
-// claim goes on, beside one that is given the same number by the standby: two processes never finish steps under one claim,
-// and no journal gets a step twice. Another process is killed together with the primary.
+// A primary is lost with the claims that its standby has not received, and the standby takes its place. A worker of a
+// lost claim goes on, beside one that is given the same number by the standby: two processes never finish steps under
+// one claim, and no journal gets a step twice. Another process is killed together with the primary.
 func TestFailoverThatLosesClaims(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -79,7 +79,8 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	query(t, ctx, standby, "SELECT pg_promote()::text")
 	newcomer := startWorker(t, fleet, log, failoverTasks+1)
 	until(t, ctx, "the newcomer has claimed the tasks, under the numbers of lost claims", func() bool {
-		return query(t, ctx, standby, "SELECT count(*)::text FROM askback.task WHERE fence = 1") == strconv.Itoa(failoverTasks)
+		claimed := query(t, ctx, standby, "SELECT count(*)::text FROM askback.task WHERE fence = 1")
+		return claimed == strconv.Itoa(failoverTasks)
 	})
 	survivor.signal(syscall.SIGCONT)
 
@@ -130,7 +131,8 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 			t.Errorf("the journal of %.6s has %q, want each of the %d steps", id, entries, len(failoverSteps))
 		}
 	}
-	t.Logf("%d tasks, %d steps finished before the failover and %d after it, %d of them again; %d numbers of claims under which two processes finished steps",
+	t.Logf("%d tasks, %d steps finished before the failover and %d after it, %d of them again; %d numbers of claims "+
+		"under which two processes finished steps",
 		failoverTasks, len(before), len(all)-len(before), again, sharedNumbers)
 	if shared > 0 {
 		t.Errorf("under %d claims two processes finished steps", shared)

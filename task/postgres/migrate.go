@@ -14,8 +14,8 @@ import (
 // oldest is the first version of PostgreSQL that will do.
 const oldest = 13
 
-// A migration brings a schema up to date while other instances work. It uses connections of its own, and ends with them:
-// a statement that others could wait for takes a moment, or gives up.
+// A migration brings a schema up to date while other instances work. It uses connections of its own, and ends with
+// them: a statement that others could wait for takes a moment, or gives up.
 type migration struct {
 	pool   *pgxpool.Pool
 	schema string
@@ -118,8 +118,8 @@ func (m *migration) sql(sql string) string { return inSchema(sql, m.schema) }
 func (m *migration) table(name string) string { return pgx.Identifier{m.schema, name}.Sanitize() }
 
 // alone calls do with a connection unless another instance is in it, and reports whether it did. The lock is that of
-// a transaction, so that it needs no session, and ends with this process. The transaction has no snapshot: nothing waits
-// for it.
+// a transaction, so that it needs no session, and ends with this process. The transaction has no snapshot: nothing
+// waits for it.
 func (m *migration) alone(ctx context.Context, do func(context.Context, *pgx.Conn) error) (done bool, err error) {
 	config := m.pool.Config().ConnConfig // a copy
 	config.RuntimeParams["application_name"] = "askback migration"
@@ -254,7 +254,8 @@ func (m *migration) lockTable(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.PgConn().Exec(ctx, m.sql(fmt.Sprintf(`
 		SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d;
 		LOCK TABLE {schema}.task IN SHARE UPDATE EXCLUSIVE MODE;
-		SET LOCAL lock_timeout = %d`, 2*quietWait.Milliseconds(), quietWait.Milliseconds(), lockWait.Milliseconds()))).ReadAll()
+		SET LOCAL lock_timeout = %d`,
+		2*quietWait.Milliseconds(), quietWait.Milliseconds(), lockWait.Milliseconds()))).ReadAll()
 	return err
 }
 
@@ -338,8 +339,8 @@ func (m *migration) holder(ctx context.Context) string {
 	return fmt.Sprintf(" (process %d of the database, application %q)", pid, application)
 }
 
-// finish makes the fills, or waits until another instance has made them. It returns when ctx is done. What fails is tried
-// again: until it is done, statements cope.
+// finish makes the fills, or waits until another instance has made them. It returns when ctx is done. What fails is
+// tried again: until it is done, statements cope.
 func (m *migration) finish(ctx context.Context) {
 	for {
 		if missing, err := m.missing(ctx); err == nil && len(missing) == 0 {
@@ -377,8 +378,8 @@ func (m *migration) fill(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// pass goes once through all tasks, in the order of their IDs. It takes as long a rest as it works. It reports whether it
-// has passed over rows to correct, because somebody else had locked them.
+// pass goes once through all tasks, in the order of their IDs. It takes as long a rest as it works. It reports whether
+// it has passed over rows to correct, because somebody else had locked them.
 func (m *migration) pass(ctx context.Context, conn *pgx.Conn, f *fill) (passedOver bool, err error) {
 	for after := ""; ; {
 		begun := time.Now()

@@ -11,8 +11,8 @@ import (
 )
 
 // behindPooler reports whether a pooler is in front of the server that lends its sessions for a transaction, as
-// PgBouncer does with pool_mode=transaction. The error says so if the statements of the URL need a session of their own:
-// some would fail, and only sometimes.
+// PgBouncer does with pool_mode=transaction. The error says so if the statements of the URL need a session of their
+// own: some would fail, and only sometimes.
 func behindPooler(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -32,7 +32,8 @@ func behindPooler(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	for range 3 {
 		its, err := backend(ctx, other, "BEGIN")
 		if err != nil {
-			return false, fmt.Errorf("a pooler is in front of the server, and no transaction can be begun: use its transaction or session mode: %w", err)
+			return false, fmt.Errorf("a pooler is in front of the server, and no transaction can be begun: "+
+				"use its transaction or session mode: %w", err)
 		}
 		now, err := backend(ctx, conn, "")
 		if err != nil {
@@ -52,8 +53,9 @@ func behindPooler(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 func sharable(mode pgx.QueryExecMode) error {
 	switch mode {
 	case pgx.QueryExecModeCacheStatement, pgx.QueryExecModeDescribeExec:
-		return errors.New("a pooler in transaction mode is in front of the server, where prepared statements are lost or another's: " +
-			"add default_query_exec_mode=exec to the URL, or connect to PostgreSQL directly, or through a pooler in session mode")
+		return errors.New("a pooler in transaction mode is in front of the server, where prepared statements are lost " +
+			"or another's: add default_query_exec_mode=exec to the URL, or connect to PostgreSQL directly, " +
+			"or through a pooler in session mode")
 	}
 	return nil
 }

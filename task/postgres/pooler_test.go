@@ -26,7 +26,8 @@ func TestBehindAPooler(t *testing.T) {
 						ours = with(ours, "default_query_exec_mode="+exec)
 					}
 					s, err := postgres.Open(t.Context(), ours)
-					refused := mode == "statement" || mode == "transaction" && (exec == "" || exec == "cache_statement" || exec == "describe_exec")
+					refused := mode == "statement" ||
+						mode == "transaction" && (exec == "" || exec == "cache_statement" || exec == "describe_exec")
 					if refused {
 						want := "default_query_exec_mode=exec"
 						if mode == "statement" {

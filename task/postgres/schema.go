@@ -3,8 +3,8 @@ package postgres
 import "strings"
 
 // A step changes the schema while instances of this release and of the one before it go on with their work: it adds,
-// and what the statements of the release before use stays as it is, indexes included. What nobody uses any more is taken
-// away by the release after.
+// and what the statements of the release before use stays as it is, indexes included. What nobody uses any more is
+// taken away by the release after.
 //
 // Text is compared by its bytes, so that an order never changes. Rows of tasks keep room
 // in their page, so that an entry of the journal, which changes no index, moves none.
@@ -21,7 +21,8 @@ type step struct {
 	fill  *fill  // is made after an instance has begun to work
 }
 
-// A fill corrects rows of tasks that are there, some at a time. Until it is done, statements cope with them as they are.
+// A fill corrects rows of tasks that are there, some at a time. Until it is done, statements cope with them as they
+// are.
 type fill struct {
 	wrong string // is the condition for rows to correct, by what was committed when a statement began
 	set   string // corrects them, while they are locked

@@ -38,7 +38,8 @@ func open2(t *testing.T, tasks int) (url string, conn *pgx.Conn) {
 			poll_interval, stopped, attempts, version, fence, entries)
 		SELECT n, 'user ' || n %% 10, '', '', '', 'working', '', 0, now(), now(), 'infinity', 0, false, 0, 0, 0, 1
 		FROM generate_series(1, %d) AS n;
-		INSERT INTO askback.journal SELECT n, seq, repeat('x', 10)::bytea FROM generate_series(1, %[1]d) AS n, generate_series(0, 1) AS seq`, tasks))
+		INSERT INTO askback.journal SELECT n, seq, repeat('x', 10)::bytea
+			FROM generate_series(1, %[1]d) AS n, generate_series(0, 1) AS seq`, tasks))
 	return url, conn
 }
 
@@ -87,13 +88,15 @@ func checkQuotas(t *testing.T, conn *pgx.Conn, when string) {
 	for n := range 10 {
 		principal := fmt.Sprint("user ", n)
 		var used task.Quota
-		err := conn.QueryRow(t.Context(), inSchema(usage("$1", "null"), "askback"), principal).Scan(&used.Unfinished, &used.Kept, &used.Bytes)
+		err := conn.QueryRow(t.Context(), inSchema(usage("$1", "null"), "askback"), principal).
+			Scan(&used.Unfinished, &used.Kept, &used.Bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want task.Quota
 		err = conn.QueryRow(t.Context(), `
-			SELECT count(DISTINCT t.id), count(DISTINCT t.id), sum(octet_length(body)) FROM askback.task AS t JOIN askback.journal USING (id)
+			SELECT count(DISTINCT t.id), count(DISTINCT t.id), sum(octet_length(body))
+				FROM askback.task AS t JOIN askback.journal USING (id)
 			WHERE principal = $1`, principal).Scan(&want.Unfinished, &want.Kept, &want.Bytes)
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +225,8 @@ func TestAMigrationTakesNothingAway(t *testing.T) {
 	url, conn := open2(t, 10)
 	const relations = `SELECT array_agg(r ORDER BY r) FROM (
 		SELECT indexdef FROM pg_indexes WHERE schemaname = 'askback'
-		UNION ALL SELECT table_name || '.' || column_name || ' ' || data_type FROM information_schema.columns WHERE table_schema = 'askback'
+		UNION ALL SELECT table_name || '.' || column_name || ' ' || data_type
+			FROM information_schema.columns WHERE table_schema = 'askback'
 	) AS all_of (r)`
 	before := query[[]string](t, conn, relations)
 	m := unfilled(t, url)
@@ -260,7 +264,8 @@ func TestAMigrationKeepsNobodyWaiting(t *testing.T) {
 		opened <- err
 	}()
 	for n := 0; n < 3; { // attempts
-		switch waiting := query[int](t, conn, `SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'`); waiting {
+		waiting := query[int](t, conn, `SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'`)
+		switch waiting {
 		case 0:
 			select {
 			case err := <-opened:
@@ -350,7 +355,8 @@ func TestStoresOfANewerRelease(t *testing.T) {
 		t.Fatalf("beside a newer release that has added a column: %v", err)
 	}
 	defer s.Close()
-	if err := s.Create(t.Context(), &task.Task{ID: "1", Status: task.Working}, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
+	working := &task.Task{ID: "1", Status: task.Working}
+	if err := s.Create(t.Context(), working, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
 		t.Errorf("a task beside the newer release: %v", err)
 	}
 	mustExec(t, conn, fmt.Sprintf(`INSERT INTO askback.migration VALUES (%d)`, version+1))
@@ -363,7 +369,8 @@ func TestStoresOfANewerRelease(t *testing.T) {
 func TestAStepThatFails(t *testing.T) {
 	url := pgtest.DSN(t)
 	m := newMigration(t, url)
-	m.steps = append(slices.Clone(steps), step{name: "broken", sql: `ALTER TABLE {schema}.task ADD COLUMN extra int; SELECT 1/0`})
+	m.steps = append(slices.Clone(steps),
+		step{name: "broken", sql: `ALTER TABLE {schema}.task ADD COLUMN extra int; SELECT 1/0`})
 	if _, err := m.prepare(t.Context()); err == nil || !strings.Contains(err.Error(), `step "broken"`) {
 		t.Errorf("the error is %v", err)
 	}

@@ -42,7 +42,8 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprin
 
 func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
 	if s.pooled {
-		return fmt.Errorf("%w: a pooler in transaction mode passes on no notifications: connect to PostgreSQL directly, or through a pooler in session mode", errors.ErrUnsupported)
+		return fmt.Errorf("%w: a pooler in transaction mode passes on no notifications: "+
+			"connect to PostgreSQL directly, or through a pooler in session mode", errors.ErrUnsupported)
 	}
 	beginning, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()

@@ -40,7 +40,8 @@ func TestAClaimReturnsAWholeJournalOrNone(t *testing.T) {
 		if err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), entries, task.Quota{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.pool.Exec(t.Context(), inSchema(`UPDATE {schema}.task SET entries = entries + $1 WHERE id = $2`, s.schema), c.more, n.ID); err != nil {
+		grow := inSchema(`UPDATE {schema}.task SET entries = entries + $1 WHERE id = $2`, s.schema)
+		if _, err := s.pool.Exec(t.Context(), grow, c.more, n.ID); err != nil {
 			t.Fatal(err)
 		}
 		claimed, err := s.Claim(t.Context(), "", nil, time.Hour, 9)
@@ -53,8 +54,8 @@ func TestAClaimReturnsAWholeJournalOrNone(t *testing.T) {
 	}
 }
 
-// What counts towards a quota does not change between the look at the quota and the write, in whatever transactions, and
-// by whatever instances, a principal's tasks grow.
+// What counts towards a quota does not change between the look at the quota and the write, in whatever transactions,
+// and by whatever instances, a principal's tasks grow.
 func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 	s := openPrivate(t)
 	ctx := t.Context()
@@ -108,7 +109,8 @@ func waits(t *testing.T, s *Store, written <-chan error) {
 		case <-time.After(time.Millisecond):
 		}
 		var waiting int
-		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -240,7 +240,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		other.SetMaxOpenConns(1)
 		mustExec(t, other, "BEGIN IMMEDIATE")
 		mustExec(t, s.conn, "PRAGMA busy_timeout = 20")
-		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_BUSY, "another process has kept the file locked")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_BUSY,
+			"another process has kept the file locked")
 
 		mustExec(t, s.conn, "PRAGMA busy_timeout = 60000")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -275,7 +276,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		defer s.Close()
 		tk := touch(t, s)
 		mustExec(t, s.conn, "PRAGMA query_only = 1")
-		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_READONLY, "let this user write to it")
+		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_READONLY,
+			"let this user write to it")
 	})
 }
 
@@ -297,7 +299,8 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 }
 
 // The release before checks that the version is its own, and uses no more than it knows. So what a release adds leaves
-// the version as it is; a file of every older version gets all of it, and what a newer release has added is no obstacle.
+// the version as it is; a file of every older version gets all of it, and what a newer release has added is no
+// obstacle.
 func TestFilesOfOtherReleases(t *testing.T) {
 	ctx := t.Context()
 	for version := range len(migrations) + 1 {

@@ -42,7 +42,9 @@ type watchedStore struct {
 	parked chan struct{}
 }
 
-func (s *watchedStore) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (s *watchedStore) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	t, err := s.Store.Claim(ctx, after, load, lease, limit)
 	if t == nil && err == nil {
 		select {

@@ -94,14 +94,16 @@ var journalTests = []test{
 			f.wantJournal(s, c.ID, "late", string(status))
 			f.update(s, c, task.Update{Due: 0})
 			f.claim(s, "", long)
-			f.wantError("Append to a task that another has claimed", s.Append(f.ctx, c.ID, c.Claim, 2, []byte("no")), task.ErrLeaseLost)
+			f.wantError("Append to a task that another has claimed", s.Append(f.ctx, c.ID, c.Claim, 2, []byte("no")),
+				task.ErrLeaseLost)
 		}
 	}},
 	{"Append behind another number of entries than there are is ErrConflict, and adds nothing", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		f.append(s, c.ID, c.Claim, "one")
 		for _, there := range []int{0, 2, -1} {
-			f.wantError(fmt.Sprintf("Append behind %d entries of 1", there), s.Append(f.ctx, c.ID, c.Claim, there, []byte("two")), task.ErrConflict)
+			f.wantError(fmt.Sprintf("Append behind %d entries of 1", there),
+				s.Append(f.ctx, c.ID, c.Claim, there, []byte("two")), task.ErrConflict)
 		}
 		f.wantJournal(s, c.ID, "one")
 		f.update(s, c, task.Update{Keep: true, Entries: list("answer")})

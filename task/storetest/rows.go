@@ -99,7 +99,7 @@ var createTests = []test{
 		f.wantRow(other, t)
 		f.wantJournal(other, t.ID, "one", "two")
 	}},
-	{"Created and Updated are now, Expires is the time to live later, Version and Fence are 0, and the Nonce is empty", func(f *fixture, s task.Store) {
+	{"a new task has its times, Version and Fence 0, and no Nonce", func(f *fixture, s task.Store) {
 		for _, ttl := range []time.Duration{time.Millisecond, 90 * time.Minute, 10 * 365 * 24 * time.Hour} {
 			t := newTask("alice")
 			t.Created, t.Updated, t.Expires = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)

@@ -25,7 +25,8 @@ var updateTests = []test{
 				f.wantRow(s, t)
 				f.noneDue(s)
 			}
-			f.wantError("Append under the lease before", s.Append(f.ctx, t.ID, before.Claim, 1, []byte("late")), task.ErrLeaseLost)
+			f.wantError("Append under the lease before", s.Append(f.ctx, t.ID, before.Claim, 1, []byte("late")),
+				task.ErrLeaseLost)
 			f.append(s, t.ID, t.Claim, "step")
 			f.wantJournal(s, t.ID, "answer", "step")
 			f.release(s, t)

@@ -70,7 +70,8 @@ func Transport(below mcp.Transport, c Config) mcp.Transport {
 	tapped := *web
 	tapped.HTTPClient = &http.Client{
 		Transport: &roundTripper{
-			config: &c, echoes: newEchoes(&c), asked: newUnanswered(&c), base: follower{web.HTTPClient}, authorizes: web.OAuthHandler != nil,
+			config: &c, echoes: newEchoes(&c), asked: newUnanswered(&c), base: follower{web.HTTPClient},
+			authorizes: web.OAuthHandler != nil,
 		},
 		// The follower has followed what is to be followed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

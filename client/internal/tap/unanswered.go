@@ -13,7 +13,8 @@ import (
 )
 
 // maxUnanswered is how much a server may ask while its earlier requests wait for their answers, beside
-// [Config.Unanswered]. The SDK starts a goroutine for each request, and over HTTP each answer is a request of the client.
+// [Config.Unanswered]. The SDK starts a goroutine for each request, and over HTTP each answer is a request of the
+// client.
 const maxUnanswered = 1024
 
 // unanswered holds the sizes of a server's requests that are not answered yet, by their IDs.

@@ -22,7 +22,7 @@ func TestPeersFinishCallsWithManyCheckpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	add := func(name string, asks bool) {
-		askback.AddTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		checkpoints := func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for i := range 4 {
 				if asks {
 					if _, err := askback.Elicit[person](call, fmt.Sprint("person-", i), "Who?"); err != nil {
@@ -34,7 +34,8 @@ func TestPeersFinishCallsWithManyCheckpoints(t *testing.T) {
 				}
 			}
 			return "done", nil
-		})
+		}
+		askback.AddTool(srv, &mcp.Tool{Name: name}, checkpoints)
 	}
 	add("in a row", false)
 	add("between questions", true)

@@ -49,9 +49,10 @@ func newServer() (*askback.Server, error) {
 		return nil, err
 	}
 	tool := func(name string, run func(ctx context.Context, call *askback.Call) (string, error)) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: name}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		handler := func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			return run(ctx, call)
-		})
+		}
+		askback.AddTaskTool(srv, &mcp.Tool{Name: name}, nil, handler)
 	}
 	ask := func(call *askback.Call, key string) (string, error) {
 		answer, err := askback.Elicit[input](call, key, "What shall be echoed?")
@@ -68,7 +69,8 @@ func newServer() (*askback.Server, error) {
 		name, err1 := ask(call, "input")
 		capital, err2 := askback.Sample(call, "capital", &mcp.CreateMessageWithToolsParams{
 			MaxTokens: 100,
-			Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "The capital of France?"}}}},
+			Messages: []*mcp.SamplingMessageV2{{Role: "user",
+				Content: []mcp.Content{&mcp.TextContent{Text: "The capital of France?"}}}},
 		})
 		roots, err3 := askback.Roots(call, "roots")
 		if err := errors.Join(err1, err2, err3); err != nil {

@@ -13,9 +13,12 @@ func TestATargetThatNeverEndsWellFails(t *testing.T) {
 	const (
 		progress = "echo 'fuzz: elapsed: 1s, execs: 7 (7/sec)'\n"
 		deadline = progress + "echo '--- FAIL: FuzzX (1.00s)'; echo '    context deadline exceeded'; exit 1\n"
-		failing  = progress + "echo '--- FAIL: FuzzX (1.00s)'; echo '    context deadline exceeded'; echo '    Failing input written to x'; exit 1\n"
+		failing  = progress + "echo '--- FAIL: FuzzX (1.00s)'; echo '    context deadline exceeded'; " +
+			"echo '    Failing input written to x'; exit 1\n"
 	)
-	first := func(n string, script string) string { return `[ "$(wc -l <runs)" -le ` + n + " ] && {\n" + script + "}\n" }
+	first := func(n string, script string) string {
+		return `[ "$(wc -l <runs)" -le ` + n + " ] && {\n" + script + "}\n"
+	}
 	for _, c := range []struct {
 		says, script string
 		runs         int
@@ -37,7 +40,8 @@ func TestATargetThatNeverEndsWellFails(t *testing.T) {
 			}
 			f := &fuzzer{cache: dir, work: dir, duration: time.Second}
 			summary, err := f.fuzz(program, target{dir: dir, pkg: "x", name: "FuzzX"})
-			if c.failure == "" && (err != nil || summary != "1s, execs: 7 (7/sec)") || c.failure != "" && (err == nil || !strings.Contains(err.Error(), c.failure)) {
+			if c.failure == "" && (err != nil || summary != "1s, execs: 7 (7/sec)") ||
+				c.failure != "" && (err == nil || !strings.Contains(err.Error(), c.failure)) {
 				t.Errorf("%q, %v; want the failure %q", summary, err, c.failure)
 			}
 			runs, err := os.ReadFile(filepath.Join(dir, "runs"))

@@ -184,7 +184,8 @@ type manifest struct {
 
 // writeManifest finishes the machine: a machine with a manifest is complete.
 func (m *machine) writeManifest(begun time.Time, out Outcome) (File, error) {
-	file, err := m.writeJSON(manifestFile, manifest{out, begun, m.call.ID(), m.CPUs, m.MemoryMiB, m.DiskMiB, m.token.Fence})
+	file, err := m.writeJSON(manifestFile,
+		manifest{out, begun, m.call.ID(), m.CPUs, m.MemoryMiB, m.DiskMiB, m.token.Fence})
 	if err != nil {
 		return File{}, err
 	}

@@ -51,8 +51,8 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir(), filep
 func (m *machine) id() string { return m.call.IdempotencyKey("machine-id") }
 
 // workDir is where this worker prepares what it changes: each change is one rename from here into the machine's
-// directory, or the reverse. The name has the number and the nonce of the worker's claim. When another worker continues,
-// it renames the directory, and whatever the worker before it still tries fails, because the path is gone.
+// directory, or the reverse. The name has the number and the nonce of the worker's claim. When another worker
+// continues, it renames the directory, and whatever the worker before it still tries fails, because the path is gone.
 func (m *machine) workDir() string {
 	return filepath.Join(m.host.Root, m.workPrefix()+strconv.FormatInt(m.token.Fence, 10)+"-"+m.token.Nonce)
 }

@@ -108,7 +108,8 @@ func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
 			host := &Host{Root: t.TempDir()}
 			call := anyCall(t)
 			worker := func(fence int64) *machine {
-				return &machine{host: host, call: call, token: task.Claim{Fence: fence, Nonce: rand.Text()}, args: args{Name: "web-1"}}
+				return &machine{host: host, call: call, token: task.Claim{Fence: fence, Nonce: rand.Text()},
+					args: args{Name: "web-1"}}
 			}
 			late, now := worker(1), worker(2)
 			do := func(err error) {
@@ -146,13 +147,14 @@ func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
 	}
 }
 
-// The database has lost a claim, and given its number again: the worker that came later waits for a higher number, and that
-// one shuts out both. Whichever of the two has a directory, also both, neither changes the machine then.
+// The database has lost a claim, and given its number again: the worker that came later waits for a higher number, and
+// that one shuts out both. Whichever of the two has a directory, also both, neither changes the machine then.
 func TestTwoWorkersWithOneNumber(t *testing.T) {
 	host := &Host{Root: t.TempDir()}
 	call := anyCall(t)
 	worker := func(fence int64) *machine {
-		return &machine{host: host, call: call, token: task.Claim{Fence: fence, Nonce: rand.Text()}, args: args{Name: "web-1"}}
+		return &machine{host: host, call: call, token: task.Claim{Fence: fence, Nonce: rand.Text()},
+			args: args{Name: "web-1"}}
 	}
 	lost, again, next := worker(2), worker(2), worker(3)
 	if err := lost.takeOver(); err != nil {
