@@ -64,10 +64,9 @@ import (
 
 // Options configure a [Server]. The zero value is ready to use by one process.
 type Options struct {
-	// Keys seal requestState. All instances behind one endpoint need the same.
-	// Nil means one random key, which no other process and no later one has, with a warning in the log where the server
-	// is served over HTTP. [seal.Ring.Replace]
-	// changes them while the server runs.
+	// Keys seal requestState. All instances behind one endpoint need the same keys, and [seal.Ring.Replace] changes them
+	// while the server runs. Nil means one random key that ends with the process, and a warning in the log when the server
+	// is served over HTTP.
 	Keys *seal.Ring
 
 	// Audience names the service that a requestState is for: instances of one service share it, and another service's
@@ -90,10 +89,10 @@ type Options struct {
 	Authorize func(ctx context.Context, access Access) error
 
 	// ReplayGuard makes every requestState single use: a [state.MemoryGuard] in one process, the Guard of a Store of
-	// task/sqlite or task/postgres in several. A MemoryGuard forgets when its process ends. So a Server that has one
-	// refuses every state that was sealed before [New], by another process or a Server without it: the calls that wait
-	// when the process restarts cannot go on. Nil lets a client send a round again until the state expires, because its
-	// response may have been lost, and also answer the round differently.
+	// task/sqlite or task/postgres in several. A MemoryGuard forgets when its process ends. So a Server with a MemoryGuard
+	// refuses every state that was sealed before [New]: calls that wait while the process restarts cannot continue. Nil
+	// lets a client send a round again until the state expires, because its response may have been lost, and also answer
+	// the round differently.
 	ReplayGuard state.Guard
 
 	// BareFirstRound leaves requestState out of a first round that has nothing to remember, and takes the answers of
@@ -261,7 +260,7 @@ func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 	if opts == nil {
 		opts = new(HTTPOptions)
 	}
-	if s.opts.Keys == nil { // over stdio a process is the only instance, and its client ends with it
+	if s.opts.Keys == nil { // over stdio this process is the only instance
 		s.warnKeys.Do(func() {
 			s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
 				"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")

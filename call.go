@@ -40,14 +40,14 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 	return c.c.Progress(ctx, progress, total, message)
 }
 
-// Checkpoint ends this round without a question: the client sends the request again, and another instance may go on
+// Checkpoint ends this round without a question: the client sends the request again, and another instance may continue
 // from here. The first time the key is reached the error is [ErrInputRequired], and nil from then on.
 //
-// Clients take few rounds without a question. The Go SDK's gives up at the third of a call, mcp-go's at the third in a
-// row, and those of the TypeScript and Python SDKs at ten rounds in all. So a call is handed back to its client at most
-// twice. From the third checkpoint on, the next round begins inside the same request, after a pause of 50 ms that
-// doubles up to one second, and at the same instance. So it does in a session before 2026-07-28 and in a task, without
-// a pause.
+// Clients accept few rounds without a question. The Go SDK's client gives up at the third of a call, mcp-go's client at
+// the third in a row, and the clients of the TypeScript and Python SDKs after ten rounds in all. So a call is handed
+// back to its client at most twice. From the third checkpoint on, the next round begins inside the same request and at
+// the same instance, after a pause of 50 ms that doubles up to one second. In a session before 2026-07-28 and in a
+// task, every next round begins there, without a pause.
 //
 // A handler that has to wait for something outside, such as a page behind [ElicitURL], waits for it itself first, for
 // some seconds and no longer than ctx lasts, and then makes a checkpoint with [Call.Round] in its key. Each counts in
@@ -67,13 +67,13 @@ func (c *Call) IdempotencyKey(step string) string { return c.c.IdempotencyKey(st
 // commits gives a number again, and [Call.Nonce] tells the two claims apart. It is 0 outside of tasks.
 //
 // An outside system is safe from a worker that was out of reach for longer than its lease if it remembers the number
-// and the nonce that it was shown last, takes a higher number, or the same number with the same nonce, and refuses all
-// else. A handler whose token is refused returns an error that wraps [task.ErrLeaseLost]: its run then has no outcome,
-// and the task goes on, when the lease has ended, under a claim with the next number.
+// and the nonce that it was shown last, accepts a higher number, or the same number with the same nonce, and refuses
+// everything else. A handler whose token is refused returns an error that wraps [task.ErrLeaseLost]: the run then has
+// no outcome, and when the lease has ended, the task continues under a claim with the next number.
 func (c *Call) Fence() int64 { return c.c.Task.Claim.Fence }
 
-// Nonce returns the random value of the claim under which a task runs, in letters and digits. No other claim has it,
-// also none that the database has lost. It is empty outside of tasks. See [Call.Fence].
+// Nonce returns the random value of the claim under which a task runs, in letters and digits. Every other claim has a
+// different one, including claims that the database has lost. It is empty outside of tasks. See [Call.Fence].
 func (c *Call) Nonce() string { return c.c.Task.Claim.Nonce }
 
 // Do runs step and records its result; in later rounds the recorded result is returned and step does not run. The

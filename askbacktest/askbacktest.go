@@ -29,9 +29,9 @@
 //
 // The test fails at the first of these mistakes, in a few lines:
 //
-//   - A question depends on a clock, a counter, a random number or the order of a map: the message has the question, and
-//     the part of it that changed. Take such a value in [askback.Do], and sort the keys of a map. A value of a step, or
-//     [askback.Call.ID], may be in a question, such as the nonce in the URL of a login.
+//   - A question depends on a clock, a counter, a random number or the order of a map: the message has the question,
+//     and the part of it that changed. Take such a value in [askback.Do], and sort the keys of a map. A question may
+//     contain the result of a step, such as the nonce in the URL of a login, or [askback.Call.ID].
 //   - Whether the handler asks depends on one of these.
 //   - An effect on the outside, such as an email, happens outside of a step, where it happens again in every round. The
 //     test's fakes tell [Effects] what they do. Put the effect into [askback.Do] or [askback.Call.Do].
@@ -41,12 +41,13 @@
 //   - A step is not safe to repeat: the result changes when the request is sent again. Give the outside
 //     [askback.Call.IdempotencyKey]. If it takes none, ask before the step, and set [Call.Lossless].
 //   - The handler panics: the message has the place.
-//   - A question has no answer in [Call.Answers], or one that does not fit, or an answer there no question.
+//   - A question has no answer in [Call.Answers] or one that does not fit, or an answer belongs to no question.
 //
 // docs/mistakes.md shows their messages.
 //
-// It does not find an effect that no fake records, no question that depends on something that stays the same during the
-// test, such as a row of a database, and no step that is not safe to repeat if its result is in questions only.
+// Three mistakes go unnoticed: an effect that no fake records, a question that depends on something that stays the same
+// during the test, such as a row of a database, and a step that is not safe to repeat whose result appears only in
+// questions.
 //
 // # Clocks and networks
 //

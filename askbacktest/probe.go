@@ -14,7 +14,7 @@ import (
 
 // probe follows the handler during one request, and notes its first mistake. It implements call.Probe.
 type probe struct {
-	// record is made by a request. In a replay no step runs: it has the outcome that it has there.
+	// record is written by a request. A replay runs no step: it takes the outcome of each from the record.
 	record
 	replay bool
 
@@ -25,7 +25,8 @@ type probe struct {
 	mistake string
 }
 
-// record is what a request draws from outside of its handler, in steps or by the ID of a new call.
+// record holds what a handler takes from outside of itself during a request: the results of steps and the ID of a new
+// call.
 type record struct {
 	callID string
 	steps  map[string]outcome // by the names of the steps

@@ -32,7 +32,7 @@ const (
 		"if it takes none, set Call.Lossless."
 )
 
-// replayServer returns a server that leaves everything as it is, if no step runs.
+// replayServer returns a server that changes nothing outside of itself as long as no step runs.
 func (d *driver) replayServer() http.Handler {
 	d.t.Helper()
 	options := d.call.Options
@@ -45,7 +45,7 @@ func (d *driver) replayServer() http.Handler {
 	return d.newServer(options)
 }
 
-// explains reports whether replays of two records of a request give the two replies.
+// explains reports whether replaying two records of a request gives the two replies.
 func (d *driver) explains(r request, records [2]record, replies [2]*reply) bool {
 	d.t.Helper()
 	h := d.replayServer()
@@ -59,8 +59,8 @@ func (d *driver) explains(r request, records [2]record, replies [2]*reply) bool 
 	return true
 }
 
-// replay sends a request again and again without running a step: each has the outcome that it has in the record.
-// Different describes how a reply differs from that of the first time. The test fails with the first difference.
+// replay sends a request again and again without running a step: each step has its outcome in the record. The function
+// different describes how a reply differs from the first one. The test fails with the first difference.
 func (d *driver) replay(r request, of record, different func(*reply) string) {
 	d.t.Helper()
 	h := d.replayServer()

@@ -117,7 +117,7 @@ func (d *driver) run() *Result {
 			diff := difference(first, second)
 			if diff != "" && first.asks() && second.asks() &&
 				d.explains(r, [2]record{drawn, drawnAgain}, [2]*reply{first, second}) {
-				diff = "" // it comes from a step or the ID, and the client has the state of what it was asked last
+				diff = "" // the difference comes from a step or the ID, and the client has the state of its last question
 			}
 			if diff != "" {
 				remedy := safeSteps
@@ -191,9 +191,9 @@ func (d *driver) checkAnswers(requests map[string]json.RawMessage) {
 		}
 		_, reason := question.Reason(messageOf(q.Params))
 		if given < len(results) {
-			reason = "" // it is that of an earlier answer
+			reason = "" // the reason is about an earlier answer
 		}
-		// A form for a client that shows less takes the answers to its own form, too: the server knows.
+		// A form for a client that shows less also takes the answers to its own form, so the server decides.
 		if plain := d.call.Options.PlainForms != nil && q.Method == question.MethodElicit; reason == "" && !plain {
 			if accept, err := question.AcceptFor(q.Method, q.Params); err == nil {
 				if _, err := accept(results[len(results)-1]); err != nil {
@@ -208,7 +208,7 @@ func (d *driver) checkAnswers(requests map[string]json.RawMessage) {
 	}
 }
 
-// send serves a request by a server of its own, and returns what it drew from outside of its handler.
+// send has a new server answer a request, and returns the record of what the handler took from outside.
 func (d *driver) send(r request) (*reply, record) {
 	d.t.Helper()
 	w := &probe{record: record{steps: make(map[string]outcome)}}

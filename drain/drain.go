@@ -66,10 +66,10 @@ const (
 	// gapTime is how long the listener stays open after the delay for a moment in which no request runs.
 	gapTime = 3 * time.Second
 
-	// firstTime is how long a connection may take to its first request after the listener has closed.
+	// firstTime is how long a connection may take to send its first request after the listener has closed.
 	firstTime = time.Second
 
-	// retryAfter is the pause in seconds that the client of a wait that has ended is asked for.
+	// retryAfter is the pause in seconds that a client is asked to make when its wait for a task was ended.
 	retryAfter = "1"
 )
 
@@ -82,13 +82,13 @@ const (
 //     own end: streams of notifications, and those that wait for a task, which get 503 with Retry-After. What is still
 //     running at the end of the grace period is cut off.
 //
-// No request is refused, because not every load balancer sends a refused one elsewhere. One that gets no connection was
-// not begun, and can be sent elsewhere by any.
+// Every request that arrives is served, because not every load balancer sends a refused request elsewhere. A request
+// that finds no connection has not begun, so every load balancer can send it elsewhere.
 //
 // GET /healthz is 200 until the listener closes. Neither path reaches the handler. If server.TLSConfig is set, it must
-// have the certificate, and the connections are TLS. Serve puts a handler of its own before server.Handler, and
-// functions before server.ConnContext and server.ConnState. It closes the listener. The error is that of the listener;
-// it is nil if the server stopped because ctx was done.
+// have the certificate, and the connections are TLS. Serve wraps server.Handler, server.ConnContext and
+// server.ConnState. It closes the listener. It returns the listener's error, or nil if the server stopped because ctx
+// was done.
 func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts *Options) error {
 	var o Options
 	if opts != nil {
@@ -166,7 +166,7 @@ func Serve(ctx context.Context, listener net.Listener, server *http.Server, opts
 	return nil
 }
 
-// drainer is the handler around the server's own. It counts the requests that have an end of their own.
+// drainer is the handler around the server's own. It counts the requests that end by themselves.
 type drainer struct {
 	next   http.Handler
 	ready  *readiness
@@ -227,7 +227,7 @@ func (d *drainer) count(c net.Conn, requests int) {
 	}
 }
 
-// await waits until done, which is called with the lock, but no longer than limit.
+// await waits until done returns true, but no longer than limit. It calls done under the lock.
 func (d *drainer) await(ctx context.Context, limit time.Duration, done func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 )
 
 // Listen listens on a TCP address, such as ":8080", for [Serve]. On Linux, Serve closes such a listener without losing
-// a connection. Closing another one resets connections that come at that moment, with the requests that were sent on
-// them.
+// a connection. Closing any other listener resets the connections that arrive at that moment, and the requests on them
+// are lost.
 //
-// The listener is for one process. A socket that was inherited, or is passed on, needs [net.FileListener] or
+// The listener is for one process. A socket that was inherited or will be passed on needs [net.FileListener] or
 // [net.Listen].
 func Listen(address string) (net.Listener, error) {
 	var config net.ListenConfig
@@ -46,9 +46,12 @@ func newLastCall(l net.Listener) *lastCall {
 func (l *lastCall) Close() error { return l.close() }
 
 const (
-	lull     = 5 * time.Millisecond // without a connection, after which none is waiting
-	lulls    = 3                    // an Accept that begins after its deadline, on a busy machine, does not look
-	lastTime = time.Second          // after which a last call ends in any case
+	// After lulls pauses of this length without a connection, none is waiting. One pause would not do: on a busy machine
+	// an Accept may begin after its deadline, and then does not look.
+	lull  = 5 * time.Millisecond
+	lulls = 3
+
+	lastTime = time.Second // the limit of a last call
 )
 
 // call makes Accept return what is waiting, and then [net.ErrClosed]. A listener that cannot do that is closed.

@@ -136,8 +136,8 @@ func newToolRequest(ctx context.Context, s *client.Session, name string, pairs [
 	return tool, params, nil
 }
 
-// hintInline tells the way out where a tool seems to have failed because it asks in the middle of its call, as tools do
-// in a session of an earlier revision: its error names the request that it could not send.
+// hintInline suggests --protocol-version when a tool seems to have failed because it asks in the middle of its call, as
+// tools do in a session of an earlier revision: its error names the request that it could not send.
 func (c *conversation) hintInline(s *client.Session, res *mcp.CallToolResult, err error) {
 	var text strings.Builder
 	switch {

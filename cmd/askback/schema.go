@@ -10,15 +10,15 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// The limits of a schema that the command uses. The server is the only judge of arguments for a larger one.
+// The limits of a schema that the command uses. Arguments for a larger schema are checked by the server alone.
 const (
 	maxSchemaBytes = 1 << 20
 	maxSubschemas  = 20_000
 )
 
-// readSchema decodes a schema of a server, within limits. In the result no list or map of schemas holds a nil: null in
-// the place of a schema is one that allows everything. It reports whether the schema has references, which may form a
-// circle.
+// readSchema decodes a schema of a server, within limits. Null in the place of a schema becomes a schema that allows
+// everything, so that no list or map of schemas in the result holds a nil. It reports whether the schema has
+// references, because these may form a circle.
 func readSchema(raw []byte) (s *jsonschema.Schema, refers bool, err error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, false, fmt.Errorf("the schema has more than %d bytes", maxSchemaBytes)
@@ -41,7 +41,7 @@ func readSchema(raw []byte) (s *jsonschema.Schema, refers bool, err error) {
 	return s, refers, nil
 }
 
-// appendSubschemas appends the schemas in the keywords of s, and puts an empty one where a nil is.
+// appendSubschemas appends the schemas in the keywords of s, and replaces each nil by an empty schema.
 func appendSubschemas(to []*jsonschema.Schema, s *jsonschema.Schema) []*jsonschema.Schema {
 	keywords := reflect.ValueOf(s).Elem()
 	for i := range keywords.NumField() {

@@ -242,7 +242,7 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 func (o *serveOptions) draining(ready func(context.Context) error, log *slog.Logger) *drain.Options {
 	draining := &drain.Options{Delay: o.delay, Grace: o.grace, Ready: ready, Logger: log}
 	if o.delay == 0 {
-		draining.Delay = -1 // zero is the default there
+		draining.Delay = -1 // zero would mean the default
 	}
 	return draining
 }

@@ -7,18 +7,18 @@
 //	}
 //	defer hold.Release()
 //
-// The rule that its users keep: no share is held while a person thinks or a peer is silent. What is charged is what has
-// arrived. What waits is counted in a pool of its own. When a pool is full, its largest holder gives way, and never the
-// newcomer.
+// Users of a pool keep one rule: nobody holds a share while a person thinks or a peer is silent. Only bytes that have
+// arrived are charged. What waits is counted in a pool of its own. When a pool is full, its largest holder gives way to
+// the newcomer.
 //
 // The pool keeps its part of the rule in two ways. First, a Hold can wait: between [Hold.Wait] and [Hold.Resume] nobody
-// works for it, and it gives way to a newcomer who needs room. Of the waiting holds of the largest holder the one goes
-// that has cost most, which is its size times the time that it has waited: to drive out a hold, others must bring
-// as much as the whole share while it waits. Second, what is being worked on does not give way; but a principal for
-// whom the server works already may take no more than others' work leaves, so that there is room for those who have
-// nothing.
+// works for it, and it gives way to a newcomer who needs room. Of the largest holder's waiting holds, the one with the
+// highest cost gives way; the cost is the size times the time that the hold has waited. To drive out a hold, others
+// must bring as much as the whole share while it waits. Second, a hold that is being worked on stays; but a principal
+// for whom the server already works may take only what the work for others leaves, so that there is room for principals
+// who have nothing.
 //
-// Taking takes constant time until the pool is full; making room looks at what waits. A pool remembers only the
+// Take needs constant time until the pool is full; then it looks at the holds that wait. A pool remembers only the
 // principals that hold something.
 package bound
 
@@ -31,9 +31,9 @@ import (
 // Share says how much there is of something: in all, for each principal, and for all anonymous callers together.
 type Share struct{ Total, PerPrincipal, Anonymous int }
 
-// Small is how large, in bytes, a message or what is kept of it may be without being counted in a pool of bytes. The
-// number of such messages is bounded by the pool of requests, so that however full a pool of bytes is, there is always
-// room for a small message.
+// Small is the size, in bytes, up to which a message, or the part of it that is kept, is not counted in a pool of
+// bytes. The pool of requests bounds the number of such messages, so there is always room for a small message, however
+// full a pool of bytes is.
 const Small = 16 << 10
 
 // Pool shares something out. It is safe for concurrent use. A nil Pool has no limit.
@@ -42,18 +42,18 @@ type Pool struct {
 	share Share
 
 	mu   sync.Mutex
-	all  holder            // without a list
+	all  holder            // its list stays empty
 	held map[string]holder // by principal; the empty one stands for all anonymous callers
 }
 
 // holder is a principal who holds something.
 type holder struct {
 	n       int
-	waits   int   // how much of n does
+	waits   int   // how much of n waits
 	waiting *Hold // the head of the list of what waits, which begins with the youngest
 }
 
-// works is how much is being worked on.
+// works is how much of the holder's holds is being worked on.
 func (o holder) works() int { return o.n - o.waits }
 
 // NewPool returns a pool of what, which errors name, such as "requests in progress".
@@ -61,7 +61,7 @@ func NewPool(what string, share Share) *Pool {
 	return &Pool{what: what, share: share, held: make(map[string]holder)}
 }
 
-// Hold is what a caller has taken from a pool. The zero Hold is of nothing. Its methods are safe for concurrent use; it
+// Hold is what a caller has taken from a pool. The zero Hold holds nothing. Its methods are safe for concurrent use; it
 // must not be copied while it waits.
 type Hold struct {
 	pool      *Pool
@@ -71,13 +71,13 @@ type Hold struct {
 	gone       *FullError // why it has given way
 	waiter     Waiter     // not nil while it waits
 	since      time.Time
-	next, prev *Hold // those of the principal that wait
+	next, prev *Hold // the waiting holds of the principal
 }
 
-// Waiter is what has a Hold that waits.
+// Waiter is the owner of a Hold that waits.
 type Waiter interface {
-	// GiveWay ends the Waiter, whose Hold is taken from it already, because of a limit. It must not wait, and it may be
-	// called after Resume and Release, in another goroutine.
+	// GiveWay ends the Waiter because of a limit, after its Hold was taken from it. It must not wait, and it may be called
+	// after Resume and Release, in another goroutine.
 	GiveWay(because *FullError)
 }
 
@@ -193,9 +193,10 @@ func (p *Pool) full(h *Hold, more int) *FullError {
 	return nil
 }
 
-// leavesRoom reports whether more may be worked on for a Hold of which that much is. A principal for whom the server
-// works on something else, too, has at most as much as is left or, where the principal's own limit is more than half of
-// all, as much in proportion to what is left as that limit is to the rest, so that a principal alone can reach it.
+// leavesRoom reports whether the server may work on more for a Hold, of which it already works on that much. A
+// principal for whom the server also works on something else has at most as much as is left. If the principal's own
+// limit is more than half of all, the principal has as much in proportion to what is left as the limit is to the rest,
+// so that a principal who is alone can reach the limit.
 func (p *Pool) leavesRoom(h *Hold, worked, more int) bool {
 	works := p.held[h.principal].works()
 	limit, _ := p.own(h.principal)
@@ -204,10 +205,10 @@ func (p *Pool) leavesRoom(h *Hold, worked, more int) bool {
 		float64(works+more)*float64(p.share.Total-limit) <= float64(limit)*float64(left)
 }
 
-// victim returns the Hold that gives way to h, or nil: one of the same principal if that one's limit is reached, and
-// else of the largest holder who has any that waits.
+// victim returns the Hold that gives way to h, or nil. It is one of h's own principal if the principal's limit is
+// reached, and otherwise one of the largest holder that has a waiting hold.
 func (p *Pool) victim(h *Hold, more int, whose Whose) *Hold {
-	besides := 0 // of what waits
+	besides := 0 // the part of it that is h
 	if h.waiter != nil {
 		besides = h.n
 	}
@@ -215,7 +216,7 @@ func (p *Pool) victim(h *Hold, more int, whose Whose) *Hold {
 	switch whose {
 	case Principal, Anonymous:
 		if limit, _ := p.own(h.principal); own.n+more-(own.waits-besides) > limit {
-			return nil // what waits would give way for nothing
+			return nil // even if all that waits gave way, there would be no room
 		}
 		return own.costliest(h)
 	case Everybody:
@@ -240,7 +241,7 @@ func (p *Pool) victim(h *Hold, more int, whose Whose) *Hold {
 	return nil
 }
 
-// costliest returns the Hold that has cost most of those of a holder that wait, or nil.
+// costliest returns the waiting Hold of a holder with the highest cost, or nil.
 func (o holder) costliest(besides *Hold) (found *Hold) {
 	now := time.Now()
 	most := -1.0
@@ -253,8 +254,8 @@ func (o holder) costliest(besides *Hold) (found *Hold) {
 	return found
 }
 
-// Wait says that nobody works for the Hold: until Resume, it gives way to others who need room. If it waits already it
-// waits from now.
+// Wait says that nobody works for the Hold: until Resume, it gives way to others who need room. If the Hold waits
+// already, its time starts again.
 func (h *Hold) Wait(w Waiter) {
 	p := h.pool
 	if p == nil {
@@ -276,8 +277,8 @@ func (h *Hold) Wait(w Waiter) {
 	h.waiter, h.since = w, time.Now()
 }
 
-// Resume ends what Wait has begun. The error, a [*FullError], says that the Hold has given way, or that too much is
-// being worked on for its principal: it is then of nothing.
+// Resume ends the wait. The error, a [*FullError], says that the Hold has given way, or that too much is being worked
+// on for its principal. The Hold then holds nothing.
 func (h *Hold) Resume() error {
 	p := h.pool
 	if p == nil {
@@ -298,7 +299,7 @@ func (h *Hold) Resume() error {
 	return nil
 }
 
-// leave takes a Hold off the list of those that wait.
+// leave takes a Hold off the list of waiting holds.
 func (h *Hold) leave() {
 	if h.waiter == nil {
 		return
@@ -346,7 +347,7 @@ type FullError struct {
 	What    string
 	Max     int
 	Whose   Whose
-	GaveWay bool // what was held has given way to others
+	GaveWay bool // the Hold has given way to others
 }
 
 func (e *FullError) Error() string {

@@ -73,7 +73,7 @@ func Transport(below mcp.Transport, c Config) mcp.Transport {
 			config: &c, echoes: newEchoes(&c), asked: newUnanswered(&c), base: follower{web.HTTPClient},
 			authorizes: web.OAuthHandler != nil,
 		},
-		// The follower has followed what is to be followed.
+		// The follower has already followed the redirects.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	tapped.MaxEventSize = int(c.MessageBytes)

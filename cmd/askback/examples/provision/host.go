@@ -24,8 +24,8 @@ type Host struct {
 	// The file effects.log in it gets a line "time step call-id process-id" whenever a step has been done.
 	Root string
 
-	// Delay stretches each step, to watch it. Zero does not. The file waits.log in Root gets a line like those of
-	// effects.log whenever a step goes on after such a wait.
+	// Delay makes each step take longer, so that one can watch it. Zero adds nothing. The file waits.log in Root gets a
+	// line, in the format of effects.log, whenever a step continues after such a wait.
 	Delay time.Duration
 }
 
@@ -51,8 +51,8 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir(), filep
 func (m *machine) id() string { return m.call.IdempotencyKey("machine-id") }
 
 // workDir is where this worker prepares what it changes: each change is one rename from here into the machine's
-// directory, or the reverse. The name has the number and the nonce of the worker's claim. When another worker
-// continues, it renames the directory, and whatever the worker before it still tries fails, because the path is gone.
+// directory, or the reverse. The name contains the number and the nonce of the worker's claim. A worker that continues
+// renames the directory, and everything that the previous worker still tries fails, because the path is gone.
 func (m *machine) workDir() string {
 	return filepath.Join(m.host.Root, m.workPrefix()+strconv.FormatInt(m.token.Fence, 10)+"-"+m.token.Nonce)
 }
@@ -74,8 +74,8 @@ func (m *machine) workDirs() (map[task.Claim]string, error) {
 	return dirs, err
 }
 
-// errTakenOver is the error of a worker that was out of reach for longer than its lease, and of one whose claim has the
-// number of another, because the database has lost that one: the next claim has a higher number.
+// errTakenOver is the error of a worker that was out of reach for longer than its lease. It is also the error of a
+// worker whose claim has the number of an earlier claim that the database has lost: the next claim has a higher number.
 var errTakenOver = fmt.Errorf("another worker has taken over: %w", task.ErrLeaseLost)
 
 // takeOver makes the call's working directory that of this worker.
@@ -225,7 +225,7 @@ func (m *machine) sweep() error {
 // trace notes that a step has been done.
 func (m *machine) trace(step string) error { return m.note("effects.log", step, time.Now()) }
 
-// note adds a line to a log. One write of one line: lines of several processes do not mix.
+// note adds a line to a log. Each line is one write, so that lines of several processes do not mix.
 func (m *machine) note(file, step string, at time.Time) error {
 	log, err := os.OpenFile(filepath.Join(m.host.Root, file), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -245,7 +245,7 @@ func (m *machine) progress(ctx context.Context, step string, written int, messag
 	return m.call.Progress(ctx, float64(n+written), float64(total), message)
 }
 
-// pace takes a share of the time that each step is stretched by. It returns an error if the worker may not go on.
+// pace waits for a part of Delay. It returns an error if the worker must stop.
 func (m *machine) pace(ctx context.Context, step string, share float64) error {
 	if m.host.Delay == 0 {
 		return ctx.Err()
