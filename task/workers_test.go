@@ -293,6 +293,13 @@ func (s *shop) orders(n int, principal, takes string) {
 	synctest.Wait()
 }
 
+// has returns how many tasks of a principal run, and how many have run at once.
+func (s *shop) has(principal string) (now, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[principal], s.most[principal]
+}
+
 // longest returns how long the one waited that waited longest, of so many.
 func (s *shop) longest(principal, takes string, n int) time.Duration {
 	s.t.Helper()
@@ -312,7 +319,7 @@ func TestOnePrincipalHasHalfOfTheWorkers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShop(t, workers)
 			s.orders(50, "mallory", "1h")
-			if got := s.running["mallory"]; got != want {
+			if got, _ := s.has("mallory"); got != want {
 				t.Errorf("of %d workers mallory has %d, want %d", workers, got, want)
 			}
 			if workers == 1 {
@@ -343,7 +350,9 @@ func TestTwoPrincipalsLeaveAWorkerToAThird(t *testing.T) {
 			}
 			time.Sleep(5*time.Minute + 30*time.Second) // they come to equal shares, a third each
 			share := workers/3 + 1
-			if a, b := s.running["alice"], s.running["bob"]; a > share || b > share || a == 0 || b == 0 {
+			a, _ := s.has("alice")
+			b, _ := s.has("bob")
+			if a > share || b > share || a == 0 || b == 0 {
 				t.Errorf("%d workers: alice has %d and bob %d", workers, a, b)
 			}
 		})
@@ -364,8 +373,8 @@ func TestFortyNewcomersBesideLongTasks(t *testing.T) {
 				t.Errorf("newcomer %d waited for %v, although 8 of them run at once", i, waited)
 			}
 		}
-		if s.running["mallory"] != 8 {
-			t.Errorf("mallory has %d workers meanwhile", s.running["mallory"])
+		if has, _ := s.has("mallory"); has != 8 {
+			t.Errorf("mallory has %d workers meanwhile", has)
 		}
 	})
 }
@@ -391,8 +400,8 @@ func TestTargetsTakeTurns(t *testing.T) {
 			if waited := s.longest("bob", "10ms", 1); waited > 2*time.Second {
 				t.Errorf("bob waited for %v", waited)
 			}
-			if s.most["alice"] > 8 {
-				t.Errorf("alice had %d of 16 workers", s.most["alice"])
+			if _, most := s.has("alice"); most > 8 {
+				t.Errorf("alice had %d of 16 workers", most)
 			}
 			time.Sleep(10 * time.Minute)
 			s.longest("alice", "1m", 30)

@@ -132,7 +132,7 @@ func newStatements(schema string) statements {
 				FROM sharing AS s, LATERAL (
 					WITH RECURSIVE targets (target) AS (
 						(SELECT target FROM {schema}.task
-						WHERE s.most > 0 AND due <= statement_timestamp() AND principal = s.principal AND ` + inTurn + `
+						WHERE due <= statement_timestamp() AND principal = s.principal AND s.most > 0 AND ` + inTurn + `
 						ORDER BY principal, target, due LIMIT 1)
 						UNION ALL
 						SELECT next.target FROM targets, LATERAL (
