@@ -67,11 +67,12 @@ func programs(depth int, at string, more ...string) *rapid.Generator[program] {
 // arguments are those of a call of the program, as JSON in JSON: no schema describes a program.
 func (p program) arguments() arguments {
 	data, _ := json.Marshal(p) // text
-	return arguments{string(data)}
+	return arguments{Program: string(data)}
 }
 
 type arguments struct {
 	Program string `json:"program"`
+	Mark    int    `json:"mark,omitempty"` // tells two calls of one program apart
 }
 
 func (a arguments) String() string {
