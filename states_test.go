@@ -421,12 +421,13 @@ func TestLawWithAStore(t *testing.T) {
 		fleets[watchedOnly] = append(fleets[watchedOnly], srv.HTTPHandler(nil))
 	}
 	user := 0
-	reference := newReference(t)
 	law := func(rt *rapid.T, name string, instances []http.Handler) {
 		plan := plans().Draw(rt, "plan")
 		failing := name == "dual" || name == "primary"
 		ran = map[string]int{}
+		requests := 0
 		send := func(r harness.Request) *harness.Response {
+			requests++
 			return r.Send(t, instances[rapid.IntRange(0, len(instances)-1).Draw(rt, "instance")])
 		}
 		all := func(requests map[string]bool, some bool) string {
@@ -448,15 +449,8 @@ func TestLawWithAStore(t *testing.T) {
 
 		user++ // a user without earlier calls
 		begin := harness.Request{Target: "plan", Arguments: `{"plan":` + harness.Quote(plan) + `}`, Header: http.Header{"X-User": {fmt.Sprint(user)}}}
+		want, _ := atOnce(plan)
 		r := begin
-		res := r.Send(t, reference)
-		for res.Result.Type != "complete" {
-			r.State, r.Responses = res.Result.State, all(keys(res), false)
-			res = r.Send(t, reference)
-		}
-		want := res.Text(t)
-
-		r = begin
 		var kept []*harness.Response
 		for n := 0; ; n++ {
 			if n > 200 {
@@ -507,11 +501,14 @@ func TestLawWithAStore(t *testing.T) {
 				r.State = ""
 			}
 		}
+		// Elsewhere a step may run again in each request whose state, or what is stored of it, has lost it.
+		most := requests
 		if name == "dual only" || name == watchedOnly {
-			for step, times := range ran {
-				if times > 1 {
-					rt.Fatalf("plan %q: the step %q ran %d times", plan, step, times)
-				}
+			most = 1
+		}
+		for step, times := range ran {
+			if times > most {
+				rt.Fatalf("plan %q in %s: the step %q ran %d times in %d requests", plan, name, step, times, requests)
 			}
 		}
 	}
@@ -520,13 +517,6 @@ func TestLawWithAStore(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) { law(rt, name, instances) })
 		})
 	}
-}
-
-// newReference returns a server without a store.
-func newReference(t *testing.T) http.Handler {
-	return harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
-	}).HTTPHandler(nil)
 }
 
 // Concurrent retries of one round all lead to the same result.

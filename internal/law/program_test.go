@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,6 +144,13 @@ func (r *runs) add(step string) int64 {
 	}
 	r.done[step] = append(r.done[step], n)
 	return n
+}
+
+// soFar returns the steps that have run by now.
+func (r *runs) soFar() map[string][]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.done)
 }
 
 type runsKey struct{}
