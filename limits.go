@@ -27,16 +27,20 @@ type Limits struct {
 
 	Requests Share // HTTP requests in progress; default 2048
 	Calls    Share // calls that run at once outside of sessions and tasks; default half of Requests; more are handed back
-	// bytes of messages in progress, and again of open requests of sessions; default max(32 MiB, 8 MessageBytes)
+	Sessions Share // sessions of clients before 2026-07-28; default 2048
+
+	// BodyBytes bounds the bytes of messages in progress, and separately the bytes of the open requests of sessions.
+	// The default is max(32 MiB, 8 MessageBytes).
 	BodyBytes Share
-	Sessions  Share // sessions of clients before 2026-07-28; default 2048
-	// what stays open: subscriptions and streams of sessions, and again open requests of sessions; default 2048
+
+	// Streams bounds the subscriptions and streams of sessions, and separately the open requests of sessions.
+	// The default is 2048.
 	Streams Share
 }
 
 // Share bounds something that all callers share. A field that is zero has its default.
 type Share struct {
-	Total        int // for all callers together; the default is that of the field in Limits
+	Total        int // for all callers together; see the field in Limits for the default
 	PerPrincipal int // for each principal; default a quarter of Total
 	Anonymous    int // for all anonymous callers together; default half of Total
 }

@@ -22,9 +22,10 @@ func (s *Server) AddResource(r *mcp.Resource, h ResourceHandler) {
 	s.handlers.Add(hd, r.URI)
 }
 
-// AddResourceTemplate adds a template of resources. A resource with exactly the URI goes before it, also one that was
-// added to the SDK's server, and so do templates that were added here before. Between a template of the SDK's server
-// and one added here, the SDK chooses. It panics on a template that is not one of RFC 6570.
+// AddResourceTemplate adds a template of resources. A resource with exactly the requested URI goes before the template,
+// even if it was added to the SDK's server, and so do templates that were added here earlier. Between a template of the
+// SDK's server and a template added here, the SDK chooses. AddResourceTemplate panics if the template does not follow
+// RFC 6570.
 func (s *Server) AddResourceTemplate(t *mcp.ResourceTemplate, h ResourceHandler) {
 	template, err := uritemplate.New(t.URITemplate)
 	if err != nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/askback-mcp/askback"
 )
 
-// other is the conventions' value for what the instrumentation does not know.
+// other is the conventions' value for everything that the instrumentation does not know.
 const other = "_OTHER"
 
-// labels bounds the values of the attributes of metrics, each of which is a time series: a server chooses the names of
-// its tools and the codes of its errors, and those who use a client may choose its servers. Spans have all values.
+// labels bounds the values of the attributes of metrics, because each value is a time series: a server chooses the
+// names of its tools and the codes of its errors, and the user of a client may choose its servers. Spans keep all
+// values.
 type labels struct {
 	mu    sync.Mutex
 	names map[string]map[string]bool // the names seen of each server; in a server, and for pipes, that is ""
 }
 
-// The bounds of labels. A server takes no names away from another one.
+// The bounds of labels. Each server has its own number of names.
 const (
 	mostNames   = 1000 // of tools and prompts, of one server
 	mostServers = 200
@@ -68,7 +69,7 @@ func codeLabel(code int64) string {
 	return other
 }
 
-// methods are those that operations have.
+// methods are the methods that operations have.
 var methods = []string{
 	"tools/call", "prompts/get", "resources/read", "subscriptions/listen",
 	"tasks/get", "tasks/cancel", "tasks/update", "tasks/result", "tasks/input_response", "tasks/list",

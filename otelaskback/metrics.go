@@ -72,7 +72,8 @@ func (m *metrics) record(ctx context.Context, op *askback.Operation) {
 	}
 }
 
-// target returns what an operation is for, with the tool or prompt if that is sure to exist: a client may name any.
+// target returns the attributes of an operation's target. The tool or prompt is named only if it is sure to exist: a
+// client may name any.
 func (l *labels) target(op *askback.Operation, server string) []attribute.KeyValue {
 	all := append(make([]attribute.KeyValue, 0, 8), attrMethod.String(methodLabel(op)))
 	target, key := named(op)

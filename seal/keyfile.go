@@ -14,7 +14,7 @@ const (
 )
 
 // A key file that was cut off at the end of a line would have fewer keys and no error. Its head promises a last line.
-// Both are comments, so that a release that does not know of them reads the file, too.
+// Both are comments, so that older releases read the file, too.
 const (
 	promiseOfEnd = `# The last line is "# end of keys".`
 	endOfKeys    = "# end of keys"
@@ -23,8 +23,8 @@ const (
 // ParseRing reads the text of a key file or of an environment variable: keys as [Key.EncodeSecret] writes them, the
 // one that seals first, separated by white space, line breaks or commas. A # starts a comment that ends with the
 // line. An entry such as switched=20261120T110000Z says when the first key took over; [Ring.Rotate] keeps it. An
-// entry such as revoked=20261120T110000Z does what [Ring.RevokeBefore] does. The text of [Ring.EncodeSecrets] says what
-// its last line is: without that line it was cut off, and is refused.
+// entry such as revoked=20261120T110000Z does what [Ring.RevokeBefore] does. The text of [Ring.EncodeSecrets] announces
+// its last line: a text without that line was cut off and is refused.
 //
 // Errors name line and entry and what is wrong with it, and contain nothing of the text.
 func ParseRing(text string) (*Ring, error) {

@@ -16,10 +16,10 @@ type Guard interface {
 	Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error)
 }
 
-// MemoryGuard is a [Guard] for a service of one process. It forgets when that process ends, so that a server with one
-// refuses states from before it began: no call goes on over a restart, and instances behind one endpoint would refuse
-// each other's states. The zero value is ready to use. It holds about 100 bytes for every state that was used and whose
-// time has not come to be forgotten.
+// MemoryGuard is a [Guard] for a service of one process. It forgets when the process ends, so a server with a
+// MemoryGuard refuses states from before its start: no call continues after a restart, and instances behind one
+// endpoint refuse each other's states. The zero value is ready to use. It holds about 100 bytes for every state that
+// was used and whose time has not come to be forgotten.
 type MemoryGuard struct {
 	mu    sync.Mutex
 	used  map[string]time.Time // when each expires

@@ -149,8 +149,8 @@ func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, hom
 	return out, err
 }
 
-// canShed reports whether a call can be handed back without running its handler. The answers to one in the manual style,
-// or to one that has no state yet, would be lost. A client whose call is handed back too often gives up.
+// canShed reports whether a call can be handed back without running its handler. The answers to a call in the manual
+// style, or to a call that has no state yet, would be lost. A client whose call is handed back too often gives up.
 func (e *Engine) canShed(r *Request, j *journal.Journal) bool {
 	lost := j.IsManual() || r.Bare && len(r.Params.Responses) > 0
 	return !lost && !r.Task.AtOnce && j.Round < e.Limits.Rounds && j.MayHandBack()
@@ -250,7 +250,7 @@ func (e *Engine) logRefused(ctx context.Context, c *Call, refused []journal.Refu
 	}
 }
 
-// LogRefused tells why an answer does not count.
+// LogRefused logs why an answer does not count.
 func LogRefused(ctx context.Context, log *slog.Logger, callID, method, target string, round int, r journal.Refusal) {
 	message := "askback: an answer does not fit; its question is asked again"
 	if r.Final {

@@ -40,8 +40,8 @@ type Gate struct {
 	refusals refusals
 }
 
-// Shares are the limits that have owners. Open and OpenBytes are for the open requests of sessions: their number, and
-// the bytes of the parameters of those that are not small.
+// Shares are the limits that principals share. Open bounds the number of open requests of sessions, and OpenBytes the
+// bytes of their parameters, except for small ones.
 type Shares struct{ Requests, Calls, BodyBytes, Sessions, Streams, Open, OpenBytes *bound.Pool }
 
 // Access is a request at the gate.
@@ -56,7 +56,7 @@ type Access struct {
 type Passage struct {
 	Principal, Method, Target string
 	InSession                 bool
-	Watch                     *Watch                     // of the request
+	Watch                     *Watch
 	Crowded                   func(context.Context) bool // as in [Request]
 }
 
@@ -101,8 +101,8 @@ func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *
 
 var errPanicked = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 
-// checkTarget returns the error for a name or URI that is too long, which it cuts: it would be told to the operator in
-// each line and event about the request.
+// checkTarget returns an error for a name or URI that is too long. It cuts the target, which every log line and event
+// about the request repeats.
 func checkTarget(a *Access) error {
 	most := 1 << 10
 	if a.Method == wire.ReadResource {
@@ -173,7 +173,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 			defer late.Release()
 			p.Crowded = func(ctx context.Context) bool {
 				if full := g.awaitShare(ctx, late, a.Principal); full != nil {
-					_ = g.full(ctx, full) // tells the operator
+					_ = g.full(ctx, full) // logs it
 					return true
 				}
 				return false
@@ -187,14 +187,15 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 	return err
 }
 
-// How long, and how often in that time, a call looks for a share before it is handed back. Some clients come back at
+// A call looks for a share during shareWait, once every shareLook, before it is handed back. Some clients come back at
 // once, and a server may hand a call back only a few times.
 const (
 	shareWait = 500 * time.Millisecond
 	shareLook = 20 * time.Millisecond
 )
 
-// awaitShare takes one of the calls that run at once as soon as there is one. The error is that of the last attempt.
+// awaitShare takes a share of the calls that run at once as soon as one is free. It returns the error of the last
+// attempt.
 func (g *Gate) awaitShare(ctx context.Context, hold *bound.Hold, principal string) (full error) {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
@@ -331,7 +332,7 @@ func (g *Gate) Resize(ctx context.Context, hold *bound.Hold, n int) error {
 // retryAfter is how soon a client may try again that was refused because of a limit that others share.
 const retryAfter = time.Second
 
-// GaveWay makes the reason for which something gave way an error for the client.
+// GaveWay turns the reason why a Hold gave way into an error for the client.
 func (g *Gate) GaveWay(ctx context.Context, because *bound.FullError) error {
 	return g.full(ctx, because)
 }
@@ -410,7 +411,7 @@ func (g *Gate) CheckOwner(ctx context.Context, sessionID string, extra *mcp.Requ
 	return g.checkOwner(ctx, sessionID, a)
 }
 
-// Owns reports whether a principal opened a session, or none that is known.
+// Owns reports whether a principal opened a session. It is true if it is not known who opened the session.
 func (g *Gate) Owns(principal, sessionID string) bool {
 	known, ok := g.owners.Load(sessionID)
 	return !ok || known == principal

@@ -5,7 +5,7 @@ import "context"
 // Probe follows what the handler of one request does. Package askbacktest checks handlers with it; no server has one.
 // Its methods may be called from several goroutines.
 type Probe interface {
-	// CallID returns the ID of the call for what its handler derives from it. The argument is its own.
+	// CallID returns the ID that the handler sees as the call's. The argument is the call's real ID.
 	CallID(id string) string
 	// Handle is called before the handler, which gets the context that it returns. The last call counts.
 	Handle(ctx context.Context) context.Context

@@ -20,9 +20,9 @@ import (
 type sessions struct {
 	mu    sync.Mutex
 	open  map[*mcp.ServerSession]*openSession
-	byID  map[string]*openSession // those that were opened
-	kept  int                     // how many of these there were when the ended ones were last removed
-	posts map[uintptr]*post       // by the address of their header, which is all that the SDK tells of them
+	byID  map[string]*openSession // the sessions that clients opened
+	kept  int                     // the size of byID when ended sessions were last removed
+	posts map[uintptr]*post       // by the address of their header, the only thing that the SDK passes on of them
 }
 
 // openSession is guarded by the mutex of sessions.
@@ -30,9 +30,9 @@ type openSession struct {
 	*mcp.ServerSession
 	gate      *Gate
 	principal string
-	hold      bound.Hold // of Shares.Sessions, for one that was opened; it waits while none of the calls works
+	hold      bound.Hold // of Shares.Sessions, if a client opened the session; it waits while none of the calls works
 	counted   bool       // hold is taken, and given back when the session ends
-	announced int        // requests that HTTP requests which are being served have brought, or are about to
+	announced int        // requests in the HTTP requests that are being served
 	calls     map[*openCall]struct{}
 	working   int // calls that do not wait
 }
@@ -106,8 +106,8 @@ func (s *sessions) endAll(live iter.Seq[*mcp.ServerSession]) {
 	s.kept = len(s.byID)
 }
 
-// open takes the share of a session that a principal opens. Where there is no room another session gives way: its
-// client gets to know by 404, and opens another one.
+// open takes the share of a session that a principal opens. If there is no room, another session gives way: its client
+// gets 404 and opens a new one.
 func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string) error {
 	hold, err := g.Take(ctx, g.Shares.Sessions, principal, 1)
 	if err != nil {
@@ -134,7 +134,7 @@ func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string
 
 // GiveWay implements [bound.Waiter].
 func (s *openSession) GiveWay(because *bound.FullError) {
-	go func() { // which ends once the session's handlers have returned
+	go func() { // ends when the session's handlers have returned
 		s.gate.sessions.mu.Lock()
 		s.gate.sessions.end(s, s.gate.full(context.Background(), because))
 		s.gate.sessions.mu.Unlock()
@@ -142,8 +142,8 @@ func (s *openSession) GiveWay(because *bound.FullError) {
 	}()
 }
 
-// EndSession cancels the open calls of a session, for which the SDK waits when it ends the session, and gives back the
-// session's share.
+// EndSession cancels the open calls of a session and gives back its share. The SDK waits for these calls when it ends
+// the session.
 func (g *Gate) EndSession(sessionID string) {
 	s := &g.sessions
 	s.mu.Lock()
@@ -153,7 +153,7 @@ func (g *Gate) EndSession(sessionID string) {
 	}
 }
 
-// crowded returns the error for that many open requests of a session, if they are too many.
+// crowded returns an error if a session has too many open requests.
 func (g *Gate) crowded(open int) error {
 	if open <= g.Limits.SessionCalls {
 		return nil
@@ -164,8 +164,8 @@ func (g *Gate) crowded(open int) error {
 }
 
 // Announce admits n requests of a session, before the HTTP request that brings them starts a goroutine for each. The
-// session is empty where they open one. The stream is what the HTTP request holds while it stays open: it waits when
-// all its requests do, or have ended.
+// sessionID is empty if they open a session. The stream is the HTTP request's share while it stays open; it waits when
+// each of its requests waits or has ended.
 func (g *Gate) Announce(
 	sessionID string, n int, header http.Header, stream *bound.Hold, w bound.Waiter,
 ) (release func(), err error) {
@@ -195,8 +195,9 @@ func (g *Gate) Announce(
 	}, nil
 }
 
-// Hold takes what a request of a session, or of a connection of whole messages, holds while it is open, with
-// parameters of that many bytes. Header is that of its HTTP request. The context is the request's from now on.
+// Hold takes the shares of a request of a session, or of a connection of whole messages, for as long as it is open. The
+// size of its parameters is in bytes, and header is the header of its HTTP request. The request uses the returned
+// context from now on.
 func (g *Gate) Hold(
 	ctx context.Context, ss *mcp.ServerSession, size int, header http.Header,
 ) (_ context.Context, release func(), err error) {
@@ -219,7 +220,7 @@ func (g *Gate) Hold(
 	return WithWaits(ctx, c), c.end, nil
 }
 
-// register counts a call in its session, unless it is one too many.
+// register counts a call in its session, unless the session has too many already.
 func (g *Gate) register(c *openCall, ss *mcp.ServerSession, header http.Header) error {
 	s := &g.sessions
 	s.mu.Lock()
@@ -242,7 +243,7 @@ func (g *Gate) register(c *openCall, ss *mcp.ServerSession, header http.Header) 
 	return nil
 }
 
-// end gives back what the call has.
+// end gives back the shares of the call.
 func (c *openCall) end() {
 	c.cancel(nil)
 	c.slot.Release()
@@ -257,8 +258,8 @@ func (c *openCall) end() {
 	s.forget(c.own)
 }
 
-// count adds to the calls of a session that do not wait, and to those of their HTTP request. The error says that the
-// session has given way.
+// count adds n to the working calls of the session and of the HTTP request. The error says that the session has given
+// way.
 func (c *openCall) count(n int) (err error) {
 	own := c.own
 	own.working += n
@@ -322,11 +323,10 @@ func (c *openCall) GiveWay(because *bound.FullError) {
 	c.cancel(c.gate.full(context.Background(), because))
 }
 
-// Waits is a request that can say that it waits: for a person, or for another party. Until it resumes, what it holds
-// gives way to others.
+// Waits is a request that can wait for a person or another party. Until it resumes, its shares give way to others.
 type Waits interface {
 	Wait()
-	// Resume ends the wait. The error, one for the client, says that the request has given way.
+	// Resume ends the wait. The error is for the client and says that the request has given way.
 	Resume() error
 }
 
@@ -337,7 +337,7 @@ func WithWaits(ctx context.Context, w Waits) context.Context {
 	return context.WithValue(ctx, waitsKey{}, w)
 }
 
-// Waiting says that the request of a context waits until resume, whose error is one for the client.
+// Waiting says that the request of a context waits until resume is called. The error of resume is for the client.
 func Waiting(ctx context.Context) (resume func() error) {
 	w, ok := ctx.Value(waitsKey{}).(Waits)
 	if !ok {

@@ -25,14 +25,14 @@ type TaskRequest struct {
 	TTL     time.Duration
 	AtOnce  bool       // the call becomes one before its handler runs
 	Running bool       // the call is one, and its handler runs as such
-	Claim   task.Claim // under which it runs
+	Claim   task.Claim // the claim under which the task runs
 }
 
-// lost reports whether a run of a task ended with the error because its claim is not the current one: by the store, or
-// by an outside system that its handler showed the claim.
+// lost reports whether a run of a task ended with err because its claim is no longer the current one. The store says
+// so, or an outside system to which the handler showed the claim.
 func (r *Request) lost(err error) bool { return r.Task.Running && errors.Is(err, task.ErrLeaseLost) }
 
-// interrupted reports whether a run of a task ended without an outcome: the task goes on later.
+// interrupted reports whether a run of a task ended without an outcome, so that the task continues later.
 func (r *Request) interrupted(ctx context.Context, err error) bool {
 	return r.Task.Running && ctx.Err() != nil || r.lost(err)
 }

@@ -69,8 +69,8 @@ const (
 type Edge struct {
 	// Ratified serves a request of the 2026-07-28 revision.
 	Ratified func(w http.ResponseWriter, r *http.Request, body []byte)
-	// HasSession reports whether this process holds the session with that ID, and Owns whether the caller of a request
-	// may send messages in the session that it names.
+	// HasSession reports whether this process holds the session with that ID. Owns reports whether the caller of a request
+	// may send messages in the session that the request names.
 	HasSession func(id string) bool
 	Owns       func(r *http.Request) bool
 	// Depth is the limit of nested objects and arrays in a body.

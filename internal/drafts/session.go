@@ -142,7 +142,7 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 		return false
 	}
 	env, fault := decodeEnvelope(m["state"], e.Depth+4) // the envelope nests the call's params deeper than the body did
-	// Only a requestState that opens proves that there is a call to go on with, and who began it.
+	// Only a requestState that opens proves that the call exists and who began it.
 	if fault == nil && (env.State == "" || len(env.Keys) != 1 || !env.Call.valid()) {
 		fault = wire.InvalidState()
 	}
@@ -153,7 +153,7 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 	if session := env.Call.Session; session != "" && session == r.Header.Get(headerSession) && e.HasSession(session) {
 		return false // a late echo, or a second one
 	}
-	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has neither
+	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has neither a method nor a name
 		refuse(w, m["id"], fault)
 		return true
 	}

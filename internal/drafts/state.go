@@ -11,8 +11,8 @@ import (
 )
 
 // The state proposal has no keys for questions. So a state of ours is an envelope: the sealed requestState and,
-// around it, the questions that the state belongs to. The envelope itself is not sealed, so nothing in it counts
-// without a requestState that opens: that is bound to its call, and takes answers only to the questions in it.
+// around it, the questions that the state belongs to. The envelope itself is not sealed, so it counts only together
+// with a requestState that opens. The requestState is bound to its call, and accepts answers only to its own questions.
 
 // envelope is the content of a state.
 type envelope struct {

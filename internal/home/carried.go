@@ -28,8 +28,8 @@ type Carrier struct {
 	// Bare leaves requestState out of a first round that has nothing to remember.
 	Bare  bool
 	Guard state.Guard // nil: a state may be used again
-	// Since is the time from which the guard knows what was used, or zero if it knows all. A state that was sealed before
-	// may have been used by a process that has ended.
+	// Since is the time from which the guard knows all used states, or zero if it knows every one. An older state may have
+	// been used by a process that has ended.
 	Since  time.Time
 	States *state.Options // nil: there is no store beside requestState
 	Audit  *call.Audit
@@ -159,8 +159,8 @@ func (c *Carried) Begin(run *journal.Run, j *journal.Journal, limits journal.Lim
 	run.Distinct = c.States != nil // in every phase: one may be rolled out
 }
 
-// Suspend implements [call.Home]: it seals the journal. A call that has been handed back without a question as often as
-// clients take it waits here in place of at its client, and goes on.
+// Suspend implements [call.Home]: it seals the journal. A call that was handed back without a question as often as
+// clients accept waits here, and then continues in the same request.
 func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
 	if len(out.Questions) == 0 && !j.IsManual() && j.HandedBackTooOften() {
 		return true, c.pause(ctx)
@@ -172,7 +172,7 @@ func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Out
 	return false, err
 }
 
-// The pauses between rounds that the client does not see. Each is twice as long as the one before it.
+// The pauses between rounds inside one request. Each pause is twice as long as the one before it.
 const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = time.Second
@@ -265,7 +265,7 @@ func (c *Carried) useState(ctx context.Context, opened *seal.State, j *journal.J
 	return c.use(ctx, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
 }
 
-// refuseUse refuses a state that the replay guard does not let be used.
+// refuseUse refuses a state because of the replay guard.
 func (c *Carried) refuseUse(ctx context.Context, issued time.Time, why string) error {
 	if issued.Before(c.Since) {
 		why = "it was sealed before this process began, and a state.MemoryGuard does not know what was used then"

@@ -44,8 +44,8 @@ func (h *handler) bodyRead(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readBody reads a body, whose memory it takes from the caller's share as the body comes. Until then the request waits.
-// If it fails it has answered.
+// readBody reads a body. It takes memory from the caller's share as the body arrives, and the request waits meanwhile.
+// If readBody fails, it has answered the request.
 func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 	limit := h.limits.MessageBytes
 	var err error
@@ -69,7 +69,7 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 		return body, true
 	}
 	v.end()
-	v.Header().Set("Connection", "close") // what is left of the body is not waited for
+	v.Header().Set("Connection", "close") // the rest of the body is not read
 	if _, ok := errors.AsType[*call.UnavailableError](err); ok {
 		h.turnAway(v, r, err)
 		return nil, false
@@ -87,8 +87,8 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 	return nil, false
 }
 
-// receive reads a body of that size, or until its end if the size is negative. What it takes doubles as the body comes,
-// however much was announced.
+// receive reads a body of that size, or until its end if the size is negative. The memory doubles as the body arrives,
+// however large the announced size is.
 func (h *handler) receive(ctx context.Context, r io.Reader, v *visit, size int64) ([]byte, error) {
 	first := int64(4 << 10)
 	if size >= 0 {
@@ -120,7 +120,7 @@ func (h *handler) receive(ctx context.Context, r io.Reader, v *visit, size int64
 	return body, nil
 }
 
-// takeBytes makes what a body holds of memory n, if that is not small.
+// takeBytes changes the body's share of memory to n bytes, unless n is small.
 func (h *handler) takeBytes(ctx context.Context, v *visit, n int) (err error) {
 	if n <= bound.Small {
 		return nil

@@ -137,7 +137,7 @@ func withBody(r *http.Request, body []byte) *http.Request {
 	return r
 }
 
-// bodyReader reads a body once, and does not keep it for as long as its request.
+// bodyReader reads a body once, and then lets go of it, although the request may last longer.
 type bodyReader struct{ bytes.Reader }
 
 func (r *bodyReader) Read(p []byte) (n int, err error) {
@@ -225,8 +225,8 @@ func (h *handler) carry(r *http.Request, body []byte) []byte {
 	return wire.AppendRequest(nil, req)
 }
 
-// trim takes from a checked message or batch, which a session keeps while its calls are open, what no handler needs:
-// spaces, and members of a _meta beyond [bound.Small] bytes.
+// trim removes what no handler needs from a checked message or batch: spaces, and members of a _meta beyond
+// [bound.Small] bytes. A session keeps the message while its calls are open.
 func trim(body []byte) []byte {
 	var batch []json.RawMessage
 	if json.Unmarshal(body, &batch) == nil {
@@ -249,7 +249,7 @@ func trimMessage(message []byte) []byte {
 		if raw := params["_meta"]; len(raw) > bound.Small && strictjson.TypeOf(raw) == strictjson.TypeObject {
 			meta, size := make(map[string]json.RawMessage), 0
 			for name, value := range strictjson.Members(raw) {
-				// A long progress token is not dropped but refused, by whatever serves the request.
+				// A long progress token stays, so that the request is refused because of it.
 				if more := len(name) + len(value); size+more <= bound.Small || string(name) == "progressToken" {
 					meta[string(name)] = value
 					size += more
@@ -312,12 +312,12 @@ func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 	h.sessions.ServeHTTP(v, r)
 }
 
-// endSession ends a session, and its open calls with it. The SDK waits for the handlers of these calls, and the client
-// does so for a moment only.
+// endSession ends a session and its open calls. The SDK waits until the handlers of these calls return; the client
+// waits for a moment only.
 func (h *handler) endSession(v *visit, r *http.Request, id string) {
 	h.SDK.Gate.EndSession(id)
 	answer := make(chan *answer, 1)
-	go func() { // which ends once the session's handlers have returned
+	go func() { // ends when the session's handlers have returned
 		a := newAnswer()
 		h.sessions.ServeHTTP(a, r.WithContext(context.WithoutCancel(r.Context())))
 		answer <- a
@@ -336,7 +336,7 @@ func (h *handler) endSession(v *visit, r *http.Request, id string) {
 	}
 }
 
-// answer is a response that is kept. It implements [http.ResponseWriter].
+// answer is a response that is sent later. It implements [http.ResponseWriter].
 type answer struct {
 	header http.Header
 	status int

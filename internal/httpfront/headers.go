@@ -10,8 +10,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// checkSession verifies that the headers of a request agree with each message of its body, which is checked. Revisions
-// before 2026-07-28 require none of them, but proxies act upon those that are there.
+// checkSession verifies that the headers of a request agree with each message of its checked body. Revisions before
+// 2026-07-28 require none of these headers, but proxies act upon the ones that are present.
 func (h *handler) checkSession(r *http.Request, body []byte) *jsonrpc.Error {
 	for message := range messages(body) {
 		method, _ := strictjson.String(strictjson.Get(message, "method"))
@@ -34,9 +34,9 @@ func (h *handler) checkSession(r *http.Request, body []byte) *jsonrpc.Error {
 	return nil
 }
 
-// checkRouting verifies the headers of a message of 2026-07-28, which requires them of requests.
+// checkRouting verifies the headers of a message of 2026-07-28. This revision requires them in requests.
 func checkRouting(h http.Header, req *wire.Request, params *wire.Params) *jsonrpc.Error {
-	name := params.Target // of a request that may ask, whose parameters were read
+	name := params.Target // read only for requests that may ask
 	if req.ID == nil || !wire.MayAsk(req.Method) {
 		name = wire.Name(req.Method, req.Params)
 	}
@@ -56,7 +56,7 @@ func checkMirrored(h http.Header, mirrored []wire.ParamHeader, arguments []byte,
 	return nil
 }
 
-// messages returns the messages of a checked body: one, or those of a batch.
+// messages returns the messages of a checked body, which is one message or a batch.
 func messages(body []byte) iter.Seq[[]byte] {
 	if strictjson.TypeOf(body) == strictjson.TypeArray {
 		return strictjson.Elements(body)

@@ -66,22 +66,22 @@ func (w *pacedWriter) set(deadline time.Time) {
 	}
 }
 
-// reads says whether the request's body is being read.
+// reads notes whether the request's body is being read.
 func (w *pacedWriter) reads(reading bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reading = reading
 }
 
-// end says that the request is not to be cut off any more.
+// end makes cutOff do nothing from now on.
 func (w *pacedWriter) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
 }
 
-// cutOff ends what waits for the client: it stops reading a body, which is then answered, and else gives the response
-// one moment to end. Another goroutine may call it.
+// cutOff stops waiting for the client. A body that is being read ends with an error, which is answered; otherwise the
+// response has a moment to end. Another goroutine may call cutOff.
 func (w *pacedWriter) cutOff() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 )
 
 // visit is one HTTP request: what is known of its caller, what it holds of the limits until it is served, and the
-// memory for serving it, which is allocated in one piece. While the server waits for its client, to send a body or to
-// read a response, what it holds gives way to others. A request that stays open waits all the time.
+// memory for serving it, which is allocated in one piece. While the server waits for the client to send a body or to
+// read a response, the visit's shares give way to others. A request that stays open waits all the time.
 type visit struct {
 	pacedWriter
 	gate      *call.Gate
@@ -68,7 +68,7 @@ func (v *visit) wait() {
 	v.body.Wait(v)
 }
 
-// resume ends the wait. The error says that the request has given way, or must do without what it waited for.
+// resume ends the wait. The error says that the request has given way, or that there is no room for it to continue.
 func (v *visit) resume(ctx context.Context) error {
 	err := v.request.Resume()
 	if err == nil {
@@ -88,7 +88,7 @@ func (v *visit) GiveWay(because *bound.FullError) {
 	v.cutOff()
 }
 
-// Write implements [http.ResponseWriter]. What is more than net/http holds back waits for the client to read.
+// Write implements [http.ResponseWriter]. Output beyond the buffer of net/http waits for the client to read.
 func (v *visit) Write(p []byte) (n int, err error) {
 	if v.open || v.written+len(p) <= buffered {
 		return v.pacedWriter.Write(p)
@@ -108,8 +108,8 @@ func (v *visit) FlushError() error {
 	return cmp.Or(v.resume(context.Background()), err)
 }
 
-// stayOpen makes a request one of those that stay open, which are not counted as in progress. It returns the request
-// with the context that ends when it has to give way.
+// stayOpen counts a request as a stream instead of a request in progress. It returns the request with a context that
+// ends when the stream gives way.
 func (h *handler) stayOpen(v *visit, r *http.Request) (*http.Request, error) {
 	stream, err := h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Streams, v.principal, 1)
 	if err != nil {
@@ -122,8 +122,8 @@ func (h *handler) stayOpen(v *visit, r *http.Request) (*http.Request, error) {
 	return r.WithContext(ctx), nil
 }
 
-// keep makes req, a request that stays open, one that does not need the body that it was read from, and gives back what
-// that held. It returns the body in its place. From now on the request waits.
+// keep copies what req, a request that stays open, needs of its body into a smaller body, and gives back the memory of
+// the original. It returns the smaller body. From now on the request waits.
 func (h *handler) keep(v *visit, req *wire.Request, body []byte) []byte {
 	defer v.wait()
 	if len(body) <= bound.Small {
@@ -143,7 +143,7 @@ func (h *handler) keep(v *visit, req *wire.Request, body []byte) []byte {
 	if len(body) <= bound.Small {
 		v.body.Release()
 	} else {
-		_ = v.body.Resize(min(len(body), v.size)) // to give back succeeds
+		_ = v.body.Resize(min(len(body), v.size)) // giving back always succeeds
 	}
 	return body
 }

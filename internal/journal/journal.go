@@ -117,8 +117,8 @@ func (j *Journal) Receive(responses map[string][]byte) {
 	j.Pending = slices.DeleteFunc(j.Pending, func(q Question) bool { return responses[q.Wire] != nil })
 }
 
-// handedBack is the key of the checkpoint at which a server hands a call back by itself. Releases that do not write it
-// keep it as they keep any other.
+// handedBack is the key of the checkpoint at which a server hands a call back by itself. Older releases treat it like
+// any other checkpoint.
 const handedBack = "(handed back)"
 
 // HandBack ends a round in which no handler runs: the client's answers are recorded, and it only has to come back.
@@ -128,11 +128,11 @@ func (j *Journal) HandBack(responses map[string][]byte) {
 	j.Entries = append(j.Entries, Entry{Kind: Checkpoint, Key: handedBack})
 }
 
-// MayHandBack reports whether one more round may end without a question, besides those that are recorded. Two may in a
-// call: clients of the Go SDK give up at the third of a call, and of mcp-go at the third in a row.
+// MayHandBack reports whether another round may end without a question. Two rounds of a call may: clients of the Go SDK
+// give up at the third of a call, and clients of mcp-go at the third in a row.
 func (j *Journal) MayHandBack() bool { return j.checkpoints() < maxHandBacks }
 
-// HandedBackTooOften reports whether the round that has just ended at a checkpoint is one more than MayHandBack allows.
+// HandedBackTooOften reports whether more rounds have ended without a question than MayHandBack allows.
 func (j *Journal) HandedBackTooOften() bool { return j.checkpoints() > maxHandBacks }
 
 const maxHandBacks = 2
@@ -146,8 +146,8 @@ func (j *Journal) checkpoints() (n int) {
 	return n
 }
 
-// unfit begins the keys of entries that record an answer which did not fit. They are of the kind Delivered, so that
-// releases that do not write them read them.
+// unfit begins the keys of entries that record an answer that did not fit. Their kind is Delivered, so that older
+// releases can read them.
 const unfit = "(unfit) "
 
 // Refuse records that an answer does not fit its question, and returns the entry. The rule is the same in every home: a

@@ -57,11 +57,11 @@ type Run struct {
 	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
 	refused []Refusal
-	marks   []Entry // of refused
+	marks   []Entry // record the refused answers
 	parked  bool    // a checkpoint was reached
 	broken  error   // the failure of Commit, after which nothing is recorded
 	over    bool    // the handler has returned
-	detach  bool    // the call goes on as a task from its checkpoint
+	detach  bool    // the call becomes a task at its checkpoint
 	steps   map[string]bool
 	active  int // steps that run now
 
@@ -161,7 +161,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 
 // Refusal is an answer that did not count, and the reason, which repeats nothing of the answer.
 type Refusal struct {
-	Key    string // of the question, which is asked again unless Final
+	Key    string // the key of the question, which is asked again unless Final
 	Reason error
 	Final  bool // the call ends with the refusal
 }
@@ -186,7 +186,7 @@ func (r *Run) Refused() []Refusal {
 	return r.refused
 }
 
-// CommitRefused makes durable what Ask recorded of answers that did not count. It is called after Finish.
+// CommitRefused makes durable what Ask recorded about refused answers. It is called after Finish.
 func (r *Run) CommitRefused(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

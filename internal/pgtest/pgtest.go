@@ -76,8 +76,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Standby starts a server that follows s by asynchronous streaming replication, from what s has now. It ends with the
-// test.
+// Standby starts a server that begins with the data of s and follows it by asynchronous streaming replication. It ends
+// with the test.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
 	standby, err := start(false, s)

@@ -18,8 +18,8 @@ import (
 )
 
 // Pooler starts a PgBouncer in front of the database with this URL, in one of its modes (session, transaction,
-// statement), and returns the URL of the database behind it. It ends with the test. Where this machine has no
-// PgBouncer, the test is left out, or fails, as without a PostgreSQL.
+// statement), and returns the URL of the database behind it. It ends with the test. Without a PgBouncer on this machine
+// the test is skipped or fails, by the same rule as without PostgreSQL.
 func Pooler(t testing.TB, dsn, mode string) string {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -29,7 +29,7 @@ func Pooler(t testing.TB, dsn, mode string) string {
 	if err != nil {
 		withoutServer(t, &missingError{"this machine has no PgBouncer (apt-get install pgbouncer)"})
 	}
-	owner, err := unprivileged() // nor does PgBouncer run as root
+	owner, err := unprivileged() // PgBouncer refuses to run as root
 	if err != nil {
 		withoutServer(t, err)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// enums are the enums of strings in a schema, which the full validator compares one by one: a long list of values
-// against a long enum takes minutes there. They are checked here instead, and the validator gets a schema without them.
-// A nil *enums checks nothing.
+// enums are the enums of strings in a schema. The full validator compares values one by one, so that a long list of
+// values against a long enum takes minutes. They are checked here instead, and the validator gets a schema without
+// them. A nil *enums checks nothing.
 type enums struct {
 	values  map[string]bool // nil: any
 	listed  string          // as an error lists them
@@ -20,8 +20,8 @@ type enums struct {
 	items   *enums
 }
 
-// takeEnums returns the enums of a schema, and a copy of the schema without them. It leaves alone what holds under a
-// condition, and schemas with references, which may lead to any part of them.
+// takeEnums returns the enums of a schema, and a copy of the schema without them. It leaves conditional parts alone,
+// and schemas with references, because these may lead to any part.
 func takeEnums(s *jsonschema.Schema) (*enums, *jsonschema.Schema) {
 	if data, err := s.MarshalJSON(); err != nil || strings.Contains(string(data), `"$ref"`) ||
 		strings.Contains(string(data), `"$dynamicRef"`) {
@@ -47,10 +47,10 @@ func take(s *jsonschema.Schema) *enums {
 		if e.members == nil {
 			e.members = make(map[string]*enums)
 		}
-		e.members[name] = m // also nil, so that the name is known
+		e.members[name] = m // nil, too, so that the name is known
 		found = found || m != nil
 	}
-	if len(s.PatternProperties) == 0 { // else it may not be for them
+	if len(s.PatternProperties) == 0 { // a pattern may apply to the others
 		e.others = take(s.AdditionalProperties)
 	}
 	if len(s.PrefixItems) == 0 {

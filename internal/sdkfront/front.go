@@ -49,7 +49,7 @@ type Front struct {
 	before    bool          // there was middleware when ours was added
 	warn      sync.Once
 
-	listing   *mcp.ServerSession // in which the SDK's server is asked for lists
+	listing   *mcp.ServerSession // asks the SDK's server for lists
 	lists     bool               // List answers clients
 	tools     pages
 	templates templates
@@ -164,14 +164,13 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 	return result, err
 }
 
-// panicked logs what was recovered from middleware, or from another function of the operator's, and returns the error
-// for the client.
+// panicked logs a panic of middleware or of another function of the operator, and returns the error for the client.
 func (f *Front) panicked(ctx context.Context, method string, err error) error {
 	f.Log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", err)
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 }
 
-// checkProgressToken returns the error for a token that is too long, whoever is going to use it.
+// checkProgressToken returns an error for a token that is too long, for requests of every handler.
 func checkProgressToken(req mcp.Request) error {
 	params, ok := req.GetParams().(mcp.RequestParams)
 	if !ok || reflect.ValueOf(params).IsNil() {
@@ -288,8 +287,8 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 	return result, err
 }
 
-// notFoundError is an error -32601 with a message of its own. It unwraps to nothing: the SDK's connection replaces the
-// message of every error that is, or wraps, one with this code.
+// notFoundError is an error -32601 with a message of its own. It has no Unwrap, because the SDK's connection replaces
+// the message of every error that is, or wraps, an error with this code.
 type notFoundError struct{ fault *jsonrpc.Error }
 
 func (e *notFoundError) Error() string { return e.fault.Message }
@@ -324,7 +323,7 @@ func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.R
 			return f.encode(out, p.InSession)
 		}
 		if _, _, manual := call.ManualOutcome(result); manual {
-			// Of a handler that was added to the SDK's server in the place of ours.
+			// The result is from a handler that was added to the SDK's server in place of ours.
 			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
 		}
 		return result, nil

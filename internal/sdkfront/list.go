@@ -99,8 +99,8 @@ func decodable(meta []byte) bool {
 	return true
 }
 
-// hasCacheableHook reports whether the operator's SetCacheable, which may look at the session of a request, decides on
-// each list, or whether that cannot be known.
+// hasCacheableHook reports whether the operator has set SetCacheable, which may look at the session of a request. It is
+// also true if that cannot be known.
 func hasCacheableHook(m *mcp.Server) bool {
 	opts := reflect.ValueOf(m).Elem().FieldByName("opts")
 	if !opts.IsValid() || opts.Kind() != reflect.Struct {
@@ -110,8 +110,8 @@ func hasCacheableHook(m *mcp.Server) bool {
 	return !hook.IsValid() || hook.Kind() != reflect.Func || !hook.IsNil()
 }
 
-// listingSession returns the session in which the SDK's server is asked for lists: like that of a request over HTTP,
-// and closed, which the SDK's handlers of lists do not mind.
+// listingSession returns the session that asks the SDK's server for lists. It is like the session of an HTTP request,
+// but closed: the SDK's handlers of lists work nevertheless.
 func listingSession(m *mcp.Server) (*mcp.ServerSession, error) {
 	session, err := m.Connect(context.Background(), &mcp.StreamableServerTransport{Stateless: true}, nil)
 	if err != nil {

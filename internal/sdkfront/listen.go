@@ -29,8 +29,8 @@ type subscription struct {
 	response jsonrpc.Message // of the SDK, which waits for that
 }
 
-// Listen begins a subscription that names tasks, if the gate lets its caller through. A panic is an error, so that the
-// subscription gives back what it holds.
+// Listen begins a subscription that names tasks, if the gate lets its caller through. A panic becomes an error, so that
+// the subscription gives back its shares.
 func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
 	panicked := call.Safely(func() error {
 		l, err = f.passListen(ctx, id, params, extra)

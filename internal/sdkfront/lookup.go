@@ -13,15 +13,15 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Lookup returns our handler for a request, or nil if another one of the SDK's server serves it, or none. Every front
-// finds the same handler:
+// Lookup returns our handler for a request, or nil if there is none or a handler of the SDK's server serves the
+// request. Every front finds the same handler:
 //
 //  1. A resource goes before templates, whether it is ours or was added to the SDK's server.
-//  2. Between our templates and those of the SDK's server the SDK decides, by the order of their texts.
+//  2. Between one of our templates and a template of the SDK's server the SDK decides, by the order of their texts.
 //  3. Our templates go in the order in which they were added.
 func (f *Front) Lookup(ctx context.Context, method, target string) *call.Handler {
 	h := f.Handlers.Lookup(method, target)
-	if h == nil || h.Matches == nil || f.before { // middleware from before ours must not see lists that nobody asked for
+	if h == nil || h.Matches == nil || f.before { // middleware around ours must not see lists that no client asked for
 		return h
 	}
 	if f.hasResource(ctx, target) {
@@ -53,7 +53,7 @@ func (f *Front) Serves(ctx context.Context, method string, params []byte) bool {
 	return f.Lookup(ctx, method, target) != nil
 }
 
-// ParamHeaders returns the headers that mirror the parameters of a tool, whether it is ours or of the SDK's server.
+// ParamHeaders returns the headers that mirror the parameters of a tool, ours or one of the SDK's server.
 func (f *Front) ParamHeaders(ctx context.Context, tool string) ([]wire.ParamHeader, error) {
 	if h := f.Handlers.Lookup(wire.CallTool, tool); h != nil {
 		return h.Headers, nil
@@ -99,8 +99,8 @@ func (f *Front) hasResource(ctx context.Context, uri string) (found bool) {
 	return found
 }
 
-// ask asks the SDK's server for a list, which has no other way to tell what is registered there. Each page is given to
-// read, which returns the cursor of the next page, or "".
+// ask asks the SDK's server for a list, because a list is the only way to learn what is registered there. It passes
+// each page to read, which returns the cursor of the next page, or "".
 func (f *Front) ask(ctx context.Context, method string, read func(page mcp.Result) (next string)) {
 	for cursor, first := "", true; first || cursor != ""; first = false {
 		page, err := f.next(ctx, method, f.listRequest(method, cursor, nil))

@@ -199,7 +199,8 @@ func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (*
 }
 
 // openResult returns the members of a stored result, and its _meta merged with info, which may be nil. Results are
-// stored without a resultType, because a session's result has none; one from another release is left out.
+// stored without a resultType, because a session's result has none; a resultType that another release stored is left
+// out.
 func openResult(result, info []byte) (members, meta []byte, err error) {
 	all := map[string]json.RawMessage{}
 	if info != nil {

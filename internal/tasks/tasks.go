@@ -42,7 +42,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.Engine.Run(ctx)
 }
 
-// startsWithin is how long a process that serves may take to begin running tasks: both begin at once, in any order.
+// startsWithin is how long after the first task a process may take to begin running tasks: serving and running start at
+// once, in any order.
 const startsWithin = 10 * time.Second
 
 func (s *Service) warnIfIdle(ctx context.Context) {
@@ -179,9 +180,8 @@ func finishRun(ctx context.Context, w *call.Watch, err, void error) {
 }
 
 // logRecovered tells of a task whose last run neither ended it nor parked it, and reports whether this is one. Such a
-// run recorded nothing before the task was claimed again, or it recorded a step last. The journal of a task that was
-// ended from outside may end with a step however its last run ended, so there only the number of attempts to clean up
-// counts.
+// run recorded nothing before the task was claimed again, or it recorded a step last. For a task that was ended from
+// outside only the number of attempts to clean up counts, because its journal may end with a step in any case.
 func (s *Service) logRecovered(ctx context.Context, w *task.Work, callID string) bool {
 	if w.Task.Attempts < 2 {
 		if w.Stopped || len(w.Entries) == 0 || w.Task.Fence < 2 {

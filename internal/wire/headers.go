@@ -34,7 +34,7 @@ func Mismatch(format string, args ...any) *jsonrpc.Error {
 }
 
 // CheckOnce verifies that each of the protocol's headers occurs once and in visible ASCII, whatever the revision:
-// proxies act upon them, and a proxy may read another one of two values than the server.
+// proxies act upon them, and of two values a proxy may read one and the server the other.
 func CheckOnce(h http.Header) *jsonrpc.Error {
 	for name, values := range h {
 		if len(values) == 0 || !strings.HasPrefix(name, headerPrefix) {
@@ -48,7 +48,7 @@ func CheckOnce(h http.Header) *jsonrpc.Error {
 }
 
 // CheckRouting verifies that the Mcp-Method and Mcp-Name headers agree with a message
-// (basic/transports/streamable-http, "Server Validation"). The method of a response is empty, and so is the name of a
+// (basic/transports/streamable-http, "Server Validation"). The method is empty for a response, and the name for a
 // message that names nothing. The headers may be absent, unless the revision of a request requires them.
 func CheckRouting(h http.Header, method, name string, required bool) *jsonrpc.Error {
 	if required || len(h[HeaderMethod]) > 0 {

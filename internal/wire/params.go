@@ -105,7 +105,7 @@ func (p *Params) Parse(req *Request) (meta []byte, fault *jsonrpc.Error) {
 			var ok bool
 			switch p.State, ok = strictjson.String(value); {
 			case ok:
-			case strictjson.TypeOf(value) == strictjson.TypeNull: // as some clients write what they do not have
+			case strictjson.TypeOf(value) == strictjson.TypeNull: // some clients write null for an absent member
 				err = Errorf(jsonrpc.CodeInvalidParams, `invalid params: "requestState" is null: leave it out of a first request, `+
 					"and repeat the string of the last response in a retry")
 			default:
@@ -143,10 +143,10 @@ func ParseResponses(value []byte) (map[string][]byte, *jsonrpc.Error) {
 	return responses, nil
 }
 
-// MaxProgressToken is how many bytes a progress token may have, which each notification of progress repeats.
+// MaxProgressToken is the limit of a progress token in bytes: each notification of progress repeats the token.
 const MaxProgressToken = 1 << 10
 
-// LongProgressToken is the error for one that has more.
+// LongProgressToken returns the error for a progress token beyond MaxProgressToken.
 func LongProgressToken() *jsonrpc.Error {
 	return Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta progressToken exceeds the limit of %d bytes",
 		MaxProgressToken)

@@ -56,8 +56,8 @@ type Request struct {
 	outline *strictjson.Outline // of the message, with Params; nil if it was not read here
 }
 
-// Cut returns a text of a peer for a log or an error: as it is if it has at most that many bytes, and else its
-// beginning and its size.
+// Cut shortens a text of a peer for a log or an error: a text beyond that many bytes becomes its beginning and its
+// size.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -159,7 +159,7 @@ func Addressee(message []byte) (id []byte, response bool) {
 }
 
 // ValidID reports whether raw JSON is a request id or progress token: a string or an integer. As in JSON Schema, 1.0 is
-// an integer, which some languages write so. No client has a reason to write one with an exponent, which is refused.
+// an integer, because some languages write integers so. An exponent is refused: no client has a reason to write one.
 func ValidID(id []byte) bool {
 	switch strictjson.TypeOf(id) {
 	case strictjson.TypeString:

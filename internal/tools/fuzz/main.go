@@ -190,7 +190,7 @@ func (f *fuzzer) fuzzPackage(targets []target, report func(t target, summary str
 	}
 }
 
-// attempts is how often a target is fuzzed that ends with the fuzzer's own deadline.
+// attempts is how often a target is fuzzed if it ends with the fuzzer's own deadline.
 const attempts = 3
 
 // fuzz returns the last line of progress.
@@ -205,7 +205,7 @@ func (f *fuzzer) fuzz(program string, t target) (summary string, err error) {
 			return lastProgress(text), nil
 		}
 		// When the time is over, the fuzzer may report its own deadline as a failure. Then there is no failing input, and
-		// the target is fuzzed again. One that never ends well does not pass: an input may hang in it.
+		// the target is fuzzed again. A target that ends so every time fails: an input may hang in it.
 		own := strings.Contains(text, "context deadline exceeded") && !strings.Contains(text, "Failing input written")
 		if !own || n == attempts {
 			return "", fmt.Errorf("%w, in attempt %d\n%s", err, n, text)
