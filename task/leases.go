@@ -55,8 +55,8 @@ func (l *leases) hold(t *Task, lease *lease) *holding {
 	return h
 }
 
-// leave ends what hold began. It waits for a renewal that is under way, which otherwise could make a lease longer that is
-// given back.
+// leave ends what hold began. It waits for a renewal that is under way, which otherwise could make a lease longer that
+// is given back.
 func (l *leases) leave(h *holding) {
 	l.mu.Lock()
 	delete(l.held, h)
@@ -116,7 +116,8 @@ func (l *leases) renew() {
 	defer cancel()
 	renewed, err := l.engine.store.Renew(ctx, names, l.engine.opts.Lease)
 	if took := time.Since(sent); err == nil && took > l.every/2 {
-		l.engine.log.Warn("task: renewing leases takes long; look at the database, or raise Lease", "took", took, "lease", l.engine.opts.Lease)
+		l.engine.log.Warn("task: renewing leases takes long; look at the database, or raise Lease",
+			"took", took, "lease", l.engine.opts.Lease)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -489,7 +489,8 @@ func newestFirst(a, b *memoryTask) int {
 
 // longestDue is the order of due.
 func longestDue(a, b *memoryTask) int {
-	return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Target, b.Target), cmp.Compare(a.dueAt, b.dueAt), cmp.Compare(a.seq, b.seq))
+	return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Target, b.Target),
+		cmp.Compare(a.dueAt, b.dueAt), cmp.Compare(a.seq, b.seq))
 }
 
 // firstExpired is the order of expiry and of purge.

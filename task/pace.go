@@ -17,8 +17,8 @@ const (
 	callsPerTimeout = 10
 )
 
-// checkPace warns if the store is too slow for the settings, and says which of them to change. A store that gives errors
-// is reported where it is used.
+// checkPace warns if the store is too slow for the settings, and says which of them to change. Errors of the store are
+// reported where it is used.
 func (e *Engine) checkPace(ctx context.Context) {
 	ask := func() (time.Duration, error) {
 		begun := time.Now()
@@ -61,7 +61,8 @@ func (e *Engine) checkPace(ctx context.Context) {
 	asking.Wait()
 	all := time.Since(begun) * time.Duration(e.opts.Workers) / time.Duration(some)
 	if ctx.Err() == nil && (len(late) > 0 || all > e.opts.Lease/2) {
-		e.log.WarnContext(ctx, "task: the store is slow for so many workers; raise pool_max_conns in the URL of the database, or lower Workers",
+		e.log.WarnContext(ctx, "task: the store is slow for so many workers; "+
+			"raise pool_max_conns in the URL of the database, or lower Workers",
 			"a call takes", one, "workers", e.opts.Workers, "one call of each takes", all, "at most", e.opts.Lease/2)
 	}
 }

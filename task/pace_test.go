@@ -96,7 +96,8 @@ func TestRenewalsThatTakeLongAreWarnedOf(t *testing.T) {
 		d := &distant{f.store, 2 * time.Second, make(chan struct{}, 4)}
 		f.store = d
 		ended := make(chan error, 1)
-		e, stop := f.engine(&task.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+		opts := &task.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		opts.Handler = func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
 			select {
 			case <-ctx.Done():
 				ended <- context.Cause(ctx)
@@ -104,7 +105,8 @@ func TestRenewalsThatTakeLongAreWarnedOf(t *testing.T) {
 				ended <- nil
 			}
 			return completed(""), nil
-		}})
+		}
+		e, stop := f.engine(opts)
 		f.create(e, new(task.New))
 		if err := <-ended; err != nil {
 			t.Errorf("the run ended because %v", err)

@@ -34,7 +34,8 @@ func TestStoreWithOneConnection(t *testing.T) {
 		t.Errorf("Evict: %d, %v", n, err)
 	}
 	var sessions int
-	if err := bare(t, dsn).QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&sessions); err != nil || sessions != 2 {
+	others := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+	if err := bare(t, dsn).QueryRow(t.Context(), others).Scan(&sessions); err != nil || sessions != 2 {
 		t.Errorf("the server has %d sessions, %v; want one and that of the watch", sessions, err)
 	}
 }
