@@ -42,12 +42,13 @@ func TestFence(t *testing.T) {
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"name":{"action":"accept","content":{"name":"x"}}`))
 	s.Get(harness.WithExtension, id, "completed")
 	if fmt.Sprint(fences) != "[0 1 2]" || len(nonces) != 3 {
-		t.Errorf("the fencing tokens are %v with %d nonces, want 0 outside of the task, and then one more and another nonce for each claim", fences, len(nonces))
+		t.Errorf("the fencing tokens are %v with %d nonces, want 0 outside of the task, and then one more and another "+
+			"nonce for each claim", fences, len(nonces))
 	}
 }
 
-// A database that has lost commits gives numbers of claims again. An outside system that was shown a lost one refuses those
-// up to it, and the task goes on until its number is higher; only then does the call end.
+// A database that has lost commits gives numbers of claims again. An outside system that was shown a lost one refuses
+// those up to it, and the task goes on until its number is higher; only then does the call end.
 func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 	type shown struct {
 		fence int64
@@ -64,7 +65,7 @@ func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 			}
 		},
 	}
-	s := harness.NewTaskServer(t, opts, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+	handler := func(ctx context.Context, call *askback.Call) (string, error) {
 		err := call.Do(ctx, "publish", func(context.Context) error {
 			now := shown{call.Fence(), call.Nonce()}
 			seen = append(seen, now)
@@ -75,7 +76,8 @@ func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 			return nil
 		})
 		return "published", err
-	}))
+	}
+	s := harness.NewTaskServer(t, opts, harness.AddText("t", nil, handler))
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	done := s.Get(harness.WithExtension, id, "completed")
 	if got := harness.Content(harness.At(done, "result").(map[string]any)); got != "published" {

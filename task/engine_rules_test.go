@@ -70,7 +70,9 @@ func (m *meddled) Append(ctx context.Context, id string, claim task.Claim, there
 	return m.Store.Append(ctx, id, claim, there, entry)
 }
 
-func (m *meddled) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (m *meddled) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	if m.down.Load() {
 		return nil, errLost
 	}

@@ -544,7 +544,9 @@ func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
 // slowClaims is a store whose claims are always slower than those of another instance.
 type slowClaims struct{ *task.MemoryStore }
 
-func (s slowClaims) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (s slowClaims) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	time.Sleep(time.Millisecond)
 	return s.MemoryStore.Claim(ctx, after, load, lease, limit)
 }

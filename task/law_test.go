@@ -57,7 +57,9 @@ func (u *unreliable) Get(ctx context.Context, id string) (*task.Task, error) {
 	return lossy(u, func() (*task.Task, error) { return u.Store.Get(ctx, id) })
 }
 
-func (u *unreliable) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (u *unreliable) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	return lossy(u, func() ([]*task.Claimed, error) {
 		return u.Store.Claim(context.WithoutCancel(ctx), after, load, lease, limit)
 	})
@@ -73,7 +75,9 @@ func (u *unreliable) Journal(ctx context.Context, id string) (call []byte, entri
 }
 
 func (u *unreliable) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
-	_, err := lossy(u, func() (any, error) { return nil, u.Store.Append(context.WithoutCancel(ctx), id, claim, there, entry) })
+	_, err := lossy(u, func() (any, error) {
+		return nil, u.Store.Append(context.WithoutCancel(ctx), id, claim, there, entry)
+	})
 	return err
 }
 

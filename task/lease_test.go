@@ -91,7 +91,9 @@ type slow struct {
 	renew, get func(ctx context.Context) error // before it
 }
 
-func (s *slow) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (s *slow) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	t, err := s.Store.Claim(ctx, after, load, lease, limit)
 	if s.claimed != nil && t != nil {
 		s.claimed(ctx)

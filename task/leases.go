@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// leases are those that the workers of one [Engine.Run] hold. One statement renews them all.
+// leases are the leases that the workers of one [Engine.Run] hold. One statement renews them all.
 type leases struct {
 	engine *Engine
 	every  time.Duration
@@ -22,10 +22,10 @@ type leases struct {
 type holding struct {
 	Leased
 	lease   *lease
-	renewed chan Renewed // what came of the last renewal
+	renewed chan Renewed // the result of the last renewal
 
 	next     time.Time     // when it is to be renewed
-	renewing chan struct{} // of the renewal that is under way: it is closed at its end
+	renewing chan struct{} // closed at the end of the renewal that is under way
 }
 
 func newLeases(e *Engine) *leases {
@@ -103,7 +103,7 @@ func (l *leases) renew() {
 	l.mu.Lock()
 	for h := range l.held {
 		h.next = sent.Add(l.every)
-		if h.lease.left() > 0 { // else the run ends
+		if h.lease.left() > 0 { // otherwise the run ends
 			all, names = append(all, h), append(names, h.Leased)
 			h.renewing = done
 		}
@@ -134,7 +134,7 @@ func (l *leases) renew() {
 			h.lease.renewed(sent)
 		}
 		select {
-		case <-h.renewed: // nobody has looked at the one before
+		case <-h.renewed: // drop the result that nobody has read
 		default:
 		}
 		h.renewed <- r

@@ -74,7 +74,9 @@ func (s *MemoryStore) do(ctx context.Context, do func(now int64) error) error {
 }
 
 // doTask calls do as [MemoryStore.do] does, with a task. If claim is not nil it must be the stored one.
-func (s *MemoryStore) doTask(ctx context.Context, id string, claim *Claim, do func(m *memoryTask, now int64) error) error {
+func (s *MemoryStore) doTask(
+	ctx context.Context, id string, claim *Claim, do func(m *memoryTask, now int64) error,
+) error {
 	return s.do(ctx, func(now int64) error {
 		m := s.tasks[id]
 		switch {
@@ -195,7 +197,9 @@ func (s *MemoryStore) Versions(ctx context.Context, ids []string) (map[string]in
 }
 
 // Claim takes tasks that are due. See [Store].
-func (s *MemoryStore) Claim(ctx context.Context, after string, running []Load, lease time.Duration, limit int) (claimed []*Claimed, err error) {
+func (s *MemoryStore) Claim(
+	ctx context.Context, after string, running []Load, lease time.Duration, limit int,
+) (claimed []*Claimed, err error) {
 	counts := make(load)
 	for _, l := range running {
 		counts.add(l.Principal, l.Target, l.Tasks)

@@ -38,9 +38,9 @@ type Settings struct {
 	// task that passes it fails.
 	TaskBytes int64
 
-	// Workers bounds the tasks that run in this process at once; default 32. A principal gets another worker only while
-	// it has fewer than are free: a single principal runs half as many tasks at once, at least one, two run a third each,
-	// and so on. The rest is free for principals that have none.
+	// Workers bounds the tasks that run in this process at once; default 32. A principal gets another worker only while it
+	// has fewer workers than are free: a principal who is alone has half of them, at least one, two have a third each, and
+	// so on. The rest is free for the next principal.
 	Workers int
 
 	// Lease is how long a worker that is no longer heard of keeps a task; default 10

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// What the settings allow a call of the store to take: see "How fast the database must be" in docs/tasks.md.
+// How many calls of the store must fit into a setting: see "How fast the database must be" in docs/tasks.md.
 const (
-	// callsPerLease: a renewal has a third of the lease. It waits for a call that is under way, and may have to make
-	// itself ready: a connection is tried, a statement prepared.
+	// callsPerLease is for a renewal, which has a third of the lease. It waits for a call that is under way, and may have
+	// to check a connection and prepare a statement.
 	callsPerLease = 12
-	// callsPerTimeout: a call may need a new connection, which takes several round trips.
+	// callsPerTimeout is for a call that needs a new connection, which takes several round trips.
 	callsPerTimeout = 10
 )
 
@@ -46,7 +46,7 @@ func (e *Engine) checkPace(ctx context.Context) {
 			"a call takes", one, "timeout", e.opts.StoreTimeout, "at least", timeout)
 		return
 	}
-	// All workers may want something at once. A few of them show how many connections there are.
+	// All workers may call the store at once. A few of them show how many connections there are.
 	some := min(e.opts.Workers, 16)
 	var asking sync.WaitGroup
 	late := make(chan error, some)

@@ -62,10 +62,12 @@ func TestAStoreThatIsTooSlowIsWarnedOf(t *testing.T) {
 		{"far away, and the defaults", 300 * time.Millisecond, 4, task.Settings{}, nil},
 		{"far away, and one connection", 300 * time.Millisecond, 1, task.Settings{}, []string{workers}},
 		{"far away, one connection and fewer workers", 300 * time.Millisecond, 1, task.Settings{Workers: 8}, nil},
-		{"far away, and a short lease", 300 * time.Millisecond, 4, task.Settings{Lease: 3 * time.Second, Workers: 4}, []string{lease}},
+		{"far away, and a short lease", 300 * time.Millisecond, 4, task.Settings{Lease: 3 * time.Second, Workers: 4},
+			[]string{lease}},
 		{"very far away", time.Second, 16, task.Settings{}, []string{lease}},
 		{"very far away, and a long lease", time.Second, 16, task.Settings{Lease: time.Minute}, []string{timeout}},
-		{"very far away, with the times for it", time.Second, 16, task.Settings{Lease: time.Minute, StoreTimeout: 20 * time.Second}, nil},
+		{"very far away, with the times for it", time.Second, 16, task.Settings{Lease: time.Minute,
+			StoreTimeout: 20 * time.Second}, nil},
 		{"very many workers", 20 * time.Millisecond, 4, task.Settings{Workers: 2000}, []string{workers}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -58,7 +58,9 @@ func (s safeStore) List(ctx context.Context, principal, dialect string, created 
 	return s.store.List(ctx, principal, dialect, created, id, limit)
 }
 
-func (s safeStore) Claim(ctx context.Context, after string, load []Load, lease time.Duration, limit int) (claimed []*Claimed, err error) {
+func (s safeStore) Claim(
+	ctx context.Context, after string, load []Load, lease time.Duration, limit int,
+) (claimed []*Claimed, err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
 	return s.store.Claim(ctx, after, load, lease, limit)

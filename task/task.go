@@ -75,18 +75,18 @@ type Task struct {
 	Attempts int
 	// Version rises with every [Store.Update].
 	Version int64
-	// Claim is the last one: [Store.Claim] and the two writes that claim a task as well make another.
+	// Claim is the last claim. [Store.Claim], and a Create or Update with a lease, make a new one.
 	Claim
 }
 
-// Claim tells a claim of a task from all others. Two are the same only if both fields are. The zero value is that of a
-// task that nobody has claimed.
+// Claim identifies a claim of a task. Two claims are the same only if both fields are equal. A task that nobody has
+// claimed has the zero value.
 type Claim struct {
-	// Fence is the number of the claim: one more than that of the claim before. It proves nothing if the database has
-	// lost commits, because the next claim then has the number of the lost one.
+	// Fence is the number of the claim, one more than the number of the previous claim. If the database has lost commits,
+	// the number proves nothing, because the next claim then has the number of the lost one.
 	Fence int64
-	// Nonce is random, with at least 128 bits, in letters and digits, and so tells a claim from a lost one with its
-	// number. A release before nonces leaves the one before as it is, or empty.
+	// Nonce is random, with at least 128 bits, in letters and digits, and distinguishes a claim from a lost claim with the
+	// same number. A release before nonces leaves the previous nonce as it is, or empty.
 	Nonce string
 }
 
@@ -113,8 +113,8 @@ type Update struct {
 	// Keep leaves the time at which the task is due as it is: a running task stays leased,
 	// and a parked one stays parked.
 	Keep bool
-	// Lease claims the task for the writer, as [Store.Claim] does, if it is more than zero: Fence and Attempts, also
-	// those of the given task, rise by one, and both have a new Nonce. Keep and Due are ignored then.
+	// Lease claims the task for the writer, as [Store.Claim] does, if it is more than zero: in the store and in the given
+	// task, Fence and Attempts rise by one, and the Nonce is new. Keep and Due are ignored then.
 	Lease time.Duration
 	// Due is the time from now after which the task may be claimed. Negative means that the
 	// task is parked: it cannot be claimed. With Keep, Due is ignored.
@@ -145,10 +145,10 @@ type Leased struct {
 	Claim
 }
 
-// Renewed is what came of renewing a lease.
+// Renewed is the result of renewing a lease.
 type Renewed struct {
-	// Err is nil, or ErrLeaseLost if another claim came between, or ErrNotFound. With any other error the lease was not
-	// renewed, and can be.
+	// Err is nil, or ErrLeaseLost if the task has another claim, or ErrNotFound. After any other error the lease was not
+	// renewed, and Renew can be tried again.
 	Err     error
 	Version int64 // of the task, if Err is nil
 }
@@ -178,10 +178,10 @@ type Claimed struct {
 // lease ends, a parked one not at all.
 type Store interface {
 	// Create adds a task with its journal: the call, which never changes, and the entries. It sets t.Created and
-	// t.Updated to now, t.Expires to now+ttl, Version to 0 and the Claim to its zero value. The task is due at once;
-	// but with a lease that is more than zero it is claimed for the caller, as by Claim: Fence and Attempts rise by
-	// one, and the Nonce is set. The error is ErrExists if there is a task with its ID, and that of [Quota.Check] if
-	// the principal would have more than its quota; where both hold, it may be either.
+	// t.Updated to now, t.Expires to now+ttl, Version to 0 and the Claim to its zero value. The task is due at once; but
+	// with a lease that is more than zero it is claimed for the caller, as by Claim: Fence and Attempts rise by one, and
+	// the Nonce is set. The error is ErrExists if there is a task with its ID, and the error of [Quota.Check] if the
+	// principal would have more than its quota; if both apply, it may be either.
 	Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota Quota) error
 
 	// Get reads the row of a task, and nothing that grows with its journal.
@@ -205,41 +205,41 @@ type Store interface {
 	// tasks may be missing.
 	Count(ctx context.Context) (map[Status]int, error)
 
-	// Claim takes tasks that are due for an engine that has limit free workers and runs load already, and makes them due
-	// again at the end of the lease: Fence and Attempts rise by one, and each has a new Nonce. It returns them with
-	// their journals. It takes one after another, and counts what it has taken to the load:
+	// Claim takes due tasks for an engine that has limit free workers and already runs load, and makes them due again at
+	// the end of the lease: Fence and Attempts rise by one, and each has a new Nonce. It returns them with their journals.
+	// It takes one task after another, and adds each to the load:
 	//
-	//   - The next task is one of the principal that has the fewest; of several, the first one after the given one, in
-	//     any order of principals that is always the same and begins anew behind the last.
-	//   - A principal gets another task only while it has fewer than there are free workers. So a part of them is left
-	//     to principals that have none.
-	//   - Of a principal's tasks, the next one is of the Target of which it has the fewest; of several, the one that
-	//     has been due longest.
+	//   - The next task belongs to the principal with the fewest tasks; of several, to the first principal after the given
+	//     one, in any fixed order of principals that starts again after the last.
+	//   - A principal gets another task only while it has fewer tasks than there are free workers. So some workers are
+	//     left for principals that have none.
+	//   - Of a principal's tasks, the next one has the Target of which the principal has the fewest tasks; of several
+	//     tasks, it is the one that has been due longest.
 	//
-	// It may take fewer than that while more are due, but none only if there is none.
+	// Claim may take fewer tasks than these rules allow, but at least one.
 	Claim(ctx context.Context, after string, load []Load, lease time.Duration, limit int) ([]*Claimed, error)
 
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
 
-	// Append adds one entry to the journal under the lease of this claim, behind as many entries as there are, and
-	// sets Attempts to 0. It changes neither Version nor Updated. The error is ErrLeaseLost if the claim is not the
-	// stored one, whatever the status; else it is ErrConflict if there are not that many entries: one that is
-	// repeated, or arrives late, is never added twice.
+	// Append adds one entry to the journal under the lease of this claim, and sets Attempts to 0. Version and Updated stay
+	// as they are. The error is ErrLeaseLost if the claim is not the stored one, whatever the status. Otherwise it is
+	// ErrConflict if the journal does not have exactly there entries, so that an Append that is repeated or arrives late
+	// never adds an entry twice.
 	Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error
 
-	// Renew makes leases end after the given time, and returns for each what came of it, in the same order. It is one
-	// write, however many they are. A task that is not due at all, because it was parked or has ended, stays so. A lease
-	// that cannot be renewed leaves the others alone, and Renew does not wait for a row that somebody else has locked.
-	// With an error of Renew itself, what came of each is not known.
+	// Renew makes leases end after the given time, and returns the result for each, in the same order. It is one write,
+	// however many leases there are. A task that is not due at all, because it was parked or has ended, stays so. A lease
+	// that cannot be renewed leaves the others alone, and Renew does not wait for a row that somebody else has locked. If
+	// Renew itself returns an error, the results are unknown.
 	Renew(ctx context.Context, leases []Leased, lease time.Duration) ([]Renewed, error)
 
 	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
 	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
 	// is set and the Claim is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
-	// the stored one; else it is ErrEnded if the stored status is terminal and t has another, and else that of
-	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t
-	// is unchanged.
+	// the stored one; else it is ErrEnded if the stored status is terminal and t has another, and else the error of
+	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t is
+	// unchanged.
 	Update(ctx context.Context, t *Task, u Update) error
 
 	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to live has ended.

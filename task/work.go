@@ -431,7 +431,9 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 const reportEvery = 200 * time.Millisecond
 
 // keepAlive writes reported messages, and interrupts the run when the lease is lost or the task was ended from outside.
-func (e *Engine) keepAlive(ctx context.Context, w *Work, now *Task, changed <-chan struct{}, h *holding, interrupt context.CancelCauseFunc) {
+func (e *Engine) keepAlive(
+	ctx context.Context, w *Work, now *Task, changed <-chan struct{}, h *holding, interrupt context.CancelCauseFunc,
+) {
 	var reported time.Time
 	progress := w.progress
 	var resume <-chan time.Time

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// workers are those of one [Engine.Run]. Each principal has a share of them: as nobody can take a worker from a task that
-// runs, a principal gets another only while it has fewer than are free. So one alone has half of them, two have a third
-// each, and the rest is there for whoever comes next.
+// workers are the workers of one [Engine.Run]. Each principal has a share of them. A worker cannot be taken from a
+// running task, so a principal gets another worker only while it has fewer than are free: a principal who is alone has
+// half of them, two have a third each, and the rest is free for the next principal.
 //
-// There are two ways to a task. The loop of Run claims those that are due. And whoever makes a task due here, by
-// creating it or by answering it, claims it in the same write, if a worker is free and nothing else is due: so nobody
-// is overtaken.
+// Tasks are claimed in two ways. The loop of Run claims due tasks. A write of this process that makes a task due, by
+// creating or answering it, also claims the task if a worker is free and nothing else is due, so that no other task is
+// overtaken.
 type workers struct {
 	engine *Engine
 	ctx    context.Context // of Run
@@ -23,8 +23,8 @@ type workers struct {
 
 	mu      sync.Mutex
 	closed  bool
-	busy    int  // those that run a task, or are about to
-	running load // by those that do
+	busy    int  // workers that run a task or are about to
+	running load // the tasks that they run
 	due     bool // the loop has to look: something may be due
 	looking bool // the loop looks at this moment
 	passed  bool // its last look may have passed over principals that had their share
@@ -59,7 +59,8 @@ func (l load) list() (all []Load) {
 }
 
 func newWorkers(ctx context.Context, e *Engine) *workers {
-	return &workers{engine: e, ctx: ctx, leases: newLeases(e), size: e.opts.Workers, freed: make(chan struct{}, 1), running: make(load), due: true}
+	return &workers{engine: e, ctx: ctx, leases: newLeases(e), size: e.opts.Workers, freed: make(chan struct{}, 1),
+		running: make(load), due: true}
 }
 
 // close makes sure that no worker begins any more, and waits for those that run.
@@ -71,7 +72,7 @@ func (w *workers) close() {
 	w.leases.close()
 }
 
-// take takes the free workers for the loop, and returns what the others run.
+// take takes the free workers for the loop, and returns the load of the others.
 func (w *workers) take() (n int, load []Load) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,7 +35,9 @@ func (w *writes) Append(ctx context.Context, id string, claim task.Claim, there 
 	return w.Store.Append(ctx, id, claim, there, entry)
 }
 
-func (w *writes) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (w *writes) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	claimed, err := w.Store.Claim(ctx, after, load, lease, limit)
 	w.claimed.Add(int32(len(claimed)))
 	return claimed, err
@@ -142,7 +144,9 @@ type held struct {
 	claiming chan struct{} // one element lets one claim go on
 }
 
-func (h *held) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (h *held) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	<-h.claiming
 	return h.Store.Claim(ctx, after, load, lease, limit)
 }
@@ -417,10 +421,11 @@ func TestOneCallRenewsAllLeases(t *testing.T) {
 		f.store = count
 		const lease, running = 9 * time.Second, 16
 		gate := make(chan struct{})
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 			come(ctx, gate)
 			return completed(""), ctx.Err()
-		}})
+		}
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: handler})
 		var created []*task.Task
 		for range running {
 			created = append(created, f.create(e, &task.New{Principal: "alice"}))
@@ -458,14 +463,15 @@ func TestARenewalDoesNotOutliveItsRun(t *testing.T) {
 		f.store = lateRenewals{f.store, time.Second}
 		const lease = time.Minute // renewed after 20 seconds
 		again := make(chan time.Time, 1)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
 			if w.Task.Fence == 1 {
 				time.Sleep(20*time.Second + 500*time.Millisecond)
 				return task.Verdict{}, errors.New("try again in two seconds")
 			}
 			again <- time.Now()
 			return completed(""), nil
-		}})
+		}
+		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: handler})
 		begun := time.Now()
 		f.create(e, &task.New{})
 		if took := (<-again).Sub(begun); took > 25*time.Second {

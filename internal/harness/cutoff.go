@@ -31,7 +31,9 @@ func (c *CutOff) Get(ctx context.Context, id string) (*task.Task, error) {
 }
 
 // Claim implements [task.Store].
-func (c *CutOff) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (c *CutOff) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}

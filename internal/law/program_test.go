@@ -1,9 +1,9 @@
-// Package law_test holds servers to the law of docs/how-a-call-travels.md with programs, clients and faults at random: the
-// result is the same as if the handler had run once with all answers available, and a step that a journal has recorded
-// does not run again under that journal.
+// Package law_test holds servers to the law of docs/how-a-call-travels.md with programs, clients and faults at random:
+// the result is the same as if the handler had run once with all answers available, and a step that a journal has
+// recorded does not run again under that journal.
 //
-// What is expected comes from an interpreter of its own ([program.expect]), which knows nothing of Askback. The result of
-// a step is another one in each run, so that a step that runs again shows.
+// What is expected comes from an interpreter of its own ([program.expect]), which knows nothing of Askback. The result
+// of a step is another one in each run, so that a step that runs again shows.
 package law_test
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// program is a handler made at random: statements run in order, and each adds what it learned to the trace, which is the
-// handler's result.
+// program is a handler made at random: statements run in order, and each adds what it learned to the trace, which is
+// the handler's result.
 type program []statement
 
 type statement struct {
@@ -44,7 +44,8 @@ func programs(depth int, at string, more ...string) *rapid.Generator[program] {
 	return rapid.Custom(func(t *rapid.T) program {
 		var p program
 		for i := range rapid.IntRange(0, 4).Draw(t, "length") {
-			ops := append([]string{"ask", "ahead", "together", "atOnce", "step", "step", "failing", "panicking", "checkpoint"}, more...)
+			ops := append([]string{"ask", "ahead", "together", "atOnce", "step", "step", "failing", "panicking", "checkpoint"},
+				more...)
 			if depth > 0 {
 				ops = append(ops, "branch")
 			}
@@ -116,7 +117,8 @@ func (p program) expect(answers map[string]string) (e expected, err error) {
 			if err != nil {
 				return e, err
 			}
-			e.trace, e.steps, e.unrecorded = append(e.trace, more.trace...), append(e.steps, more.steps...), append(e.unrecorded, more.unrecorded...)
+			e.trace, e.steps, e.unrecorded = append(e.trace, more.trace...), append(e.steps, more.steps...),
+				append(e.unrecorded, more.unrecorded...)
 		}
 		for _, name := range names {
 			e.steps, e.trace = append(e.steps, name), append(e.trace, "step "+name)
@@ -163,8 +165,8 @@ type execution struct {
 	trace []string
 }
 
-// handle is the handler of all programs. The steps that run are noted in the request's context or, without one, in those
-// that elsewhere returns.
+// handle is the handler of all programs. The steps that run are noted in the request's context or, without one, in
+// those that elsewhere returns.
 func handle(elsewhere func(*askback.Call) *runs) askback.ToolHandler[arguments, string] {
 	return func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 		noted, ok := ctx.Value(runsKey{}).(*runs)

@@ -23,8 +23,8 @@ import (
 
 const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
-// thieves are the stores of two instances, on one store beneath. In one of them another worker sometimes gets the task just
-// before an entry is recorded, as if the lease of the first one had ended.
+// thieves are the stores of two instances, on one store beneath. In one of them another worker sometimes gets the task
+// just before an entry is recorded, as if the lease of the first one had ended.
 type thieves struct {
 	task.Store
 	often  atomic.Int32 // in percent
@@ -55,7 +55,9 @@ func (s thief) tell(id string, due bool) {
 	}
 }
 
-func (s thief) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
+func (s thief) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
 	err := s.Store.Create(ctx, t, ttl, lease, call, entries, quota)
 	s.tell(t.ID, err == nil && lease == 0)
 	return err
@@ -91,9 +93,9 @@ func (s thief) Append(ctx context.Context, id string, claim task.Claim, there in
 }
 
 // A program is a task from its beginning, or from the first of several Detaches. Two clients answer its questions, one
-// after the other or at once, on two instances that take the task from each other; sometimes it is cancelled. Each step is
-// recorded once, and the result has what was recorded. A step runs once, and once more at most for each lease that was
-// lost. A task that is cancelled stays so, begins no further step, and cleans up.
+// after the other or at once, on two instances that take the task from each other; sometimes it is cancelled. Each step
+// is recorded once, and the result has what was recorded. A step runs once, and once more at most for each lease that
+// was lost. A task that is cancelled stays so, begins no further step, and cleans up.
 func TestTasks(t *testing.T) {
 	var ran, cleaned sync.Map // by the program with its mark
 	elsewhere := func(in arguments) *runs {
@@ -113,7 +115,8 @@ func TestTasks(t *testing.T) {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}
 	var instances []*harness.TaskServer
 	for range 2 {
-		opts := &askback.Options{Keys: ring, Tasks: &askback.Tasks{Settings: task.Settings{PerPrincipal: plenty, Anonymous: plenty}}}
+		opts := &askback.Options{Keys: ring,
+			Tasks: &askback.Tasks{Settings: task.Settings{PerPrincipal: plenty, Anonymous: plenty}}}
 		instances = append(instances, harness.NewTaskServerOn(t, thief{stores}, opts, register))
 	}
 	mark, cancelled := 0, 0
@@ -245,7 +248,8 @@ func TestTasks(t *testing.T) {
 			}
 			return
 		}
-		// Of the answers that came at once the result says which one counted: one of those that were given, and everywhere the same.
+		// Of the answers that came at once the result says which one counted: one of those that were given, and everywhere
+		// the same.
 		counted := make(map[string]string)
 		unrecorded := make(map[string]bool)
 		for line := range strings.SplitSeq(text, "\n") {
@@ -254,7 +258,8 @@ func TestTasks(t *testing.T) {
 				continue
 			}
 			if before, again := counted[key]; again && before != seen || !slices.Contains(given[key], seen) {
-				fail("the answer to %q is %q, and of those that were given %q none, or another one than before", key, seen, given[key])
+				fail("the answer to %q is %q, and of those that were given %q none, or another one than before",
+					key, seen, given[key])
 			}
 			counted[key] = seen
 		}

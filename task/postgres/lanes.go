@@ -10,18 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lane is what a connection is wanted for. The first lane that waits is served first.
+// lane is the purpose of a connection. When several lanes wait, the first one is served first.
 type lane int
 
 const (
 	renewals lane = iota // leases: if they come too late, steps run twice
 	workers              // claims, records and all other writes of tasks
-	clients              // what somebody reads, and what can be late: sweeps, notifications
+	clients              // reads, and everything that can be late: sweeps, notifications
 	lanes                // how many there are
 )
 
 // connections bounds how many connections each lane uses. Clients have half of them, at least one, and only while
-// nothing else waits: however many read, the other half is there for workers.
+// nothing else waits. The other half is always there for workers.
 type connections struct {
 	mu      sync.Mutex
 	free    int
@@ -34,7 +34,7 @@ func newConnections(n int) *connections {
 }
 
 // take waits until its lane may use a connection, for at most half of the time that ctx has left. The other half is for
-// the statement: one that ends with ctx takes its connection with it, and to make another takes several round trips.
+// the statement: if ctx ends during the statement, the connection is lost, and a new one takes several round trips.
 func (c *connections) take(ctx context.Context, l lane) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -79,7 +79,7 @@ func (c *connections) give(l lane) {
 	c.next()
 }
 
-// next gives the free connections to those that wait.
+// next gives the free connections to the calls that wait.
 func (c *connections) next() {
 	for l := range lanes {
 		for len(c.waiting[l]) > 0 && c.free > 0 && (l != clients || c.clients > 0) {
@@ -110,8 +110,8 @@ func (s *Store) on(ctx context.Context, l lane, do func(conn *pgxpool.Conn) erro
 			s.connections.give(l)
 			return
 		}
-		// It broke, or ctx ended before the answer came. The pool counts it until it is closed, which takes a while if
-		// the server is silent; closing the pool waits for that, too.
+		// The connection broke, or ctx ended before the answer came. The pool counts it until it is closed. This takes a
+		// while if the server is silent, and closing the pool waits for it, too.
 		go func() {
 			<-session.CleanupDone()
 			s.connections.give(l)

@@ -100,8 +100,8 @@ func TestConnectionsAreShared(t *testing.T) {
 	}
 }
 
-// A hundred clients that read all the time, and a database that is far away: tasks end, no lease is lost, and so no step
-// runs twice.
+// A hundred clients that read all the time, and a database that is far away: tasks end, no lease is lost, and so no
+// step runs twice.
 func TestReadersDoNotStarveWorkers(t *testing.T) {
 	const statement, readers, tasks, steps = 300 * time.Millisecond, 100, 12, 3
 	for _, connections := range []int{4, 1} {

@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// oldest is the first version of PostgreSQL that will do.
+// oldest is the oldest version of PostgreSQL that the store supports.
 const oldest = 13
 
-// A migration brings a schema up to date while other instances work. It uses connections of its own, and ends with
-// them: a statement that others could wait for takes a moment, or gives up.
+// A migration brings a schema up to date while other instances work. It uses connections of its own and ends with them.
+// A statement that others could wait for takes a moment or gives up.
 type migration struct {
 	pool   *pgxpool.Pool
 	schema string
@@ -24,23 +24,23 @@ type migration struct {
 
 // Times of a migration.
 var (
-	// lockWait is how long a step waits for a lock that others then queue for behind it.
+	// lockWait is how long a step waits for a lock while others queue behind it.
 	lockWait = 200 * time.Millisecond
-	// quietWait is how long it waits for one that only VACUUM and the like queue for. It is longer than deadlock_timeout,
-	// after which an autovacuum yields.
+	// quietWait is how long a step waits for a lock that only VACUUM and the like queue for. It is longer than
+	// deadlock_timeout, after which an autovacuum yields.
 	quietWait = 5 * time.Second
-	// again is when a step that got no lock is tried again, and another instance's migration is looked at.
+	// again is the pause before a step that got no lock is tried again, or another instance's migration is checked again.
 	again = 500 * time.Millisecond
-	// patience is how long locks are tried for.
+	// patience is how long a step is tried before it fails for want of a lock.
 	patience = time.Minute
-	// fillAgain is when an instance looks whether the one that fills has ended, or tries again.
+	// fillAgain is the pause before an instance checks again whether another one fills, or tries a failed fill again.
 	fillAgain = 10 * time.Second
 )
 
 // fillRows is how many rows a transaction of a fill reads, and locks at most.
 const fillRows = 200
 
-// prepare makes the steps that an instance needs before it begins, and returns whether there are fills left to make.
+// prepare makes the steps that an instance needs before it begins, and reports whether fills are left.
 func (m *migration) prepare(ctx context.Context) (left bool, err error) {
 	if err := m.checkServer(ctx); err != nil {
 		return false, err
@@ -83,7 +83,7 @@ func (m *migration) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// missing returns the steps that have not been made. The error says that a newer release has taken away what this one
+// missing returns the steps that have not been made. The error says that a newer release has removed what this one
 // needs.
 func (m *migration) missing(ctx context.Context) ([]step, error) {
 	at, made, err := m.read(ctx)
@@ -117,8 +117,8 @@ func (m *migration) sql(sql string) string { return inSchema(sql, m.schema) }
 
 func (m *migration) table(name string) string { return pgx.Identifier{m.schema, name}.Sanitize() }
 
-// alone calls do with a connection unless another instance is in it, and reports whether it did. The lock is that of
-// a transaction, so that it needs no session, and ends with this process. The transaction has no snapshot: nothing
+// alone calls do with a connection unless another instance is doing so, and reports whether it did. The lock belongs to
+// a transaction, so it works through a pooler and ends with this process. The transaction has no snapshot, so nothing
 // waits for it.
 func (m *migration) alone(ctx context.Context, do func(context.Context, *pgx.Conn) error) (done bool, err error) {
 	config := m.pool.Config().ConnConfig // a copy
@@ -128,7 +128,7 @@ func (m *migration) alone(ctx context.Context, do func(context.Context, *pgx.Con
 		return false, err
 	}
 	defer disconnect(ctx, guard)
-	// A machine that is gone is noticed before long. The simple protocol leaves no portal open, and so no snapshot.
+	// A machine that is gone is noticed soon. The simple protocol leaves no portal open, and so no snapshot.
 	results, err := guard.PgConn().Exec(ctx, m.sql(`BEGIN;
 		SET LOCAL idle_in_transaction_session_timeout = 0;
 		SET LOCAL tcp_keepalives_idle = 5; SET LOCAL tcp_keepalives_interval = 5; SET LOCAL tcp_keepalives_count = 3;
@@ -231,8 +231,8 @@ func (m *migration) create(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// change makes a step of statements that take a moment, and need a lock that stops others while they wait for it. So
-// they wait for a moment, too.
+// change makes a step whose statements take a moment, but need a lock that stops others even while the step waits for
+// it. So it waits for a moment only.
 func (m *migration) change(ctx context.Context, conn *pgx.Conn, s step) error {
 	return m.untilLocked(ctx, func() error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -248,8 +248,8 @@ func (m *migration) change(ctx context.Context, conn *pgx.Conn, s step) error {
 	})
 }
 
-// lockTable keeps VACUUM and the like off the table of tasks, as well as other migrations, and nobody else. What the
-// transaction then wants it gets at once or not at all.
+// lockTable keeps VACUUM, other migrations and the like off the table of tasks; reads and writes continue. Further
+// locks of the transaction wait for lockWait at most.
 func (m *migration) lockTable(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.PgConn().Exec(ctx, m.sql(fmt.Sprintf(`
 		SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d;
@@ -259,7 +259,7 @@ func (m *migration) lockTable(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// index makes an index while others write. What an attempt left that came to nothing is taken away first.
+// index makes an index while others write. It first drops what a failed attempt has left.
 func (m *migration) index(ctx context.Context, conn *pgx.Conn, s step) error {
 	valid := func() (valid, exists bool, err error) {
 		err = conn.QueryRow(ctx, `SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)`,
@@ -269,7 +269,7 @@ func (m *migration) index(ctx context.Context, conn *pgx.Conn, s step) error {
 		}
 		return valid, err == nil, err
 	}
-	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // else the session is one of a pooler
+	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // otherwise the session belongs to a pooler
 		if _, err := conn.Exec(ctx, `SET statement_timeout = 0`); err != nil {
 			return err
 		}
@@ -281,7 +281,7 @@ func (m *migration) index(ctx context.Context, conn *pgx.Conn, s step) error {
 		}
 		if exists && !ok {
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-				if err := m.lockTable(ctx, conn); err != nil { // waits for somebody who still makes it
+				if err := m.lockTable(ctx, conn); err != nil { // waits for an instance that is still making it
 					return err
 				}
 				if ok, _, err = valid(); err != nil || ok {
@@ -304,7 +304,8 @@ func (m *migration) index(ctx context.Context, conn *pgx.Conn, s step) error {
 	})
 }
 
-// untilLocked repeats what could not have a lock, for a while. In between, those who waited behind it go on.
+// untilLocked repeats do while it cannot get its locks, until patience is over. In between, the transactions that
+// queued behind it continue.
 func (m *migration) untilLocked(ctx context.Context, do func() error) error {
 	for until := time.Now().Add(patience); ; {
 		err := do()
@@ -323,7 +324,7 @@ func (m *migration) untilLocked(ctx context.Context, do func() error) error {
 	}
 }
 
-// holder names the process of the database that has had a lock on the table of tasks for longest.
+// holder names the database process that has held a lock on the table of tasks for the longest time.
 func (m *migration) holder(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -339,8 +340,8 @@ func (m *migration) holder(ctx context.Context) string {
 	return fmt.Sprintf(" (process %d of the database, application %q)", pid, application)
 }
 
-// finish makes the fills, or waits until another instance has made them. It returns when ctx is done. What fails is
-// tried again: until it is done, statements cope.
+// finish makes the fills, or waits until another instance has made them. It returns when ctx is done. It tries a failed
+// fill again; until then, statements cope with the rows as they are.
 func (m *migration) finish(ctx context.Context) {
 	for {
 		if missing, err := m.missing(ctx); err == nil && len(missing) == 0 {
@@ -378,8 +379,8 @@ func (m *migration) fill(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// pass goes once through all tasks, in the order of their IDs. It takes as long a rest as it works. It reports whether
-// it has passed over rows to correct, because somebody else had locked them.
+// pass goes once through all tasks, in the order of their IDs, and rests as long as it works. It reports whether it has
+// skipped wrong rows because somebody else had locked them.
 func (m *migration) pass(ctx context.Context, conn *pgx.Conn, f *fill) (passedOver bool, err error) {
 	for after := ""; ; {
 		begun := time.Now()
@@ -403,7 +404,7 @@ func (m *migration) fillSome(
 	ctx context.Context, conn *pgx.Conn, f *fill, after string,
 ) (last *string, passedOver bool, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// A plan for an empty table may be kept until it is full.
+		// Otherwise the plan for an empty table may still be used when the table is full.
 		_, err := conn.PgConn().Exec(ctx, fmt.Sprintf(`
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
 			SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d`,
@@ -423,7 +424,7 @@ func (m *migration) fillSome(
 		if locked, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 			return err
 		}
-		// A statement sees what was committed when it began, so it is another one that corrects what is now locked.
+		// A statement sees what was committed when it began, so the correction of the locked rows needs a new statement.
 		passedOver = len(locked) < len(wrong)
 		_, err = tx.Exec(ctx, m.sql(`UPDATE {schema}.task AS t SET `+f.set+` WHERE id = ANY ($1::text[])`), locked)
 		return err

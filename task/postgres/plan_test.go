@@ -20,7 +20,8 @@ func TestPlansUseIndexes(t *testing.T) {
 	}
 	defer s.Close()
 	ctx := t.Context()
-	bad := regexp.MustCompile(`Seq Scan|Bitmap|Sort Key: (task|journal|state|used)`) // a few locks and candidates are sorted
+	// a few locks and candidates are sorted
+	bad := regexp.MustCompile(`Seq Scan|Bitmap|Sort Key: (task|journal|state|used)`)
 	for _, table := range []struct{ says, sql string }{
 		{"new", ""},
 		{"empty and analyzed", "VACUUM ANALYZE"},
@@ -38,7 +39,8 @@ func TestPlansUseIndexes(t *testing.T) {
 		}
 		for _, c := range []struct{ says, sql, args, index string }{
 			{"get", s.sql.get, "''", "task_pkey"},
-			{"create", s.sql.create, "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,''", "task_kept"},
+			{"create", s.sql.create, "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,''",
+				"task_kept"},
 			{"versions", s.sql.versions, "'{a,b}'", "task_pkey"},
 			{"lock quotas", s.sql.lockQuotas, "'{a}','{b}'", "task_pkey"},
 			{"evictable", s.sql.evictable, "'user 1','1h',10", "task_evictable"},
@@ -50,7 +52,8 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"append", s.sql.append, "'',0,'',0,''", "task_pkey"},
 			{"renew", s.sql.renew, "'{a,b}','{1,2}','{x,y}','1m'", "task_pkey"},
 			{"update", s.sql.update, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'',''", "task_pkey"},
-			{"update within", s.sql.updateWithin, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',10", "task_kept"},
+			{"update within", s.sql.updateWithin,
+				"'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',10", "task_kept"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
 			{"purgeable", s.sql.purgeable, "'1h',10", "task_purgeable"},
@@ -147,7 +150,8 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 		return 0
 	}
 	measure := func(id int) (wake, claim, none int) {
-		wake = pages(fmt.Sprintf("wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',1000000)", id))
+		wake = pages(fmt.Sprintf("wake('parked "+
+			"%d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',1000000)", id))
 		claim = pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")
 		return wake, claim, pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// behindPooler reports whether a pooler is in front of the server that lends its sessions for a transaction, as
-// PgBouncer does with pool_mode=transaction. The error says so if the statements of the URL need a session of their
-// own: some would fail, and only sometimes.
+// behindPooler reports whether a pooler in front of the server lends sessions for one transaction at a time, as
+// PgBouncer does with pool_mode=transaction. It returns an error if the statements, as the URL configures them, need a
+// session of their own, because they would fail now and then.
 func behindPooler(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -21,14 +21,14 @@ func behindPooler(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	defer conn.Close(ctx)
 	pid, err := backend(ctx, conn, "")
 	if err != nil || pid == conn.PgConn().PID() {
-		return false, err // it is the server that has greeted us
+		return false, err // the server itself has accepted the connection
 	}
 	other, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return false, err
 	}
 	defer other.Close(ctx)
-	// While the other connection is in a transaction it keeps a session, as a rule the one that was used last.
+	// While the other connection is in a transaction, it keeps a session, usually the one that was used last.
 	for range 3 {
 		its, err := backend(ctx, other, "BEGIN")
 		if err != nil {
@@ -49,7 +49,7 @@ func behindPooler(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	return false, nil
 }
 
-// sharable returns an error if statements that are sent in this way need more than one transaction of a session.
+// sharable returns an error if statements in this mode need a session for longer than one transaction.
 func sharable(mode pgx.QueryExecMode) error {
 	switch mode {
 	case pgx.QueryExecModeCacheStatement, pgx.QueryExecModeDescribeExec:
@@ -60,7 +60,7 @@ func sharable(mode pgx.QueryExecMode) error {
 	return nil
 }
 
-// backend returns the process at the server that serves a connection, after a statement. It prepares nothing.
+// backend returns the server process that serves a connection after the statement first. It prepares no statement.
 func backend(ctx context.Context, conn *pgx.Conn, first string) (pid uint32, err error) {
 	var results []*pgconn.Result
 	for _, sql := range []string{first, "SELECT pg_backend_pid()"} {

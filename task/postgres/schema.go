@@ -2,9 +2,9 @@ package postgres
 
 import "strings"
 
-// A step changes the schema while instances of this release and of the one before it go on with their work: it adds,
-// and what the statements of the release before use stays as it is, indexes included. What nobody uses any more is
-// taken away by the release after.
+// A step changes the schema while instances of this release and of the previous one work. It only adds: everything that
+// the statements of the previous release use stays as it is, indexes included. A later release removes what nobody uses
+// any more.
 //
 // Text is compared by its bytes, so that an order never changes. Rows of tasks keep room
 // in their page, so that an entry of the journal, which changes no index, moves none.
@@ -12,24 +12,26 @@ import "strings"
 // For each statement there is one index that can serve it and no other, by conditions
 // that they share: while a table is small any would do, and the choice is kept.
 type step struct {
-	name  string // what is noted when it has been made
-	since int    // a store of this version, or a later one, has it from before steps were noted; 0 is none
+	name  string // is noted when the step has been made
+	since int    // stores of this version and later ones have the step, although it was not noted; 0 means none
 
-	// One of these. Nothing that takes longer with more rows is in sql: it holds its locks until it is done.
+	// A step has one of these. The sql must take the same time for any number of rows, because it holds its locks until it
+	// is done.
 	sql   string
 	index string // is made while others write; it begins with its name
 	fill  *fill  // is made after an instance has begun to work
 }
 
-// A fill corrects rows of tasks that are there, some at a time. Until it is done, statements cope with them as they
+// A fill corrects the existing rows of tasks, a few at a time. Until it is done, statements cope with the rows as they
 // are.
 type fill struct {
-	wrong string // is the condition for rows to correct, by what was committed when a statement began
-	set   string // corrects them, while they are locked
+	wrong string // the condition for rows to correct
+	set   string // corrects them while they are locked
 }
 
-// version is the one that stores have, and that an instance must know to use a store. A step that only adds leaves it,
-// so that the release before opens the store; one that takes away what that release uses raises it.
+// version is the version of a store's schema, which an instance must know to use the store. A step that only adds
+// leaves it alone, so that the previous release can open the store; a step that removes what the previous release uses
+// raises it.
 const version = 3
 
 var steps = []step{
@@ -115,8 +117,9 @@ var steps = []step{
 	}},
 }
 
-// journalBytes are those of the call and the journal of task t.
-const journalBytes = `(SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {schema}.journal AS j WHERE j.id = t.id)`
+// journalBytes are the bytes of the call and the journal of task t.
+const journalBytes = `(SELECT coalesce(sum(octet_length(body)), 0)::bigint
+	FROM {schema}.journal AS j WHERE j.id = t.id)`
 
 // indexName returns the name of a step's index.
 func (s step) indexName() string {

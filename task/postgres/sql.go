@@ -17,8 +17,9 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, count, claim, journal, append, renew, update, updateWithin, notify, state string
-	expired, purgeable, evictable, purge                                                                                                         string
+	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, count, claim, journal, append, renew, update,
+	updateWithin, notify, state string
+	expired, purgeable, evictable, purge string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
 }
@@ -44,7 +45,8 @@ func newStatements(schema string) statements {
 				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
 					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, nonce, entries, bytes)
 				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
-					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp() + $21::interval, 0, $22::bigint, $23::text,
+					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp() + $21::interval, 0,
+					$22::bigint, $23::text,
 					cardinality($16::bytea[]), $20::bigint
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
 				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
@@ -87,11 +89,10 @@ func newStatements(schema string) statements {
 			FROM {schema}.task WHERE ` + expirable),
 
 		// A claimed row is locked before it is changed, and rows that others have locked are passed over: instances that
-		// claim at once get different tasks. First come principals that have nothing, in turn, one probe of the index each,
-		// and only as far as they are needed: "one" has one task of each. Then, in "more", come further tasks of theirs and
-		// of the principals in the load, target by target, and at least as many as these can get. "turns" puts them all in
-		// the order in which they are to be claimed, and those are claimed that a principal gets while it has fewer than
-		// there are workers left.
+		// claim at once get different tasks. "one" has one task of each principal that has nothing, in turn, with one probe
+		// of the index for each and only as many as needed. "more" has further tasks of these principals and of the
+		// principals in the load, target by target, at least as many as they can get. "turns" puts them all in the order of
+		// claiming. A principal gets tasks while it has fewer than there are workers left.
 		//
 		// A row is read as it is when it is locked, but the journal as it was when the statement began. The row says how
 		// many entries there are.
@@ -143,7 +144,8 @@ func newStatements(schema string) statements {
 					SELECT target FROM targets
 				) AS its, LATERAL (
 					SELECT id, due FROM {schema}.task
-					WHERE due <= statement_timestamp() AND principal = s.principal AND target = its.target AND id IS DISTINCT FROM s.first AND ` + inTurn + `
+					WHERE due <= statement_timestamp() AND principal = s.principal AND target = its.target
+						AND id IS DISTINCT FROM s.first AND ` + inTurn + `
 					ORDER BY principal, target, due LIMIT s.most FOR NO KEY UPDATE SKIP LOCKED) AS due
 			), turns AS (
 				SELECT id, had, row_number() OVER (ORDER BY had, principal <= $1, principal) AS turn FROM (
@@ -176,8 +178,8 @@ func newStatements(schema string) statements {
 			SELECT id, entries, coalesce($3::bytea, '') FROM t
 			RETURNING seq`),
 
-		// Nobody waits for a row here: one that stays locked must not end all other leases. Claims that have passed do
-		// not come back, so a lease is lost if the row did not have its claim when the statement began.
+		// Locked rows are skipped, because a row that stays locked must not end all other leases. Past claims never come
+		// back, so a lease is lost if the row did not have its claim when the statement began.
 		renew: in(`
 			WITH held AS (
 				SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[]) WITH ORDINALITY AS h (id, fence, nonce, place)
@@ -291,7 +293,8 @@ func update(with, from, where string) string {
 					WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
 				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint
 			` + from + `
-			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3 AND nonce = $19) AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
+			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3 AND nonce = $19)
+				AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
 				` + where + `
 			RETURNING id, updated, version, fence, entries
 		), j AS (
@@ -306,8 +309,10 @@ func update(with, from, where string) string {
 func usage(principal, limit string) string {
 	return `
 		SELECT count(*) FILTER (WHERE ` + unfinished + `) AS unfinished, count(*) AS kept,
-			coalesce(sum(coalesce(bytes, ` + journalBytes + `) + coalesce(octet_length(pending), 0) + coalesce(octet_length(outcome), 0)), 0)::bigint AS bytes
-		FROM (SELECT id, status, bytes, pending, outcome FROM {schema}.task WHERE principal = ` + principal + ` AND ` + kept + ` LIMIT ` + limit + `) AS t`
+			coalesce(sum(coalesce(bytes, ` + journalBytes + `) + coalesce(octet_length(pending), 0)
+				+ coalesce(octet_length(outcome), 0)), 0)::bigint AS bytes
+		FROM (SELECT id, status, bytes, pending, outcome FROM {schema}.task
+			WHERE principal = ` + principal + ` AND ` + kept + ` LIMIT ` + limit + `) AS t`
 }
 
 // inSchema puts the schema into SQL: {schema} is its identifier, and {name} its name as
@@ -329,7 +334,8 @@ func columns(pending, outcome string) string {
 func scan(row pgx.Row, more ...any) (*task.Task, error) {
 	var t task.Task
 	err := row.Scan(append([]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
-		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence, &t.Nonce}, more...)...)
+		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence,
+		&t.Nonce}, more...)...)
 	if err != nil {
 		return nil, err
 	}

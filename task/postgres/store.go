@@ -14,10 +14,10 @@
 // once. The search_path of the URL names another schema, so that services, or tests, can share a database without
 // seeing each other's tasks. A role that may not create a schema needs one that it may create tables in.
 //
-// A release only adds to the tables of the one before, in short steps, and takes away later what that one used. So
-// instances of both releases work on the same tables, and one of the release before may also be started again. An
-// instance that opens the tables of the release before writes what they lack into the rows that are there while it works,
-// some rows at a time. Another instance goes on with that if it ends.
+// A release only adds to the tables of the previous one, in short steps, and a later release removes what is no longer
+// used. So instances of both releases work on the same tables, and an instance of the previous release may be started
+// again. An instance that opens the tables of the previous release fills the new columns of existing rows while it
+// works, a few rows at a time. If it ends, another instance continues.
 //
 // Tasks change often, so PostgreSQL must be able to clear old rows away: leave autovacuum on, and keep transactions
 // in the same database short. While one stays open, each Claim is slower than the one before.
@@ -34,8 +34,8 @@
 // error.
 //
 // Through PgBouncer in transaction mode, set default_query_exec_mode=exec, because prepared statements and session
-// settings need a connection of their own: without it Open returns an error. Watch needs one as well, and returns an
-// error there.
+// settings need a session of their own: without it Open returns an error. Watch needs such a session as well, and
+// always returns an error behind such a pooler.
 //
 // # States
 //
@@ -238,8 +238,10 @@ func (s *Store) Select(ctx context.Context, f task.Filter, after string, limit i
 
 func scanRow(row pgx.CollectableRow) (*task.Task, error) { return scan(row) }
 
-// collect returns what scan makes of each row of a query.
-func collect[T any](ctx context.Context, s *Store, l lane, scan pgx.RowToFunc[T], sql string, args ...any) (all []T, err error) {
+// collect returns the result of scan for each row of a query.
+func collect[T any](
+	ctx context.Context, s *Store, l lane, scan pgx.RowToFunc[T], sql string, args ...any,
+) (all []T, err error) {
 	err = s.on(ctx, l, func(conn *pgxpool.Conn) (err error) {
 		rows, _ := conn.Query(ctx, sql, args...)
 		all, err = pgx.CollectRows(rows, scan)
@@ -286,7 +288,9 @@ func storable[T ~string](texts []T) (all []string) {
 
 // Claim implements [task.Store]. The order of principals is that of their bytes. A task
 // that is being written to at this moment is not claimed.
-func (s *Store) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
+func (s *Store) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) (claimed []*task.Claimed, err error) {
 	defer s.wrap(ctx, "claim tasks", &err)
 	type turn struct {
 		n, entries int // entries says how many there are
@@ -294,8 +298,9 @@ func (s *Store) Claim(ctx context.Context, after string, load []task.Load, lease
 	}
 	principals, targets, counts := []string{}, []string{}, []int{}
 	for _, l := range load {
-		if check("", l.Principal) == nil { // else nobody has it
-			principals, targets, counts = append(principals, l.Principal), append(targets, fit(l.Target)), append(counts, l.Tasks)
+		if check("", l.Principal) == nil { // otherwise nobody has it
+			principals, targets, counts = append(principals, l.Principal), append(targets, fit(l.Target)),
+				append(counts, l.Tasks)
 		}
 	}
 	read := func(row pgx.CollectableRow) (t turn, err error) {
@@ -348,8 +353,11 @@ func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there i
 	return err
 }
 
-// Renew implements [task.Store]. A row that somebody else has locked at this moment is passed over.
-func (s *Store) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) (renewed []task.Renewed, err error) {
+// Renew implements [task.Store]. A row that somebody else has locked at this moment is skipped, with an error for its
+// lease.
+func (s *Store) Renew(
+	ctx context.Context, leases []task.Leased, lease time.Duration,
+) (renewed []task.Renewed, err error) {
 	defer s.wrap(ctx, "renew leases", &err)
 	ids, fences, nonces := make([]*string, len(leases)), make([]int64, len(leases)), make([]string, len(leases))
 	for i, l := range leases {
@@ -402,7 +410,9 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	}
 	var updated time.Time
 	var version, fence int64
-	w := &write{id: t.ID, sql: s.sql.update, args: args, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &fence) }}
+	w := &write{id: t.ID, sql: s.sql.update, args: args, result: func(row pgx.Row) error {
+		return row.Scan(&updated, &version, &fence)
+	}}
 	if u.Quota.Bytes > 0 && size(u.Entries) > 0 {
 		// The principal is the stored one: the given task's may be any.
 		w.sql, w.args, w.lock.owner = s.sql.updateWithin, append(args, u.Quota.Bytes), lookup(t.ID)
@@ -461,9 +471,9 @@ func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, e
 	return len(ids), nil
 }
 
-// refused returns the reason why a write under conditions found no task. The claim is one if the write is leased; the
-// version and the status are none without an update. Claims and versions, once passed, do not come back, so the reason
-// still holds although it is read later than the write.
+// refused returns the reason why a write under conditions found no task. The claim matters if the write is leased, and
+// the version and the status only for an update. Past claims and versions never come back, so the reason still holds
+// although it is read after the write.
 func (s *Store) refused(ctx context.Context, t *task.Task, leased bool, u *task.Update) error {
 	var stored task.Claim
 	var version int64

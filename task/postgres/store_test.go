@@ -585,7 +585,9 @@ func TestRenewDoesNotWaitForALock(t *testing.T) {
 }
 
 // renewOne renews one lease.
-func renewOne(s task.Store, ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
+func renewOne(
+	s task.Store, ctx context.Context, id string, claim task.Claim, lease time.Duration,
+) (version int64, err error) {
 	renewed, err := s.Renew(ctx, []task.Leased{{ID: id, Claim: claim}}, lease)
 	if err != nil {
 		return 0, err

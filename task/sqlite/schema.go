@@ -14,8 +14,8 @@ import (
 const applicationID = 0x41736b62
 
 // migrations lead from each schema version to the next. One that was released is never
-// changed. The version of a file is the number of migrations that it has seen, and what a release must know to open it.
-// A release that only adds to the file does so in [steps], so that the release before opens it, too.
+// changed. The version of a file is the number of migrations that it has seen, and a release must know all of them to
+// open it. A release that only adds to the file does so in [steps], so that the previous release can still open it.
 var migrations = []string{`
 -- A task is due since "due", or becomes so at "wake", where a lease or a delay ends, or
 -- neither: then it is parked. That these are two columns lets Claim find the next
@@ -120,8 +120,8 @@ CREATE TABLE used_state (
 CREATE INDEX used_state_expires ON used_state (expires);
 `}
 
-// A step adds to a file, beside processes of the release before that have it open: their statements go on working, and
-// so does their check of the version. It takes a moment, however many tasks there are.
+// A step adds to a file that processes of the previous release may have open: their statements and their check of the
+// version continue to work. A step takes a moment, however many tasks there are.
 type step struct{ name, sql string }
 
 // notes is the table of the steps that a file has seen.

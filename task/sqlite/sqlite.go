@@ -81,8 +81,8 @@ const (
 )
 
 // Open opens the store in the file at path, and creates the file, for this user only, if there is none; its directory
-// must exist. A file of an older release is brought up to date; the release before this one can still open it. A file
-// that a newer release has changed so that this one cannot use it is refused. A file that is not a store is refused and
+// must exist. A file of an older release is brought up to date, and the previous release can still open it. A file is
+// refused if a newer release has changed it so that this one cannot use it. A file that is not a store is refused and
 // left as it is. The context is for opening only.
 func Open(ctx context.Context, path string) (*Store, error) {
 	path, err := locate(path)

@@ -35,9 +35,11 @@ const (
 	wakeSQL           = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
 	firstPrincipalSQL = `SELECT principal FROM task WHERE due IS NOT NULL ORDER BY principal LIMIT 1`
 	nextPrincipalSQL  = `SELECT principal FROM task WHERE due IS NOT NULL AND principal > ? ORDER BY principal LIMIT 1`
-	firstTargetSQL    = `SELECT seq, target, due FROM task WHERE due IS NOT NULL AND principal = ? ORDER BY target, due LIMIT 1`
-	nextTargetSQL     = `SELECT seq, target, due FROM task WHERE due IS NOT NULL AND principal = ? AND target > ? ORDER BY target, due LIMIT 1`
-	claimSQL          = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, nonce = ?, attempts = attempts + 1
+	firstTargetSQL    = `SELECT seq, target, due FROM task WHERE due IS NOT NULL AND principal = ?
+		ORDER BY target, due LIMIT 1`
+	nextTargetSQL = `SELECT seq, target, due FROM task WHERE due IS NOT NULL AND principal = ? AND target > ?
+		ORDER BY target, due LIMIT 1`
+	claimSQL = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, nonce = ?, attempts = attempts + 1
 		WHERE seq = ?
 		RETURNING ` + whole
 	claimedJournalSQL = `SELECT entry FROM journal WHERE task = ? ORDER BY n`
@@ -51,9 +53,11 @@ const (
 	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
 		stopped = ?, attempts = ?, updated = ?, version = version + 1`
 	// The parameters after the version say whether the claim matters, and which it is. The last one is the status again.
-	updateWhereSQL = ` WHERE id = ? AND version = ? AND (NOT ? OR fence = ? AND nonce = ?) AND (ended = 0 OR status = ?) RETURNING seq, fence`
-	updateKeepSQL  = updateSQL + updateWhereSQL
-	updateDueSQL   = updateSQL + `, due = ?, wake = ?, fence = fence + ?, nonce = coalesce(nullif(?, ''), nonce)` + updateWhereSQL
+	updateWhereSQL = ` WHERE id = ? AND version = ? AND (NOT ? OR fence = ? AND nonce = ?)
+		AND (ended = 0 OR status = ?) RETURNING seq, fence`
+	updateKeepSQL = updateSQL + updateWhereSQL
+	updateDueSQL  = updateSQL + `, due = ?, wake = ?, fence = fence + ?, nonce = coalesce(nullif(?, ''), nonce)` +
+		updateWhereSQL
 
 	stateSQL = `SELECT version, fence, nonce FROM task WHERE id = ?`
 	ownerSQL = `SELECT unfinished, kept, usage.bytes FROM task JOIN usage USING (principal) WHERE seq = ?`
@@ -67,7 +71,8 @@ const (
 
 // writes are the statements of the writer.
 var writes = []string{
-	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL, appendSQL, wakeSQL,
+	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL,
+	appendSQL, wakeSQL,
 	firstPrincipalSQL, nextPrincipalSQL, firstTargetSQL, nextTargetSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
@@ -270,7 +275,9 @@ func bytesOrNull(b []byte) any {
 }
 
 // Claim takes tasks that are due. See [task.Store].
-func (s *Store) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) (claimed []*task.Claimed, err error) {
+func (s *Store) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) (claimed []*task.Claimed, err error) {
 	defer s.wrap(ctx, "claim tasks", &err)
 	var due bool
 	err = s.r[anyDueSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
@@ -319,9 +326,11 @@ func (s *Store) Claim(ctx context.Context, after string, load []task.Load, lease
 	return claimed, nil
 }
 
-// nextPrincipal finds the principal with due tasks and with the fewest that run, if these are fewer than there are free
-// workers. It takes a probe of the index for each that has some, and one for the first that has none.
-func (s *Store) nextPrincipal(ctx context.Context, after string, running map[string]int, free int) (best string, err error) {
+// nextPrincipal finds the principal with due tasks that has the fewest running tasks, if these are fewer than the free
+// workers. It probes the index once for each principal with running tasks, and once for the first without.
+func (s *Store) nextPrincipal(
+	ctx context.Context, after string, running map[string]int, free int,
+) (best string, err error) {
 	fewest := free
 	row, begunAnew := s.w[nextPrincipalSQL].QueryRowContext(ctx, after), false
 	for {
@@ -348,7 +357,7 @@ func (s *Store) nextPrincipal(ctx context.Context, after string, running map[str
 	}
 }
 
-// nextDue finds the task of a principal that has been due longest, of the target of which the fewest run.
+// nextDue finds the task that has been due longest, of the principal's target with the fewest running tasks.
 func (s *Store) nextDue(ctx context.Context, principal string, running map[[2]string]int) (seq int64, err error) {
 	row := s.w[firstTargetSQL].QueryRowContext(ctx, principal)
 	for fewest, longest := 0, int64(0); ; {
@@ -418,7 +427,9 @@ func (s *Store) state(ctx context.Context, id string, claim *task.Claim) (versio
 }
 
 // Renew makes leases end later. See [task.Store].
-func (s *Store) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) (renewed []task.Renewed, err error) {
+func (s *Store) Renew(
+	ctx context.Context, leases []task.Leased, lease time.Duration,
+) (renewed []task.Renewed, err error) {
 	defer s.wrap(ctx, "renew the leases on tasks", &err)
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		renewed = make([]task.Renewed, len(leases))
@@ -456,7 +467,8 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			args = append(args, due, wake, claims, nonce)
 		}
 		var seq int64
-		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, u.Leased, t.Fence, t.Nonce, string(t.Status))...).Scan(&seq, &fence)
+		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, u.Leased, t.Fence, t.Nonce,
+			string(t.Status))...).Scan(&seq, &fence)
 		if errors.Is(err, sql.ErrNoRows) {
 			var claim *task.Claim
 			if u.Leased {

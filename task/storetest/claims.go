@@ -18,7 +18,7 @@ var claimTests = []test{
 		f.addParked(s, "alice")
 		f.noneDue(s)
 	}},
-	{"Fence and Attempts rise by one, the Nonce is another, and nothing else in the row changes", func(f *fixture, s task.Store) {
+	{"Fence and Attempts rise by one, the Nonce is new, and the rest of the row stays", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Status, t.Message, t.Round = task.Working, "hello", 2
 		t.Pending, t.Outcome = []byte("pending"), []byte("outcome")
@@ -36,7 +36,9 @@ var claimTests = []test{
 		seen := make(map[string]bool)
 		note := func(how string, t *task.Task) {
 			f.Helper()
-			if len(t.Nonce) < 22 || strings.ContainsFunc(t.Nonce, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			if len(t.Nonce) < 22 || strings.ContainsFunc(t.Nonce, func(r rune) bool {
+				return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+			}) {
 				f.Errorf("%s: the nonce is %q", how, t.Nonce)
 			}
 			if seen[t.Nonce] {
@@ -139,7 +141,7 @@ var claimTests = []test{
 		f.claimThis(s, second.ID, long)
 		f.claimThis(s, first.ID, long)
 	}},
-	{"principals with as many tasks as there are free workers are passed over, whatever they have", func(f *fixture, s task.Store) {
+	{"principals with as many tasks as there are free workers are skipped", func(f *fixture, s task.Store) {
 		principals := slices.Sorted(slices.Values([]string{"", "\x01", "a", "a\x01", "a\x01b", "a!", "b", "ä", "日本", "\U0010FFFF", "\U0010FFFFz"}))
 		for _, p := range principals {
 			f.add(s, p)
@@ -307,7 +309,7 @@ var claimTests = []test{
 			f.Errorf("Claim took %d more tasks, %v", len(claimed), err)
 		}
 	}},
-	{"each task goes to the principal that has the fewest, while it has fewer than there are free workers", func(f *fixture, s task.Store) {
+	{"each task goes to the principal with the fewest, below the number of free workers", func(f *fixture, s task.Store) {
 		for _, tt := range []struct {
 			free           int
 			has, due, want map[string]int
@@ -324,8 +326,10 @@ var claimTests = []test{
 			{free: 8, due: map[string]int{"a": 20, "b": 20}, has: map[string]int{"a": 8}, want: map[string]int{"b": 4}},
 			{free: 8, due: map[string]int{"a": 20, "b": 1}, has: map[string]int{"a": 4, "b": 7}, want: map[string]int{"a": 2}},
 			{free: 4, due: map[string]int{"a": 9, "b": 9}, has: map[string]int{"a": 3, "b": 3}, want: map[string]int{"a": 1}},
-			{free: 3, due: map[string]int{"a": 9, "b": 9, "c": 9, "d": 9}, has: map[string]int{"a": 1, "b": 2, "c": 1}, want: map[string]int{"d": 1, "a": 1}},
-			{free: 2, due: map[string]int{"a": 9, "b": 9, "c": 9}, has: map[string]int{"a": 1, "b": 1}, want: map[string]int{"c": 1}},
+			{free: 3, due: map[string]int{"a": 9, "b": 9, "c": 9, "d": 9}, has: map[string]int{"a": 1, "b": 2, "c": 1},
+				want: map[string]int{"d": 1, "a": 1}},
+			{free: 2, due: map[string]int{"a": 9, "b": 9, "c": 9}, has: map[string]int{"a": 1, "b": 1},
+				want: map[string]int{"c": 1}},
 		} {
 			prefix := newID() // of principals; the others have no more that is due
 			var load []task.Load
@@ -363,7 +367,8 @@ var claimTests = []test{
 				}
 			}
 			if !maps.Equal(got, tt.want) {
-				f.Errorf("with %d free workers, %v running and %v due, %v were claimed, want %v", tt.free, tt.has, tt.due, got, tt.want)
+				f.Errorf("with %d free workers, %v running and %v due, %v were claimed, want %v",
+					tt.free, tt.has, tt.due, got, tt.want)
 			}
 			for f.tryClaim(s, "", long) != nil { // nothing is left for the next case
 			}
@@ -568,7 +573,7 @@ var renewTests = []test{
 		f.release(s, c)
 		f.noneDue(s)
 	}},
-	{"several leases are renewed at once, each for itself, and the answers are in their order", func(f *fixture, s task.Store) {
+	{"several leases are renewed at once, each for itself, with results in their order", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, f.instances(s, 2)[1])
 		held, other := f.addLeased(s), f.addLeased(s)
 		f.update(s, other, task.Update{Keep: true})
@@ -586,7 +591,8 @@ var renewTests = []test{
 		want := []struct {
 			version int64
 			err     error
-		}{{err: nil}, {err: task.ErrLeaseLost}, {err: task.ErrNotFound}, {version: 1}, {version: 1}, {err: task.ErrLeaseLost}, {err: nil}}
+		}{{err: nil}, {err: task.ErrLeaseLost}, {err: task.ErrNotFound}, {version: 1}, {version: 1}, {err: task.ErrLeaseLost},
+			{err: nil}}
 		if len(renewed) != len(want) {
 			f.Fatalf("Renew answers for %d leases, want %d", len(renewed), len(want))
 		}

@@ -162,7 +162,9 @@ func (s *losingStore) Append(ctx context.Context, id string, claim task.Claim, t
 	return s.answer(s.Store.Append(ctx, id, claim, there, entry))
 }
 
-func (s *losingStore) Claim(ctx context.Context, after string, load []task.Load, lease time.Duration, limit int) ([]*task.Claimed, error) {
+func (s *losingStore) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
 	t, err := s.Store.Claim(ctx, after, load, lease, limit)
 	if t == nil || err != nil {
 		return t, err

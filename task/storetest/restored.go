@@ -12,10 +12,13 @@ import (
 )
 
 // RunLostCommits runs the suite of what a [task.Store] does when its database has lost commits, as an asynchronous
-// failover or a restored backup does: the next claim has the number of a lost one, and only the nonces differ. Database is
-// called for each test, as by [Run]. Its second function saves the database, and returns one that puts it back as it was
-// then: with PostgreSQL a template, with SQLite a copy of the file. No handle is open while either of them runs.
-func RunLostCommits(t *testing.T, database func(t *testing.T) (open func(*testing.T) task.Store, save func(*testing.T) (restore func(*testing.T)))) {
+// failover or a restored backup does: the next claim has the number of a lost one, and only the nonces differ. Database
+// is called for each test, as by [Run]. Its second function saves the database, and returns one that puts it back as it
+// was then: with PostgreSQL a template, with SQLite a copy of the file. No handle is open while either of them runs.
+func RunLostCommits(
+	t *testing.T, database func(t *testing.T) (open func(*testing.T) task.Store,
+		save func(*testing.T) (restore func(*testing.T))),
+) {
 	for _, test := range restoredTests {
 		t.Run(test.says, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -76,7 +79,8 @@ var restoredTests = []struct {
 					r.wantError("Renew of the lost claim", err, task.ErrLeaseLost)
 					given := clone(lost)
 					given.Status, given.Version = task.Completed, current.Version
-					r.wantError("Update under the lost claim", s.Update(r.ctx, given, task.Update{Leased: true, Due: -1}), task.ErrLeaseLost)
+					r.wantError("Update under the lost claim", s.Update(r.ctx, given, task.Update{Leased: true, Due: -1}),
+						task.ErrLeaseLost)
 					r.wantEntries(s, t.ID, "mine")
 					r.noneDue(s)
 					current.Attempts = 0
@@ -138,7 +142,8 @@ var restoredTests = []struct {
 				}
 				return task.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
 			}
-			e, err := task.NewEngine(s, &task.Options{Handler: handler, Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+			e, err := task.NewEngine(s, &task.Options{Handler: handler, Look: 5 * time.Millisecond,
+				Logger: slog.New(slog.DiscardHandler)})
 			r.ok("NewEngine", err)
 			ctx, cancel := context.WithCancel(r.ctx)
 			ended := make(chan error, 1)

@@ -14,9 +14,9 @@
 //		})
 //	}
 //
-// [RunLostCommits] is the suite of what a store does when its database has lost commits. It needs a way to save and restore
-// the database. [RunStates] and [RunGuard] are the suites of other interfaces, state.Store and state.Guard, which may share a database
-// with tasks.
+// [RunLostCommits] is the suite of what a store does when its database has lost commits. It needs a way to save and
+// restore the database. [RunStates] and [RunGuard] are the suites of other interfaces, state.Store and state.Guard,
+// which may share a database with tasks.
 //
 // It takes no notice of how a store does what it does, and asks nothing of the speed of the machine: where a time has
 // to pass, it passes in the store, and the suite waits for what comes of it.
@@ -206,7 +206,8 @@ func (f *fixture) loseLease(s, other task.Store) (lost, current *task.Task) {
 func others(lost, current *task.Task) []task.Claim {
 	return []task.Claim{
 		lost.Claim, {}, {Fence: current.Fence + 1, Nonce: current.Nonce}, {Fence: -1, Nonce: current.Nonce},
-		{Fence: lost.Fence, Nonce: current.Nonce}, {Fence: current.Fence, Nonce: lost.Nonce}, // as two that have one number after a failover
+		// as two that have one number after a failover
+		{Fence: lost.Fence, Nonce: current.Nonce}, {Fence: current.Fence, Nonce: lost.Nonce},
 		{Fence: current.Fence}, {Fence: current.Fence, Nonce: current.Nonce + "x"},
 	}
 }
@@ -449,7 +450,9 @@ func claimOne(s task.Store, ctx context.Context, after string, skip []string, le
 }
 
 // renewOne renews one lease.
-func renewOne(s task.Store, ctx context.Context, id string, claim task.Claim, lease time.Duration) (version int64, err error) {
+func renewOne(
+	s task.Store, ctx context.Context, id string, claim task.Claim, lease time.Duration,
+) (version int64, err error) {
 	renewed, err := s.Renew(ctx, []task.Leased{{ID: id, Claim: claim}}, lease)
 	if err != nil {
 		return 0, err

@@ -48,7 +48,9 @@ var bugs = []bug{
 	{
 		name:     "lease-taken-early",
 		violates: []string{"early"},
-		patches:  []patch{{sqlFile, 8, "WHERE due <= statement_timestamp() AND", "WHERE due <= statement_timestamp() + interval '8 s' AND"}},
+		patches: []patch{{sqlFile, 8,
+			"WHERE due <= statement_timestamp() AND",
+			"WHERE due <= statement_timestamp() + interval '8 s' AND"}},
 	},
 	{
 		// A worker goes on although it cannot renew its lease, or learns that another has it.
