@@ -343,8 +343,8 @@ func TestAnEchoOfAnotherCaller(t *testing.T) {
 	}
 }
 
-// A call that goes on from an echo takes its caller's share of calls once, for all its rounds, or is refused before its
-// state is used. The caller sends the echo again.
+// A call that continues from an echo takes its caller's share of calls once, for all its rounds, or is refused before
+// its state is used. The caller sends the echo again.
 func TestAnEchoTakesItsShareOfCalls(t *testing.T) {
 	var ran atomic.Int32
 	busy, begun := make(chan struct{}), make(chan struct{})

@@ -85,8 +85,8 @@ func ExampleCall_Fence() {
 	// the lease on the task is lost: claim 1 is not the one that the website was shown last, 1
 }
 
-// Of two claims with one number, of which the database has lost one, the nonce tells which is which: a system that
-// lends out something names the borrower by both.
+// If the database has lost one of two claims with the same number, the nonce distinguishes them: a system that lends
+// out something names the borrower by both.
 func ExampleCall_Nonce() {
 	lent := make(map[string]string) // to a claim
 	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {

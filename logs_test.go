@@ -372,8 +372,8 @@ func TestALostLeaseIsLogged(t *testing.T) {
 	noSecrets(t, log, id)
 }
 
-// An alert on tasks whose worker died must not come from tasks that clients cancel, or whose time to live ends: neither
-// the log nor an operation says that such a task goes on.
+// An alert on tasks whose worker died must stay silent for tasks that clients cancel and for tasks whose time to live
+// ends: no log line and no operation says that such a task continues.
 func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
 	cancel := func(s *harness.TaskServer, id string) {
 		s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)

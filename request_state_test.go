@@ -206,7 +206,7 @@ func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
 }
 
 // A guard in memory knows nothing of what was used before its process began, although the keys still open it. Other
-// calls go on, also those that began right after it did.
+// calls continue, including calls that began right after the process.
 func TestAMemoryGuardRefusesWhatIsOlder(t *testing.T) {
 	for _, mode := range []state.Mode{"", state.Dual, state.StatelessFirst} {
 		synctest.Test(t, func(t *testing.T) {

@@ -108,8 +108,8 @@ func (b *besieged) dial(r *http.Request, size int, begins string) net.Conn {
 	return conn
 }
 
-// dialMany sends as many requests, of which only some may wait, and returns when all others have given way: so nothing
-// is on its way any more.
+// dialMany sends n requests, of which only some may wait, and returns when all others have given way, so that no
+// request is under way any more.
 func (b *besieged) dialMany(n, wait int, r func() *http.Request, size int, begins string) {
 	b.t.Helper()
 	var answered atomic.Int32

@@ -64,7 +64,7 @@ func TestTheResultOfATaskIsThatOfItsCall(t *testing.T) {
 				if want["resultType"] != "complete" || meta[mcp.MetaKeyServerInfo] == nil {
 					t.Fatalf("the call itself: %v", want)
 				}
-				if delete(meta, mcp.MetaKeyServerInfo); len(meta) == 0 { // which the response about the task has
+				if delete(meta, mcp.MetaKeyServerInfo); len(meta) == 0 { // the response about the task has it
 					delete(want, "_meta")
 				}
 				id := s.Result(harness.WithExtension, "tools/call", name, `"name":"`+name+`"`)["taskId"].(string)
@@ -81,7 +81,7 @@ func structured(content any, meta mcp.Meta) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{}, StructuredContent: content, Meta: meta}
 }
 
-// The result in a notification is that of tasks/get.
+// A notification has the same result as tasks/get.
 func TestNotificationsOfTasksHaveTheWholeResult(t *testing.T) {
 	c := harness.TaskPipe(t, harness.AddEcho)
 	id, _ := harness.At(c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension), "result", "taskId").(string)

@@ -397,7 +397,7 @@ func TestASubscriptionThatPanicsGivesItsIDBack(t *testing.T) {
 		srv := harness.NewServer(t, &askback.Options{
 			Tasks:     &askback.Tasks{Store: new(task.MemoryStore)},
 			Logger:    slog.New(brokenLog{slog.DiscardHandler}),
-			Authorize: func(context.Context, askback.Access) error { return errors.New("no") }, // which is logged
+			Authorize: func(context.Context, askback.Access) error { return errors.New("no") }, // is logged
 		})
 		pipe := harness.Pipe(t, srv)
 		for range 40 { // more than one connection may have

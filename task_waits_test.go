@@ -47,8 +47,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// A database that has lost commits gives numbers of claims again. An outside system that was shown a lost one refuses
-// those up to it, and the task goes on until its number is higher; only then does the call end.
+// A database that has lost commits gives numbers of claims again. An outside system that was shown a lost number
+// refuses all numbers up to it. The task continues until its number is higher, and then its call ends.
 func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 	type shown struct {
 		fence int64

@@ -206,8 +206,8 @@ type adult struct {
 	Age int `json:"age" minimum:"18"`
 }
 
-// An answer that does not fit is told in the first round with its question, before anything else is looked at: with the
-// key, the field and the rule.
+// An answer that does not fit fails the test in the first round that asks its question, before any other check. The
+// message has the key, the field and the rule.
 func TestAnswersThatDoNotFitAreToldFirst(t *testing.T) {
 	ageOf := func(key func() string) handler {
 		return func(_ context.Context, call *askback.Call) (string, error) {

@@ -341,7 +341,7 @@ func TestOnePrincipalHasHalfOfTheWorkers(t *testing.T) {
 	}
 }
 
-// Two principals do not have all workers together, whoever comes first.
+// Two principals together leave a worker free, in whichever order they come.
 func TestTwoPrincipalsLeaveAWorkerToAThird(t *testing.T) {
 	for _, workers := range []int{4, 5, 8, 16, 32} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A tool of the Go SDK that asks inside its session fails on 2026-07-28, which has no sessions. The way out is told,
-// and works.
+// A tool of the Go SDK that asks inside its session fails on 2026-07-28, which has no sessions. The hint that the
+// command prints works.
 func TestAToolThatAsksInlineGetsAHint(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "inline", Version: "1"}, nil)
 	ask := func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {

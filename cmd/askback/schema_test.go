@@ -68,7 +68,7 @@ func TestSchemasBeyondLimits(t *testing.T) {
 	}
 }
 
-// useSchema does with a schema of a server what the command does with that of a tool, and with that of a form.
+// useSchema uses a server's schema as the command uses the schema of a tool, and of a form.
 func useSchema(t *testing.T, schema, key, value string) {
 	t.Helper()
 	s := parseSchema(json.RawMessage(schema))

@@ -134,9 +134,9 @@ func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []e
 	return inTime
 }
 
-// interrupted checks that each worker was interrupted before another took its lease: none goes on with a step after
-// that. A worker looks at its lease after the time of its wait, so that no load of the machine excuses it, and nothing
-// that happened to its process.
+// interrupted checks that each worker was interrupted before another took its lease: none continues with a step after
+// that. A worker checks its lease after its wait, so neither the load of the machine nor a fault of its process excuses
+// it.
 func (l *ledger) interrupted(waits []effect, claims map[string][]claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -154,7 +154,7 @@ func TestExcuses(t *testing.T) {
 	}
 }
 
-// A worker that goes on with a step when another has its lease was not interrupted: nothing excuses it.
+// A worker that continues with a step while another has its lease was not interrupted, without excuse.
 func TestInterruptions(t *testing.T) {
 	claims := map[string][]claim{"t": {{at(0), "1.1"}, {at(10), "2.1"}}, "u": {{at(0), ""}, {at(10), ""}}}
 	for _, tt := range []struct {

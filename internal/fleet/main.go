@@ -1,7 +1,7 @@
 // Command fleet checks that instances behind a proxy are restarted without a failed call. It starts three processes of
 // askback serve behind nginx and behind HAProxy, with the configurations of docs/deploy, calls tools through the proxy,
-// and restarts the instances one after the other. A third proxy, plain, neither probes nor sends a request elsewhere,
-// so that calls fail. It stands before two fleets, of which one stops with package drain, and one with
+// and restarts the instances one after the other. A third proxy, plain, has no health checks and never tries a second
+// instance, so that calls fail. It is in front of two fleets: one stops with package drain, the other with
 // [http.Server.Shutdown].
 //
 //	go run ./internal/fleet                         # 100 restarts behind each proxy, about 20 minutes

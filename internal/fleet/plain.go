@@ -23,8 +23,8 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// plainProxies are the fleets behind a proxy that neither probes its instances nor sends a request elsewhere, by name,
-// and how their instances stop. Calls fail there in any case, so the two are compared.
+// plainProxies says how the instances of each fleet behind a plain proxy stop, by name. The proxy has no health checks
+// and never tries a second instance, so calls fail in any case, and the two fleets are compared.
 var plainProxies = map[string]string{"plain": "drain", "plain, Shutdown": "shutdown"}
 
 // startPlain starts the proxy, which takes the instances in turn.
@@ -51,8 +51,8 @@ func (f *fleet) startPlain(addresses []string) error {
 	return waitFor(f.ctx, f.url, http.StatusBadRequest, http.StatusMethodNotAllowed)
 }
 
-// serve is an instance behind a plain proxy, with the tools that the clients call. It prints its address when it
-// listens, and ends when its standard input does.
+// serve runs an instance behind a plain proxy, with the tools that the clients call. It prints its address when it
+// listens, and ends at the end of its standard input.
 func serve(addr, keys, stop string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

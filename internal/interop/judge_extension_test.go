@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// extended is a faultless cell of the scenario "a question" of the extension, of which the tests break one thing each.
+// extended is a correct transcript of the scenario "a question" of the extension. Each test breaks one thing in it.
 const extended = `client {"id":1,"method":"tools/call","params":{"name":"x_ask","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}
 server {"id":1,"result":{"resultType":"task","taskId":"T","status":"working","createdAt":"c","lastUpdatedAt":"u","ttlMs":60000}}
 client {"id":2,"method":"tasks/get","params":{"taskId":"T","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}

@@ -113,7 +113,7 @@ func hasUnfit(given map[string]bool) bool {
 	return slices.Contains(slices.Collect(maps.Values(given)), false)
 }
 
-// records reports whether a step is recorded, and neither fails nor panics.
+// records reports whether a step is recorded: a step that fails or panics is not.
 func (p program) records(step string) bool {
 	for _, s := range p {
 		if s.Name == step && (s.Op == "failing" || s.Op == "panicking") || !s.Then.records(step) || !s.Else.records(step) {
@@ -170,7 +170,7 @@ func (p program) check(text string, end *position, unrecorded map[string]bool) e
 
 // Two clients that have one call answer its rounds, each in its own way, on two instances: one after the other or at
 // once, with answers that are missing, unfit or unasked for, responses that are lost, requests that are repeated,
-// earlier states, and a rotation of keys in the middle. Each end is that of the program run once with the answers
+// earlier states, and a rotation of keys in the middle. Each end is the end of the program run once with the answers
 // behind its state. A step that a state has recorded does not run under it, any other step runs once at most in a
 // request, and a step that fails or panics once in each run of the handler.
 func TestRounds(t *testing.T) {

@@ -34,9 +34,9 @@ const (
 
 var failoverSteps = []string{"create", "boot", "join", "announce"}
 
-// A primary is lost with the claims that its standby has not received, and the standby takes its place. A worker of a
-// lost claim goes on, beside one that is given the same number by the standby: two processes never finish steps under
-// one claim, and no journal gets a step twice. Another process is killed together with the primary.
+// A primary is lost with the claims that its standby has not received, and the standby takes its place. A worker with a
+// lost claim continues beside a worker to which the standby gives the same number: two processes never finish steps
+// under one claim, and no journal gets a step twice. Another process is killed together with the primary.
 func TestFailoverThatLosesClaims(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -49,7 +49,7 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	standby := primary.Standby(t) // which has the tasks, and will have nothing that comes later
+	standby := primary.Standby(t) // has the tasks, and receives nothing later
 	query(t, ctx, standby, "ALTER SYSTEM SET primary_conninfo = ''")
 	query(t, ctx, standby, "SELECT pg_reload_conf()")
 	until(t, ctx, "the standby receives nothing", func() bool {
@@ -201,7 +201,7 @@ func TestFailoverWorker(t *testing.T) {
 // claimed is a claim of a task as a process of workers has seen it.
 type claimed struct{ task, fence, nonce string }
 
-// note adds a process to those that have finished steps under a claim.
+// note adds a process to the processes that have finished steps under a claim.
 func note(pids map[claimed]map[string]bool, under claimed, pid string) {
 	if pids[under] == nil {
 		pids[under] = make(map[string]bool)
@@ -250,7 +250,7 @@ func startWorker(t *testing.T, dsn, log string, workers int) *worker {
 	w := &worker{t, exec.Command(os.Args[0], "-test.run=^TestFailoverWorker$")}
 	w.process.Env = append(os.Environ(), workerDSN+"="+dsn, workerLog+"="+log, workerCount+"="+strconv.Itoa(workers))
 	w.process.Stderr = t.Output()
-	_, err := w.process.StdinPipe() // which ends with this process
+	_, err := w.process.StdinPipe() // ends with this process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func (w *worker) kill() {
 	}
 }
 
-// fleetURL is the URL of whichever of the servers accepts writes.
+// fleetURL is the URL of the server that accepts writes.
 func fleetURL(t *testing.T, servers ...*pgtest.Server) string {
 	t.Helper()
 	var hosts []string

@@ -108,7 +108,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 		t.Run(fmt.Sprintf("%d connections", connections), func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
-			open(t, dsn).Close() // whose tables are there
+			open(t, dsn).Close() // makes the tables
 			s := open(t, with(distant(t, dsn, statement), fmt.Sprintf("pool_max_conns=%d", connections)))
 			defer s.Close()
 			var ran [tasks][steps]atomic.Int32

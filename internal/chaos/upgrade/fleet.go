@@ -108,7 +108,7 @@ func (f *fleet) stop(name string) error {
 	}
 }
 
-// urls returns those of the servers that run.
+// urls returns the URLs of the running servers.
 func (f *fleet) urls() (urls []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -95,7 +95,7 @@ func (l *load) finish() {
 	l.all.Wait()
 }
 
-// stop is finish for a run that has failed: its context ends what goes on.
+// stop is finish for a run that has failed: it cancels the context of the calls.
 func (l *load) stop() { l.end.Do(func() { close(l.ended) }) }
 
 // follow makes a task and sees it to its end. Every third is one of several steps, under a lease.
@@ -206,7 +206,7 @@ func (l *load) send(
 	}
 	res, err := l.http.Do(req)
 	if err != nil {
-		return false, err // these tests break no connection but that of a server that has stopped
+		return false, err // these tests break only connections to servers that have stopped
 	}
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)

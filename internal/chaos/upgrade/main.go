@@ -187,7 +187,7 @@ func run(ctx context.Context, o options) (r *report, err error) {
 // killAfter is how much later each next server is killed after it began.
 const killAfter = 150 * time.Millisecond
 
-// build builds the command of both releases. That of the release before comes from the repository's history.
+// build builds the command of both releases. The source of the previous release comes from the repository's history.
 func build(ctx context.Context, dir, commit string) (old, now string, err error) {
 	root, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {

@@ -52,7 +52,7 @@ func openStore(o options, dir string) (*opened, error) {
 	return nil, fmt.Errorf("-store %q: want postgres or sqlite", o.store)
 }
 
-// Both fill a store with the columns that the release before has, and those before it had.
+// Both fill a store with the columns that the previous release has, and earlier ones had.
 
 type postgres struct {
 	url    string

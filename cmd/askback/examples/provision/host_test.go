@@ -148,7 +148,7 @@ func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
 }
 
 // The database has lost a claim, and given its number again: the worker that came later waits for a higher number, and
-// that one shuts out both. Whichever of the two has a directory, also both, neither changes the machine then.
+// that one shuts out both. Then neither of the two changes the machine, whether one of them has a directory or both.
 func TestTwoWorkersWithOneNumber(t *testing.T) {
 	host := &Host{Root: t.TempDir()}
 	call := anyCall(t)
