@@ -55,8 +55,8 @@ func (l *leases) hold(t *Task, lease *lease) *holding {
 	return h
 }
 
-// leave ends what hold began. It waits for a renewal that is under way, which otherwise could make a lease longer that
-// is given back.
+// leave ends what hold began. It waits for a renewal that is under way, because that could extend a lease after it was
+// given back.
 func (l *leases) leave(h *holding) {
 	l.mu.Lock()
 	delete(l.held, h)

@@ -28,10 +28,10 @@
 // the parameters of pgxpool.
 //
 // A Store opens at most pool_max_conns connections (by default the number of CPUs, at least 4; one will do), and
-// [Store.Watch] one more; a migration takes two for itself. Half of them, at least one, are for whoever reads and for
-// what can be late; the others are for workers only, whose writes come first in any case: renewals of leases, then
-// claims, records and other writes. Who waits for a connection for half of the time that its context has left gets an
-// error.
+// [Store.Watch] one more; a migration takes two for itself. Half of the connections, at least one, also serve reads and
+// everything that can be late. The others serve only workers, whose writes always come first: renewals of leases, then
+// claims, records and other writes. A call that waits for a connection for half of the time that its context has left
+// gets an error.
 //
 // Through PgBouncer in transaction mode, set default_query_exec_mode=exec, because prepared statements and session
 // settings need a session of their own: without it Open returns an error. Watch needs such a session as well, and
