@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -194,49 +193,19 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 // distant returns the URL of a database whose answer to each statement comes so much later.
 func distant(t *testing.T, dsn string, by time.Duration) string {
 	t.Helper()
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := u.Host
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	query := u.Query()
-	query.Set("sslmode", "disable")
-	u.Host, u.RawQuery = l.Addr().String(), query.Encode()
-	go func() {
+	return relay(t, dsn, func(client, backend net.Conn) {
+		buffer := make([]byte, 1<<16)
 		for {
-			client, err := l.Accept()
+			n, err := client.Read(buffer)
 			if err != nil {
 				return
 			}
-			backend, err := net.Dial("tcp", server)
-			if err != nil {
-				client.Close()
-				continue
+			time.Sleep(by) // the client waits for each answer before it sends more
+			if _, err := backend.Write(buffer[:n]); err != nil {
+				return
 			}
-			go func() {
-				io.Copy(client, backend)
-				client.Close()
-			}()
-			go func() {
-				defer backend.Close()
-				buffer := make([]byte, 1<<16)
-				for {
-					n, err := client.Read(buffer)
-					if err != nil {
-						return
-					}
-					time.Sleep(by) // it waits for each answer before it says more
-					if _, err := backend.Write(buffer[:n]); err != nil {
-						return
-					}
-				}
-			}()
 		}
-	}()
-	return u.String()
+	}, func(client, backend net.Conn) {
+		io.Copy(client, backend)
+	})
 }

@@ -150,8 +150,9 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 		return 0
 	}
 	measure := func(id int) (wake, claim, none int) {
-		wake = pages(fmt.Sprintf("wake('parked "+
-			"%d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',1000000)", id))
+		wake = pages(fmt.Sprintf(
+			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',1000000)",
+			id))
 		claim = pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")
 		return wake, claim, pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")
 	}

@@ -150,6 +150,18 @@ type proxy struct {
 }
 
 func newProxy(t *testing.T, dsn string) *proxy {
+	p := new(proxy)
+	p.dsn = relay(t, dsn, func(client, backend net.Conn) {
+		io.Copy(backend, overheard{client, p})
+	}, func(client, backend net.Conn) {
+		p.answers(client, backend)
+	})
+	return p
+}
+
+// relay returns the URL of a relay to the database with the URL dsn. For each connection, requests and answers each run
+// in a goroutine of their own, and then close the connection that they write to.
+func relay(t *testing.T, dsn string, requests, answers func(client, backend net.Conn)) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -164,7 +176,6 @@ func newProxy(t *testing.T, dsn string) *proxy {
 	query := u.Query()
 	query.Set("sslmode", "disable")
 	u.Host, u.RawQuery = l.Addr().String(), query.Encode()
-	p := &proxy{dsn: u.String()}
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -177,16 +188,16 @@ func newProxy(t *testing.T, dsn string) *proxy {
 				continue
 			}
 			go func() {
-				io.Copy(backend, overheard{client, p})
-				backend.Close()
+				defer backend.Close()
+				requests(client, backend)
 			}()
 			go func() {
-				p.answers(client, backend)
-				client.Close()
+				defer client.Close()
+				answers(client, backend)
 			}()
 		}
 	}()
-	return p
+	return u.String()
 }
 
 // overheard is what a client says.
