@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lease is that of a worker of askback serve.
+// lease is the length of a lease in askback serve.
 const lease = 10 * time.Second
 
 // slack is how long a step may go on after its worker has lost the lease, or was woken: the time of one write to a disk.

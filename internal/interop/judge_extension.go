@@ -42,8 +42,8 @@ type extensionRPC struct {
 	} `json:"result"`
 }
 
-// judgeExtension says what is wrong with the messages of a cell about the tasks extension, or nothing. The rules are
-// those of SEP-2663, by the names of its sections.
+// judgeExtension says what is wrong with the messages of a cell about the tasks extension, or nothing. The rules come
+// from SEP-2663 and are quoted with the names of its sections.
 func judgeExtension(s scenario, _ string, messages []message) string {
 	requests := make(map[string]*extensionRPC) // of the client, by id
 	questions := make(map[string]string)       // of tasks, by key

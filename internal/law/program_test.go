@@ -66,7 +66,7 @@ func programs(depth int, at string, more ...string) *rapid.Generator[program] {
 	})
 }
 
-// arguments are those of a call of the program, as JSON in JSON: no schema describes a program.
+// arguments returns the arguments of a call of the program, as JSON in JSON, because no schema describes a program.
 func (p program) arguments() arguments {
 	data, _ := json.Marshal(p) // text
 	return arguments{Program: string(data)}

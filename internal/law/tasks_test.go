@@ -21,7 +21,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},` +
+	`"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
 // thieves are the stores of two instances, on one store beneath. In one of them another worker sometimes gets the task
 // just before an entry is recorded, as if the lease of the first one had ended.

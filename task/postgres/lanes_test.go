@@ -35,7 +35,7 @@ func TestStoreWithOneConnection(t *testing.T) {
 	var sessions int
 	others := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 	if err := bare(t, dsn).QueryRow(t.Context(), others).Scan(&sessions); err != nil || sessions != 2 {
-		t.Errorf("the server has %d sessions, %v; want one and that of the watch", sessions, err)
+		t.Errorf("the server has %d sessions, %v; want one, and one of the watch", sessions, err)
 	}
 }
 

@@ -32,7 +32,7 @@ type server struct {
 // startsWithin is how long a server may take to start or to stop.
 const startsWithin = 2 * time.Minute
 
-// command is that of a server. Both releases know these flags.
+// command returns the command of a server. Both releases know these flags.
 func (f *fleet) command(name, program string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(f.dir, name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
