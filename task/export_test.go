@@ -11,6 +11,9 @@ func UnderLease(ctx context.Context, length time.Duration, sent time.Time) (leas
 	return newLease(length, sent).bound(ctx, interrupt)
 }
 
+// Settle writes the last update of a run, for tests.
+func (e *Engine) Settle(ctx context.Context, t *Task, u Update) error { return e.settle(ctx, t, u) }
+
 // Waiting returns the number of tasks that callers wait for, for tests.
 func (e *Engine) Waiting() int {
 	e.mu.Lock()

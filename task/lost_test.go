@@ -544,3 +544,43 @@ func claimOne(s task.Store, ctx context.Context, after string, skip []string, le
 	}
 	return claimed[0].Task, nil
 }
+
+// Two changes of others do not look like a write of the worker's own, if one of them gave the task to another worker.
+func TestAConflictUnderAnotherClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(task.MemoryStore)
+		ctx := t.Context()
+		change := func(u task.Update, change func(now *task.Task)) {
+			now, err := store.Get(ctx, "a")
+			if err == nil {
+				change(now)
+				err = store.Update(ctx, now, u)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		attempts := 0
+		m := &meddled{Store: store}
+		m.update = func(*task.Task, task.Update) error {
+			if attempts++; attempts == 1 {
+				return errLost // and nothing was written
+			}
+			change(task.Update{Keep: true}, func(now *task.Task) { now.Stopped, now.Status = true, task.Cancelled })
+			return nil
+		}
+		m.get = func(string) { change(task.Update{Lease: time.Minute}, func(*task.Task) {}) }
+		e := newIdle(t, m, &task.Options{})
+		run := &task.Task{ID: "a", Status: task.Working}
+		if err := store.Create(ctx, run, time.Hour, time.Minute, nil, nil, task.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+		run.Status = task.Completed
+		if err := e.Settle(ctx, run, task.Update{Leased: true, Due: -1}); !errors.Is(err, task.ErrLeaseLost) {
+			t.Errorf("the write of a worker that has lost its claim: %v, want task.ErrLeaseLost", err)
+		}
+		if now, err := store.Get(ctx, "a"); err != nil || now.Status != task.Cancelled {
+			t.Errorf("the task is %+v (%v), want it cancelled", now, err)
+		}
+	})
+}
