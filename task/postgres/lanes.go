@@ -105,8 +105,10 @@ func (s *Store) on(ctx context.Context, l lane, do func(conn *pgxpool.Conn) erro
 	}
 	session := conn.Conn().PgConn()
 	defer func() {
+		// Released, the connection may be somebody else's already. The pool closes what is not idle.
+		idle := !session.IsClosed() && !session.IsBusy() && session.TxStatus() == 'I'
 		conn.Release()
-		if !session.IsClosed() {
+		if idle {
 			s.connections.give(l)
 			return
 		}
