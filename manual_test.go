@@ -302,7 +302,7 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 	pipe.Response(1)
 	pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	pipe.Request(2, "tools/call", `"name":"manual","arguments":{}`, "")
-	for _, name := range []string{`4711`, `"x"`} {
+	for _, name := range []string{`471147114711`, `"x"`} {
 		question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
 		pipe.Answer(question, `{"action":"accept","content":{"name":`+name+`}}`)
 	}
@@ -313,7 +313,7 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 	if len(refused) != 1 || refused[0]["key"] != "login" || refused[0]["reason"] != "name: must be a string" {
 		t.Errorf("logged %v", refused)
 	}
-	noSecrets(t, log, "4711")
+	noSecrets(t, log, "471147114711")
 }
 
 // A resource that was added to the SDK's server goes before a template of ours, and if it answers in the manual style

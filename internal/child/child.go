@@ -4,11 +4,13 @@ package child
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -66,8 +68,10 @@ func (p *Process) Wait(limit time.Duration) (line string, err error) {
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Alive reports whether the process runs.
-func (p *Process) Alive() bool { return !closed(p.Dead) }
+// Alive reports whether the process runs. Dead is closed a moment after the process is gone, when its output has been read.
+func (p *Process) Alive() bool {
+	return !closed(p.Dead) && !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
+}
 
 // Listened reports whether the server listens, or did before it ended.
 func (p *Process) Listened() bool { return closed(p.Ready) }
