@@ -438,18 +438,20 @@ func TestDeleteEndsTheCallsOfASession(t *testing.T) {
 	one := askback.Share{Total: 4, PerPrincipal: 1, Anonymous: 1}
 	b := besiege(t, askback.Limits{Sessions: one, Streams: one})
 	for range 5 {
-		id := b.session(t.Context(), "")
-		asked := b.do(t.Context(),
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		id := b.session(ctx, "")
+		asked := b.do(ctx,
 			legacyRequest("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`), "")
 		b.until(asked, "elicitation/create")
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		if res := b.do(ctx, legacyRequest("DELETE", id, ""), ""); res.StatusCode != http.StatusNoContent {
 			t.Errorf("DELETE: %d", res.StatusCode)
 		}
 		if res := b.do(ctx, legacyRequest("DELETE", id, ""), ""); res.StatusCode != http.StatusNotFound {
 			t.Errorf("DELETE of what has ended: %d", res.StatusCode)
 		}
-		_, _ = io.ReadAll(asked.Body) // it ends
+		if _, err := io.ReadAll(asked.Body); err != nil {
+			t.Fatalf("the call of a session that has ended goes on: %v", err)
+		}
 		cancel()
 	}
 	// The same, where the client of the DELETE goes away.

@@ -15,8 +15,8 @@
 //	}
 //
 // [RunLostCommits] is the suite of what a store does when its database has lost commits. It needs a way to save and
-// restore the database. [RunStates] and [RunGuard] are the suites of other interfaces, state.Store and state.Guard,
-// which may share a database with tasks.
+// restore the database. [RunStates] and [RunGuard] are the suites of two other interfaces, state.Store and state.Guard.
+// A database may serve them beside tasks.
 //
 // It takes no notice of how a store does what it does, and asks nothing of the speed of the machine: where a time has
 // to pass, it passes in the store, and the suite waits for what comes of it.
