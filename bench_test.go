@@ -63,7 +63,7 @@ func (e *exchange) benchmark(b *testing.B) {
 	}
 }
 
-// BenchmarkInteraction is a call that asks and its retry with the answer. The program in internal/bench compares its cost
+// BenchmarkInteraction is a call that asks and its retry with the answer. The program in judge/bench compares its cost
 // with that of a plain net/http handler and of other libraries.
 func BenchmarkInteraction(b *testing.B) { interaction(b).benchmark(b) }
 

@@ -234,7 +234,7 @@ func checkShown(cell string) (complaints []string) {
 		scenario, official := strings.CutPrefix(span[1], "conformance: ")
 		switch {
 		case official:
-			if readme, err := os.ReadFile("internal/conformance/README.md"); err != nil || !strings.Contains(string(readme), "\n| "+scenario+" ") {
+			if readme, err := os.ReadFile("judge/conformance/README.md"); err != nil || !strings.Contains(string(readme), "\n| "+scenario+" ") {
 				complaints = append(complaints, fmt.Sprintf("there is no %s", span[1]))
 			}
 			continue

@@ -23,7 +23,7 @@ import (
 )
 
 // This is the code of docs/migrating-from-inline.md. TestGuide compares the guide with this file
-// and with internal/interop/mcpgo/inline_test.go.
+// and with judge/interop/mcpgo/inline_test.go.
 
 // airline is a booking system. Requests with the same key are the same request.
 var airline = &airlines{done: make(map[string]bool)}
@@ -295,8 +295,8 @@ func TestServingBeforeAndAfter(t *testing.T) {
 
 // Every block of Go in the guide is code that is compiled and run.
 func TestGuide(t *testing.T) {
-	if _, err := os.Stat("internal/interop"); err != nil {
-		t.Skip("internal/interop is a module of its own, which is not here")
+	if _, err := os.Stat("judge/interop"); err != nil {
+		t.Skip("judge is a module of its own, which is not here")
 	}
 	lines := func(files ...string) string {
 		var b strings.Builder
@@ -311,7 +311,7 @@ func TestGuide(t *testing.T) {
 		}
 		return b.String()
 	}
-	code := lines("migrating_test.go", "internal/interop/mcpgo/inline_test.go")
+	code := lines("migrating_test.go", "judge/interop/mcpgo/inline_test.go")
 	guide := lines("docs/migrating-from-inline.md")
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(guide, -1)
 	if len(blocks) < 6 {

@@ -35,7 +35,7 @@ var left = []struct{ command, reason string }{
 	{`\b(docker|kubectl)\b`, "needs Docker or a cluster"},
 	{`^go test work|^go test \./\.\.\.|^go test -race work`, "is what runs this test"},
 	{`\.ci/run`, "runs for 20 minutes, and runs this test"},
-	{`^go (run|tool|test) \./internal/|^cd internal/|^go test .*-bench `, "is a measurement or a judge that runs for minutes"},
+	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `, "is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^askback (serve|call) .*--otlp `, "needs a collector, as TestServeSendsOneTrace has one"},
 	{`^askback task cancel sqlite:tasks.db bsahkQkl`, "names a task that only its reader has"},
@@ -155,7 +155,7 @@ type docCommand struct {
 
 var (
 	docBlock      = regexp.MustCompile("(?ms)^( *)```(\\w*)\n(.*?)^ *```$")
-	inlineCommand = regexp.MustCompile("`((?:go (?:run|test) |cd internal/|\\.?/?\\.ci/run|internal/conformance/run|askback [a-z])[^`\n]*)`")
+	inlineCommand = regexp.MustCompile("`((?:go (?:run|test) |cd judge/|\\.?/?\\.ci/run|judge/conformance/run|askback [a-z])[^`\n]*)`")
 	docComment    = regexp.MustCompile(`(?m)(?:^|\s)#\s(.*)$`)
 )
 

@@ -76,7 +76,8 @@ func findModules(ctx context.Context, root string) ([]*module, error) {
 		return nil
 	}
 	for _, m := range slices.SortedFunc(slices.Values(all), func(a, b *module) int { return cmp.Compare(a.path, b.path) }) {
-		if strings.Contains("/"+m.dir+"/", "/internal/") || strings.HasPrefix(m.dir, "examples/") {
+		private := strings.Contains("/"+m.dir+"/", "/internal/")
+		if private || m.dir == "judge" || strings.HasPrefix(m.dir, "examples/") {
 			continue // nobody can import it, or has a reason to
 		}
 		if err := visit(m); err != nil {

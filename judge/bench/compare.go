@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/judge/bench/chart"
+)
+
+// settings are those of a comparison.
+type settings struct {
+	rounds  int           // the first of which is preceded by one that warms up
+	turn    time.Duration // how long a server is under load in a round
+	clients int           // callers at once
+	procs   int           // GOMAXPROCS of the servers
+	gogc    int           // GOGC of the servers
+
+	profiles string // directory for CPU profiles, if any
+}
+
+// row is what was measured of one server.
+type row struct {
+	*server
+	checksArguments, checksAnswer bool // against the tool's schema, and against the form
+	turns                         []measured
+	memory                        float64 // at the end, in bytes
+}
+
+// compare measures all servers in turn, several times. It does not measure any if one of them gives wrong answers.
+func compare(subjects []*subject, set settings) (rows []*row, err error) {
+	for _, s := range subjects {
+		server, err := start(s, set.procs, fmt.Sprint("GOGC=", set.gogc))
+		if err != nil {
+			return nil, err
+		}
+		defer server.Kill()
+		r := &row{server: server}
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("checking the answers of %q: %w", s.title, err)
+		}
+		rows = append(rows, r)
+	}
+	for round := range set.rounds + 1 {
+		fmt.Fprintf(os.Stderr, "Round %d of %d\n", round, set.rounds)
+		for _, r := range rows {
+			m, err := r.takeTurn(set)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", r.title, err)
+			}
+			if round > 0 {
+				r.turns = append(r.turns, m)
+			}
+		}
+	}
+	if set.profiles != "" {
+		for _, r := range rows {
+			if err := r.profile(set); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, r := range rows {
+		if r.memory, err = r.resident(); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+func (s *server) caller() (caller, error) {
+	if s.session {
+		return openSession(s.url)
+	}
+	c, err := dial(s.url)
+	return modern{c}, err
+}
+
+// takeTurn opens connections, and measures their interactions.
+func (r *row) takeTurn(set settings) (measured, error) {
+	callers := make([]caller, set.clients)
+	for i := range callers {
+		c, err := r.caller()
+		if err != nil {
+			return measured{}, err
+		}
+		defer c.close()
+		callers[i] = c
+	}
+	return load(r.server, callers, set.turn)
+}
+
+// profile has a server that is written in Go write a CPU profile while it takes a turn, which is not counted.
+func (r *row) profile(set settings) error {
+	if r.handler == nil {
+		return nil
+	}
+	profiled := make(chan error, 1)
+	go func() {
+		data, err := r.get(fmt.Sprint("/debug/pprof/profile?seconds=", int(math.Ceil(set.turn.Seconds()))))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(set.profiles, r.name+".pprof"), data, 0o644)
+		}
+		profiled <- err
+	}()
+	_, err := r.takeTurn(set)
+	return errors.Join(err, <-profiled)
+}
+
+// check makes two interactions that have different answers. Then it finds out what the server does with a place and a name
+// that are numbers, which the schema of the tool and the form do not allow.
+func (r *row) check() error {
+	try := func(name, place string) error {
+		c, err := r.caller()
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		return c.interact(name, place)
+	}
+	if err := try(octocat, newYork); err != nil || r.canned {
+		return err
+	}
+	r.checksArguments, r.checksAnswer = try(octocat, "7") != nil, try("7", newYork) != nil
+	return try(`"Ada"`, `"London"`)
+}
+
+// quantity is a column of the table, and a panel of the chart.
+type quantity struct {
+	title string
+	of    func(r *row, turn int) float64
+	write func(v float64) string
+}
+
+func microseconds(v float64) string { return chart.Number(v) + " µs" }
+
+func duration(v float64) string {
+	if v >= 10_000 {
+		return chart.Number(v/1000) + " ms"
+	}
+	return microseconds(v)
+}
+
+func asMicroseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func megabytes(v float64) string { return chart.Number(v/(1<<20)) + " MB" }
+
+var quantities = []quantity{
+	{"interactions a second", func(r *row, turn int) float64 { return r.turns[turn].perSecond }, chart.Number},
+	{"server CPU each", func(r *row, turn int) float64 { return asMicroseconds(r.turns[turn].cpu) }, microseconds},
+	{"p50", func(r *row, turn int) float64 { return asMicroseconds(r.turns[turn].p50) }, duration},
+	{"p99", func(r *row, turn int) float64 { return asMicroseconds(r.turns[turn].p99) }, duration},
+	{"memory at the end", func(r *row, _ int) float64 { return r.memory }, megabytes},
+}
+
+// median returns the medians over the turns of the quantity, and of its ratio to that of the floor in the same round.
+func (q *quantity) median(r, floor *row) (value, ratio float64) {
+	values, ratios := make([]float64, len(r.turns)), make([]float64, len(r.turns))
+	for i := range r.turns {
+		values[i] = q.of(r, i)
+		ratios[i] = values[i] / q.of(floor, i)
+	}
+	return median(values), median(ratios)
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+func median[T cmp.Ordered](values []T) T {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
+
+// figures are the tables of a comparison, and its chart.
+func figures(rows []*row, set settings) (tables string, bars chart.Bars) {
+	cells := [][]string{{"server"}}
+	bars = chart.Bars{Title: "One interaction: a call that asks, and its answer", Panels: make([]chart.Panel, len(quantities))}
+	for i, q := range quantities {
+		cells[0] = append(cells[0], q.title)
+		bars.Panels[i].Title = q.title
+	}
+	deeds := [][]string{{"server", "between question and answer there is", "checks the arguments", "checks the answer"}}
+	for _, r := range rows {
+		kind := chart.Peer
+		switch {
+		case r.canned:
+			kind = chart.Floor
+		case strings.HasPrefix(r.name, "askback"):
+			kind = chart.Own
+		}
+		bars.Labels, bars.Kinds = append(bars.Labels, r.title), append(bars.Kinds, kind)
+		line := []string{r.title}
+		for i, q := range quantities {
+			value, ratio := q.median(r, rows[0])
+			text := fmt.Sprintf("%s (%.2f)", q.write(value), ratio)
+			line = append(line, text)
+			bars.Panels[i].Values = append(bars.Panels[i].Values, value)
+			bars.Panels[i].Texts = append(bars.Panels[i].Texts, text)
+		}
+		cells = append(cells, line)
+		deeds = append(deeds, []string{r.title, r.between, yes(r.checksArguments), yes(r.checksAnswer)})
+	}
+	return fmt.Sprintf("Medians of %d rounds of %v for each server in turn, with %d clients; GOMAXPROCS=%d, GOGC=%d. In brackets: the ratio to the floor.\n\n%s\n%s",
+		set.rounds, set.turn, set.clients, set.procs, set.gogc, table(cells), table(deeds)), bars
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The servers are this program.
+func TestMain(m *testing.M) {
+	if name := os.Getenv(subjectVariable); name != "" {
+		exit(runServer(name))
+	}
+	os.Exit(m.Run())
+}
+
+func needsLinux(t *testing.T) {
+	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
+		t.Skip("the time and memory of processes are read from Linux's /proc")
+	}
+}
+
+// Every server that is written in Go gives right answers, and is measured.
+func TestComparison(t *testing.T) {
+	needsLinux(t)
+	var written []*subject
+	for _, s := range subjects {
+		if s.handler != nil {
+			written = append(written, s)
+		}
+	}
+	set := settings{rounds: 1, turn: 20 * time.Millisecond, clients: 2, procs: 2}
+	rows, err := compare(written, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if m := r.turns[0]; m.perSecond <= 0 || m.cpu <= 0 || m.p50 <= 0 || m.p99 < m.p50 || r.memory <= 0 {
+			t.Errorf("%s: %+v, memory %v", r.title, m, r.memory)
+		}
+	}
+	for i, want := range map[int][2]bool{0: {false, false}, 1: {true, true}} { // the floor, Askback
+		if got := [2]bool{rows[i].checksArguments, rows[i].checksAnswer}; got != want {
+			t.Errorf("%s checks arguments and answers: %v, want %v", rows[i].title, got, want)
+		}
+	}
+	tables, _ := figures(rows, set)
+	for _, s := range written {
+		if strings.Count(tables, "| "+s.title+" | ") < 2 {
+			t.Errorf("%s is not in both tables:\n%s", s.title, tables)
+		}
+	}
+}
+
+// A server that asks nothing, or answers something else, is not measured.
+func TestWrongAnswersAreFound(t *testing.T) {
+	needsLinux(t)
+	s, err := start(subjects[0], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Kill()
+	wrong := *s.subject
+	wrong.canned = false
+	s.subject = &wrong
+	if err := (&row{server: s}).check(); err == nil {
+		t.Error("the fixed bytes of the floor pass for the answers of a server")
+	}
+}
+
+func TestDocument(t *testing.T) {
+	doc := document(filepath.Join(t.TempDir(), "performance.md"))
+	const text = "Before.\n<!-- a: written by judge/bench -->\nold\n<!-- end of a -->\nAfter.\n"
+	if err := os.WriteFile(string(doc), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time replaces what the first has written
+		if err := doc.write("a", "new\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(string(doc))
+	if want := strings.Replace(text, "old\n", "\nnew\n\n", 1); err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if err := doc.write("b", "new"); err == nil || !strings.Contains(err.Error(), "<!-- b: ") {
+		t.Errorf("a document without the marker: %v", err)
+	}
+	if err := doc.writeChart("a", []byte("<svg/>")); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(filepath.Dir(string(doc)), strings.TrimSuffix(strings.SplitN(doc.show("A", "a"), "(", 2)[1], ")\n"))
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("the document shows a chart that is not there: %v", err)
+	}
+}
+
+// The document has a place for all results.
+func TestTheDocumentHasAllPlaces(t *testing.T) {
+	text, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := []string{"comparison"}
+	for _, e := range experiments {
+		places = append(places, e.name)
+	}
+	for _, place := range places {
+		if strings.Count(string(text), "<!-- "+place+": written by judge/bench -->\n") != 1 || strings.Count(string(text), "<!-- end of "+place+" -->\n") != 1 {
+			t.Errorf("docs/performance.md does not have one place for %s", place)
+		}
+	}
+}
+
+// The experiments work, at a scale that measures nothing. Those that take long even so are left out.
+func TestGrowth(t *testing.T) {
+	needsLinux(t)
+	for _, e := range experiments {
+		switch e.name {
+		case "arguments", "tools", "connections":
+			continue
+		}
+		t.Run(e.name, func(t *testing.T) {
+			r, err := e.measure(0.001)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.table) < 2 || len(r.charts) == 0 || len(r.charts[0].SVG()) == 0 {
+				t.Errorf("got the table %v and %d charts", r.table, len(r.charts))
+			}
+		})
+	}
+}
