@@ -10,6 +10,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/throttle"
 	"github.com/askback-mcp/askback/task"
@@ -41,7 +42,7 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous, Log: throttle.New(s.log),
 	}
 	var err error
-	service.Engine, err = task.NewEngine(o.Store, &task.Options{
+	service.Engine, err = taskrun.NewEngine(o.Store, &taskrun.Options{
 		Settings: o.Settings,
 		Handler:  service.Handle,
 		Failure:  tasks.EncodeFailure,
@@ -118,7 +119,7 @@ type TaskQuestion struct {
 }
 
 // TaskQuestions returns what a task of the store of [Tasks] waits for. It is for whoever runs the store: see Select of
-// [task.Store]. To cancel such a task, use the Cancel of a [task.Engine] on the store.
+// [task.Store]. To cancel such a task, use the Cancel of a [taskrun.Engine] on the store.
 func TaskQuestions(t *task.Task) ([]TaskQuestion, error) {
 	open, err := home.OpenQuestions(t)
 	if err != nil {

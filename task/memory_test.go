@@ -30,30 +30,6 @@ func TestMemoryStoreThatLosesCommits(t *testing.T) {
 	})
 }
 
-// Engines that share a MemoryStore are notified of the writes of the others.
-func TestMemoryStoreTellsOtherEngines(t *testing.T) {
-	f := &fixture{t, new(task.MemoryStore)}
-	f.engine(&task.Options{Look: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-		if w.Task.Round == 0 {
-			return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
-		}
-		return completed("answered"), nil
-	}})
-	other, err := task.NewEngine(f.store, &task.Options{Look: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	created := f.create(other, &task.New{})
-	f.until(other, created, task.InputRequired)
-	if _, err := other.Change(t.Context(), "", created.ID, func(t *task.Task) (*task.Update, error) {
-		t.Status, t.Pending = task.Working, nil
-		return &task.Update{}, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	f.until(other, created, task.Completed)
-}
-
 // A principal whose tasks were all deleted takes no memory.
 func TestMemoryStoreForgetsPrincipals(t *testing.T) {
 	s := new(task.MemoryStore)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -31,7 +32,7 @@ func FuzzRow(f *testing.F) {
 				t.Fatalf("a question with a digest of %d bytes", len(q.Digest))
 			}
 		}
-		stored := &home.Stored{Work: &task.Work{Task: row, Call: call, Entries: [][]byte{first, second}}}
+		stored := &home.Stored{Work: &taskrun.Work{Task: row, Call: call, Entries: [][]byte{first, second}}}
 		j, _, err := stored.Open(context.Background())
 		if err == nil && (len(j.Entries) != 2 || j.Round != round) {
 			t.Fatalf("the journal has %d of 2 entries, and round %d of %d", len(j.Entries), j.Round, round)

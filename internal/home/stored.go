@@ -14,13 +14,14 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
 
 // Stored is the home of a journal in the store of tasks, for one run of its task. It implements [call.Home].
 type Stored struct {
-	Work *task.Work
+	Work *taskrun.Work
 
 	ctx     context.Context // of the run
 	journal *journal.Journal
@@ -110,19 +111,19 @@ func (s *Stored) Suspend(context.Context, *journal.Journal, *call.Outcome) (agai
 func (s *Stored) End(context.Context, *journal.Journal, error) {}
 
 // Verdict returns the verdict of the run for its task. An error says that the run is void.
-func (s *Stored) Verdict(out *call.Outcome, err error) (task.Verdict, error) {
+func (s *Stored) Verdict(out *call.Outcome, err error) (taskrun.Verdict, error) {
 	if s.journal == nil {
-		return task.Verdict{}, err
+		return taskrun.Verdict{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost != nil {
-		return task.Verdict{}, s.lost
+		return taskrun.Verdict{}, s.lost
 	}
 	if errors.Is(err, task.ErrLeaseLost) { // by an outside system that was shown the claim
-		return task.Verdict{}, err
+		return taskrun.Verdict{}, err
 	}
-	v := task.Verdict{Round: s.journal.Round}
+	v := taskrun.Verdict{Round: s.journal.Round}
 	var encoded []byte
 	if err == nil && out.Result != nil {
 		var members string

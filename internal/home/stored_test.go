@@ -7,6 +7,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -27,7 +28,7 @@ func (l *leased) Err() error {
 // step that runs sees it, too.
 func TestNothingBeginsAfterTheLease(t *testing.T) {
 	worker := &leased{Context: t.Context()}
-	stored := &home.Stored{Work: &task.Work{Task: new(task.Task),
+	stored := &home.Stored{Work: &taskrun.Work{Task: new(task.Task),
 		Call: home.AppendStoredCall(nil, "id", "", 0, []byte(`{}`))}}
 	j, _, err := stored.Open(worker)
 	if err != nil {

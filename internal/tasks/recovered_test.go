@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -36,7 +37,7 @@ func TestWhatIsARecovery(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		s := &Service{Log: slog.New(slog.NewTextHandler(&log, nil))}
-		w := &task.Work{Entries: c.entries, Task: &task.Task{
+		w := &taskrun.Work{Entries: c.entries, Task: &task.Task{
 			ID: "ABCDEFGHIJ", Target: "deploy", Attempts: c.attempts, Claim: task.Claim{Fence: c.fence}}}
 		if got := s.logRecovered(t.Context(), w, "call"); got != c.recovered {
 			t.Errorf("%s: a recovery: %v, want %v", c.says, got, c.recovered)

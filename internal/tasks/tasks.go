@@ -1,5 +1,5 @@
 // Package tasks serves calls that are durable tasks: it creates them, runs their handlers, and answers the requests
-// about them in both dialects. The engine and the stores are those of package task.
+// about them in both dialects. The engine is that of internal/taskrun.
 package tasks
 
 import (
@@ -16,13 +16,14 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
 
 // Service serves tasks. It is safe for concurrent use, once its fields are set.
 type Service struct {
-	Engine   *task.Engine
+	Engine   *taskrun.Engine
 	Store    task.Store
 	Calls    *call.Engine
 	Handlers *call.Registry
@@ -58,7 +59,7 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 	if !s.runs.Load() {
 		s.warnIdle.Do(func() { time.AfterFunc(startsWithin, func() { s.warnIfIdle(context.WithoutCancel(ctx)) }) })
 	}
-	n := &task.New{
+	n := &taskrun.New{
 		ID:        taskID(j.ID),
 		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: r.Task.Dialect,
 		TTL: r.Task.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round,
@@ -115,19 +116,19 @@ func (s *Service) storeFailed(ctx context.Context, doing string, err error) erro
 	return wire.Errorf(jsonrpc.CodeInternalError, "internal error: %s failed", doing)
 }
 
-// Handle runs the handler of a task from its journal. It is the engine's [task.Handler].
-func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error) {
+// Handle runs the handler of a task from its journal. It is the engine's [taskrun.Handler].
+func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 	h := s.Handlers.Lookup(w.Task.Method, w.Task.Target)
 	if h == nil || h.Tasks == nil {
-		return task.Verdict{}, fmt.Errorf("%w: it has no task tool %q", task.ErrElsewhere, w.Task.Target)
+		return taskrun.Verdict{}, fmt.Errorf("%w: it has no task tool %q", taskrun.ErrElsewhere, w.Task.Target)
 	}
 	began, err := home.ReadStoredCall(w.Call)
 	if err != nil {
-		return task.Verdict{}, err
+		return taskrun.Verdict{}, err
 	}
 	params, fault := wire.ParseParams(w.Task.Method, began.Params)
 	if fault != nil {
-		return task.Verdict{}, fmt.Errorf("the stored call: %w", fault)
+		return taskrun.Verdict{}, fmt.Errorf("the stored call: %w", fault)
 	}
 	r := &call.Request{
 		Handler:   h,
@@ -147,14 +148,14 @@ func (s *Service) Handle(ctx context.Context, w *task.Work) (task.Verdict, error
 	if w.Stopped {
 		j, _, err := stored.Open(ctx)
 		if err != nil {
-			return task.Verdict{}, err
+			return taskrun.Verdict{}, err
 		}
 		if err = s.Calls.CleanUp(ctx, r, j); err == nil {
 			s.Calls.TellStopped(ctx, r, j, string(w.Task.Status))
 		}
 		r.Watch.SetOutcome("cleaned_up")
 		finishRun(ctx, r.Watch, err, err)
-		return task.Verdict{}, err
+		return taskrun.Verdict{}, err
 	}
 	err, void := error(nil), errors.New("the handler ended its goroutine")
 	defer func() { finishRun(ctx, r.Watch, err, void) }()
@@ -169,9 +170,9 @@ func finishRun(ctx context.Context, w *call.Watch, err, void error) {
 	switch {
 	case errors.Is(cause, task.ErrLeaseLost) || errors.Is(void, task.ErrLeaseLost):
 		w.SetOutcome("lease_lost")
-	case errors.Is(cause, task.ErrStopped):
+	case errors.Is(cause, taskrun.ErrStopped):
 		w.SetOutcome("stopped")
-	case errors.Is(cause, task.ErrShutdown):
+	case errors.Is(cause, taskrun.ErrShutdown):
 		w.SetOutcome("shutdown")
 	case void != nil:
 		w.SetOutcome("failed")
@@ -182,7 +183,7 @@ func finishRun(ctx context.Context, w *call.Watch, err, void error) {
 // logRecovered tells of a task whose last run neither ended it nor parked it, and reports whether this is one. Such a
 // run recorded nothing before the task was claimed again, or it recorded a step last. For a task that was ended from
 // outside only the number of attempts to clean up counts, because its journal may end with a step in any case.
-func (s *Service) logRecovered(ctx context.Context, w *task.Work, callID string) bool {
+func (s *Service) logRecovered(ctx context.Context, w *taskrun.Work, callID string) bool {
 	if w.Task.Attempts < 2 {
 		if w.Stopped || len(w.Entries) == 0 || w.Task.Fence < 2 {
 			return false

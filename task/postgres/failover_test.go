@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -160,11 +161,11 @@ func TestFailoverWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := task.NewEngine(s, &task.Options{
+	e, err := taskrun.NewEngine(s, &taskrun.Options{
 		Settings: task.Settings{Workers: workers},
 		Look:     100 * time.Millisecond,
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			done := make(map[string]bool)
 			for _, e := range w.Entries {
 				step, _, _ := strings.Cut(string(e), " ")
@@ -177,14 +178,14 @@ func TestFailoverWorker(t *testing.T) {
 				select { // its work
 				case <-time.After(500 * time.Millisecond):
 				case <-ctx.Done():
-					return task.Verdict{}, ctx.Err()
+					return taskrun.Verdict{}, ctx.Err()
 				}
 				fmt.Fprintf(log, "%s %s %d %s %d\n", w.Task.ID, step, w.Task.Fence, w.Task.Nonce, os.Getpid())
 				if err := w.Record(ctx, fmt.Appendf(nil, "%s %s", step, w.Task.Nonce)); err != nil {
-					return task.Verdict{}, err
+					return taskrun.Verdict{}, err
 				}
 			}
-			return task.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
+			return taskrun.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
 		},
 	})
 	if err != nil {

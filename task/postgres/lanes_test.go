@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
 )
@@ -111,7 +112,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			s := open(t, with(distant(t, dsn, statement), fmt.Sprintf("pool_max_conns=%d", connections)))
 			defer s.Close()
 			var ran [tasks][steps]atomic.Int32
-			e, err := task.NewEngine(s, &task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			e, err := taskrun.NewEngine(s, &taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				for step := range steps {
 					if step < len(w.Entries) {
 						continue
@@ -121,14 +122,14 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 						select {
 						case <-time.After(12 * time.Second):
 						case <-ctx.Done():
-							return task.Verdict{}, context.Cause(ctx)
+							return taskrun.Verdict{}, context.Cause(ctx)
 						}
 					}
 					if err := w.Record(ctx, []byte{byte(step)}); err != nil {
-						return task.Verdict{}, err
+						return taskrun.Verdict{}, err
 					}
 				}
-				return task.Verdict{Status: task.Completed}, nil
+				return taskrun.Verdict{Status: task.Completed}, nil
 			}})
 			if err != nil {
 				t.Fatal(err)
@@ -150,7 +151,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			}
 			var ids []string
 			for i := range tasks {
-				n, err := e.Create(ctx, &task.New{Principal: "alice", Round: i})
+				n, err := e.Create(ctx, &taskrun.New{Principal: "alice", Round: i})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -27,7 +28,7 @@ const manyParked = 100_000
 
 // parkedTasks is an engine on a store of tasks that are all parked.
 type parkedTasks struct {
-	engine *task.Engine
+	engine *taskrun.Engine
 	store  *watchedStore
 	tasks  []parkedTask   // about a thousand of them
 	began  chan time.Time // when a handler did
@@ -74,17 +75,17 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 	tb.Cleanup(func() { _ = store.Close() })
 	p := &parkedTasks{began: make(chan time.Time, 1)}
 	p.store = &watchedStore{Store: store, idle: make(chan struct{}), parked: make(chan struct{}, 1)}
-	p.engine, err = task.NewEngine(p.store, &task.Options{
+	p.engine, err = taskrun.NewEngine(p.store, &taskrun.Options{
 		Look: look, Logger: slog.New(slog.DiscardHandler),
-		Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			p.began <- time.Now()
-			return task.Verdict{Status: task.InputRequired, Message: "Which one?", Pending: make([]byte, 300), Round: 1}, nil
+			return taskrun.Verdict{Status: task.InputRequired, Message: "Which one?", Pending: make([]byte, 300), Round: 1}, nil
 		},
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	first, err := p.engine.Create(tb.Context(), &task.New{
+	first, err := p.engine.Create(tb.Context(), &taskrun.New{
 		Principal: "principal 0", Method: "tools/call", Target: "deploy", Call: make([]byte, 300), Entries: [][]byte{make([]byte, 200)},
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -48,7 +49,7 @@ var lostTests = []test{
 		var mu sync.Mutex
 		ended := make(map[string]string) // outcomes, once they were seen
 		runs := 0
-		handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			mu.Lock()
 			runs++
 			outcome := fmt.Sprintf("outcome of run %d", runs)
@@ -65,21 +66,21 @@ var lostTests = []test{
 					continue
 				}
 				if err := w.Record(ctx, []byte(step)); err != nil {
-					return task.Verdict{}, err
+					return taskrun.Verdict{}, err
 				}
 			}
 			if !steps["answer"] {
-				return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
+				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
 			}
-			return task.Verdict{Status: task.Completed, Outcome: []byte(outcome), Round: w.Task.Round}, nil
+			return taskrun.Verdict{Status: task.Completed, Outcome: []byte(outcome), Round: w.Task.Round}, nil
 		}
-		e, err := task.NewEngine(losing, &task.Options{
+		e, err := taskrun.NewEngine(losing, &taskrun.Options{
 			Settings: task.Settings{Lease: 2 * time.Second, Workers: 4},
 			Handler:  handler, Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		})
 		f.ok("NewEngine", err)
 		// The client's side loses nothing: what it sees is what is stored.
-		client, err := task.NewEngine(s, nil)
+		client, err := taskrun.NewEngine(s, nil)
 		f.ok("NewEngine", err)
 		ctx, cancel := context.WithCancel(f.ctx)
 		var all sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -128,7 +129,7 @@ var restoredTests = []struct {
 			}
 		})
 		r.with(func(s task.Store) {
-			handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				i := slices.IndexFunc(lost, func(t *task.Task) bool { return t.ID == w.Task.ID })
 				for n, step := range []string{"reserve", "pay"} {
 					// The other worker is always a moment earlier.
@@ -137,12 +138,12 @@ var restoredTests = []struct {
 						r.Errorf("Append under the lost claim %v, beside %v: %v", lost[i].Claim, w.Task.Claim, err)
 					}
 					if err := w.Record(ctx, []byte(step)); err != nil {
-						return task.Verdict{}, err
+						return taskrun.Verdict{}, err
 					}
 				}
-				return task.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
+				return taskrun.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
 			}
-			e, err := task.NewEngine(s, &task.Options{Handler: handler, Look: 5 * time.Millisecond,
+			e, err := taskrun.NewEngine(s, &taskrun.Options{Handler: handler, Look: 5 * time.Millisecond,
 				Logger: slog.New(slog.DiscardHandler)})
 			r.ok("NewEngine", err)
 			ctx, cancel := context.WithCancel(r.ctx)

@@ -22,6 +22,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -152,18 +153,18 @@ func runTasks(b *testing.B, store task.Store, asks bool) time.Duration {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	var completed atomic.Int64
-	engine, err := task.NewEngine(counting(store, func() {
+	engine, err := taskrun.NewEngine(counting(store, func() {
 		if completed.Add(1) == int64(*total) {
 			stop()
 		}
-	}), &task.Options{
+	}), &taskrun.Options{
 		Settings: task.Settings{Workers: *workers},
 		Logger:   slog.New(slog.DiscardHandler),
-		Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if asks && len(w.Entries) == 0 {
-				return task.Verdict{Status: task.InputRequired, Pending: pendingBytes, Round: 1}, nil
+				return taskrun.Verdict{Status: task.InputRequired, Pending: pendingBytes, Round: 1}, nil
 			}
-			return task.Verdict{Status: task.Completed, Outcome: outcomeBytes}, nil
+			return taskrun.Verdict{Status: task.Completed, Outcome: outcomeBytes}, nil
 		},
 	})
 	if err != nil {
@@ -174,7 +175,7 @@ func runTasks(b *testing.B, store task.Store, asks bool) time.Duration {
 	running.Go(func() { _ = engine.Run(ctx) })
 	atOnce(b, func(client, _ int) error {
 		principal := fmt.Sprint("client ", client)
-		t, err := engine.Create(b.Context(), &task.New{Principal: principal, Method: "tools/call", Target: "deploy", Call: callBytes})
+		t, err := engine.Create(b.Context(), &taskrun.New{Principal: principal, Method: "tools/call", Target: "deploy", Call: callBytes})
 		if err != nil {
 			return err
 		}

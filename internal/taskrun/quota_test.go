@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
 // newIdle returns an engine that runs nothing.
-func newIdle(t *testing.T, store task.Store, opts *task.Options) *task.Engine {
+func newIdle(t *testing.T, store task.Store, opts *taskrun.Options) *taskrun.Engine {
 	t.Helper()
-	e, err := task.NewEngine(store, opts)
+	e, err := taskrun.NewEngine(store, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,9 +38,9 @@ func TestEndedTasksMakeRoom(t *testing.T) {
 		for _, principal := range []string{"alice", ""} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: bound, Anonymous: bound}, Grace: time.Hour})
+				e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: bound, Anonymous: bound}, Grace: time.Hour})
 				create := func() (*task.Task, error) {
-					return e.Create(t.Context(), &task.New{Principal: principal, Call: []byte("call")})
+					return e.Create(t.Context(), &taskrun.New{Principal: principal, Call: []byte("call")})
 				}
 				var first *task.Task
 				for i := range 20 {
@@ -70,7 +71,7 @@ func TestEndedTasksMakeRoom(t *testing.T) {
 				if _, err := f.store.Get(t.Context(), first.ID); !errors.Is(err, task.ErrNotFound) {
 					t.Errorf("%+v: the oldest task, of which there is no more room: %v", bound, err)
 				}
-				if _, err := e.Create(t.Context(), &task.New{Principal: "bob", Call: []byte("call")}); err != nil {
+				if _, err := e.Create(t.Context(), &taskrun.New{Principal: "bob", Call: []byte("call")}); err != nil {
 					t.Errorf("%+v: another principal: %v", bound, err)
 				}
 			})
@@ -83,15 +84,15 @@ func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		bound task.Quota
-		write func(ctx context.Context, e *task.Engine, parked *task.Task) error
+		write func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error
 	}{
-		{"one too many", task.Quota{Unfinished: 1}, func(ctx context.Context, e *task.Engine, _ *task.Task) error {
-			return second(e.Create(ctx, &task.New{Principal: "alice"}))
+		{"one too many", task.Quota{Unfinished: 1}, func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
+			return second(e.Create(ctx, &taskrun.New{Principal: "alice"}))
 		}},
-		{"a call that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *task.Engine, _ *task.Task) error {
-			return second(e.Create(ctx, &task.New{Principal: "alice", Call: make([]byte, 60), Entries: [][]byte{make([]byte, 41)}}))
+		{"a call that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
+			return second(e.Create(ctx, &taskrun.New{Principal: "alice", Call: make([]byte, 60), Entries: [][]byte{make([]byte, 41)}}))
 		}},
-		{"an answer that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *task.Engine, parked *task.Task) error {
+		{"an answer that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error {
 			return second(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
 				return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
 			}))
@@ -99,11 +100,11 @@ func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
-			e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: tt.bound}})
-			ended := f.create(e, &task.New{Principal: "alice"})
+			e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: tt.bound}})
+			ended := f.create(e, &taskrun.New{Principal: "alice"})
 			f.end(ended)
 			time.Sleep(time.Hour)
-			parked := f.create(e, &task.New{Principal: "alice"})
+			parked := f.create(e, &taskrun.New{Principal: "alice"})
 			if full, ok := errors.AsType[*task.QuotaError](tt.write(t.Context(), e, parked)); !ok || full.Max != tt.bound {
 				t.Errorf("%s: %v", tt.name, full)
 			}
@@ -118,11 +119,11 @@ func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
 func TestEndedTasksMakeRoomForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Bytes: 100}}})
-		parked := f.create(e, &task.New{Principal: "alice"})
+		e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Bytes: 100}}})
+		parked := f.create(e, &taskrun.New{Principal: "alice"})
 		var ended []*task.Task
 		for _, principal := range []string{"alice", "bob"} {
-			ended = append(ended, f.create(e, &task.New{Principal: principal, Call: make([]byte, 60)}))
+			ended = append(ended, f.create(e, &taskrun.New{Principal: principal, Call: make([]byte, 60)}))
 			f.end(ended[len(ended)-1])
 		}
 		time.Sleep(time.Hour)
@@ -144,9 +145,9 @@ func TestEndedTasksMakeRoomForAnswers(t *testing.T) {
 func TestMakingRoomFails(t *testing.T) {
 	f := newFixture(t)
 	f.store = &meddled{Store: f.store, evict: func() error { return errLost }}
-	e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Kept: 1}}})
-	f.end(f.create(e, &task.New{Principal: "alice"}))
-	if _, err := e.Create(t.Context(), &task.New{Principal: "alice"}); !errors.Is(err, errLost) || errors.Is(err, task.ErrQuota) {
+	e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Kept: 1}}})
+	f.end(f.create(e, &taskrun.New{Principal: "alice"}))
+	if _, err := e.Create(t.Context(), &taskrun.New{Principal: "alice"}); !errors.Is(err, errLost) || errors.Is(err, task.ErrQuota) {
 		t.Errorf("the error is %v, want that of Evict", err)
 	}
 }
@@ -154,12 +155,12 @@ func TestMakingRoomFails(t *testing.T) {
 // All anonymous callers together have a quota of their own.
 func TestAnonymousCallersHaveTheirOwnQuota(t *testing.T) {
 	f := newFixture(t)
-	e := newIdle(t, f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 2}, Anonymous: task.Quota{Unfinished: 1}}})
+	e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 2}, Anonymous: task.Quota{Unfinished: 1}}})
 	for principal, most := range map[string]int{"alice": 2, "": 1} {
 		for range most {
-			f.create(e, &task.New{Principal: principal})
+			f.create(e, &taskrun.New{Principal: principal})
 		}
-		_, err := e.Create(t.Context(), &task.New{Principal: principal})
+		_, err := e.Create(t.Context(), &taskrun.New{Principal: principal})
 		if full, ok := errors.AsType[*task.QuotaError](err); !ok || full.Max.Unfinished != most {
 			t.Errorf("%q: %v, want a quota of %d", principal, err, most)
 		}
@@ -185,7 +186,7 @@ func TestAnonymousTasksAreShortLived(t *testing.T) {
 		{task.Settings{MaxTTL: time.Minute, MaxAnonymousTTL: time.Hour}, "", time.Hour, time.Minute},
 	} {
 		f := newFixture(t)
-		created := f.create(newIdle(t, f.store, &task.Options{Settings: c.settings}), &task.New{Principal: c.principal, TTL: c.asked})
+		created := f.create(newIdle(t, f.store, &taskrun.Options{Settings: c.settings}), &taskrun.New{Principal: c.principal, TTL: c.asked})
 		if got := created.Expires.Sub(created.Created); got != c.want {
 			t.Errorf("%+v: %q asked for %v and got %v, want %v", c.settings, c.principal, c.asked, got, c.want)
 		}
@@ -194,41 +195,41 @@ func TestAnonymousTasksAreShortLived(t *testing.T) {
 
 func TestTaskThatHoldsTooMuchFails(t *testing.T) {
 	const bound = 100
-	for name, run := range map[string]task.Handler{
-		"a step": func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	for name, run := range map[string]taskrun.Handler{
+		"a step": func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if err := w.Record(ctx, make([]byte, 60)); err != nil {
-				return task.Verdict{}, err
+				return taskrun.Verdict{}, err
 			}
 			err := w.Record(ctx, make([]byte, 41))
-			if !errors.Is(err, task.ErrTooLarge) {
-				t.Errorf("Record: %v, want %v", err, task.ErrTooLarge)
+			if !errors.Is(err, taskrun.ErrTooLarge) {
+				t.Errorf("Record: %v, want %v", err, taskrun.ErrTooLarge)
 			}
 			return completed("whatever it makes of the error"), nil
 		},
-		"the result": func(context.Context, *task.Work) (task.Verdict, error) {
+		"the result": func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			return completed(strings.Repeat("r", 101)), nil
 		},
-		"the questions": func(context.Context, *task.Work) (task.Verdict, error) {
-			return task.Verdict{Status: task.InputRequired, Pending: make([]byte, 101)}, nil
+		"the questions": func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+			return taskrun.Verdict{Status: task.InputRequired, Pending: make([]byte, 101)}, nil
 		},
-		"the answers": func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		"the answers": func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if len(w.Entries) > 0 {
 				t.Error("the handler runs with answers that are too large")
 			}
-			return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
+			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
 		},
 	} {
 		f := newFixture(t)
 		var cleaned atomic.Int32
-		e, _ := f.engine(&task.Options{Settings: task.Settings{TaskBytes: bound}, Failure: func(message string) []byte { return []byte(message) },
-			Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TaskBytes: bound}, Failure: func(message string) []byte { return []byte(message) },
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				if w.Stopped {
 					cleaned.Add(1)
-					return task.Verdict{}, w.Record(ctx, make([]byte, 200)) // nothing is in the way of cleaning up
+					return taskrun.Verdict{}, w.Record(ctx, make([]byte, 200)) // nothing is in the way of cleaning up
 				}
 				return run(ctx, w)
 			}})
-		created := f.create(e, &task.New{Principal: "alice"})
+		created := f.create(e, &taskrun.New{Principal: "alice"})
 		if name == "the answers" {
 			f.until(e, created, task.InputRequired)
 			if _, err := e.Change(t.Context(), "alice", created.ID, func(now *task.Task) (*task.Update, error) {
@@ -264,22 +265,22 @@ func TestTheLimitOfATaskIsExact(t *testing.T) {
 		{sizes{call: 100, entry: 1}, task.Failed},
 	} {
 		f := newFixture(t)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{TaskBytes: 100}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TaskBytes: 100}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			switch {
 			case w.Stopped:
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			case tt.holds.call == 100:
 				t.Errorf("%+v: the handler runs", tt.holds)
 			}
 			if err := w.Record(ctx, make([]byte, tt.holds.step)); err != nil {
-				return task.Verdict{}, err
+				return taskrun.Verdict{}, err
 			}
 			if tt.holds.pending > 0 {
-				return task.Verdict{Status: task.InputRequired, Pending: make([]byte, tt.holds.pending)}, nil
+				return taskrun.Verdict{Status: task.InputRequired, Pending: make([]byte, tt.holds.pending)}, nil
 			}
 			return completed(strings.Repeat("r", tt.holds.outcome)), nil
 		}})
-		created := f.create(e, &task.New{Call: make([]byte, tt.holds.call), Entries: [][]byte{make([]byte, tt.holds.entry)}})
+		created := f.create(e, &taskrun.New{Call: make([]byte, tt.holds.call), Entries: [][]byte{make([]byte, tt.holds.entry)}})
 		if now := f.until(e, created, tt.want); tt.want == task.Failed && !strings.Contains(now.Message, "more than 100 bytes") {
 			t.Errorf("%+v: %q", tt.holds, now.Message)
 		}
@@ -298,7 +299,7 @@ func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
 			return nil
 		}}
 		first, second := make(chan struct{}), make(chan struct{}, 1)
-		handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Task.Target == "first" {
 				come(ctx, first)
 				return completed(""), nil
@@ -307,9 +308,9 @@ func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
 			return completed(""), nil
 		}
 		settings := task.Settings{Workers: 2, Lease: time.Hour}
-		e, _ := f.engine(&task.Options{Settings: settings, Look: time.Hour, Handler: handler})
-		f.create(e, &task.New{Target: "first"})
-		f.create(e, &task.New{Target: "second"})
+		e, _ := f.engine(&taskrun.Options{Settings: settings, Look: time.Hour, Handler: handler})
+		f.create(e, &taskrun.New{Target: "first"})
+		f.create(e, &taskrun.New{Target: "second"})
 		synctest.Wait() // the second has been looked for, and passed over
 		select {
 		case <-second:

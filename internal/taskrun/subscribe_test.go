@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -50,7 +51,7 @@ func TestIdleSubscriptionsShareOneLook(t *testing.T) {
 		for i := range subscriptions {
 			var own []*task.Task
 			for range each {
-				own = append(own, f.create(elsewhere, &task.New{Principal: fmt.Sprint(i)}))
+				own = append(own, f.create(elsewhere, &taskrun.New{Principal: fmt.Sprint(i)}))
 			}
 			tasks = append(tasks, own...)
 			all.Go(func() {
@@ -98,7 +99,7 @@ func TestALookThatFailsIsMadeAgain(t *testing.T) {
 		store := &counting{Store: silent{new(task.MemoryStore)}}
 		f := &fixture{t, store.Store}
 		e := newIdle(t, store, nil)
-		one := f.create(e, &task.New{})
+		one := f.create(e, &taskrun.New{})
 		ended := make(chan error, 2)
 		for range 2 {
 			go func() {
@@ -124,7 +125,7 @@ func TestADeletedTaskIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		e := newIdle(t, f.store, nil)
-		one := f.create(e, &task.New{Principal: "alice"})
+		one := f.create(e, &taskrun.New{Principal: "alice"})
 		f.end(one)
 		one, err := e.Get(t.Context(), "alice", one.ID)
 		if err != nil {
@@ -160,7 +161,7 @@ func TestAFollowerForgetsWhatHasEnded(t *testing.T) {
 		e := newIdle(t, f.store, nil)
 		var tasks []*task.Task
 		for range 3 {
-			tasks = append(tasks, f.create(e, &task.New{Principal: "alice"}))
+			tasks = append(tasks, f.create(e, &taskrun.New{Principal: "alice"}))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -57,10 +58,10 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 				s := &slow{Store: new(task.MemoryStore)}
 				tt.store(s)
 				f := &fixture{t, silent{s}}
-				client := must(task.NewEngine(s.Store, nil))
-				s.id = f.create(client, new(task.New)).ID
+				client := must(taskrun.NewEngine(s.Store, nil))
+				s.id = f.create(client, new(taskrun.New)).ID
 				ended := make(chan struct{}, 10)
-				_, stop := f.engine(&task.Options{Settings: task.Settings{Lease: lease, Workers: 1}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+				_, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease, Workers: 1}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 					<-ctx.Done()
 					if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
 						t.Errorf("the cause is %v", context.Cause(ctx))
@@ -69,7 +70,7 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 						t.Errorf("another worker could have claimed the task already: %v, %v", other, err)
 					}
 					ended <- struct{}{}
-					return task.Verdict{}, nil
+					return taskrun.Verdict{}, nil
 				}})
 				begun := time.Now()
 				<-ended
@@ -138,7 +139,7 @@ func TestTheContextLooksAtTheClocks(t *testing.T) {
 		{"the wall clock was set back", 2 * time.Hour, -time.Hour, true},
 		{"the wall clock was set back a little", 50 * time.Minute, 40 * time.Minute, false},
 	} {
-		ctx, stop := task.UnderLease(t.Context(), time.Hour, before(t, tt.monotonic, tt.wall))
+		ctx, stop := taskrun.UnderLease(t.Context(), time.Hour, before(t, tt.monotonic, tt.wall))
 		if over := ctx.Err() != nil; over != tt.over || over && context.Cause(ctx) != task.ErrLeaseLost {
 			t.Errorf("%s: Err returns %v, because %v", tt.name, ctx.Err(), context.Cause(ctx))
 		}
@@ -163,10 +164,10 @@ func before(t *testing.T, monotonic, wall time.Duration) time.Time {
 func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		end  func(e *task.Engine, id string, stop func())
+		end  func(e *taskrun.Engine, id string, stop func())
 	}{
-		{"cancelled", func(e *task.Engine, id string, _ func()) { _, _ = e.Cancel(context.Background(), "", id) }},
-		{"shutdown", func(_ *task.Engine, _ string, stop func()) { stop() }},
+		{"cancelled", func(e *taskrun.Engine, id string, _ func()) { _, _ = e.Cancel(context.Background(), "", id) }},
+		{"shutdown", func(_ *taskrun.Engine, _ string, stop func()) { stop() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,16 +176,16 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 				f := &fixture{t, silent{new(task.MemoryStore)}}
 				started, release, recorded := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 				cleaned := make(chan int64, 1)
-				opts := &task.Options{
+				opts := &taskrun.Options{
 					Settings: task.Settings{Lease: lease, Workers: 1},
 					Logger:   slog.New(slog.NewTextHandler(&log, nil)),
-					Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+					Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 						switch {
 						case w.Task.Target != "stubborn":
 							return completed(""), nil
 						case w.Stopped:
 							cleaned <- w.Task.Fence
-							return task.Verdict{}, nil
+							return taskrun.Verdict{}, nil
 						case w.Task.Fence > 1:
 							return completed("the second worker's"), nil
 						}
@@ -195,12 +196,12 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 					},
 				}
 				e, stop := f.engine(opts)
-				created := f.create(e, &task.New{Target: "stubborn"})
+				created := f.create(e, &taskrun.New{Target: "stubborn"})
 				<-started
 				begun := time.Now()
 				tt.end(e, created.ID, stop)
 				if tt.name == "cancelled" {
-					f.until(e, f.create(e, &task.New{Target: "other"}), task.Completed) // the worker is free
+					f.until(e, f.create(e, &taskrun.New{Target: "other"}), task.Completed) // the worker is free
 				} else if took := time.Since(begun); took > 2*lease {
 					t.Errorf("shutting down took %v", took)
 				}
@@ -234,9 +235,9 @@ func TestAStoreThatFailsFillsNoLog(t *testing.T) {
 		var log bytes.Buffer
 		store := &meddled{Store: new(task.MemoryStore)}
 		f := &fixture{t, silent{store}}
-		e, stop := f.engine(&task.Options{
+		e, stop := f.engine(&taskrun.Options{
 			Look: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				time.Sleep(time.Second)
 				w.Report("working")
 				time.Sleep(time.Second)
@@ -244,7 +245,7 @@ func TestAStoreThatFailsFillsNoLog(t *testing.T) {
 			},
 		})
 		for range 16 {
-			f.create(e, new(task.New))
+			f.create(e, new(taskrun.New))
 		}
 		time.Sleep(time.Second)
 		store.down.Store(true)

@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -193,29 +194,29 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 		}
 		return nil
 	}}
-	e, err := task.NewEngine(f.store, &task.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}})
+	e, err := taskrun.NewEngine(f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	created := f.create(e, &task.New{ID: "the one", Principal: "a"})
+	created := f.create(e, &taskrun.New{ID: "the one", Principal: "a"})
 	full.Store(true)
-	again, err := e.Create(t.Context(), &task.New{ID: "the one", Principal: "a"})
+	again, err := e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "a"})
 	if err != nil || again.ID != created.ID {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if _, err := e.Create(t.Context(), &task.New{ID: "another", Principal: "a"}); !errors.Is(err, task.ErrQuota) {
+	if _, err := e.Create(t.Context(), &taskrun.New{ID: "another", Principal: "a"}); !errors.Is(err, task.ErrQuota) {
 		t.Errorf("another: %v", err)
 	}
 }
 
 func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
 	f := newFixture(t)
-	e, err := task.NewEngine(f.store, nil)
+	e, err := taskrun.NewEngine(f.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.create(e, &task.New{ID: "the one", Principal: "a"})
-	if got, err := e.Create(t.Context(), &task.New{ID: "the one", Principal: "b"}); !errors.Is(err, task.ErrExists) {
+	f.create(e, &taskrun.New{ID: "the one", Principal: "a"})
+	if got, err := e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "b"}); !errors.Is(err, task.ErrExists) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -224,16 +225,16 @@ func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
 func TestNobodyHasToLook(t *testing.T) {
 	f := newFixture(t)
 	report, reported := make(chan struct{}), make(chan struct{})
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if len(w.Entries) == 0 {
-			return task.Verdict{Status: task.InputRequired}, nil
+			return taskrun.Verdict{Status: task.InputRequired}, nil
 		}
 		come(ctx, report)
 		w.Report("half way")
 		come(ctx, reported)
 		return completed(""), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.InputRequired)
 	told := make(chan string, 100)
 	var all sync.WaitGroup
@@ -279,11 +280,11 @@ func TestWaitingLooksForItself(t *testing.T) {
 		default:
 		}
 	}}
-	far, err := task.NewEngine(meddling, &task.Options{Look: 20 * time.Millisecond})
+	far, err := taskrun.NewEngine(meddling, &taskrun.Options{Look: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	created := f.create(far, &task.New{})
+	created := f.create(far, &taskrun.New{})
 	ctx, end := context.WithTimeout(t.Context(), 20*time.Second)
 	defer end()
 	done := make(chan error, 2)
@@ -317,11 +318,11 @@ func TestWaitingLooksForItself(t *testing.T) {
 
 func TestChangeIsMadeAgainWhenTheTaskWasChangedMeanwhile(t *testing.T) {
 	f := newFixture(t)
-	e, err := task.NewEngine(f.store, nil)
+	e, err := taskrun.NewEngine(f.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	times := 0
 	if _, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
 		if times++; times == 1 {
@@ -339,10 +340,10 @@ func TestChangeIsMadeAgainWhenTheTaskWasChangedMeanwhile(t *testing.T) {
 
 func TestCancelledTaskAsksNothing(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-		return task.Verdict{Status: task.InputRequired, Pending: []byte("question")}, nil
+	e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+		return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question")}, nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.InputRequired)
 	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
 		t.Fatal(err)
@@ -357,14 +358,14 @@ func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Stopped {
 				cleaned <- struct{}{}
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			}
-			return task.Verdict{}, errors.New("the infrastructure is down")
+			return taskrun.Verdict{}, errors.New("the infrastructure is down")
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		// It has failed, and waits for its next attempt.
 		wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
 		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
@@ -388,7 +389,7 @@ func TestClaimOutlivesAShutdown(t *testing.T) {
 		during = claiming.Err()
 		return nil
 	}}
-	e, err := task.NewEngine(f.store, &task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	e, err := taskrun.NewEngine(f.store, &taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +406,7 @@ func TestFailingStoreIsNotHurried(t *testing.T) {
 		var claims atomic.Int32
 		f.store = &meddled{Store: f.store, claim: func(context.Context) error { claims.Add(1); return errors.New("out of reach") }}
 		began := time.Now()
-		e, _ := f.engine(&task.Options{Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+		e, _ := f.engine(&taskrun.Options{Look: look, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 		wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
 		if took := time.Since(began); took < 3*look/2 { // the time between two looks is at least half of it
 			t.Errorf("four claims failed in %v", took)
@@ -423,26 +424,26 @@ func TestStoreThatStopsTellingIsAskedAgain(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}}}
-	f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 	wait(t, "watched again", func() bool { return watched.Load() == 3 })
 }
 
 func TestSweepLeavesAloneWhatIsGoneOrHasEnded(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if string(w.Call) == "ask" {
-			return task.Verdict{Status: task.InputRequired}, nil
+			return taskrun.Verdict{Status: task.InputRequired}, nil
 		}
 		return completed("well"), nil
 	}})
-	ended := f.create(e, &task.New{})
+	ended := f.create(e, &taskrun.New{})
 	f.until(e, ended, task.Completed)
-	asking := f.create(e, &task.New{Call: []byte("ask")})
+	asking := f.create(e, &taskrun.New{Call: []byte("ask")})
 	f.until(e, asking, task.InputRequired)
 	f.store = &meddled{Store: f.store, expired: func([]string, error) ([]string, error) {
 		return []string{"gone", ended.ID, asking.ID}, nil // as they were a moment before
 	}}
-	f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return task.Verdict{}, nil }})
+	f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return taskrun.Verdict{}, nil }})
 	f.until(e, asking, task.Failed)
 	if now, err := e.Get(t.Context(), "", ended.ID); err != nil || now.Status != task.Completed || now.Stopped {
 		t.Errorf("%+v, %v", now, err)
@@ -451,17 +452,17 @@ func TestSweepLeavesAloneWhatIsGoneOrHasEnded(t *testing.T) {
 
 func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 	f := newFixture(t)
-	idle, err := task.NewEngine(f.store, nil)
+	idle, err := taskrun.NewEngine(f.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var last *task.Task
 	for range 150 {
-		last = f.create(idle, &task.New{Principal: "a", TTL: time.Millisecond})
+		last = f.create(idle, &taskrun.New{Principal: "a", TTL: time.Millisecond})
 		f.change(last, func(now *task.Task) task.Update { now.Status = task.InputRequired; return task.Update{Due: -1} })
 	}
 	wait(t, "expired", func() bool { return time.Now().After(last.Expires.Add(5 * time.Millisecond)) })
-	f.engine(&task.Options{Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return task.Verdict{}, nil }})
+	f.engine(&taskrun.Options{Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return taskrun.Verdict{}, nil }})
 	wait(t, "swept", func() bool {
 		ids, err := f.store.Expired(t.Context(), 1)
 		return err == nil && len(ids) == 0
@@ -472,18 +473,18 @@ func TestTimeToLiveInterruptsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		interrupted := make(chan error, 1)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Stopped {
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			}
 			<-ctx.Done()
 			interrupted <- context.Cause(ctx)
-			return task.Verdict{}, ctx.Err()
+			return taskrun.Verdict{}, ctx.Err()
 		}})
-		f.create(e, &task.New{TTL: 100 * time.Millisecond})
+		f.create(e, &taskrun.New{TTL: 100 * time.Millisecond})
 		select {
 		case err := <-interrupted:
-			if !errors.Is(err, task.ErrStopped) {
+			if !errors.Is(err, taskrun.ErrStopped) {
 				t.Errorf("interrupted by %v", err)
 			}
 		case <-time.After(20 * time.Second):
@@ -509,14 +510,14 @@ func TestWriteThatFailsIsRepeated(t *testing.T) {
 			}
 			return nil
 		}}
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		runs.Add(1)
 		if err := w.Record(ctx, []byte("step")); err != nil {
 			t.Errorf("Record: %v", err)
 		}
 		return completed(""), nil
 	}})
-	f.until(e, f.create(e, &task.New{}), task.Completed)
+	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 	if n := runs.Load(); n != 1 || appends.Load() != 2 || updates.Load() != 2 {
 		t.Errorf("%d runs, %d appends, %d updates", n, appends.Load(), updates.Load())
 	}
@@ -525,22 +526,22 @@ func TestWriteThatFailsIsRepeated(t *testing.T) {
 // Recording an entry or asking a question resets the count of failed attempts.
 func TestTaskThatComesFurtherIsNotGivenUp(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		switch n := len(w.Entries); {
 		case n >= 5:
 			return completed(""), nil
 		case string(w.Call) == "ask":
-			return task.Verdict{Status: task.InputRequired}, nil
+			return taskrun.Verdict{Status: task.InputRequired}, nil
 		default:
 			if err := w.Record(ctx, []byte("step")); err != nil {
-				return task.Verdict{}, err
+				return taskrun.Verdict{}, err
 			}
-			return task.Verdict{}, errors.New("the infrastructure is down")
+			return taskrun.Verdict{}, errors.New("the infrastructure is down")
 		}
 	}})
-	failing := f.create(e, &task.New{})
+	failing := f.create(e, &taskrun.New{})
 	f.hurry(failing, func(now *task.Task) bool { return now.Status == task.Working && now.Version > 0 && now.Attempts == 0 })
-	asking := f.create(e, &task.New{Call: []byte("ask")})
+	asking := f.create(e, &taskrun.New{Call: []byte("ask")})
 	for range 5 {
 		f.until(e, asking, task.InputRequired)
 		if _, err := e.Change(t.Context(), "", asking.ID, func(now *task.Task) (*task.Update, error) {
@@ -557,15 +558,15 @@ func TestTaskThatComesFurtherIsNotGivenUp(t *testing.T) {
 func TestRecordedAttemptIsWrittenAsOne(t *testing.T) {
 	f := newFixture(t)
 	reported := make(chan struct{})
-	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if err := w.Record(ctx, []byte("step")); err != nil {
-			return task.Verdict{}, err
+			return taskrun.Verdict{}, err
 		}
 		w.Report("recorded")
 		come(ctx, reported)
 		return completed(""), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	wait(t, "reported", f.has(created, func(now *task.Task) bool { return now.Message == "recorded" }))
 	now, err := e.Get(t.Context(), "", created.ID)
 	close(reported)
@@ -579,15 +580,15 @@ func TestAttemptsAreCountedExactly(t *testing.T) {
 		f := newFixture(t)
 		var runs atomic.Int32
 		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Stopped {
 				cleaned <- struct{}{}
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			}
 			runs.Add(1)
-			return task.Verdict{}, errors.New("the infrastructure is down")
+			return taskrun.Verdict{}, errors.New("the infrastructure is down")
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.Failed)
 		if n := runs.Load(); n != 1 {
 			t.Errorf("%d runs", n)
@@ -617,13 +618,13 @@ func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
 		}
 		return nil
 	}}
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if w.Stopped {
 			cleaned <- struct{}{}
 		}
 		return completed("too late"), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Cancelled)
 	select {
 	case <-cleaned:
@@ -663,12 +664,12 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	}
 	f.store = meddling
 	// With one worker, so that this engine cannot claim the task again.
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 		<-ready
 		runs.Add(1)
 		return completed("too late"), nil
 	}})
-	created = f.create(e, &task.New{})
+	created = f.create(e, &taskrun.New{})
 	close(ready)
 	wait(t, "claimed by another", claimed.Load)
 	stop()
@@ -681,11 +682,11 @@ func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		runs := make(chan time.Time, 10)
-		e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			runs <- time.Now()
-			return task.Verdict{}, errors.New("the infrastructure is down")
+			return taskrun.Verdict{}, errors.New("the infrastructure is down")
 		}})
-		f.create(e, &task.New{})
+		f.create(e, &taskrun.New{})
 		first, second := <-runs, <-runs
 		if pause := second.Sub(first); pause < time.Second {
 			t.Errorf("tried again after %v", pause)
@@ -696,12 +697,12 @@ func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
 func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
 	f := newFixture(t)
 	started := make(chan struct{}, 1)
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
 		started <- struct{}{}
 		<-ctx.Done()
-		return task.Verdict{}, ctx.Err()
+		return taskrun.Verdict{}, ctx.Err()
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	<-started
 	stop()
 	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Attempts != 0 {
@@ -717,11 +718,11 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 		const look = 20 * time.Millisecond
 		f := newFixture(t)
 		runs := make(chan time.Time, 100)
-		e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Look: look, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Look: look, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			runs <- time.Now()
-			return task.Verdict{}, task.ErrElsewhere
+			return taskrun.Verdict{}, taskrun.ErrElsewhere
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		first := <-runs
 		for range 3 {
 			if now := <-runs; now.Sub(first) < 5*look-time.Millisecond { // stores round to milliseconds
@@ -740,19 +741,19 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 // Cleaning up that never succeeds, or that no instance can do, ends after a while, and the task's
 // status stays the same.
 func TestCleaningUpIsGivenUp(t *testing.T) {
-	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"), "elsewhere": task.ErrElsewhere} {
+	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"), "elsewhere": taskrun.ErrElsewhere} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				var runs atomic.Int32
-				e, stop := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+				e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 					if !w.Stopped {
-						return task.Verdict{Status: task.InputRequired}, nil
+						return taskrun.Verdict{Status: task.InputRequired}, nil
 					}
 					runs.Add(1)
-					return task.Verdict{}, failure
+					return taskrun.Verdict{}, failure
 				}})
-				created := f.create(e, &task.New{TTL: time.Second})
+				created := f.create(e, &taskrun.New{TTL: time.Second})
 				f.until(e, created, task.InputRequired)
 				if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
 					t.Fatal(err)
@@ -791,7 +792,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 			return nil
 		}}
 		var runs atomic.Int32
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 2 * time.Second}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 2 * time.Second}, Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
 			runs.Add(1)
 			for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
 				if ctx.Err() != nil {
@@ -805,7 +806,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 			}
 			return completed(""), nil
 		}})
-		f.until(e, f.create(e, &task.New{}), task.Completed)
+		f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 		if runs.Load() != 1 {
 			t.Errorf("%d runs", runs.Load())
 		}
@@ -816,13 +817,13 @@ func TestLostLeaseInterrupts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		started, interrupted := make(chan struct{}, 1), make(chan error, 1)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			started <- struct{}{}
 			<-ctx.Done()
 			interrupted <- context.Cause(ctx)
 			return completed("first"), nil
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		<-started
 		f.change(created, func(*task.Task) task.Update { return task.Update{} })
 		if now, err := claimOne(f.store, t.Context(), "", nil, time.Hour); err != nil || now == nil {
@@ -853,7 +854,7 @@ func TestReportedMessages(t *testing.T) {
 			renew: func() error { renewals.Add(1); return nil }}
 		var created *task.Task
 		ready := make(chan struct{})
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			<-ready
 			runs.Add(1)
 			has := func(message string) func() bool {
@@ -886,11 +887,11 @@ func TestReportedMessages(t *testing.T) {
 			}
 			return completed(""), nil
 		}})
-		elsewhere, err := task.NewEngine(f.store, nil) // otherwise the worker would be notified of the new task
+		elsewhere, err := taskrun.NewEngine(f.store, nil) // otherwise the worker would be notified of the new task
 		if err != nil {
 			t.Fatal(err)
 		}
-		created = f.create(elsewhere, &task.New{})
+		created = f.create(elsewhere, &taskrun.New{})
 		close(ready)
 		f.until(e, created, task.Completed)
 		if runs.Load() != 1 {
@@ -906,18 +907,18 @@ func TestReportedMessages(t *testing.T) {
 func TestReportLearnsOfACancellation(t *testing.T) {
 	f := newFixture(t)
 	started, interrupted := make(chan struct{}), make(chan error, 1)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if w.Stopped {
-			return task.Verdict{}, nil
+			return taskrun.Verdict{}, nil
 		}
 		started <- struct{}{}
 		<-started
 		w.Report("still here")
 		<-ctx.Done()
 		interrupted <- context.Cause(ctx)
-		return task.Verdict{}, ctx.Err()
+		return taskrun.Verdict{}, ctx.Err()
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	<-started
 	f.change(created, func(now *task.Task) task.Update {
 		now.Status, now.Stopped = task.Cancelled, true
@@ -926,7 +927,7 @@ func TestReportLearnsOfACancellation(t *testing.T) {
 	started <- struct{}{}
 	select {
 	case err := <-interrupted:
-		if !errors.Is(err, task.ErrStopped) {
+		if !errors.Is(err, taskrun.ErrStopped) {
 			t.Errorf("interrupted by %v", err)
 		}
 	case <-time.After(20 * time.Second):
@@ -940,17 +941,17 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 		var renewals atomic.Int32
 		f.store = &meddled{Store: f.store, renew: func() error { renewals.Add(1); return nil }}
 		cleaned := make(chan struct{}, 10)
-		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 600 * time.Millisecond}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 600 * time.Millisecond}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Stopped {
 				w.Report("cleaning up")
 				before := renewals.Load() // after the report is in the store
 				wait(t, "renewed", func() bool { return renewals.Load() >= before+2 })
 				cleaned <- struct{}{}
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			}
-			return task.Verdict{Status: task.InputRequired}, nil
+			return taskrun.Verdict{Status: task.InputRequired}, nil
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.InputRequired)
 		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
 			t.Fatal(err)
@@ -965,8 +966,8 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 
 func TestNobodyStaysSubscribed(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
-	created := f.create(e, &task.New{})
+	e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
 	if err := e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}}, func(*task.Task) error { return nil }); err != nil {
 		t.Fatal(err)
@@ -977,7 +978,7 @@ func TestNobodyStaysSubscribed(t *testing.T) {
 func TestLongIDsAreNotLookedUp(t *testing.T) {
 	f := newFixture(t)
 	f.store = &meddled{Store: f.store, get: func(id string) { t.Errorf("looked up %d bytes", len(id)) }}
-	e, err := task.NewEngine(f.store, nil)
+	e, err := taskrun.NewEngine(f.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -990,16 +991,16 @@ func TestLongIDsAreNotLookedUp(t *testing.T) {
 
 func TestWorkersAreBounded(t *testing.T) {
 	f := newFixture(t)
-	idle, err := task.NewEngine(f.store, nil)
+	idle, err := taskrun.NewEngine(f.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []*task.Task
 	for i := range 10 {
-		all = append(all, f.create(idle, &task.New{Principal: fmt.Sprint(i % 2)}))
+		all = append(all, f.create(idle, &taskrun.New{Principal: fmt.Sprint(i % 2)}))
 	}
 	var running, most atomic.Int32
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 		n := running.Add(1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
@@ -1017,13 +1018,13 @@ func TestWorkersAreBounded(t *testing.T) {
 
 func TestTaskThatIsNotDoneGoesOnAtOnce(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if w.Task.Round < 3 {
-			return task.Verdict{Status: task.Working, Round: w.Task.Round + 1}, nil
+			return taskrun.Verdict{Status: task.Working, Round: w.Task.Round + 1}, nil
 		}
 		return completed(""), nil
 	}})
-	f.until(e, f.create(e, &task.New{}), task.Completed)
+	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 }
 
 func TestCancellingIsNoFailure(t *testing.T) {
@@ -1031,23 +1032,23 @@ func TestCancellingIsNoFailure(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer
 	started, cleaned := make(chan struct{}, 1), make(chan struct{}, 1)
-	e, stop := f.engine(&task.Options{
+	e, stop := f.engine(&taskrun.Options{
 		Logger: slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return log.Write(p)
 		}), nil)),
-		Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Stopped {
 				cleaned <- struct{}{}
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			}
 			started <- struct{}{}
 			<-ctx.Done()
-			return task.Verdict{}, ctx.Err()
+			return taskrun.Verdict{}, ctx.Err()
 		},
 	})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	<-started
 	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -56,16 +57,16 @@ func TestDrawingOfStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &transitions{Store: new(task.MemoryStore), seen: make(map[string]bool)}
 		f := &fixture{t, store}
-		e, stop := f.engine(&task.Options{Look: time.Second, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
-			asks := task.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}
+		e, stop := f.engine(&taskrun.Options{Look: time.Second, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			asks := taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}
 			switch call := string(w.Call); {
 			case call == "waits":
 				<-ctx.Done()
-				return task.Verdict{}, context.Cause(ctx)
+				return taskrun.Verdict{}, context.Cause(ctx)
 			case call == "fails":
-				return task.Verdict{Status: task.Failed}, nil
+				return taskrun.Verdict{Status: task.Failed}, nil
 			case call == "goes on" && len(w.Entries) == 0:
-				return task.Verdict{Status: task.Working}, w.Record(ctx, []byte("checkpoint"))
+				return taskrun.Verdict{Status: task.Working}, w.Record(ctx, []byte("checkpoint"))
 			case call == "asks" && len(w.Entries) == 0:
 				return asks, nil
 			}
@@ -89,7 +90,7 @@ func TestDrawingOfStates(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		start := func(call string) *task.Task { return f.create(e, &task.New{Call: []byte(call), TTL: time.Minute}) }
+		start := func(call string) *task.Task { return f.create(e, &taskrun.New{Call: []byte(call), TTL: time.Minute}) }
 
 		f.until(e, start("goes on"), task.Completed)
 		f.until(e, start("fails"), task.Failed)
@@ -107,7 +108,7 @@ func TestDrawingOfStates(t *testing.T) {
 		}
 		stop()
 
-		drawing, err := os.ReadFile("../docs/drawings/task.svg")
+		drawing, err := os.ReadFile("../../docs/drawings/task.svg")
 		if err != nil {
 			t.Fatal(err)
 		}

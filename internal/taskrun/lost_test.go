@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -61,17 +62,17 @@ func (f *fixture) idle(s task.Store) {
 }
 
 // asking records a step, asks once, and completes with the answer.
-func asking(runs *atomic.Int32) task.Handler {
-	return func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+func asking(runs *atomic.Int32) taskrun.Handler {
+	return func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		runs.Add(1)
 		switch len(w.Entries) {
 		case 0:
 			if err := w.Record(ctx, []byte("step")); err != nil {
-				return task.Verdict{}, err
+				return taskrun.Verdict{}, err
 			}
 			fallthrough
 		case 1:
-			return task.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: w.Task.Round + 1}, nil
+			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: w.Task.Round + 1}, nil
 		}
 		return completed(string(w.Entries[1])), nil
 	}
@@ -90,12 +91,12 @@ func TestATaskWhoseLastAnswerWasLostHasEnded(t *testing.T) {
 		f.store = &losing{Store: plain, update: once(status)}
 		var runs atomic.Int32
 		// No caller polls: waiting callers are notified.
-		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
-			return task.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+			return taskrun.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		f.until(e, created, status)
-		f.until(e, f.create(e, &task.New{}), status) // the first one would have run again before
+		f.until(e, f.create(e, &taskrun.New{}), status) // the first one would have run again before
 		stop()
 		f.idle(plain)
 		now, err := plain.Get(t.Context(), created.ID)
@@ -110,10 +111,10 @@ func TestATaskWhoseParkingWasLostUsesUpNoRound(t *testing.T) {
 	plain := f.store
 	f.store = &losing{Store: plain, update: once(task.InputRequired)}
 	var runs atomic.Int32
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: asking(&runs)})
-	created := f.create(e, &task.New{})
+	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: asking(&runs)})
+	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.InputRequired)
-	f.until(e, f.create(e, &task.New{}), task.InputRequired)
+	f.until(e, f.create(e, &taskrun.New{}), task.InputRequired)
 	stop()
 	f.idle(plain)
 	if now, err := plain.Get(t.Context(), created.ID); err != nil || now.Round != 1 || runs.Load() != 2 {
@@ -147,8 +148,8 @@ func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 			}}
 			// With one worker, so that no other continues before the write is repeated.
 			var runs atomic.Int32
-			e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Handler: asking(&runs)})
-			created := f.create(e, &task.New{})
+			e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Handler: asking(&runs)})
+			created := f.create(e, &taskrun.New{})
 			// The writes are the parking, the client's answer or cancellation, and the completion or the cleaning up.
 			wait(t, string(tt.want)+" and settled", func() bool {
 				now, err := plain.store.Get(t.Context(), created.ID)
@@ -178,13 +179,13 @@ func TestAReportWhoseAnswerWasLostCostsNoRun(t *testing.T) {
 		return false
 	}}
 	var runs atomic.Int32
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		runs.Add(1)
 		w.Report("half way")
 		come(ctx, reported)
 		return completed("done"), nil
 	}})
-	f.until(e, f.create(e, &task.New{}), task.Completed)
+	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d runs", n)
 	}
@@ -194,7 +195,7 @@ func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
 	f := newFixture(t)
 	var appends atomic.Int32
 	f.store = &losing{Store: f.store, append: func() bool { return appends.Add(1) <= 2 }}
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		for _, entry := range []string{"one", "two"} {
 			if err := w.Record(ctx, []byte(entry)); err != nil {
 				t.Errorf("Record: %v", err)
@@ -202,7 +203,7 @@ func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
 		}
 		return completed(""), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
 	_, entries, err := e.Journal(t.Context(), created.ID)
 	if err != nil || len(entries) != 2 || string(entries[0]) != "one" || string(entries[1]) != "two" {
@@ -216,22 +217,22 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 		for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled, task.InputRequired} {
 			f := newFixture(t)
 			var runs atomic.Int32
-			e, err := task.NewEngine(f.store, nil)
+			e, err := taskrun.NewEngine(f.store, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			created := f.create(e, &task.New{})
+			created := f.create(e, &taskrun.New{})
 			f.change(created, func(now *task.Task) task.Update {
 				now.Status, now.Outcome, now.Round = status, []byte("as it was"), 1
 				return task.Update{}
 			})
 			const lease = 50 * time.Millisecond
-			runner, stop := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			runner, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 				runs.Add(1)
 				return completed("again"), nil
 			}})
 			wait(t, "left alone", f.has(created, func(now *task.Task) bool { return now.Version == 2 }))
-			f.until(runner, f.create(e, &task.New{}), task.Completed)
+			f.until(runner, f.create(e, &taskrun.New{}), task.Completed)
 			stop()
 			time.Sleep(2 * lease) // after that it is still not due
 			f.idle(f.store)
@@ -248,13 +249,13 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		var runs atomic.Int32
-		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			if runs.Add(1) == 1 {
 				runtime.Goexit()
 			}
 			return completed("the second time"), nil
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the second time" {
 			t.Errorf("outcome %q", done.Outcome)
 		}
@@ -270,13 +271,13 @@ func TestGoexitIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if !w.Stopped {
 				runtime.Goexit()
 			}
-			return task.Verdict{}, nil
+			return taskrun.Verdict{}, nil
 		}})
-		f.until(e, f.create(e, &task.New{}), task.Failed)
+		f.until(e, f.create(e, &taskrun.New{}), task.Failed)
 	})
 }
 
@@ -284,7 +285,7 @@ func TestGoexitIsGivenUp(t *testing.T) {
 func TestRecordingAfterTheAttempt(t *testing.T) {
 	f := newFixture(t)
 	released, recorded := make(chan struct{}), make(chan error, 1)
-	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		go func() {
 			<-released
 			recorded <- w.Record(context.WithoutCancel(ctx), []byte("late"))
@@ -292,7 +293,7 @@ func TestRecordingAfterTheAttempt(t *testing.T) {
 		close(released)
 		return completed(""), nil
 	}})
-	f.until(e, f.create(e, &task.New{}), task.Completed)
+	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 	if err := <-recorded; err != nil {
 		t.Logf("Record: %v", err) // whichever comes first
 	}
@@ -320,12 +321,12 @@ func TestAStoreThatPanics(t *testing.T) {
 			watch:   func(context.Context, func(), func(string, bool)) error { panic("a bug in Watch") },
 		}}
 		var runs atomic.Int32
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
-		unbroken, err := task.NewEngine(plain, &task.Options{Look: 10 * time.Millisecond})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
+		unbroken, err := taskrun.NewEngine(plain, &taskrun.Options{Look: 10 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		created := f.create(unbroken, &task.New{})
+		created := f.create(unbroken, &taskrun.New{})
 		f.until(unbroken, created, task.InputRequired)
 		(&fixture{t, plain}).change(created, answer)
 		f.until(unbroken, created, task.Completed)
@@ -374,15 +375,15 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f := newFixture(t)
 		reported := outage(f, nothing)
 		var runs atomic.Int32
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if runs.Add(1) == 1 {
 				w.Report("half way")
 				come(ctx, reported)
-				return task.Verdict{Status: task.Working, Round: 7}, nil
+				return taskrun.Verdict{Status: task.Working, Round: 7}, nil
 			}
 			return completed(fmt.Sprint(w.Task.Round)), nil
 		}})
-		if done := f.until(e, f.create(e, &task.New{}), task.Completed); string(done.Outcome) != "7" {
+		if done := f.until(e, f.create(e, &taskrun.New{}), task.Completed); string(done.Outcome) != "7" {
 			t.Errorf("the second run began in round %s", done.Outcome)
 		}
 	})
@@ -390,12 +391,12 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f := newFixture(t)
 		plain := f.store
 		reported := outage(f, nothing)
-		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			w.Report("half way")
 			<-ctx.Done()
-			return task.Verdict{}, ctx.Err()
+			return taskrun.Verdict{}, ctx.Err()
 		}})
-		f.create(e, &task.New{})
+		f.create(e, &taskrun.New{})
 		<-reported
 		stop()
 		if again, err := claimOne(plain, t.Context(), "", nil, time.Hour); again == nil || err != nil {
@@ -412,16 +413,16 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 			})
 		})
 		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Stopped {
 				cleaned <- struct{}{}
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			}
 			w.Report("half way")
 			come(ctx, reported)
 			return completed("done"), nil
 		}})
-		f.create(e, &task.New{})
+		f.create(e, &taskrun.New{})
 		come(t.Context(), cleaned)
 	})
 }
@@ -430,15 +431,15 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 	f := newFixture(t)
 	started, changed := make(chan struct{}, 10), make(chan struct{})
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		started <- struct{}{}
 		come(ctx, changed)
 		if len(w.Entries) == 0 {
-			return task.Verdict{Status: task.InputRequired, Pending: []byte("?")}, nil
+			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?")}, nil
 		}
 		return completed(string(w.Entries[0])), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	<-started
 	if _, err := e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) {
 		return &task.Update{Keep: true, Entries: [][]byte{[]byte("signal")}}, nil
@@ -455,9 +456,9 @@ func TestRecordingBesideOthers(t *testing.T) {
 	f := newFixture(t)
 	var appends atomic.Int32
 	f.store = &meddled{Store: f.store, append: func() error { appends.Add(1); return nil }}
-	var e *task.Engine
+	var e *taskrun.Engine
 	alone := make(chan int32, 1)
-	e, _ = f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ = f.engine(&taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		record := func(name string) {
 			if err := w.Record(ctx, []byte(name)); err != nil {
 				t.Error(err)
@@ -483,7 +484,7 @@ func TestRecordingBesideOthers(t *testing.T) {
 		all.Wait()
 		return completed(""), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
 	if n := <-alone; n != 5 {
 		t.Errorf("%d writes for 5 entries", n)
@@ -520,12 +521,12 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 		return err
 	}}
 	got := make(chan error, 1)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		come(ctx, ready)
 		got <- w.Record(ctx, []byte("step"))
 		return completed(""), nil
 	}})
-	created = f.create(e, &task.New{})
+	created = f.create(e, &taskrun.New{})
 	close(ready)
 	if err := <-got; !errors.Is(err, task.ErrLeaseLost) {
 		t.Errorf("Record: %v, want ErrLeaseLost", err)
@@ -570,7 +571,7 @@ func TestAConflictUnderAnotherClaim(t *testing.T) {
 			return nil
 		}
 		m.get = func(string) { change(task.Update{Lease: time.Minute}, func(*task.Task) {}) }
-		e := newIdle(t, m, &task.Options{})
+		e := newIdle(t, m, &taskrun.Options{})
 		run := &task.Task{ID: "a", Status: task.Working}
 		if err := store.Create(ctx, run, time.Hour, time.Minute, nil, nil, task.Quota{}); err != nil {
 			t.Fatal(err)

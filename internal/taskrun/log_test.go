@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -27,15 +28,19 @@ func (l *lines) Write(p []byte) (int, error) {
 
 // Where nobody is authenticated, whoever has the whole ID of a task can read it. Therefore a log has only its beginning.
 func TestLogsShowTheBeginningOfAnID(t *testing.T) {
-	for says, options := range map[string]*task.Options{
-		"an attempt failed":  {Handler: func(context.Context, *task.Work) (task.Verdict, error) { return task.Verdict{}, errors.New("no") }},
-		"giving up":          {Settings: task.Settings{Attempts: 1}, Handler: func(context.Context, *task.Work) (task.Verdict, error) { panic("no") }},
-		"to other processes": {Handler: func(context.Context, *task.Work) (task.Verdict, error) { return task.Verdict{}, task.ErrElsewhere }},
-		"renewing a lease failed": {Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
-			<-ctx.Done()
-			return task.Verdict{}, nil
+	for says, options := range map[string]*taskrun.Options{
+		"an attempt failed": {Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+			return taskrun.Verdict{}, errors.New("no")
 		}},
-		"the outcome of a run was n": {Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }},
+		"giving up": {Settings: task.Settings{Attempts: 1}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { panic("no") }},
+		"to other processes": {Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+			return taskrun.Verdict{}, taskrun.ErrElsewhere
+		}},
+		"renewing a lease failed": {Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
+			<-ctx.Done()
+			return taskrun.Verdict{}, nil
+		}},
+		"the outcome of a run was n": {Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }},
 	} {
 		t.Run(says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,7 +55,7 @@ func TestLogsShowTheBeginningOfAnID(t *testing.T) {
 				options.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				f := &fixture{t, store}
 				e, stop := f.engine(options)
-				created := f.create(e, &task.New{Target: "tool"})
+				created := f.create(e, &taskrun.New{Target: "tool"})
 				time.Sleep(time.Minute)
 				stop()
 				if got := log.b.String(); !strings.Contains(got, says) || !strings.Contains(got, created.ID[:6]) || strings.Contains(got, created.ID) {

@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -75,8 +76,8 @@ func TestAStoreThatIsTooSlowIsWarnedOf(t *testing.T) {
 				var log bytes.Buffer
 				f := newFixture(t)
 				f.store = &distant{f.store, tt.takes, make(chan struct{}, tt.connections)}
-				_, stop := f.engine(&task.Options{Settings: tt.settings, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+				_, stop := f.engine(&taskrun.Options{Settings: tt.settings, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 				time.Sleep(time.Minute)
 				stop()
 				for _, says := range []string{lease, workers, timeout} {
@@ -98,8 +99,8 @@ func TestRenewalsThatTakeLongAreWarnedOf(t *testing.T) {
 		d := &distant{f.store, 2 * time.Second, make(chan struct{}, 4)}
 		f.store = d
 		ended := make(chan error, 1)
-		opts := &task.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		opts.Handler = func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+		opts := &taskrun.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		opts.Handler = func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
 			select {
 			case <-ctx.Done():
 				ended <- context.Cause(ctx)
@@ -109,7 +110,7 @@ func TestRenewalsThatTakeLongAreWarnedOf(t *testing.T) {
 			return completed(""), nil
 		}
 		e, stop := f.engine(opts)
-		f.create(e, new(task.New))
+		f.create(e, new(taskrun.New))
 		if err := <-ended; err != nil {
 			t.Errorf("the run ended because %v", err)
 		}

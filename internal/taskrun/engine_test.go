@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -30,7 +31,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // engine starts an instance. Stop ends it and waits.
-func (f *fixture) engine(opts *task.Options) (e *task.Engine, stop func()) {
+func (f *fixture) engine(opts *taskrun.Options) (e *taskrun.Engine, stop func()) {
 	f.t.Helper()
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -38,7 +39,7 @@ func (f *fixture) engine(opts *task.Options) (e *task.Engine, stop func()) {
 	if opts.Look == 0 {
 		opts.Look = 20 * time.Millisecond
 	}
-	e, err := task.NewEngine(f.store, opts)
+	e, err := taskrun.NewEngine(f.store, opts)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func (f *fixture) engine(opts *task.Options) (e *task.Engine, stop func()) {
 	return e, stop
 }
 
-func (f *fixture) create(e *task.Engine, n *task.New) *task.Task {
+func (f *fixture) create(e *taskrun.Engine, n *taskrun.New) *task.Task {
 	f.t.Helper()
 	t, err := e.Create(f.t.Context(), n)
 	if err != nil {
@@ -65,7 +66,7 @@ func (f *fixture) create(e *task.Engine, n *task.New) *task.Task {
 }
 
 // until waits for a task to have a status.
-func (f *fixture) until(e *task.Engine, t *task.Task, want task.Status) *task.Task {
+func (f *fixture) until(e *taskrun.Engine, t *task.Task, want task.Status) *task.Task {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
 	defer cancel()
@@ -84,20 +85,20 @@ func (f *fixture) until(e *task.Engine, t *task.Task, want task.Status) *task.Ta
 	}
 }
 
-func completed(outcome string) task.Verdict {
-	return task.Verdict{Status: task.Completed, Outcome: []byte(outcome)}
+func completed(outcome string) taskrun.Verdict {
+	return taskrun.Verdict{Status: task.Completed, Outcome: []byte(outcome)}
 }
 
 func TestTaskRunsFromItsCallAndEntries(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		w.Report("half way")
 		if err := w.Record(ctx, []byte("two")); err != nil {
-			return task.Verdict{}, err
+			return taskrun.Verdict{}, err
 		}
 		return completed(fmt.Sprintf("%s %s", w.Call, w.Entries[0])), nil
 	}})
-	created := f.create(e, &task.New{Principal: "a", Call: []byte("call"), Entries: [][]byte{[]byte("one")}})
+	created := f.create(e, &taskrun.New{Principal: "a", Call: []byte("call"), Entries: [][]byte{[]byte("one")}})
 	done := f.until(e, created, task.Completed)
 	if string(done.Outcome) != "call one" {
 		t.Errorf("outcome %q", done.Outcome)
@@ -110,13 +111,13 @@ func TestTaskRunsFromItsCallAndEntries(t *testing.T) {
 
 func TestParkedTaskGoesOnWithItsAnswer(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if len(w.Entries) == 0 {
-			return task.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}, nil
+			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}, nil
 		}
 		return completed(string(w.Entries[0])), nil
 	}})
-	created := f.create(e, &task.New{Principal: "a"})
+	created := f.create(e, &taskrun.New{Principal: "a"})
 	if parked := f.until(e, created, task.InputRequired); string(parked.Pending) != "question" || parked.Round != 1 {
 		t.Errorf("parked as %+v", parked)
 	}
@@ -134,8 +135,8 @@ func TestParkedTaskGoesOnWithItsAnswer(t *testing.T) {
 
 func TestForeignTaskIsNone(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
-	created := f.create(e, &task.New{Principal: "a"})
+	e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	created := f.create(e, &taskrun.New{Principal: "a"})
 	for name, err := range map[string]error{
 		"get":    second(e.Get(t.Context(), "b", created.ID)),
 		"cancel": second(e.Cancel(t.Context(), "b", created.ID)),
@@ -157,20 +158,20 @@ func second[T any](_ T, err error) error { return err }
 func TestShutdownGivesTheLeaseBack(t *testing.T) {
 	f := newFixture(t)
 	started := make(chan struct{}, 1)
-	slow := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	slow := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		started <- struct{}{}
 		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), task.ErrShutdown) {
+		if !errors.Is(context.Cause(ctx), taskrun.ErrShutdown) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
 		return completed("of an interrupted run"), nil // the result is ignored
 	}
 	// A lease that would hold the task for an hour.
-	first, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: slow})
-	created := f.create(first, &task.New{})
+	first, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: slow})
+	created := f.create(first, &taskrun.New{})
 	<-started
 	stop()
-	second, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+	second, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 		return completed("second"), nil
 	}})
 	done := f.until(second, created, task.Completed)
@@ -183,21 +184,21 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	f := newFixture(t)
 	var runs atomic.Int32
 	stolen := make(chan struct{})
-	e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if runs.Add(1) > 1 {
 			return completed("second"), nil
 		}
 		select {
 		case <-stolen:
 		case <-ctx.Done(): // the test has failed
-			return task.Verdict{}, ctx.Err()
+			return taskrun.Verdict{}, ctx.Err()
 		}
 		if err := w.Record(ctx, []byte("late")); !errors.Is(err, task.ErrLeaseLost) {
 			t.Errorf("Record: %v", err)
 		}
 		return completed("first"), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	// The task becomes due, as if the lease had ended, without a notification of the worker. The
 	// worker may renew its lease at this moment; then the task is made due once more.
 	for claims := int64(0); claims < 2; {
@@ -229,17 +230,17 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 func TestCancelInterruptsAndCleansUp(t *testing.T) {
 	f := newFixture(t)
 	started, cleaned := make(chan struct{}, 1), make(chan [][]byte, 1)
-	e, _ := f.engine(&task.Options{Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if w.Stopped {
 			if ctx.Err() != nil {
 				t.Errorf("nothing can be cleaned up: %v", ctx.Err())
 			}
 			cleaned <- w.Entries
-			return task.Verdict{}, nil
+			return taskrun.Verdict{}, nil
 		}
 		started <- struct{}{}
 		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), task.ErrStopped) {
+		if !errors.Is(context.Cause(ctx), taskrun.ErrStopped) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
 		// A step that ran before the notification is still recorded.
@@ -248,7 +249,7 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 		}
 		return completed("too late"), nil
 	}})
-	created := f.create(e, &task.New{})
+	created := f.create(e, &taskrun.New{})
 	<-started
 	now, err := e.Cancel(t.Context(), "", created.ID)
 	if err != nil || now.Status != task.Cancelled {
@@ -268,7 +269,7 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t, silent{new(task.MemoryStore)}}
 		started, interrupted := make(chan struct{}), make(chan struct{})
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if !w.Stopped {
 				close(started)
 				<-ctx.Done()
@@ -277,7 +278,7 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 			return completed(""), nil
 		}})
 		for range 20 {
-			created := f.create(e, &task.New{})
+			created := f.create(e, &taskrun.New{})
 			<-started
 			began := time.Now()
 			if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
@@ -295,11 +296,11 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 // An engine that has been stopped claims nothing, even with free workers.
 func TestAStoppedEngineClaimsNothing(t *testing.T) {
 	f := newFixture(t)
-	created := f.create(must(task.NewEngine(f.store, nil)), &task.New{})
+	created := f.create(must(taskrun.NewEngine(f.store, nil)), &taskrun.New{})
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 50 {
-		e := must(task.NewEngine(f.store, &task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }}))
+		e := must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }}))
 		if err := e.Run(stopped); err != nil {
 			t.Fatal(err)
 		}
@@ -321,17 +322,17 @@ func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
 		f := newFixture(t)
 		var attempts atomic.Int32
 		cleaned := make(chan struct{})
-		e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			switch {
 			case !w.Stopped:
-				return task.Verdict{Status: task.InputRequired}, nil
+				return taskrun.Verdict{Status: task.InputRequired}, nil
 			case attempts.Add(1) == 1:
 				panic("at first")
 			}
 			close(cleaned)
-			return task.Verdict{}, nil
+			return taskrun.Verdict{}, nil
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.InputRequired)
 		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
 			t.Fatal(err)
@@ -344,23 +345,23 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		cleaned := make(chan struct{}, 2)
-		e, _ := f.engine(&task.Options{
+		e, _ := f.engine(&taskrun.Options{
 			Failure: func(message string) []byte { return []byte("failure: " + message) },
-			Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				switch {
 				case w.Stopped:
 					cleaned <- struct{}{}
-					return task.Verdict{}, nil
+					return taskrun.Verdict{}, nil
 				case string(w.Call) == "ask":
-					return task.Verdict{Status: task.InputRequired}, nil
+					return taskrun.Verdict{Status: task.InputRequired}, nil
 				}
 				<-ctx.Done()
-				return task.Verdict{}, ctx.Err()
+				return taskrun.Verdict{}, ctx.Err()
 			},
 		})
 		// Long enough for the task to be parked before it ends, even on a busy machine.
-		asking := f.create(e, &task.New{Call: []byte("ask"), TTL: 2 * time.Second})
-		working := f.create(e, &task.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
+		asking := f.create(e, &taskrun.New{Call: []byte("ask"), TTL: 2 * time.Second})
+		working := f.create(e, &taskrun.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
 		if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") || !strings.HasPrefix(string(now.Outcome), "failure: ") {
 			t.Errorf("%q, %q", now.Message, now.Outcome)
 		}
@@ -374,9 +375,9 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 
 func TestTimeToLiveIsCapped(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Settings: task.Settings{TTL: time.Minute, MaxTTL: time.Hour}, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TTL: time.Minute, MaxTTL: time.Hour}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 	for asked, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second, 100 * time.Hour: time.Hour} {
-		created := f.create(e, &task.New{TTL: asked})
+		created := f.create(e, &taskrun.New{TTL: asked})
 		if got := created.Expires.Sub(created.Created); got != want {
 			t.Errorf("asked for %v: %v, want %v", asked, got, want)
 		}
@@ -386,8 +387,8 @@ func TestTimeToLiveIsCapped(t *testing.T) {
 func TestEndedTaskIsDeletedAfterTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		e, _ := f.engine(&task.Options{Grace: 50 * time.Millisecond, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed(""), nil }})
-		created := f.create(e, &task.New{TTL: 50 * time.Millisecond})
+		e, _ := f.engine(&taskrun.Options{Grace: 50 * time.Millisecond, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+		created := f.create(e, &taskrun.New{TTL: 50 * time.Millisecond})
 		deadline := time.Now().Add(10 * time.Second)
 		for {
 			_, err := e.Get(t.Context(), "", created.ID)
@@ -406,14 +407,14 @@ func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		var runs atomic.Int32
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Attempts: 2}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Stopped { // there is nothing to clean up
-				return task.Verdict{}, nil
+				return taskrun.Verdict{}, nil
 			}
 			runs.Add(1)
-			return task.Verdict{}, errors.New("the infrastructure is down")
+			return taskrun.Verdict{}, errors.New("the infrastructure is down")
 		}})
-		created := f.create(e, &task.New{})
+		created := f.create(e, &taskrun.New{})
 		if now := f.until(e, created, task.Failed); !strings.Contains(now.Message, "came to nothing") {
 			t.Errorf("%q", now.Message)
 		}
@@ -429,16 +430,16 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 	var order []string
 	var running, most int
 	gate := make(chan struct{})
-	idle, err := task.NewEngine(f.store, nil)
+	idle, err := taskrun.NewEngine(f.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var last *task.Task
 	for range 20 {
-		last = f.create(idle, &task.New{Principal: "greedy"})
+		last = f.create(idle, &taskrun.New{Principal: "greedy"})
 	}
-	modest := f.create(idle, &task.New{Principal: "modest"})
-	e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2}, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	modest := f.create(idle, &taskrun.New{Principal: "modest"})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		mu.Lock()
 		order = append(order, w.Task.Principal)
 		running++
@@ -471,17 +472,17 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for name, opts := range map[string]*task.Options{
+	for name, opts := range map[string]*taskrun.Options{
 		"negative":   {Settings: task.Settings{Workers: -1}},
 		"anonymous":  {Settings: task.Settings{MaxAnonymousTTL: -1}},
 		"quota":      {Settings: task.Settings{Anonymous: task.Quota{Bytes: -1}}},
 		"TTL beyond": {Settings: task.Settings{TTL: 2 * time.Hour, MaxTTL: time.Hour}},
 	} {
-		if _, err := task.NewEngine(nil, opts); err == nil {
+		if _, err := taskrun.NewEngine(nil, opts); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	e, err := task.NewEngine(nil, nil)
+	e, err := taskrun.NewEngine(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,12 +504,12 @@ func TestLeaseEndsThoughRenewingHangs(t *testing.T) {
 		f := newFixture(t)
 		f.store = deaf{f.store}
 		interrupted := make(chan error, 10)
-		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: 300 * time.Millisecond}, Handler: func(ctx context.Context, _ *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 300 * time.Millisecond}, Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
 			<-ctx.Done()
 			interrupted <- context.Cause(ctx)
-			return task.Verdict{}, ctx.Err()
+			return taskrun.Verdict{}, ctx.Err()
 		}})
-		f.create(e, &task.New{})
+		f.create(e, &taskrun.New{})
 		select {
 		case err := <-interrupted:
 			if !errors.Is(err, task.ErrLeaseLost) {
@@ -525,16 +526,16 @@ func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		var left atomic.Int32
-		first, stop := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		first, stop := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			left.Add(1)
-			return task.Verdict{}, task.ErrElsewhere
+			return taskrun.Verdict{}, taskrun.ErrElsewhere
 		}})
-		created := f.create(first, &task.New{})
+		created := f.create(first, &taskrun.New{})
 		for left.Load() < 3 {
 			time.Sleep(time.Millisecond)
 		}
 		stop()
-		second, _ := f.engine(&task.Options{Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed("here"), nil }})
+		second, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed("here"), nil }})
 		if done := f.until(second, created, task.Completed); string(done.Outcome) != "here" || done.Attempts != 0 {
 			t.Errorf("%q after %d attempts", done.Outcome, done.Attempts)
 		}
@@ -558,13 +559,13 @@ func TestTheQuickestInstanceDoesNotKeepATaskItCannotRun(t *testing.T) {
 		store := new(task.MemoryStore)
 		f := &fixture{t, store}
 		var left atomic.Int32
-		quick, _ := f.engine(&task.Options{Look: time.Second, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+		quick, _ := f.engine(&taskrun.Options{Look: time.Second, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			left.Add(1)
-			return task.Verdict{}, task.ErrElsewhere
+			return taskrun.Verdict{}, taskrun.ErrElsewhere
 		}})
 		f.store = slowClaims{store}
-		f.engine(&task.Options{Look: time.Second, Handler: func(context.Context, *task.Work) (task.Verdict, error) { return completed("here"), nil }})
-		created := f.create(quick, &task.New{})
+		f.engine(&taskrun.Options{Look: time.Second, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed("here"), nil }})
+		created := f.create(quick, &taskrun.New{})
 		time.Sleep(10 * time.Minute) // a hundred claims; with even chances one is enough
 		done, err := quick.Get(t.Context(), "", created.ID)
 		if err != nil || done.Status != task.Completed {
@@ -575,13 +576,13 @@ func TestTheQuickestInstanceDoesNotKeepATaskItCannotRun(t *testing.T) {
 
 func TestFollowTellsOfEachChange(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&task.Options{Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+	e, _ := f.engine(&taskrun.Options{Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if len(w.Entries) == 0 {
-			return task.Verdict{Status: task.InputRequired}, nil
+			return taskrun.Verdict{Status: task.InputRequired}, nil
 		}
 		return completed(""), nil
 	}})
-	a, b := f.create(e, &task.New{}), f.create(e, &task.New{})
+	a, b := f.create(e, &taskrun.New{}), f.create(e, &taskrun.New{})
 	f.until(e, a, task.InputRequired)
 	f.until(e, b, task.InputRequired)
 	var told []string
@@ -602,4 +603,28 @@ func TestFollowTellsOfEachChange(t *testing.T) {
 			t.Errorf("%v; told of\n%s\nwant %s once", err, all, want)
 		}
 	}
+}
+
+// Engines that share a MemoryStore are notified of the writes of the others.
+func TestMemoryStoreTellsOtherEngines(t *testing.T) {
+	f := &fixture{t, new(task.MemoryStore)}
+	f.engine(&taskrun.Options{Look: time.Hour, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+		if w.Task.Round == 0 {
+			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
+		}
+		return completed("answered"), nil
+	}})
+	other, err := taskrun.NewEngine(f.store, &taskrun.Options{Look: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := f.create(other, &taskrun.New{})
+	f.until(other, created, task.InputRequired)
+	if _, err := other.Change(t.Context(), "", created.ID, func(t *task.Task) (*task.Update, error) {
+		t.Status, t.Pending = task.Working, nil
+		return &task.Update{}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.until(other, created, task.Completed)
 }

@@ -1,4 +1,4 @@
-package task_test
+package taskrun_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -55,14 +56,14 @@ func TestATaskWithAQuestionIsWrittenFourTimes(t *testing.T) {
 		f := newFixture(t)
 		count := &writes{Store: f.store}
 		f.store = count // which is no Watcher
-		e, stop := f.engine(&task.Options{Look: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&taskrun.Options{Look: time.Hour, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if len(w.Entries) == 0 {
-				return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
+				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
 			}
 			return completed(string(w.Call) + string(w.Entries[0])), nil
 		}})
 		synctest.Wait() // until its loop has found nothing
-		created := f.create(e, &task.New{Call: []byte("the ")})
+		created := f.create(e, &taskrun.New{Call: []byte("the ")})
 		f.until(e, created, task.InputRequired)
 		if _, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
 			u := answer(now)
@@ -88,7 +89,7 @@ func TestANewTaskOvertakesNone(t *testing.T) {
 		f := newFixture(t)
 		gate := make(chan struct{})
 		order := make(chan string, 10)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 2}, Look: time.Hour, Handler: func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			order <- w.Task.Target
 			if w.Task.Target == "first" {
 				come(ctx, gate)
@@ -96,12 +97,12 @@ func TestANewTaskOvertakesNone(t *testing.T) {
 			return completed(""), nil
 		}})
 		synctest.Wait()
-		f.create(e, &task.New{Principal: "alice", Target: "first"})
+		f.create(e, &taskrun.New{Principal: "alice", Target: "first"})
 		synctest.Wait()
-		f.create(e, &task.New{Principal: "alice", Target: "second"}) // it waits: one worker is for newcomers
+		f.create(e, &taskrun.New{Principal: "alice", Target: "second"}) // it waits: one worker is for newcomers
 		synctest.Wait()
-		f.create(e, &task.New{Principal: "alice", Target: "third"})
-		f.create(e, &task.New{Principal: "bob", Target: "newcomer"})
+		f.create(e, &taskrun.New{Principal: "alice", Target: "third"})
+		f.create(e, &taskrun.New{Principal: "bob", Target: "newcomer"})
 		synctest.Wait()
 		close(gate)
 		for _, want := range []string{"first", "newcomer", "second", "third"} {
@@ -117,7 +118,7 @@ func TestAnEngineThatStopsTakesNoNewTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			f := newFixture(t)
-			e, err := task.NewEngine(f.store, &task.Options{Look: time.Hour, Handler: func(context.Context, *task.Work) (task.Verdict, error) {
+			e, err := taskrun.NewEngine(f.store, &taskrun.Options{Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 				return completed(""), nil
 			}})
 			if err != nil {
@@ -128,7 +129,7 @@ func TestAnEngineThatStopsTakesNoNewTask(t *testing.T) {
 			go func() { ended <- e.Run(ctx) }()
 			synctest.Wait()
 			cancel()
-			if created := f.create(e, new(task.New)); created.Fence != 0 {
+			if created := f.create(e, new(taskrun.New)); created.Fence != 0 {
 				t.Fatalf("it claims the task under fence %d", created.Fence)
 			}
 			if err := <-ended; err != nil {
@@ -158,12 +159,12 @@ func TestANewTaskDoesNotOvertakeALook(t *testing.T) {
 		h := &held{f.store, make(chan struct{}, 10)}
 		f.store = h
 		ran := make(chan string, 10)
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Workers: 3}, Look: time.Hour, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 3}, Look: time.Hour, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			ran <- w.Task.Target
 			return completed(""), nil
 		}})
 		synctest.Wait() // it looks: two of its workers wait for the claim
-		created := f.create(e, &task.New{Principal: "alice", Target: "new"})
+		created := f.create(e, &taskrun.New{Principal: "alice", Target: "new"})
 		synctest.Wait()
 		if len(ran) > 0 || created.Fence != 0 {
 			t.Errorf("it was claimed under fence %d, although another task may be due", created.Fence)
@@ -185,10 +186,10 @@ func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
 		f.store = &lostClaims{Store: f.store}
 		const lease = time.Minute
 		fences := make(chan int64, 10)
-		e, stop := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Look: time.Second, Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease}, Look: time.Second, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			fences <- w.Task.Fence
 			if len(w.Entries) == 0 {
-				return task.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
+				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
 			}
 			return completed(""), nil
 		}})
@@ -202,7 +203,7 @@ func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
 		}
 		const id = "an id of 128 bits"
 		start := time.Now()
-		if _, err := e.Create(t.Context(), &task.New{ID: id}); !errors.Is(err, errLost) {
+		if _, err := e.Create(t.Context(), &taskrun.New{ID: id}); !errors.Is(err, errLost) {
 			t.Errorf("Create: %v", err)
 		}
 		goesOn(start, 2)
@@ -247,7 +248,7 @@ func (l *lostClaims) Update(ctx context.Context, t *task.Task, u task.Update) er
 // shop runs tasks whose target is the time that they take, and knows when each began to wait and to run.
 type shop struct {
 	*fixture
-	engine *task.Engine
+	engine *taskrun.Engine
 
 	mu            sync.Mutex
 	running, most map[string]int             // by principal
@@ -258,12 +259,12 @@ type shop struct {
 func newShop(t *testing.T, workers int) *shop {
 	s := &shop{fixture: newFixture(t), running: make(map[string]int), most: make(map[string]int),
 		waited: make(map[string][]time.Duration), ended: make(map[string]int)}
-	s.engine, _ = s.fixture.engine(&task.Options{Settings: task.Settings{Workers: workers}, Handler: s.run})
+	s.engine, _ = s.fixture.engine(&taskrun.Options{Settings: task.Settings{Workers: workers}, Handler: s.run})
 	synctest.Wait()
 	return s
 }
 
-func (s *shop) run(ctx context.Context, w *task.Work) (task.Verdict, error) {
+func (s *shop) run(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 	p, key := w.Task.Principal, w.Task.Principal+" "+w.Task.Target
 	s.mu.Lock()
 	s.running[p]++
@@ -278,19 +279,19 @@ func (s *shop) run(ctx context.Context, w *task.Work) (task.Verdict, error) {
 	}()
 	takes, err := time.ParseDuration(w.Task.Target)
 	if err != nil {
-		return task.Verdict{}, err
+		return taskrun.Verdict{}, err
 	}
 	select {
 	case <-time.After(takes):
 		return completed(""), nil
 	case <-ctx.Done():
-		return task.Verdict{}, ctx.Err()
+		return taskrun.Verdict{}, ctx.Err()
 	}
 }
 
 func (s *shop) orders(n int, principal, takes string) {
 	for range n {
-		if _, err := s.engine.Create(s.t.Context(), &task.New{Principal: principal, Target: takes}); err != nil {
+		if _, err := s.engine.Create(s.t.Context(), &taskrun.New{Principal: principal, Target: takes}); err != nil {
 			s.t.Error(err)
 		}
 	}
@@ -389,7 +390,7 @@ func TestTargetsTakeTurns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShop(t, 16)
 			if atOnce { // an engine that starts finds them all
-				idle := must(task.NewEngine(s.store, nil))
+				idle := must(taskrun.NewEngine(s.store, nil))
 				s.engine, idle = idle, s.engine
 				defer func() { s.engine = idle }()
 			}
@@ -421,14 +422,14 @@ func TestOneCallRenewsAllLeases(t *testing.T) {
 		f.store = count
 		const lease, running = 9 * time.Second, 16
 		gate := make(chan struct{})
-		handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			come(ctx, gate)
 			return completed(""), ctx.Err()
 		}
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: handler})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease}, Handler: handler})
 		var created []*task.Task
 		for range running {
-			created = append(created, f.create(e, &task.New{Principal: "alice"}))
+			created = append(created, f.create(e, &taskrun.New{Principal: "alice"}))
 			time.Sleep(100 * time.Millisecond) // so that their leases end one after another
 		}
 		before := count.renewals.Load()
@@ -463,17 +464,17 @@ func TestARenewalDoesNotOutliveItsRun(t *testing.T) {
 		f.store = lateRenewals{f.store, time.Second}
 		const lease = time.Minute // renewed after 20 seconds
 		again := make(chan time.Time, 1)
-		handler := func(ctx context.Context, w *task.Work) (task.Verdict, error) {
+		handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			if w.Task.Fence == 1 {
 				time.Sleep(20*time.Second + 500*time.Millisecond)
-				return task.Verdict{}, errors.New("try again in two seconds")
+				return taskrun.Verdict{}, errors.New("try again in two seconds")
 			}
 			again <- time.Now()
 			return completed(""), nil
 		}
-		e, _ := f.engine(&task.Options{Settings: task.Settings{Lease: lease}, Handler: handler})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease}, Handler: handler})
 		begun := time.Now()
-		f.create(e, &task.New{})
+		f.create(e, &taskrun.New{})
 		if took := (<-again).Sub(begun); took > 25*time.Second {
 			t.Errorf("it goes on after %v, as if its lease still held", took)
 		}

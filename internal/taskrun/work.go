@@ -1,0 +1,516 @@
+package taskrun
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// Handler runs a claimed task until it ends, asks, or hands over. When ctx is done it should
+// return soon; what it returns then is ignored, and another run goes on from the journal. An
+// error says that the attempt failed: the task is tried again after a pause.
+//
+// With w.Stopped the task has been ended from outside, and the handler cleans up what the
+// journal says was begun. It is called again until it returns a nil error.
+type Handler func(ctx context.Context, w *Work) (Verdict, error)
+
+// Verdict is the outcome of one run of a task.
+type Verdict struct {
+	// Status is one of four: Completed and Failed end the task; InputRequired parks it until
+	// it is given answers; Working lets it go on at once, here or in another process.
+	Status  task.Status
+	Message string
+	Pending []byte
+	Outcome []byte
+	Round   int
+}
+
+// ErrTooLarge is the error of [Work.Record] for an entry with which the task would hold more than
+// [task.Settings.TaskBytes]. The task then fails.
+var ErrTooLarge = errors.New("the task holds too much")
+
+// Work is a task in the hands of a worker that holds its lease. Its methods are safe for concurrent use.
+type Work struct {
+	Task    *task.Task // as it was claimed; read only
+	Call    []byte
+	Entries [][]byte
+	Stopped bool
+
+	engine   *Engine
+	progress chan struct{}
+
+	// A reported message whose write may have been made, because the store's answer was
+	// lost. Only keepAlive uses these fields and, once that has ended, attempt.
+	unanswered string
+	inDoubt    bool
+
+	recording sync.Mutex // held while an entry is recorded
+	there     int        // how many entries the journal has, as far as is known
+
+	mu       sync.Mutex
+	message  string // the last one that was reported
+	recorded bool   // this attempt recorded something, and so does not count as failed
+	over     bool   // the attempt has ended
+	bytes    int64  // of the call and the journal
+	tooLarge bool   // something would have made it more than the task may hold
+}
+
+// grow adds to the bytes of the task. The error is [ErrTooLarge] if there would be more than the task may hold. Nothing
+// keeps a task from cleaning up.
+func (w *Work) grow(n int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bytes+int64(n) > w.engine.opts.TaskBytes && !w.Stopped {
+		w.tooLarge = true
+	}
+	if w.tooLarge {
+		return ErrTooLarge
+	}
+	w.bytes += int64(n)
+	return nil
+}
+
+// Record adds an entry to the task's journal. A nil error means that the entry is durable, and that every later run
+// will find it. While the store is out of reach Record tries again until the lease ends. The entries of a task must
+// differ: when Record tries again, an entry that is in the journal already is taken for the one whose answer was
+// lost. The error is [task.ErrLeaseLost] when another worker has the task or may have it, as after the handler's return, and
+// [ErrTooLarge] when the task holds too much.
+func (w *Work) Record(ctx context.Context, entry []byte) error {
+	w.mu.Lock()
+	over := w.over
+	w.mu.Unlock()
+	if over {
+		return task.ErrLeaseLost
+	}
+	if err := w.grow(len(entry)); err != nil {
+		return err
+	}
+	// What was done must be recorded, even if the task is interrupted at this moment.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
+	defer cancel()
+	w.recording.Lock()
+	defer w.recording.Unlock()
+	store, again := w.engine.store, false
+	err := w.engine.persist(ctx, func() error {
+		for {
+			if again {
+				_, entries, err := store.Journal(ctx, w.Task.ID)
+				if err != nil {
+					return err
+				}
+				w.there = len(entries)
+				if slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
+					t, err := store.Get(ctx, w.Task.ID)
+					if err == nil && t.Claim != w.Task.Claim { // another worker has done the same
+						err = task.ErrLeaseLost
+					}
+					return err
+				}
+			}
+			again = true
+			err := store.Append(ctx, w.Task.ID, w.Task.Claim, w.there, entry)
+			if err == nil {
+				w.there++
+			}
+			if !errors.Is(err, task.ErrConflict) { // else there is an answer, or this entry, whose response was lost
+				return err
+			}
+		}
+	})
+	if err == nil {
+		w.mu.Lock()
+		w.recorded = true
+		w.mu.Unlock()
+	}
+	return err
+}
+
+// Report sets the task's message soon, without waiting for the store. A later report may
+// replace the message before it is written.
+func (w *Work) Report(message string) {
+	w.mu.Lock()
+	w.message = message
+	w.mu.Unlock()
+	signal(w.progress)
+}
+
+// persist repeats a write until the store takes it, refuses it, or ctx is done.
+func (e *Engine) persist(ctx context.Context, write func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := write()
+		if err == nil || refused(err) || ctx.Err() != nil {
+			return err
+		}
+		e.log.WarnContext(ctx, "task: a write failed; trying again", "error", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
+func refused(err error) bool {
+	return errors.Is(err, task.ErrLeaseLost) || errors.Is(err, task.ErrConflict) || errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound)
+}
+
+// work runs a claimed task and writes the outcome.
+func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *leases) {
+	t := c.Task
+	log := e.log.With("task", short(t.ID), "target", t.Target)
+	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
+	if t.Status != task.Working && !t.Stopped {
+		// The handler does not run: it would repeat open questions, or change an outcome that the client knows.
+		log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "status", string(t.Status))
+		t.Attempts = 0
+		_ = e.settle(write, t, task.Update{Leased: true, Due: -1}) // a conflict is an answer that came meanwhile
+		return
+	}
+	if t.Attempts > e.opts.Attempts {
+		e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+		e.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
+		return
+	}
+	for {
+		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
+		c = new(task.Claimed) // a further attempt reads what this one records
+		now := *t             // the row, which keepAlive may change
+		verdict, err := e.attempt(ctx, w, &now, l, all)
+		t = &now
+		switch {
+		case errors.Is(err, errAbandoned):
+			e.opts.Logger.ErrorContext(ctx, "task: a handler does not return although its context is done; leaving it, and its task to another worker",
+				"task", short(t.ID), "target", t.Target, "after", e.opts.Lease)
+			return // the lease ends by itself
+		case errors.Is(err, task.ErrLeaseLost):
+			log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
+			return
+		case errors.Is(err, ErrStopped) && !w.Stopped:
+			// Once more, in this lease, to clean up.
+		case errors.Is(err, ErrTooLarge):
+			log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", e.opts.TaskBytes)
+			e.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", e.opts.TaskBytes))
+			return
+		case err == nil && w.Stopped:
+			e.settle(write, t, task.Update{Leased: true, Due: -1})
+			return
+		case err == nil:
+			t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending, verdict.Outcome, verdict.Round
+			t.Attempts = 0
+			u := task.Update{Leased: true, Due: -1}
+			if t.Status == task.Working {
+				u.Due = 0
+			}
+			if err := e.settle(write, t, u); !errors.Is(err, task.ErrConflict) {
+				return
+			}
+			// The task was ended from outside during the run.
+		default:
+			u := task.Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
+			switch {
+			case errors.Is(err, ErrShutdown):
+				u.Due = 0
+				t.Attempts = max(0, t.Attempts-1) // the task has not failed
+			case errors.Is(err, ErrElsewhere) && !w.Stopped:
+				u.Due = 5 * e.opts.Look
+				t.Attempts = max(0, t.Attempts-1)
+				if _, logged := e.unknown.LoadOrStore(t.Target, true); !logged {
+					log.WarnContext(ctx, "task: leaving tasks of this target to other processes", "error", err)
+				}
+			default:
+				log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
+			}
+			if err := e.settle(write, t, u); !errors.Is(err, task.ErrConflict) {
+				return
+			}
+		}
+		current, err := e.read(write, t.ID)
+		if err != nil || current.Claim != t.Claim {
+			return // the lease ends by itself
+		}
+		if t = current; t.Stopped {
+			continue
+		}
+		if t.Status == task.Working { // by a writer that is not an engine: run it again
+			_ = e.settle(write, t, task.Update{Leased: true, Due: 0})
+		}
+		return
+	}
+}
+
+// read is a Get that ends with the lease.
+func (e *Engine) read(ctx context.Context, id string) (*task.Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	return e.store.Get(ctx, id)
+}
+
+// settle writes the last update of a run.
+func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	doubt := false // the write may have been made, although there was no answer
+	err := e.persist(ctx, func() error {
+		next := *t
+		err := e.store.Update(ctx, &next, u)
+		switch {
+		case err == nil:
+			*t = next
+		case errors.Is(err, task.ErrConflict) && doubt:
+			return e.reconcile(ctx, t)
+		default:
+			doubt = true
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		e.changed(task.Fingerprint(t.ID), u.Due == 0 && !u.Keep)
+	case errors.Is(err, task.ErrConflict):
+	case errors.Is(err, task.ErrLeaseLost):
+		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", short(t.ID))
+	default:
+		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", short(t.ID), "error", err)
+	}
+	return err
+}
+
+// reconcile explains a conflict to the worker that holds the lease and has tried before to write t, whose first
+// attempt may itself be the cause. Others change a working task only to stop it, and never change a stopped one: if
+// there were two changes, the first was ours. The error is nil if the write was made, [task.ErrConflict] if it was not,
+// and [task.ErrLeaseLost] if another worker has the task.
+func (e *Engine) reconcile(ctx context.Context, t *task.Task) error {
+	now, err := e.store.Get(ctx, t.ID)
+	switch {
+	case err != nil:
+		return err
+	case now.Claim != t.Claim:
+		return task.ErrLeaseLost
+	case now.Version > t.Version+1 || now.Status == t.Status && now.Stopped == t.Stopped:
+		return nil
+	}
+	return task.ErrConflict
+}
+
+// giveUp fails a task that has reached a bound, or ends its cleaning up.
+func (e *Engine) giveUp(ctx context.Context, t *task.Task, reason string) {
+	if t.Stopped {
+		_ = e.settle(ctx, t, task.Update{Leased: true, Due: -1})
+		return
+	}
+	message := "The task failed: " + reason + "."
+	_ = stop(t, task.Failed, message, e.opts.Failure(message))
+	_ = e.settle(ctx, t, task.Update{Leased: true, Due: 0}) // to clean up
+}
+
+// attempt runs the handler once and keeps the lease alive meanwhile. Now is the task's row as
+// this worker knows it. If the run was interrupted, the error is the cause, whatever the
+// handler returned: [task.ErrLeaseLost], [ErrStopped] or [ErrShutdown].
+//
+// A handler that does not return within the length of a lease after its context is done is abandoned: nothing more is
+// recorded for it.
+func (e *Engine) attempt(ctx context.Context, w *Work, now *task.Task, l *lease, all *leases) (Verdict, error) {
+	run, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer interrupt(nil)
+	defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
+	leased, unbind := l.bound(run, interrupt)
+	defer unbind()
+	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	// Before the handler runs, so that no change is missed that comes while it does.
+	changed, done := e.subscribe(now.ID)
+	defer done()
+	h := all.hold(now, l)
+	var heart sync.WaitGroup
+	heart.Go(func() { e.keepAlive(alive, w, now, changed, h, interrupt) })
+	verdict, err := e.handleOrAbandon(leased, w)
+	stop()
+	heart.Wait()
+	all.leave(h)
+	w.mu.Lock() // goroutines that the handler left running may try to record
+	w.over = true
+	recorded := w.recorded
+	w.mu.Unlock()
+	if errors.Is(err, errAbandoned) {
+		return Verdict{}, err
+	}
+	if w.inDoubt {
+		e.learn(context.WithoutCancel(ctx), w, now)
+	}
+	if recorded {
+		now.Attempts = 0
+	}
+	if leased.Err() != nil {
+		return Verdict{}, context.Cause(run)
+	}
+	if w.grow(len(verdict.Pending)+len(verdict.Outcome)) != nil {
+		return Verdict{}, ErrTooLarge
+	}
+	return verdict, err
+}
+
+// errAbandoned is the error of an attempt whose handler does not return.
+var errAbandoned = errors.New("the handler does not return")
+
+// handleOrAbandon runs the handler until it returns, or until it has ignored for too long that its context is done.
+func (e *Engine) handleOrAbandon(ctx context.Context, w *Work) (Verdict, error) {
+	type result struct {
+		verdict Verdict
+		err     error
+	}
+	returned := make(chan result, 1)
+	go func() {
+		r := result{err: errGoexit} // the handler may end its goroutine
+		defer func() { returned <- r }()
+		r.verdict, r.err = e.handle(ctx, w)
+	}()
+	select {
+	case r := <-returned:
+		return r.verdict, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-returned:
+		return r.verdict, r.err
+	case <-time.After(e.opts.Lease):
+		return Verdict{}, errAbandoned
+	}
+}
+
+// learn finds out whether the message whose answer was lost has been written. It must come before the next write.
+func (e *Engine) learn(ctx context.Context, w *Work, now *task.Task) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+	defer cancel()
+	_ = e.persist(ctx, func() error { // if it fails, the next write is a conflict
+		stored, err := e.store.Get(ctx, now.ID)
+		if err == nil {
+			w.adopt(now, stored)
+		}
+		return err
+	})
+}
+
+// adopt sets now to the stored row if only the message whose answer was lost differs.
+func (w *Work) adopt(now, stored *task.Task) {
+	if w.inDoubt && stored.Version == now.Version+1 && stored.Message == w.unanswered && stored.Claim == now.Claim &&
+		stored.Status == now.Status && !stored.Stopped && stored.Expires.Equal(now.Expires) {
+		*now = *stored
+	}
+	w.inDoubt = false
+}
+
+// errGoexit is the error of a handler that called runtime.Goexit, as the FailNow of a test does.
+var errGoexit = errors.New("the handler ended its goroutine instead of returning")
+
+func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if w.Call == nil { // the claim did not bring the journal
+		reading, cancel := context.WithTimeout(ctx, e.opts.Lease)
+		defer cancel()
+		if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
+			return v, fmt.Errorf("reading the journal: %w", err)
+		}
+	}
+	w.there = len(w.Entries)
+	if err := w.grow(len(w.Call) + int(sizeOf(w.Entries))); err != nil {
+		return v, err
+	}
+	if ctx.Err() != nil {
+		return v, ctx.Err()
+	}
+	return e.opts.Handler(ctx, w)
+}
+
+// reportEvery bounds how often the messages of one task are written.
+const reportEvery = 200 * time.Millisecond
+
+// keepAlive writes reported messages, and interrupts the run when the lease is lost or the task was ended from outside.
+func (e *Engine) keepAlive(
+	ctx context.Context, w *Work, now *task.Task, changed <-chan struct{}, h *holding, interrupt context.CancelCauseFunc,
+) {
+	var reported time.Time
+	progress := w.progress
+	var resume <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-resume:
+			progress, resume = w.progress, nil
+			continue
+		case <-progress:
+			if wait := reportEvery - time.Since(reported); wait > 0 {
+				signal(w.progress)
+				progress, resume = nil, time.After(wait)
+				continue
+			}
+			reported = time.Now()
+			if err := e.report(ctx, w, now, h.lease); err == nil {
+				e.notify(now.ID, changed)
+				continue
+			}
+		case <-changed:
+		case r := <-h.renewed:
+			if errors.Is(r.Err, task.ErrLeaseLost) || errors.Is(r.Err, task.ErrNotFound) {
+				interrupt(task.ErrLeaseLost)
+				return
+			}
+			if r.Err != nil || r.Version == now.Version || w.Stopped {
+				continue
+			}
+		}
+		if ctx.Err() != nil { // it may have ended the report, too
+			return
+		}
+		t, err := e.read(ctx, now.ID)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, task.ErrNotFound), err == nil && t.Claim != now.Claim:
+			interrupt(task.ErrLeaseLost)
+			return
+		case err != nil: // the next renewal tells
+		case t.Stopped && !w.Stopped:
+			interrupt(ErrStopped)
+		default:
+			w.adopt(now, t)
+		}
+	}
+}
+
+// report writes the last message that the handler reported.
+func (e *Engine) report(ctx context.Context, w *Work, now *task.Task, l *lease) error {
+	ctx, cancel := context.WithTimeout(ctx, l.left())
+	defer cancel()
+	w.mu.Lock()
+	message, recorded := w.message, w.recorded
+	w.mu.Unlock()
+	if w.Stopped || message == now.Message {
+		return nil
+	}
+	next := *now
+	next.Message = message
+	if recorded {
+		next.Attempts = 0
+	}
+	err := e.store.Update(ctx, &next, task.Update{Leased: true, Keep: true})
+	switch {
+	case err == nil:
+		*now = next
+	case !refused(err):
+		w.unanswered, w.inDoubt = message, true
+	}
+	return err
+}
