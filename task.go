@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
-	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/tasks"
@@ -121,7 +121,7 @@ type TaskQuestion struct {
 // TaskQuestions returns what a task of the store of [Tasks] waits for. It is for whoever runs the store: see Select of
 // [task.Store]. To cancel such a task, use the Cancel of a [taskrun.Engine] on the store.
 func TaskQuestions(t *task.Task) ([]TaskQuestion, error) {
-	open, err := home.OpenQuestions(t)
+	open, err := stored.DecodeQuestions(t.Pending)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
@@ -28,14 +29,14 @@ func (l *leased) Err() error {
 // step that runs sees it, too.
 func TestNothingBeginsAfterTheLease(t *testing.T) {
 	worker := &leased{Context: t.Context()}
-	stored := &home.Stored{Work: &taskrun.Work{Task: new(task.Task),
-		Call: home.AppendStoredCall(nil, "id", "", 0, []byte(`{}`))}}
-	j, _, err := stored.Open(worker)
+	kept := &home.Stored{Work: &taskrun.Work{Task: new(task.Task),
+		Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}}
+	j, _, err := kept.Open(worker)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var run journal.Run
-	stored.Begin(&run, j, journal.Limits{})
+	kept.Begin(&run, j, journal.Limits{})
 	run.Commit = nil // this test has no store
 	for _, name := range []string{"worker", "author"} {
 		worker.lost = nil

@@ -2,14 +2,13 @@ package tasks
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/askback-mcp/askback/internal/call"
-	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -24,13 +23,13 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 	var reasons []journal.Refusal
 	round := t.Round + 1
 	_, err := s.Engine.Change(ctx, t.Principal, t.ID, func(t *task.Task) (*task.Update, error) {
-		open, err := home.OpenQuestions(t)
+		open, err := stored.DecodeQuestions(t.Pending)
 		if err != nil {
 			return nil, s.unreadable(ctx, err)
 		}
 		u := &task.Update{Keep: true}
 		taken, reasons, round = nil, nil, t.Round+1
-		var left, refused []home.OpenQuestion
+		var left, refused []stored.Question
 		var j *journal.Journal // of the task, once it is needed
 		for _, q := range open {
 			raw, ok := responses[q.Wire]
@@ -80,7 +79,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 			}
 		}
 		if left = append(left, refused...); len(left) > 0 {
-			t.Pending, err = json.Marshal(left)
+			t.Pending, err = stored.EncodeQuestions(left)
 			return u, err
 		}
 		t.Status, t.Pending = task.Working, nil
@@ -101,15 +100,15 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 
 // callID returns the public ID of a task's call, or "" if it cannot be read, which the task's next run reports.
 func (s *Service) callID(ctx context.Context, t *task.Task) string {
-	stored, _, err := s.Engine.Journal(ctx, t.ID)
+	data, _, err := s.Engine.Journal(ctx, t.ID)
 	if err != nil {
 		return ""
 	}
-	began, err := home.ReadStoredCall(stored)
+	began, err := stored.DecodeCall(data)
 	if err != nil {
 		return ""
 	}
-	return journal.Derived("call", began.Call)
+	return journal.Derived("call", began.ID)
 }
 
 // tellAnswered tells the operator of the answers that a task has got.
@@ -125,7 +124,7 @@ func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, ans
 // fail fails a parked task, whose handler then cleans up.
 func (s *Service) fail(t *task.Task, err error) *task.Update {
 	fault := call.Fault(err)
-	t.Status, t.Message, t.Pending, t.Outcome = task.Failed, fault.Message, nil, home.EncodeFault(fault)
+	t.Status, t.Message, t.Pending, t.Outcome = task.Failed, fault.Message, nil, stored.EncodeFault(fault)
 	t.Stopped, t.Attempts = true, 0
 	return &task.Update{}
 }
@@ -136,7 +135,7 @@ func (s *Service) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*
 	if err != nil {
 		return nil, err
 	}
-	j, err := home.DecodeJournal("", t.Round, slices.Concat(entries, more))
+	j, err := stored.DecodeJournal("", t.Round, slices.Concat(entries, more))
 	if err != nil {
 		return nil, s.unreadable(ctx, err)
 	}
@@ -145,8 +144,8 @@ func (s *Service) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*
 
 // askAgain gives refused questions keys that were never used in their task.
 func (s *Service) askAgain(
-	ctx context.Context, t *task.Task, left, refused []home.OpenQuestion, more [][]byte,
-) ([]home.OpenQuestion, error) {
+	ctx context.Context, t *task.Task, left, refused []stored.Question, more [][]byte,
+) ([]stored.Question, error) {
 	j, err := s.journalOf(ctx, t, more)
 	if err != nil {
 		return nil, err

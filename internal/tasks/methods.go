@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/ending"
 	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
@@ -186,48 +187,20 @@ func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (*
 		}
 		res.members = wire.AppendInputRequests(append(res.members, `,"inputRequests":`...), requests)
 	case t.Status == task.Completed:
-		members, meta, err := openResult(t.Outcome, nil) // the response itself names the server
+		members, meta, err := stored.DecodeResult(t.Outcome) // the response itself names the server
 		if err != nil {
-			return nil, s.unreadable(ctx, fmt.Errorf("the stored result: %w", err))
+			return nil, s.unreadable(ctx, err)
 		}
 		result := slices.Concat([]byte("{"), members, []byte("}"))
 		res.members = wire.Complete(append(res.members, `,"result":`...), result, meta, "")
 	case t.Status == task.Failed:
-		res.members = append(append(res.members, `,"error":`...), home.EncodeFault(outcomeError(t))...)
+		res.members = append(append(res.members, `,"error":`...), stored.EncodeFault(stored.DecodeFault(t.Outcome, t.Message))...)
 	}
 	return res, nil
 }
 
-// openResult returns the members of a stored result, and its _meta merged with info, which may be nil. Results are
-// stored without a resultType, because a session's result has none; a resultType that another release stored is left
-// out.
-func openResult(result, info []byte) (members, meta []byte, err error) {
-	all := map[string]json.RawMessage{}
-	if info != nil {
-		if err := json.Unmarshal(info, &all); err != nil {
-			return nil, nil, err
-		}
-	}
-	for name, value := range strictjson.Members(result) {
-		switch string(name) {
-		case "resultType":
-		case "_meta":
-			if err := json.Unmarshal(value, &all); err != nil {
-				return nil, nil, err
-			}
-		default:
-			members = append(wire.AppendString(append(members, comma(members)...), string(name)), ':')
-			members = append(members, value...)
-		}
-	}
-	if len(all) > 0 {
-		meta, err = json.Marshal(all)
-	}
-	return members, meta, err
-}
-
 func (s *Service) inputRequests(ctx context.Context, t *task.Task) ([]wire.InputRequest, error) {
-	open, err := home.OpenQuestions(t)
+	open, err := stored.DecodeQuestions(t.Pending)
 	if err != nil {
 		return nil, s.unreadable(ctx, err)
 	}
@@ -336,19 +309,11 @@ func (s *Service) await(ctx context.Context, q *Request) (*result, error) {
 		case t.Status == task.Completed:
 			return &result{result: t.Outcome, related: t.ID}, nil
 		case t.Status == task.Failed:
-			return nil, outcomeError(t)
+			return nil, stored.DecodeFault(t.Outcome, t.Message)
 		case t.Status == task.Cancelled:
 			return nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the task was cancelled")
 		}
 	}
-}
-
-func outcomeError(t *task.Task) *jsonrpc.Error {
-	fault := new(jsonrpc.Error)
-	if err := json.Unmarshal(t.Outcome, fault); err != nil || fault.Code == 0 {
-		return wire.Errorf(jsonrpc.CodeInternalError, "%s", t.Message)
-	}
-	return fault
 }
 
 // ask sends the open questions of a task to the client of a session.
@@ -456,18 +421,25 @@ func (r *result) encode(info []byte, modern bool) ([]byte, error) {
 		meta = nil
 	}
 	if r.related != "" {
-		opened, merged, err := openResult(r.result, meta)
-		if err != nil {
-			return nil, err
-		}
 		all := map[string]json.RawMessage{}
-		if merged != nil {
-			_ = json.Unmarshal(merged, &all) // made here
+		if meta != nil {
+			_ = json.Unmarshal(meta, &all) // made here
+		}
+		if r.result != nil {
+			opened, own, err := stored.DecodeResult(r.result)
+			if err != nil {
+				return nil, err
+			}
+			if own != nil {
+				if err := json.Unmarshal(own, &all); err != nil {
+					return nil, fmt.Errorf("the _meta of the stored result: %w", err)
+				}
+			}
+			if len(opened) > 0 {
+				members = slices.Concat(members, comma(members), opened)
+			}
 		}
 		all[wire.MetaRelatedTask], _ = json.Marshal(map[string]string{"taskId": r.related})
-		if len(opened) > 0 {
-			members = slices.Concat(members, comma(members), opened)
-		}
 		meta, _ = json.Marshal(all) // checked JSON
 	}
 	switch {

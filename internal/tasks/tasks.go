@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
@@ -59,14 +60,13 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 	if !s.runs.Load() {
 		s.warnIdle.Do(func() { time.AfterFunc(startsWithin, func() { s.warnIfIdle(context.WithoutCancel(ctx)) }) })
 	}
+	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, Params: r.Raw}
 	n := &taskrun.New{
 		ID:        taskID(j.ID),
 		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: r.Task.Dialect,
 		TTL: r.Task.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round,
-		Call: home.AppendStoredCall(make([]byte, 0, len(r.Raw)+len(j.Trace)+128), j.ID, j.Trace, r.Can, r.Raw),
-	}
-	for i := range j.Entries {
-		n.Entries = append(n.Entries, j.Entries[i].Append(nil))
+		Call:    began.Append(make([]byte, 0, len(r.Raw)+len(j.Trace)+128)),
+		Entries: stored.EncodeEntries(j.Entries),
 	}
 	t, err := s.Engine.Create(ctx, n)
 	if err != nil {
@@ -107,7 +107,7 @@ func outcome(r *call.Request, t *task.Task) (*call.Outcome, error) {
 
 // EncodeFailure makes the outcome of a task that fails without its handler.
 func EncodeFailure(message string) []byte {
-	return home.EncodeFault(wire.Errorf(jsonrpc.CodeInternalError, "%s", message))
+	return stored.EncodeFault(wire.Errorf(jsonrpc.CodeInternalError, "%s", message))
 }
 
 // storeFailed tells the operator what is wrong with the store, and the client only that something is.
@@ -122,7 +122,7 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	if h == nil || h.Tasks == nil {
 		return taskrun.Verdict{}, fmt.Errorf("%w: it has no task tool %q", taskrun.ErrElsewhere, w.Task.Target)
 	}
-	began, err := home.ReadStoredCall(w.Call)
+	began, err := stored.DecodeCall(w.Call)
 	if err != nil {
 		return taskrun.Verdict{}, err
 	}
@@ -142,11 +142,11 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 			return nil
 		},
 	}
-	stored := &home.Stored{Work: w}
-	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.Call))
+	kept := &home.Stored{Work: w}
+	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.ID))
 	s.Calls.WatchRun(r, recovered)
 	if w.Stopped {
-		j, _, err := stored.Open(ctx)
+		j, _, err := kept.Open(ctx)
 		if err != nil {
 			return taskrun.Verdict{}, err
 		}
@@ -159,8 +159,8 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	}
 	err, void := error(nil), errors.New("the handler ended its goroutine")
 	defer func() { finishRun(ctx, r.Watch, err, void) }()
-	out, err := s.Calls.Serve(ctx, r, stored)
-	verdict, void := stored.Verdict(out, err)
+	out, err := s.Calls.Serve(ctx, r, kept)
+	verdict, void := kept.Verdict(out, err)
 	return verdict, void
 }
 

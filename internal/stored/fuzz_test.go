@@ -1,0 +1,90 @@
+package stored
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/journal"
+)
+
+// A row that another version or another program wrote is read or refused. What is read is the same once it is written
+// again.
+func FuzzRow(f *testing.F) {
+	digest := journal.Digest{1}
+	questions, err := EncodeQuestions([]Question{
+		{Wire: "q", Key: "q", Digest: digest[:], Method: "elicitation/create", Params: []byte(`{"message":"?"}`)}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	began := Call{ID: "id", Trace: "trace", Params: []byte(`{"name":"t"}`)}
+	answer := journal.Entry{Kind: journal.Unread, Key: "q", Digest: digest, Value: []byte(`{"action":"accept"}`)}
+	step := journal.Entry{Kind: journal.Delivered, Key: "q"}
+	f.Add(began.Append(nil), questions, answer.Append(nil), step.Append(nil), 1)
+	f.Add([]byte(`{}`), []byte(`[{"digest":"AA=="}]`), []byte{}, []byte{0xff}, -1)
+	f.Add([]byte(`null`), []byte(`null`), []byte(nil), []byte(nil), 0)
+	f.Fuzz(func(t *testing.T, call, pending, first, second []byte, round int) {
+		if c, err := DecodeCall(call); err == nil {
+			kept := c.Append(nil) // without members of the parameters that do not belong there
+			again, err := DecodeCall(kept)
+			if err != nil || again.ID != c.ID || again.Trace != c.Trace || again.Can != c.Can {
+				t.Fatalf("%s is written again as %s: %v", call, kept, err)
+			}
+			if twice := again.Append(nil); !bytes.Equal(twice, kept) {
+				t.Fatalf("%s is written again as %s", kept, twice)
+			}
+		}
+		if open, err := DecodeQuestions(pending); err == nil {
+			for _, q := range open {
+				if len(q.Digest) != len(journal.Digest{}) {
+					t.Fatalf("a question with a digest of %d bytes", len(q.Digest))
+				}
+			}
+			encoded, err := EncodeQuestions(open)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := DecodeQuestions(encoded)
+			if err != nil || len(again) != len(open) {
+				t.Fatalf("%s is written again as %s: %v", pending, encoded, err)
+			}
+		}
+		entries := [][]byte{first, second}
+		if j, err := DecodeJournal("id", round, entries); err == nil {
+			if len(j.Entries) != 2 || j.Round != round {
+				t.Fatalf("the journal has %d of 2 entries, and round %d of %d", len(j.Entries), j.Round, round)
+			}
+			again, err := DecodeJournal("id", round, EncodeEntries(j.Entries))
+			if diff := cmp.Diff(j, again); err != nil || diff != "" {
+				t.Fatalf("the journal changes: %v\n%s", err, diff)
+			}
+		}
+	})
+}
+
+// An outcome that another version or another program wrote is read or refused, and a result that is JSON stays JSON.
+func FuzzOutcome(f *testing.F) {
+	f.Add([]byte(`{"resultType":"complete","content":[],"_meta":{"k":1},"isError":false}`))
+	f.Add([]byte(`{"code":-32603,"message":"no"}`))
+	f.Add([]byte(`{"_meta":null}`))
+	f.Add([]byte(`{"_meta":{"a":`))
+	f.Add([]byte(`{"\u0061":1,"b`))
+	f.Fuzz(func(t *testing.T, outcome []byte) {
+		if fault := DecodeFault(outcome, "message"); fault.Code == 0 {
+			t.Fatalf("%s is an error without a code", outcome)
+		}
+		members, meta, err := DecodeResult(outcome)
+		if err != nil || !json.Valid(outcome) {
+			return
+		}
+		if object := slices.Concat([]byte("{"), members, []byte("}")); !json.Valid(object) {
+			t.Fatalf("of %q the members are %q", outcome, members)
+		}
+		if meta != nil && !json.Valid(meta) {
+			t.Fatalf("of %q the _meta is %q", outcome, meta)
+		}
+	})
+}

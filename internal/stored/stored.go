@@ -1,0 +1,169 @@
+// Package stored encodes what Askback keeps in the store of tasks, and decodes it again. To the store these bytes are
+// opaque:
+//
+//	the call of the journal       [Call]
+//	the entries of the journal    [EncodeEntries], [DecodeJournal]
+//	Pending of a parked task      [EncodeQuestions], [DecodeQuestions]
+//	Outcome of a completed task   [EncodeResult], [DecodeResult]
+//	Outcome of a failed task      [EncodeFault], [DecodeFault]
+//
+// Instances of several releases share a store, so each function that decodes reads what every release has written, and
+// refuses what it does not know.
+package stored
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Call is the call that a task begins with. The store has it as an object with the members call, trace, can and params.
+type Call struct {
+	ID     string // the call's secret ID
+	Trace  string // the journal's; empty if there is none, and then its member is missing
+	Can    wire.Capability
+	Params []byte // the parameters of the request, an object: name, arguments and _meta, of which any may be missing
+}
+
+// Append appends the stored form of c to dst. Of c.Params, which must be checked JSON, it leaves out all members that
+// do not belong there.
+func (c *Call) Append(dst []byte) []byte {
+	dst = wire.AppendString(append(dst, `{"call":`...), c.ID)
+	if c.Trace != "" {
+		dst = wire.AppendString(append(dst, `,"trace":`...), c.Trace)
+	}
+	dst = strconv.AppendUint(append(dst, `,"can":`...), uint64(c.Can), 10)
+	dst = append(dst, `,"params":{`...)
+	separator := ""
+	for _, name := range []string{"name", "arguments", "_meta"} {
+		if member := strictjson.Get(c.Params, name); member != nil {
+			dst = append(append(dst, separator...), `"`+name+`":`...)
+			dst, separator = append(dst, member...), ","
+		}
+	}
+	return append(dst, "}}"...)
+}
+
+// DecodeCall reads what [Call.Append] wrote. Params aliases data.
+func DecodeCall(data []byte) (Call, error) {
+	if err := strictjson.Check(data, strictjson.MaxDepth); err != nil {
+		return Call{}, fmt.Errorf("the stored call: %w", err)
+	}
+	id, hasID := strictjson.String(strictjson.Get(data, "call"))
+	can, err := strconv.ParseUint(string(strictjson.Get(data, "can")), 10, 8)
+	params := strictjson.Get(data, "params")
+	if !hasID || err != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
+		return Call{}, errors.New("the stored call is not laid out as this program stores calls: " +
+			"a newer one may have stored it")
+	}
+	trace, _ := strictjson.String(strictjson.Get(data, "trace"))
+	return Call{id, trace, wire.Capability(can), params}, nil
+}
+
+// EncodeEntries encodes entries of a journal.
+func EncodeEntries(entries []journal.Entry) [][]byte {
+	var encoded [][]byte
+	for i := range entries {
+		encoded = append(encoded, entries[i].Append(nil))
+	}
+	return encoded
+}
+
+// DecodeJournal makes the journal of a call's task, which has come to this round, from its entries. Their values alias
+// the given ones.
+func DecodeJournal(callID string, round int, entries [][]byte) (*journal.Journal, error) {
+	j := &journal.Journal{ID: callID, Round: round}
+	for i, data := range entries {
+		e, err := journal.DecodeEntry(data)
+		if err != nil {
+			return nil, fmt.Errorf("entry %d of the journal: %w", i, err)
+		}
+		j.Entries = append(j.Entries, e)
+	}
+	return j, nil
+}
+
+// Question is a question that a parked task waits for.
+type Question struct {
+	Wire   string          `json:"wire"`   // the key under which the client answers
+	Key    string          `json:"key"`    // the author's
+	Digest []byte          `json:"digest"` // as long as a journal.Digest
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// EncodeQuestions encodes the questions that a task waits for.
+func EncodeQuestions(open []Question) ([]byte, error) { return json.Marshal(open) }
+
+// DecodeQuestions reads what [EncodeQuestions] wrote. A task that waits for nothing has no bytes and no questions.
+func DecodeQuestions(pending []byte) ([]Question, error) {
+	if len(pending) == 0 {
+		return nil, nil
+	}
+	var open []Question
+	if err := json.Unmarshal(pending, &open); err != nil {
+		return nil, fmt.Errorf("the stored questions: %w", err)
+	}
+	for _, q := range open {
+		if len(q.Digest) != len(journal.Digest{}) {
+			return nil, fmt.Errorf("the stored question %q has no digest", q.Wire)
+		}
+	}
+	return open, nil
+}
+
+// EncodeResult encodes the result of a call from the object that its type encodes to, and further members, each ending
+// in a comma. A session's result has no resultType, so none is stored.
+func EncodeResult(object []byte, members string) []byte {
+	return slices.Concat([]byte("{"+members), object[1:])
+}
+
+// DecodeResult reads what [EncodeResult] wrote: the members of the result without braces, and its _meta apart from
+// them, or nil if that is missing or empty. It leaves out a resultType that another release has stored.
+func DecodeResult(outcome []byte) (members, meta []byte, err error) {
+	if strictjson.TypeOf(outcome) != strictjson.TypeObject {
+		return nil, nil, errors.New("the stored result is not a JSON object")
+	}
+	for name, value := range strictjson.Members(outcome) {
+		switch string(name) {
+		case "resultType":
+		case "_meta":
+			if strictjson.TypeOf(value) != strictjson.TypeObject {
+				return nil, nil, errors.New("the _meta of the stored result is not an object")
+			}
+			if len(value) > len("{}") {
+				meta = value
+			}
+		default:
+			if len(members) > 0 {
+				members = append(members, ',')
+			}
+			members = append(wire.AppendString(members, string(name)), ':')
+			members = append(members, value...)
+		}
+	}
+	return members, meta, nil
+}
+
+// EncodeFault encodes the error with which a call failed.
+func EncodeFault(fault *jsonrpc.Error) []byte {
+	return strictjson.Get(wire.AppendError(nil, nil, fault), "error")
+}
+
+// DecodeFault reads what [EncodeFault] wrote. If it cannot be read, the error is an internal one with the message of
+// the task's row.
+func DecodeFault(outcome []byte, message string) *jsonrpc.Error {
+	fault := new(jsonrpc.Error)
+	if err := json.Unmarshal(outcome, fault); err != nil || fault.Code == 0 {
+		return wire.Errorf(jsonrpc.CodeInternalError, "%s", message)
+	}
+	return fault
+}

@@ -1,0 +1,171 @@
+package stored
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Rows that a release has written are read by the releases after it, and those that this one writes by the release
+// before it. Never change a line that was released.
+func TestCallsStayTheSame(t *testing.T) {
+	for _, v := range []struct {
+		says, row string
+		call      Call
+		request   string // the parameters of the request, if the row has fewer
+	}{
+		{
+			says: "all members", row: `{"call":"ID","trace":"00-ab-cd-01","can":5,` +
+				`"params":{"name":"deploy","arguments":{"to":"prod"},"_meta":{"k":1}}}`,
+			call: Call{ID: "ID", Trace: "00-ab-cd-01", Can: wire.Capability(5),
+				Params: []byte(`{"name":"deploy","arguments":{"to":"prod"},"_meta":{"k":1}}`)},
+			request: `{"task":{"ttl":1},"_meta":{"k":1},"arguments":{"to":"prod"},"requestState":"s","name":"deploy"}`,
+		},
+		{
+			says: "a call without a trace and without arguments", row: `{"call":"ID","can":0,"params":{"name":"deploy"}}`,
+			call: Call{ID: "ID", Params: []byte(`{"name":"deploy"}`)},
+		},
+		{
+			says: "no parameters, and all capabilities", row: `{"call":"ID","can":255,"params":{}}`,
+			call: Call{ID: "ID", Can: 255, Params: []byte(`{}`)},
+		},
+		{
+			says: "an ID with escapes", row: `{"call":"a\"\\b","can":0,"params":{}}`,
+			call: Call{ID: `a"\b`, Params: []byte(`{}`)},
+		},
+	} {
+		written := v.call
+		if v.request != "" {
+			written.Params = []byte(v.request)
+		}
+		if got := written.Append([]byte("prefix")); string(got) != "prefix"+v.row {
+			t.Errorf("%s: written as %s, want %s", v.says, got, v.row)
+		}
+		got, err := DecodeCall([]byte(v.row))
+		if diff := cmp.Diff(v.call, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", v.says, err, diff)
+		}
+	}
+}
+
+// A call that this program does not know how to read is refused. A member that it does not know is not.
+func TestUnknownCalls(t *testing.T) {
+	for _, row := range []string{
+		``, `null`, `[]`, `{"call":"ID","can":0,"params":{}`, `{"call":"ID","can":0}`, `{"call":"ID","can":0,"params":[]}`,
+		`{"call":7,"can":0,"params":{}}`, `{"can":0,"params":{}}`, `{"call":"ID","params":{}}`,
+		`{"call":"ID","can":256,"params":{}}`, `{"call":"ID","can":-1,"params":{}}`, `{"call":"ID","can":"1","params":{}}`,
+		`{"call":"ID","call":"ID","can":0,"params":{}}`,
+	} {
+		if c, err := DecodeCall([]byte(row)); err == nil || c.ID != "" {
+			t.Errorf("%s is read as %+v", row, c)
+		}
+	}
+	c, err := DecodeCall([]byte(`{"call":"ID","new":{},"can":1,"params":{}}`))
+	if err != nil || c.ID != "ID" || c.Can != 1 {
+		t.Errorf("with a member of a newer release: %+v, %v", c, err)
+	}
+}
+
+func TestJournals(t *testing.T) {
+	entries := []journal.Entry{
+		{Kind: journal.Unread, Key: "sure", Digest: journal.Digest{1}, Value: []byte(`{"action":"accept"}`)},
+		{Kind: journal.Delivered, Key: "sure"},
+		{Kind: journal.Step, Key: "order", Value: []byte(`"7"`)},
+	}
+	encoded := EncodeEntries(entries)
+	j, err := DecodeJournal("ID", 3, encoded)
+	want := &journal.Journal{ID: "ID", Round: 3, Entries: entries}
+	if diff := cmp.Diff(want, j); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if EncodeEntries(nil) != nil {
+		t.Error("a journal without entries has entries")
+	}
+	encoded[1] = []byte{0xff}
+	if _, err := DecodeJournal("ID", 3, encoded); err == nil || !strings.Contains(err.Error(), "entry 1 of the journal") {
+		t.Errorf("an entry of another release: %v", err)
+	}
+}
+
+// Questions stay readable as calls do: see TestCallsStayTheSame.
+func TestQuestionsStayTheSame(t *testing.T) {
+	digest := journal.Digest{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+	open := []Question{
+		{"sure", "sure", digest[:], "elicitation/create", json.RawMessage(`{"message":"Sure?"}`)},
+		{"sure-2", "sure", digest[:], "roots/list", json.RawMessage(`{}`)},
+	}
+	const row = `[{"wire":"sure","key":"sure","digest":"AAECAwQFBgcICQoLDA0ODw==","method":"elicitation/create",` +
+		`"params":{"message":"Sure?"}},` +
+		`{"wire":"sure-2","key":"sure","digest":"AAECAwQFBgcICQoLDA0ODw==","method":"roots/list","params":{}}]`
+	got, err := EncodeQuestions(open)
+	if err != nil || string(got) != row {
+		t.Errorf("written as %s (%v), want %s", got, err, row)
+	}
+	read, err := DecodeQuestions([]byte(row))
+	if diff := cmp.Diff(open, read); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	for _, none := range []string{"", "null", "[]"} {
+		if open, err := DecodeQuestions([]byte(none)); err != nil || len(open) != 0 {
+			t.Errorf("%q: %v, %v", none, open, err)
+		}
+	}
+	for _, bad := range []string{`{`, `{}`, `[{"wire":"sure"}]`, `[{"wire":"sure","digest":"AAEC"}]`, `[{"digest":7}]`} {
+		if open, err := DecodeQuestions([]byte(bad)); err == nil {
+			t.Errorf("%s is read as %v", bad, open)
+		}
+	}
+}
+
+func TestResults(t *testing.T) {
+	row := EncodeResult([]byte(`{"content":[],"_meta":{"k":1}}`), `"isError":false,`)
+	if want := `{"isError":false,"content":[],"_meta":{"k":1}}`; string(row) != want {
+		t.Errorf("written as %s, want %s", row, want)
+	}
+	for _, v := range []struct{ row, members, meta string }{
+		{string(row), `"isError":false,"content":[]`, `{"k":1}`},
+		{`{}`, ``, ``},
+		{`{"_meta":{}}`, ``, ``},
+		{`{"resultType":"complete","content":[1,{"_meta":2}]}`, `"content":[1,{"_meta":2}]`, ``},
+		{`{"_meta":{"k":1},"b\n":2}`, `"b\n":2`, `{"k":1}`},
+	} {
+		members, meta, err := DecodeResult([]byte(v.row))
+		if err != nil || string(members) != v.members || string(meta) != v.meta {
+			t.Errorf("%s is read as %s and %s (%v), want %s and %s", v.row, members, meta, err, v.members, v.meta)
+		}
+	}
+	for _, bad := range []string{``, `null`, `[]`, `"x"`, `{"_meta":null}`, `{"_meta":[]}`} {
+		if members, meta, err := DecodeResult([]byte(bad)); err == nil {
+			t.Errorf("%s is read as %s and %s", bad, members, meta)
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	fault := &jsonrpc.Error{Code: -32021, Message: `a "reason"`, Data: json.RawMessage(`{"k":1}`)}
+	row := EncodeFault(fault)
+	if want := `{"code":-32021,"message":"a \"reason\"","data":{"k":1}}`; string(row) != want {
+		t.Errorf("written as %s, want %s", row, want)
+	}
+	if diff := cmp.Diff(fault, DecodeFault(row, "unused")); diff != "" {
+		t.Error(diff)
+	}
+	// Data that is not JSON, as a handler may give it, is left out.
+	if row := EncodeFault(&jsonrpc.Error{Code: 1, Message: "m", Data: []byte("{")}); !bytes.Contains(row, []byte(`"m"`)) ||
+		!json.Valid(row) {
+		t.Errorf("written as %s", row)
+	}
+	for _, bad := range []string{``, `null`, `{}`, `{"code":"x"}`, `{"message":"m"}`} {
+		got := DecodeFault([]byte(bad), "of the row")
+		if got.Code != jsonrpc.CodeInternalError || got.Message != "of the row" {
+			t.Errorf("%s is read as %+v", bad, got)
+		}
+	}
+}
