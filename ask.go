@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/exactjson"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -125,11 +126,11 @@ func Roots(call *Call, key string) ([]*mcp.Root, error) {
 // ask returns the recorded answer to a question. The error is that of making the question.
 func (c *Call) ask(key string, q *question.Question, err error) ([]byte, error) {
 	if err != nil {
-		return nil, &askError{fmt.Errorf("question %q: %w", key, err)}
+		return nil, &fault.AskError{Err: fmt.Errorf("question %q: %w", key, err)}
 	}
 	value, err := c.c.Ask(key, q)
 	if err != nil && !errors.Is(err, ErrInputRequired) {
-		err = &askError{exported(err)}
+		err = &fault.AskError{Err: exported(err)}
 	}
 	return value, err
 }

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -25,19 +23,11 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
+	return e.Unwrap().Error()
 }
 
-// exported makes the engine's error of an ask this package's.
-func exported(err error) error {
-	if bound, ok := errors.AsType[*journal.LimitError](err); ok {
-		return &LimitError{bound.Limit, bound.Max}
-	}
-	if unable, ok := errors.AsType[*call.UnableError](err); ok {
-		return &CapabilityError{unable.Key, Capability(unable.Need)}
-	}
-	return err
-}
+// Unwrap returns the error as the parts of the Server know it.
+func (e *LimitError) Unwrap() error { return &fault.LimitError{Limit: e.Limit, Max: e.Max} }
 
 // DeclinedError says that the user declined or dismissed a question. The handler may catch it and go on without the
 // answer; returned by a tool it becomes a tool error. While other questions of the round are open the call goes on:
@@ -66,7 +56,23 @@ func (e *CapabilityError) Error() string {
 	if e.Key == "" {
 		return fmt.Sprintf("the tool needs the client capability %s, which the client did not declare", e.Need)
 	}
-	return fmt.Sprintf("the question %q needs the client capability %s, which the client did not declare", e.Key, e.Need)
+	return e.Unwrap().Error()
+}
+
+// Unwrap returns the error as the parts of the Server know it.
+func (e *CapabilityError) Unwrap() error {
+	return &fault.UnableError{Key: e.Key, Need: wire.Capability(e.Need)}
+}
+
+// exported returns the error of an ask as this package's type. The other way the types unwrap themselves.
+func exported(err error) error {
+	if limit, ok := errors.AsType[*fault.LimitError](err); ok {
+		return &LimitError{limit.Limit, limit.Max}
+	}
+	if unable, ok := errors.AsType[*fault.UnableError](err); ok {
+		return &CapabilityError{unable.Key, Capability(unable.Need)}
+	}
+	return err
 }
 
 // Capability is a capability that a client declares, or a set of several, combined with |.
@@ -83,46 +89,3 @@ const (
 
 // String names the capability, such as "elicitation.form".
 func (c Capability) String() string { return wire.Capability(c).String() }
-
-// askError is the error of an ask that neither waits for an answer nor was declined.
-type askError struct{ err error }
-
-func (e *askError) Error() string { return e.err.Error() }
-func (e *askError) Unwrap() error { return e.err }
-
-// OfAsk tells the engine that the error is about a question.
-func (e *askError) OfAsk() {}
-
-// limitReached is the error of a handler that reached a limit, as the engine knows it.
-type limitReached struct {
-	error // the handler's
-	limit *LimitError
-}
-
-func (e *limitReached) Unwrap() error {
-	return &journal.LimitError{Limit: e.limit.Limit, Max: e.limit.Max}
-}
-
-// engineError translates the error of a handler for the engine, which does not know this package's types. Where a
-// handler joins another error with [ErrInputRequired], except those of users who declined, the call ends with it.
-func engineError(err error) error {
-	capability, isCapability := errors.AsType[*CapabilityError](err)
-	fault, isFault := errors.AsType[*jsonrpc.Error](err)
-	limit, isLimit := errors.AsType[*LimitError](err)
-	failed, isFailed := errors.AsType[*askError](err)
-	switch suspended := errors.Is(err, ErrInputRequired); {
-	case isCapability:
-		return &call.UnableError{Key: capability.Key, Need: wire.Capability(capability.Need)}
-	case isFault && suspended:
-		return fault
-	case isFault:
-		return err
-	case isLimit && suspended:
-		return &limitReached{limit, limit}
-	case isLimit:
-		return &limitReached{err, limit}
-	case isFailed && suspended:
-		return failed
-	}
-	return err
-}

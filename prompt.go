@@ -28,7 +28,7 @@ func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
 			}
 			res, err := h(ctx, &Call{c}, arguments)
 			if err != nil || res == nil {
-				return nil, engineError(err)
+				return nil, err
 			}
 			final := *res
 			if final.Messages == nil {

@@ -56,7 +56,7 @@ func (s *Server) resource(h ResourceHandler, mimeType string) (*call.Handler, mc
 		Invoke: func(ctx context.Context, c *call.Call, params *wire.Params) (mcp.Result, error) {
 			res, err := h(ctx, &Call{c}, params.Target)
 			if err != nil || res == nil {
-				return nil, engineError(err)
+				return nil, err
 			}
 			final := *res
 			final.Contents = make([]*mcp.ResourceContents, len(res.Contents))

@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -168,7 +168,7 @@ func (r recorded) body(t *testing.T) map[string]any {
 
 // A server that stops ends the requests that wait, with what clients repeat.
 func TestAWaitEndsWhenTheServerStops(t *testing.T) {
-	stopping := &call.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: 1500 * time.Millisecond}
+	stopping := &fault.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: 1500 * time.Millisecond}
 	pass := func(next mcp.MethodHandler) mcp.MethodHandler { return next }
 	for _, middleware := range [][]mcp.Middleware{nil, {pass}} {
 		synctest.Test(t, func(t *testing.T) {

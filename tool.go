@@ -121,7 +121,7 @@ func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, run func
 			}
 			final, out, err := run(ctx, &own.call, own.in)
 			if err != nil {
-				return nil, engineError(err)
+				return nil, err
 			}
 			if final == nil {
 				final = new(mcp.CallToolResult)

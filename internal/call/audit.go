@@ -3,13 +3,13 @@ package call
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -51,7 +51,7 @@ func (a *Audit) Tell(ctx context.Context, e AuditEvent) {
 	if wire.IsTask(e.Method) {
 		e.Target = "" // the id of a task is a secret
 	}
-	if err := Safely(func() error { a.Hook(ctx, e); return nil }); err != nil {
+	if err := fault.Safely(func() error { a.Hook(ctx, e); return nil }); err != nil {
 		a.Log.ErrorContext(ctx, "askback: an observer panicked", "observer", "Options.Audit", "error", err)
 	}
 }
@@ -76,18 +76,18 @@ func (a *Audit) ended(ctx context.Context, r *Request, id string, round int, out
 
 // endReason is the outcome of a call that has ended.
 func endReason(ctx context.Context, out *Outcome, err error) string {
-	_, limit := errors.AsType[*journal.LimitError](err)
-	_, unable := errors.AsType[*UnableError](err)
-	switch {
-	case limit || err != nil && cutShort(ctx):
+	switch fault.During(ctx, err) {
+	case fault.None:
+	case fault.Limit:
 		return "limit"
-	case unable:
+	case fault.Capability:
 		return "capability"
-	case err != nil && ctx.Err() != nil:
+	case fault.Cancelled:
 		return "cancelled"
-	case err != nil:
+	default:
 		return "failed"
-	case out.Task != nil:
+	}
+	if out.Task != nil {
 		return "task"
 	}
 	if result, ok := out.Result.(*mcp.CallToolResult); ok && result.IsError {

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -152,16 +152,6 @@ func (c *Call) SetView(view mcp.Request) { c.view = view }
 // errInline is for a handler that asks through its session.
 var errInline = errors.New("a handler added with AddInlineTool asks through its session: to ask through its Call, add it with AddTool")
 
-// UnableError says that a question was not sent, because the client did not declare the capability that it needs.
-type UnableError struct {
-	Key  string
-	Need wire.Capability
-}
-
-func (e *UnableError) Error() string {
-	return fmt.Sprintf("the question %q needs the client capability %s, which the client did not declare", e.Key, e.Need)
-}
-
 // Ask returns the recorded answer to a question, as its Accept returned it. The error is
 // [journal.ErrInputRequired] until there is one.
 func (c *Call) Ask(key string, q *question.Question) ([]byte, error) {
@@ -189,7 +179,7 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	if err := ctx.Err(); err != nil {
 		ask.Unable = err // what was answered before is found all the same: see OnCancel
 	} else if c.Can&q.Need != q.Need {
-		ask.Unable = &UnableError{key, q.Need &^ c.Can}
+		ask.Unable = &fault.UnableError{Key: key, Need: q.Need &^ c.Can}
 	}
 	if c.engine.Audit == nil || c.Task.Running { // a task's answers are told as they arrive
 		return c.run.Ask(ask)
@@ -284,7 +274,7 @@ func (c *Call) cleanUp(ctx context.Context, err error) error {
 		err = nil // it came as far as ever
 	}
 	for _, f := range slices.Backward(undo) {
-		err = errors.Join(err, Safely(func() error { return f(ctx) }))
+		err = errors.Join(err, fault.Safely(func() error { return f(ctx) }))
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -114,7 +115,7 @@ func (e *Engine) notePlainForms(ctx context.Context, r *Request, j *journal.Jour
 			client = init.ClientInfo
 		}
 	}
-	err := Safely(func() error {
+	err := fault.Safely(func() error {
 		if client != nil && e.PlainForms(client) {
 			r.Can |= wire.PlainForms
 			j.PlainForms = true
@@ -144,7 +145,7 @@ func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, hom
 	r.Watch.SetOutcome(endReason(ctx, nil, err))
 	out, err := e.failed(r, err)
 	if err != nil {
-		err = Fault(err) // the home's, and not the handler's
+		err = fault.Wire(err) // the home's, and not the handler's
 	}
 	return out, err
 }
@@ -193,7 +194,7 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		}
 		err = run.CommitRefused(ctx)
 	}
-	if _, limit := errors.AsType[*journal.LimitError](err); limit && len(refused) > 0 {
+	if fault.Of(err) == fault.Limit && len(refused) > 0 {
 		err = refused[len(refused)-1].LimitReached(err)
 	}
 	if err != nil {
@@ -233,7 +234,7 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		}
 		return out, nil
 	case result == nil:
-		return nil, Fault(errors.New("the handler returned no result"))
+		return nil, fault.Wire(errors.New("the handler returned no result"))
 	}
 	return &Outcome{Result: result}, nil
 }
@@ -262,14 +263,8 @@ func LogRefused(ctx context.Context, log *slog.Logger, callID, method, target st
 
 // warnOfDropped warns of a handler that asked, and then ended the call with an error that is not about the questions.
 func (e *Engine) warnOfDropped(ctx context.Context, c *Call, j *journal.Journal, asks []journal.Ask, err error) {
-	_, unable := errors.AsType[*UnableError](err)
-	_, limit := errors.AsType[*journal.LimitError](err)
-	_, protocol := errors.AsType[*jsonrpc.Error](err) // which may be joined with the ask's, to end the call; or a panic's, which was logged
-	_, ofAsk := errors.AsType[interface {
-		error
-		OfAsk()
-	}](err)
-	if len(asks) == 0 || unable || limit || protocol || ofAsk || ctx.Err() != nil || declined(j) {
+	// A panic, which is logged, is an error of the protocol, too.
+	if len(asks) == 0 || fault.Of(err) != fault.Handler || ctx.Err() != nil || declined(j) {
 		return
 	}
 	e.Log.WarnContext(ctx, "askback: a handler asked and then ended the call with another error, so that its questions are not asked; it should return the error of the ask",
@@ -325,10 +320,7 @@ var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Can
 
 // failed makes a handler's error its tool's result, except where the protocol has an error for it.
 func (e *Engine) failed(r *Request, err error) (*Outcome, error) {
-	_, unable := errors.AsType[*UnableError](err)
-	_, limit := errors.AsType[*journal.LimitError](err)
-	_, protocol := errors.AsType[*jsonrpc.Error](err)
-	if r.Handler.Fail == nil || unable || limit || protocol || r.lost(err) {
+	if r.Handler.Fail == nil || fault.Of(err).Sent() || r.lost(err) {
 		return nil, err
 	}
 	return &Outcome{Result: r.Handler.Fail(err)}, nil
@@ -354,32 +346,7 @@ func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
 	}
 	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", c.Handler.Method,
 		"call", c.PublicID(), "panic", v, "stack", string(debug.Stack()))
-	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
-}
-
-// Safely runs a function of the operator's or of a handler's author. Its panic is an error, because it must not end
-// the process: the SDK and the task engine call from goroutines of their own.
-func Safely(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	return f()
-}
-
-// Fault is the JSON-RPC error for an error where only a JSON-RPC error can be sent.
-func Fault(err error) *jsonrpc.Error {
-	if unable, ok := errors.AsType[*UnableError](err); ok {
-		return wire.MissingCapability(unable.Need)
-	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		if fault == nil { // a nil *jsonrpc.Error in an error
-			return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
-		}
-		return fault
-	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	return fault.Internal()
 }
 
 // A handler in the SDK's manual style returns InputRequests and RequestState itself, and
@@ -431,20 +398,20 @@ func ManualOutcome(result mcp.Result) (requests mcp.InputRequestMap, state strin
 // suspendManual records a manual outcome in j, which starts a new round.
 func (e *Engine) suspendManual(can wire.Capability, j *journal.Journal, requests mcp.InputRequestMap, state string, meta mcp.Meta) (*Outcome, error) {
 	if len(requests) > e.Limits.Questions {
-		return nil, &journal.LimitError{Limit: "questions per round", Max: int64(e.Limits.Questions)}
+		return nil, &fault.LimitError{Limit: "questions per round", Max: int64(e.Limits.Questions)}
 	}
 	if j.Round++; j.Round > e.Limits.Rounds {
-		return nil, &journal.LimitError{Limit: "rounds per call", Max: int64(e.Limits.Rounds)}
+		return nil, &fault.LimitError{Limit: "rounds per call", Max: int64(e.Limits.Rounds)}
 	}
 	j.Manual = state
 	out := &Outcome{Meta: meta}
 	for _, key := range slices.Sorted(maps.Keys(requests)) {
 		q, err := question.Manual(requests[key])
 		if err != nil {
-			return nil, Fault(fmt.Errorf("input request %q: %w", key, err)) // ours, and not the handler's
+			return nil, fault.Wire(fmt.Errorf("input request %q: %w", key, err)) // ours, and not the handler's
 		}
 		if can&q.Need != q.Need {
-			return nil, &UnableError{key, q.Need &^ can}
+			return nil, &fault.UnableError{Key: key, Need: q.Need &^ can}
 		}
 		j.Pending = append(j.Pending, journal.Question{Key: key, Wire: key})
 		out.Questions = append(out.Questions, Question{key, q})

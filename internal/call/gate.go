@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
-	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -83,8 +83,8 @@ func (g *Gate) TurnAway(ctx context.Context, from Origin, err error) {
 
 // observe follows a request through the gate, for the log and the operator.
 func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *Watch) error) error {
-	if fault := checkTarget(&a); fault != nil {
-		pass = func(*Watch) error { return fault }
+	if invalid := checkTarget(&a); invalid != nil {
+		pass = func(*Watch) error { return invalid }
 	}
 	if !g.Log.Enabled(ctx, slog.LevelDebug) && g.Observer == nil {
 		return pass(nil)
@@ -99,7 +99,7 @@ func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *
 	return err
 }
 
-var errPanicked = wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+var errPanicked = fault.Internal()
 
 // checkTarget returns an error for a name or URI that is too long. It cuts the target, which every log line and event
 // about the request repeats.
@@ -181,7 +181,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.Server
 		}
 	}
 	err := serve(ctx, p)
-	if err != nil && cutShort(ctx) {
+	if err != nil && fault.CutShort(ctx) {
 		err = context.Cause(ctx)
 	}
 	return err
@@ -251,7 +251,7 @@ func (g *Gate) Principal(ctx context.Context, a Access) (string, error) {
 	var err error
 	switch {
 	case g.Name != nil:
-		err = Safely(func() (err error) {
+		err = fault.Safely(func() (err error) {
 			principal, err = g.Name(ctx, extra)
 			return err
 		})
@@ -273,7 +273,7 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 	if g.Authorize == nil {
 		return nil
 	}
-	err := Safely(func() error { return g.Authorize(ctx, a) })
+	err := fault.Safely(func() error { return g.Authorize(ctx, a) })
 	if err == nil {
 		return nil
 	}
@@ -282,41 +282,17 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 		target = a.Target
 	}
 	g.Log.WarnContext(ctx, "askback: a request was not authorized", "method", a.Method, "target", target, "error", err)
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault != nil {
-		return g.refuse(ctx, a, "authorize", fault)
+	if sent, ok := errors.AsType[*jsonrpc.Error](err); ok && sent != nil {
+		return g.refuse(ctx, a, "authorize", sent)
 	}
 	return g.refuse(ctx, a, "authorize", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request"))
 }
 
 // refuse tells the operator that a request does not pass, and returns the error for the client.
-func (g *Gate) refuse(ctx context.Context, a Access, reason string, fault *jsonrpc.Error) error {
+func (g *Gate) refuse(ctx context.Context, a Access, reason string, sent *jsonrpc.Error) error {
 	g.Audit.Tell(ctx, AuditEvent{Kind: AuditRefused, Principal: a.Principal, Method: a.Method, Target: a.Target, Reason: reason})
-	return &RefusedError{fault, reason}
+	return &fault.RefusedError{Fault: sent, Reason: reason}
 }
-
-// RefusedError is a request that the gate did not let through because of who sent it. Over HTTP its status is 403.
-type RefusedError struct {
-	Fault  *jsonrpc.Error
-	Reason string // that of askback.AuditRefused
-}
-
-func (e *RefusedError) Error() string { return e.Fault.Error() }
-func (e *RefusedError) Unwrap() error { return e.Fault }
-
-// UnavailableError says that the server cannot serve a request now, and that the client may send it again. Over HTTP
-// its status is 503.
-type UnavailableError struct {
-	Reason     string        // for the client
-	RetryAfter time.Duration // the pause that the client is asked for; zero leaves it to the client
-}
-
-func (e *UnavailableError) Error() string { return e.Reason }
-
-// CrowdedError is an UnavailableError for a caller who holds all of its own share. Over HTTP its status is 429: the
-// server is available to others.
-type CrowdedError struct{ *UnavailableError }
-
-func (e *CrowdedError) Unwrap() error { return e.UnavailableError }
 
 // Take takes n of one of the gate's Shares for a principal. The error is one for the client.
 func (g *Gate) Take(ctx context.Context, from *bound.Pool, principal string, n int) (bound.Hold, error) {
@@ -346,11 +322,11 @@ func (g *Gate) full(ctx context.Context, err error) error {
 	if n := g.refusals.add(*full, time.Now()); n > 0 {
 		g.Log.WarnContext(ctx, "askback: requests were refused or handed back because of a limit", "limit", full.What, "max", full.Max, "reason", string(full.Whose)+" limit", "requests", n)
 	}
-	unavailable := &UnavailableError{full.Error(), retryAfter}
+	unavailable := &fault.UnavailableError{Reason: full.Error(), RetryAfter: retryAfter}
 	if full.Whose == bound.Everybody {
 		return unavailable
 	}
-	return &CrowdedError{unavailable}
+	return &fault.CrowdedError{UnavailableError: unavailable}
 }
 
 // refusals counts the requests that were refused because of each limit.
@@ -429,7 +405,8 @@ func WhileTokenLasts(ctx context.Context, extra *mcp.RequestExtra) (context.Cont
 	if extra == nil || extra.TokenInfo == nil || extra.TokenInfo.Expiration.IsZero() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadlineCause(ctx, extra.TokenInfo.Expiration, &UnavailableError{Reason: "the caller's token has expired: send the request again"})
+	expired := &fault.UnavailableError{Reason: "the caller's token has expired: send the request again"}
+	return context.WithDeadlineCause(ctx, extra.TokenInfo.Expiration, expired)
 }
 
 // Asking bounds how long a client may take to answer inside its session.
@@ -439,15 +416,5 @@ func (g *Gate) Asking(ctx context.Context) (context.Context, context.CancelFunc)
 
 // withLimit bounds a context by a time to live, whose name its cause tells.
 func withLimit(ctx context.Context, name string, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, ttl, &journal.LimitError{Limit: name, Max: Seconds(ttl)})
-}
-
-// Seconds is a duration as an error tells it, rounded up.
-func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// cutShort reports whether a context is done because of [withLimit], or because the server could not wait for longer.
-func cutShort(ctx context.Context) bool {
-	_, limit := errors.AsType[*journal.LimitError](context.Cause(ctx))
-	_, unavailable := errors.AsType[*UnavailableError](context.Cause(ctx))
-	return limit || unavailable
+	return context.WithTimeoutCause(ctx, ttl, fault.TimeLimit(name, ttl))
 }

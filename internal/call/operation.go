@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -50,7 +51,7 @@ func (o *Observer) begin(ctx context.Context, op *Operation) (observed context.C
 	if o == nil {
 		return ctx, nil
 	}
-	if err := Safely(func() error { observed, end = o.Hook(ctx, op); return nil }); err != nil {
+	if err := fault.Safely(func() error { observed, end = o.Hook(ctx, op); return nil }); err != nil {
 		o.panicked(ctx, err)
 	}
 	if observed == nil {
@@ -64,7 +65,7 @@ func (o *Observer) end(ctx context.Context, end func()) {
 	if end == nil {
 		return
 	}
-	if err := Safely(func() error { end(); return nil }); err != nil {
+	if err := fault.Safely(func() error { end(); return nil }); err != nil {
 		o.panicked(ctx, err)
 	}
 }
@@ -170,17 +171,16 @@ func (w *Watch) Finish(ctx context.Context, err error) {
 		return
 	}
 	if err != nil {
-		w.op.Code = Fault(err).Code
+		w.op.Code = fault.Wire(err).Code
 	}
 	if err != nil && (w.op.Outcome == "completed" || w.op.Outcome == "input_required") {
 		w.op.Outcome = "" // something failed behind the handler
 	}
-	refused, isRefused := errors.AsType[*RefusedError](err)
-	_, unavailable := errors.AsType[*UnavailableError](err)
-	switch {
-	case isRefused:
+	refused, _ := errors.AsType[*fault.RefusedError](err)
+	switch class := fault.Of(err); {
+	case refused != nil:
 		w.op.Outcome, w.op.Reason = "refused", refused.Reason
-	case unavailable:
+	case class == fault.Unavailable || class == fault.Crowded:
 		w.op.Outcome = "unavailable"
 	case w.op.Outcome != "":
 	case err != nil && w.reason != "":

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/fault"
 )
 
 // sessions are the SDK's sessions that hold something: those that clients before 2026-07-28 opened, until they end,
@@ -160,7 +161,7 @@ func (g *Gate) crowded(open int) error {
 	}
 	reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one",
 		g.Limits.SessionCalls)
-	return &CrowdedError{&UnavailableError{reason, retryAfter}}
+	return &fault.CrowdedError{UnavailableError: &fault.UnavailableError{Reason: reason, RetryAfter: retryAfter}}
 }
 
 // Announce admits n requests of a session, before the HTTP request that brings them starts a goroutine for each. The

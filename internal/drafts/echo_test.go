@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
@@ -86,7 +87,7 @@ func (c *echoCall) serve(ctx context.Context, r *call.Request, at call.Home) str
 	out, err := (&call.Engine{Limits: c.carrier.Limits, Log: c.carrier.Log}).Serve(ctx, r, at)
 	switch {
 	case err != nil:
-		return "error: " + call.Fault(err).Message
+		return "error: " + fault.Wire(err).Message
 	case out.InputRequired():
 		return "asks " + out.Questions[0].Key
 	}

@@ -22,7 +22,7 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 	id := wire.RelatedTask(m["result"])
 	asked := e.ask(r, wire.GetTask, id, nil)
 	if asked["result"] == nil {
-		refuse(w, m["id"], fault(asked["error"]))
+		refuse(w, m["id"], decodeError(asked["error"]))
 		return
 	}
 	if open := parseResult(asked["result"]).requests; len(open) > 0 {
@@ -30,7 +30,7 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 		answer.addAll(m["result"], "_meta")
 		responses.add(open[0].Key, answer.bytes())
 		if updated := e.ask(r, wire.UpdateTask, id, responses.bytes()); updated["result"] == nil {
-			refuse(w, m["id"], fault(updated["error"]))
+			refuse(w, m["id"], decodeError(updated["error"]))
 			return
 		}
 	}
@@ -70,8 +70,8 @@ func (c *capture) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// fault decodes an error that this server wrote.
-func fault(raw []byte) *jsonrpc.Error {
+// decodeError decodes an error that this server wrote.
+func decodeError(raw []byte) *jsonrpc.Error {
 	e := new(jsonrpc.Error)
 	if json.Unmarshal(raw, e) != nil {
 		e.Code, e.Message = jsonrpc.CodeInternalError, "internal error"

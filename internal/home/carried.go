@@ -9,9 +9,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -96,7 +95,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 			return c.recallOrRefuse(ctx, reason, err)
 		case err != nil:
 			c.failed(ctx, "reading a stored state", err)
-			return nil, nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+			return nil, nil, fault.Internal()
 		}
 	}
 	j, err := journal.Decode(payload)
@@ -198,7 +197,7 @@ func (c *Carried) pause(ctx context.Context) error {
 func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, expires time.Time, err error) {
 	now := time.Now()
 	if expires = c.expiry(j, now); !expires.After(now) {
-		return "", expires, &journal.LimitError{Limit: "seconds per call", Max: call.Seconds(c.Limits.CallTTL)}
+		return "", expires, fault.TimeLimit("seconds per call", c.Limits.CallTTL)
 	}
 	if c.States != nil {
 		sealed, err = c.sealBesideStore(ctx, j, now, expires)
@@ -207,12 +206,11 @@ func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, 
 	}
 	switch {
 	case err != nil:
-		_, limit := errors.AsType[*journal.LimitError](err)
-		if !limit {
-			err = call.Fault(err)
+		if fault.Of(err) != fault.Limit {
+			err = fault.Wire(err)
 		}
 	case len(sealed) > c.Limits.StateBytes:
-		err = &journal.LimitError{Limit: "bytes of requestState", Max: int64(c.Limits.StateBytes)}
+		err = &fault.LimitError{Limit: "bytes of requestState", Max: int64(c.Limits.StateBytes)}
 	}
 	return sealed, expires, err
 }
@@ -280,13 +278,13 @@ func (c *Carried) use(ctx context.Context, expires time.Time, ids ...string) (fr
 		return true, nil
 	}
 	for _, id := range ids {
-		err = call.Safely(func() (err error) {
+		err = fault.Safely(func() (err error) {
 			fresh, err = c.Guard.Use(ctx, id, expires.Add(seal.MaxClockSkew))
 			return err
 		})
 		if err != nil {
 			c.Log.ErrorContext(ctx, "askback: the replay guard failed", "method", c.request.Handler.Method, "error", err)
-			return false, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+			return false, fault.Internal()
 		}
 		if !fresh {
 			return false, nil

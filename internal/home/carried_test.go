@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -113,7 +114,7 @@ func TestExpiry(t *testing.T) {
 			out := new(call.Outcome)
 			again, err := i.carrier.Home(i.asCall(began)).Suspend(t.Context(), j, out)
 			limit := ""
-			if reached, ok := errors.AsType[*journal.LimitError](err); ok {
+			if reached, ok := errors.AsType[*fault.LimitError](err); ok {
 				limit = reached.Error()
 			} else if err != nil {
 				t.Fatal(err)
@@ -158,7 +159,7 @@ func TestSealing(t *testing.T) {
 	}
 	f.limits.StateBytes--
 	_, err = seal(10)
-	if limit, ok := errors.AsType[*journal.LimitError](err); !ok || *limit != (journal.LimitError{Limit: "bytes of requestState", Max: int64(len(sealed) - 1)}) {
+	if limit, ok := errors.AsType[*fault.LimitError](err); !ok || *limit != (fault.LimitError{Limit: "bytes of requestState", Max: int64(len(sealed) - 1)}) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	if _, err := seal(2 * maxToken); err == nil {
@@ -381,7 +382,7 @@ func TestSpend(t *testing.T) {
 				f.reasons = nil
 				got := ""
 				if err := home.Spend(t.Context(), j, sealed); err != nil {
-					got = call.Fault(err).Message
+					got = fault.Wire(err).Message
 				}
 				if got != c.want {
 					t.Errorf("%s: got %q, want %q", c.says, got, c.want)

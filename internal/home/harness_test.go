@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -243,11 +244,11 @@ func (i *instance) send(r request) (got, requestState string) {
 	q := i.asCall(r)
 	out, err := i.engine.Serve(ctx, q, i.carrier.Home(q))
 	if err != nil {
-		fault := call.Fault(err)
-		if invalid := wire.InvalidState(); fault.Code == invalid.Code && fault.Message == invalid.Message && fault.Data == nil {
+		sent := fault.Wire(err)
+		if invalid := wire.InvalidState(); sent.Code == invalid.Code && sent.Message == invalid.Message && sent.Data == nil {
 			return "refused", ""
 		}
-		return fmt.Sprint(fault.Code, " ", fault.Message), ""
+		return fmt.Sprint(sent.Code, " ", sent.Message), ""
 	}
 	if !out.InputRequired() {
 		if out.Result == nil {

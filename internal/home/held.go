@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -77,7 +78,7 @@ func Ask(ctx context.Context, session *mcp.ServerSession, callID string, request
 				result, err = a.result, nil
 			}
 			if err != nil {
-				if limit, ok := errors.AsType[*journal.LimitError](err); ok {
+				if limit, ok := errors.AsType[*fault.LimitError](err); ok {
 					return limit
 				}
 				// Not wrapped: the client's error is not this server's answer to it.

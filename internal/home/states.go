@@ -13,11 +13,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
-	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )
@@ -52,26 +49,26 @@ func (c *Carrier) UseStates(o state.Options, named bool) error {
 type safeStore struct{ store state.Store }
 
 func (s safeStore) PutState(ctx context.Context, id, equal string, data []byte, expires time.Time) error {
-	return call.Safely(func() error { return s.store.PutState(ctx, id, equal, data, expires) })
+	return fault.Safely(func() error { return s.store.PutState(ctx, id, equal, data, expires) })
 }
 
 func (s safeStore) SwapState(ctx context.Context, id, equal string, old, data []byte, expires time.Time) (swapped bool, err error) {
-	err = call.Safely(func() error { swapped, err = s.store.SwapState(ctx, id, equal, old, data, expires); return err })
+	err = fault.Safely(func() error { swapped, err = s.store.SwapState(ctx, id, equal, old, data, expires); return err })
 	return swapped, err
 }
 
 func (s safeStore) GetState(ctx context.Context, id string) (data []byte, err error) {
-	err = call.Safely(func() error { data, err = s.store.GetState(ctx, id); return err })
+	err = fault.Safely(func() error { data, err = s.store.GetState(ctx, id); return err })
 	return data, err
 }
 
 func (s safeStore) FindStates(ctx context.Context, equal string, limit int) (data [][]byte, err error) {
-	err = call.Safely(func() error { data, err = s.store.FindStates(ctx, equal, limit); return err })
+	err = fault.Safely(func() error { data, err = s.store.FindStates(ctx, equal, limit); return err })
 	return data, err
 }
 
 func (s safeStore) DeleteState(ctx context.Context, id string) error {
-	return call.Safely(func() error { return s.store.DeleteState(ctx, id) })
+	return fault.Safely(func() error { return s.store.DeleteState(ctx, id) })
 }
 
 // keepsStates reports whether every state is stored.
@@ -273,14 +270,14 @@ func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []by
 		}
 	}
 	if most := c.Limits.StoredBytes; len(payload) > most {
-		return "", &journal.LimitError{Limit: "bytes of a stored state", Max: int64(most)}
+		return "", &fault.LimitError{Limit: "bytes of a stored state", Max: int64(most)}
 	}
 	sum := sha256.Sum256(payload)
 	// The clocks of instances and stores differ.
 	err := c.States.Store.PutState(ctx, hex.EncodeToString(sum[:]), "", payload, expires.Add(seal.MaxClockSkew))
 	if err != nil {
 		c.failed(ctx, "storing a state that is too large to travel", err)
-		return "", wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+		return "", fault.Internal()
 	}
 	c.observe(ctx, state.Overflowed)
 	return c.Keys.Seal(*b, journal.AppendReference(nil, sum), now, expires)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
@@ -85,8 +86,8 @@ func (s *Stored) Verdict(out *call.Outcome, err error) (taskrun.Verdict, error) 
 	}
 	switch {
 	case err != nil:
-		fault := call.Fault(err)
-		v.Status, v.Message, v.Outcome = task.Failed, fault.Message, stored.EncodeFault(fault)
+		sent := fault.Wire(err)
+		v.Status, v.Message, v.Outcome = task.Failed, sent.Message, stored.EncodeFault(sent)
 		return v, nil
 	case encoded != nil:
 		v.Status, v.Outcome = task.Completed, encoded

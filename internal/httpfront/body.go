@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/internal/bound"
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -70,7 +70,8 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 	}
 	v.end()
 	v.Header().Set("Connection", "close") // the rest of the body is not read
-	if _, ok := errors.AsType[*call.UnavailableError](err); ok {
+	switch fault.Of(err) {
+	case fault.Unavailable, fault.Crowded:
 		h.turnAway(v, r, err)
 		return nil, false
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/drafts"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
@@ -534,7 +535,7 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 	}
 	if err != nil {
 		setRetryAfter(stream.w.Header(), err)
-		stream.finish(status(err), wire.AppendError(nil, req.ID, call.Fault(err)))
+		stream.finish(fault.Status(err), wire.AppendError(nil, req.ID, fault.Wire(err)))
 		return
 	}
 	buffer := takeBuffer()
@@ -546,7 +547,7 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 	response := buffer.data
 	if err != nil {
 		h.log.ErrorContext(ctx, "askback: a result cannot be encoded", "method", req.Method, "error", err)
-		response = wire.AppendError(nil, req.ID, wire.Errorf(jsonrpc.CodeInternalError, "internal error"))
+		response = wire.AppendError(nil, req.ID, fault.Internal())
 	}
 	stream.finish(http.StatusOK, response)
 }
@@ -594,8 +595,8 @@ func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, re
 }
 
 func failTask(w http.ResponseWriter, id []byte, err error) {
-	code := status(err)
-	if call.Fault(err).Code == jsonrpc.CodeMethodNotFound {
+	code := fault.Status(err)
+	if fault.Wire(err).Code == jsonrpc.CodeMethodNotFound {
 		code = http.StatusNotFound
 	}
 	failAs(w, code, id, err)

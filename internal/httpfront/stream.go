@@ -3,7 +3,6 @@ package httpfront
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -11,10 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -90,8 +86,11 @@ func (e *eventStream) gone(ctx context.Context) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, unavailable := errors.AsType[*call.UnavailableError](context.Cause(ctx))
-	return e.started || !unavailable
+	switch fault.Of(context.Cause(ctx)) {
+	case fault.Unavailable, fault.Crowded:
+		return e.started
+	}
+	return true
 }
 
 func acceptsEvents(r *http.Request) bool {
@@ -106,38 +105,19 @@ func acceptsEvents(r *http.Request) bool {
 	return false
 }
 
-// status is the HTTP status that the transport prescribes for an error.
-func status(err error) int {
-	if _, refused := errors.AsType[*call.RefusedError](err); refused {
-		return http.StatusForbidden
-	}
-	if _, crowded := errors.AsType[*call.CrowdedError](err); crowded {
-		return http.StatusTooManyRequests
-	}
-	if _, unavailable := errors.AsType[*call.UnavailableError](err); unavailable {
-		return http.StatusServiceUnavailable
-	}
-	switch call.Fault(err).Code {
-	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeInvalidParams, mcp.CodeHeaderMismatch,
-		mcp.CodeMissingRequiredClientCapabilities, mcp.CodeUnsupportedProtocolVersion:
-		return http.StatusBadRequest
-	}
-	return http.StatusOK
-}
-
 // setRetryAfter tells the client when to send a request again, if it should.
 func setRetryAfter(header http.Header, err error) {
-	if unavailable, ok := errors.AsType[*call.UnavailableError](err); ok && unavailable.RetryAfter > 0 {
-		header.Set("Retry-After", strconv.FormatInt(call.Seconds(unavailable.RetryAfter), 10))
+	if after := fault.RetryAfter(err); after > 0 {
+		header.Set("Retry-After", strconv.FormatInt(after, 10))
 	}
 }
 
 // fail answers a request with an error.
-func fail(w http.ResponseWriter, id []byte, err error) { failAs(w, status(err), id, err) }
+func fail(w http.ResponseWriter, id []byte, err error) { failAs(w, fault.Status(err), id, err) }
 
 func failAs(w http.ResponseWriter, status int, id []byte, err error) {
 	setRetryAfter(w.Header(), err)
-	writeJSON(w, status, wire.AppendError(nil, id, call.Fault(err)))
+	writeJSON(w, status, wire.AppendError(nil, id, fault.Wire(err)))
 }
 
 var contentJSON = []string{"application/json"}

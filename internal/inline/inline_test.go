@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
@@ -71,9 +72,9 @@ func (s *service) serve(t *testing.T, r round, h handler) (got, state string) {
 	if r.meta == "" {
 		r.meta = everything
 	}
-	meta, fault := wire.ParseMeta([]byte(r.meta))
-	if fault != nil {
-		t.Fatal(fault)
+	meta, invalid := wire.ParseMeta([]byte(r.meta))
+	if invalid != nil {
+		t.Fatal(invalid)
 	}
 	params := &wire.Params{Target: "t", State: r.state, HasState: r.state != "", Responses: make(map[string][]byte)}
 	for key, answer := range r.answers {
@@ -96,8 +97,8 @@ func (s *service) serve(t *testing.T, r round, h handler) (got, state string) {
 	}
 	switch {
 	case err != nil:
-		fault := call.Fault(err)
-		return fmt.Sprint("error ", fault.Code, ": ", fault.Message, string(fault.Data)), ""
+		sent := fault.Wire(err)
+		return fmt.Sprint("error ", sent.Code, ": ", sent.Message, string(sent.Data)), ""
 	case out.InputRequired():
 		return strings.Join(append([]string{"asks"}, slices.Sorted(maps.Keys(out.Typed()))...), " "), out.State
 	}

@@ -89,16 +89,6 @@ type Entry struct {
 	Value  []byte
 }
 
-// LimitError says that a call reached one of its limits.
-type LimitError struct {
-	Limit string // the limit's name, such as "rounds per call"
-	Max   int64
-}
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("the limit of %d %s is reached", e.Max, e.Limit)
-}
-
 // answer returns the index of the entry with the answer to a question, or -1.
 func (j *Journal) answer(key string, d Digest) int {
 	return slices.IndexFunc(j.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == key && e.Digest == d })

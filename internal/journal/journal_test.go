@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/fault"
 )
 
 func question(key, text string) Ask {
@@ -289,7 +291,7 @@ func TestLimits(t *testing.T) {
 	run := Begin(new(Journal), nil, Limits{Asks: 1})
 	_, _ = run.Ask(question("a", "?"))
 	_, err := run.Ask(question("b", "?"))
-	if limit, ok := errors.AsType[*LimitError](err); !ok || limit.Limit != "questions per round" {
+	if limit, ok := errors.AsType[*fault.LimitError](err); !ok || limit.Limit != "questions per round" {
 		t.Errorf("second question: %v", err)
 	}
 
@@ -301,7 +303,7 @@ func TestLimits(t *testing.T) {
 		if i < 2 && !suspended {
 			t.Errorf("round %d: %v", i+1, err)
 		}
-		if limit, ok := errors.AsType[*LimitError](err); i == 2 && (!ok || limit.Limit != "rounds per call") {
+		if limit, ok := errors.AsType[*fault.LimitError](err); i == 2 && (!ok || limit.Limit != "rounds per call") {
 			t.Errorf("round 3: %v", err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/askback-mcp/askback/internal/fault"
 )
 
 // Limits bound one call. Zero means no bound.
@@ -150,7 +152,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		return nil, ErrInputRequired
 	}
 	if r.limits.Asks > 0 && len(r.asked) == r.limits.Asks {
-		return nil, &LimitError{"questions per round", int64(r.limits.Asks)}
+		return nil, &fault.LimitError{Limit: "questions per round", Max: int64(r.limits.Asks)}
 	}
 	r.asked = append(r.asked, a)
 	if i := slices.IndexFunc(r.journal.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == a.Key }); i >= 0 {
@@ -418,6 +420,9 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	if handlerErr != nil && !errors.Is(handlerErr, ErrInputRequired) {
 		return r.asked, false, handlerErr
 	}
+	if ends := fault.Ending(handlerErr); ends != nil {
+		return r.asked, false, ends
+	}
 	if !r.suspended() {
 		if handlerErr != nil {
 			return nil, false, errors.New("the handler returned ErrInputRequired without having asked anything")
@@ -425,7 +430,7 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 		return nil, false, nil
 	}
 	if r.limits.Rounds > 0 && r.journal.Round >= r.limits.Rounds {
-		return nil, false, &LimitError{"rounds per call", int64(r.limits.Rounds)}
+		return nil, false, &fault.LimitError{Limit: "rounds per call", Max: int64(r.limits.Rounds)}
 	}
 	r.journal.Round++
 	for _, a := range r.asked {

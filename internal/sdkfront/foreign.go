@@ -2,13 +2,12 @@ package sdkfront
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
-	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -107,10 +106,9 @@ func (m *manualRequest) typed(back call.Manual) mcp.InputResponseMap {
 
 // foreignError is the error of a handler of the SDK's, which is the SDK's to send, or ours.
 func foreignError(err error) error {
-	_, unable := errors.AsType[*call.UnableError](err)
-	_, limit := errors.AsType[*journal.LimitError](err)
-	if unable || limit {
-		return call.Fault(err)
+	switch fault.Of(err) {
+	case fault.Capability, fault.Limit:
+		return fault.Wire(err)
 	}
 	return err
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
-	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -151,10 +151,10 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 	}
 	ctx, release, err := f.hold(ctx, method, req)
 	if err != nil {
-		return nil, call.Fault(err)
+		return nil, fault.Wire(err)
 	}
 	defer release()
-	panicked := call.Safely(func() error {
+	panicked := fault.Safely(func() error {
 		result, err = (*f.handler.Load())(ctx, method, req)
 		return nil
 	})
@@ -167,7 +167,7 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 // panicked logs a panic of middleware or of another function of the operator, and returns the error for the client.
 func (f *Front) panicked(ctx context.Context, method string, err error) error {
 	f.Log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", err)
-	return wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+	return fault.Internal()
 }
 
 // checkProgressToken returns an error for a token that is too long, for requests of every handler.
@@ -246,7 +246,7 @@ func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp
 		return f.aboutTask(ctx, method, req)
 	case method == "initialize":
 		if err := f.Gate.Opened(ctx, sessionOf(req), req.GetExtra()); err != nil {
-			return nil, call.Fault(err)
+			return nil, fault.Wire(err)
 		}
 	}
 	result, err := f.next(ctx, method, req)
@@ -275,14 +275,14 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 	if from != nil {
 		from.refuse(err)
 	}
-	_, refused := errors.AsType[*call.RefusedError](err)
-	_, unavailable := errors.AsType[*call.UnavailableError](err)
-	_, limit := errors.AsType[*journal.LimitError](err)
-	if sessionOf(req) != nil && (refused || unavailable || limit) {
-		return nil, call.Fault(err)
+	switch fault.Of(err) {
+	case fault.Refused, fault.Unavailable, fault.Crowded, fault.Limit:
+		if sessionOf(req) != nil {
+			return nil, fault.Wire(err)
+		}
 	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault != nil && fault.Code == jsonrpc.CodeMethodNotFound {
-		err = &notFoundError{fault}
+	if sent, ok := errors.AsType[*jsonrpc.Error](err); ok && sent != nil && sent.Code == jsonrpc.CodeMethodNotFound {
+		err = &notFoundError{sent}
 	}
 	return result, err
 }
@@ -324,7 +324,7 @@ func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.R
 		}
 		if _, _, manual := call.ManualOutcome(result); manual {
 			// The result is from a handler that was added to the SDK's server in place of ours.
-			return nil, wire.Errorf(jsonrpc.CodeInternalError, "internal error")
+			return nil, fault.Internal()
 		}
 		return result, nil
 	})
@@ -380,7 +380,7 @@ func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Reque
 	}
 	out, err := f.serveOwn(ctx, p, h, req)
 	if err != nil {
-		return nil, call.Fault(err)
+		return nil, fault.Wire(err)
 	}
 	if out.Result != nil {
 		return out.Result, nil

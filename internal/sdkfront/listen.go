@@ -3,12 +3,12 @@ package sdkfront
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -32,7 +32,7 @@ type subscription struct {
 // Listen begins a subscription that names tasks, if the gate lets its caller through. A panic becomes an error, so that
 // the subscription gives back its shares.
 func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
-	panicked := call.Safely(func() error {
+	panicked := fault.Safely(func() error {
 		l, err = f.passListen(ctx, id, params, extra)
 		return nil
 	})
@@ -90,7 +90,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		l, err := c.front.Listen(own.ctx, id, req.Params, extra)
 		if err != nil {
 			c.unlisten(req.ID)
-			c.refuse(c.life, req.ID, call.Fault(err))
+			c.refuse(c.life, req.ID, fault.Wire(err))
 			return false
 		}
 		c.mu.Lock() // which answers look at, whatever they answer
@@ -124,8 +124,8 @@ func (c *connection) follow(l *subscription) error {
 
 // endExpired ends a subscription whose caller's token has expired.
 func (c *connection) endExpired(id jsonrpc.ID, l *subscription) {
-	if expired, ok := errors.AsType[*call.UnavailableError](context.Cause(l.ctx)); ok {
-		c.refuse(c.life, id, call.Fault(expired))
+	if cause := context.Cause(l.ctx); fault.Of(cause) == fault.Unavailable {
+		c.refuse(c.life, id, fault.Wire(cause))
 		c.unlisten(id)
 	}
 }

@@ -2,9 +2,8 @@ package sdkfront
 
 import (
 	"context"
-	"errors"
 
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 )
 
 // origin is the HTTP request behind a request that goes through the SDK, which does not tell its handlers of it.
@@ -32,9 +31,8 @@ func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
 
 // refuse keeps an error that has a status of its own.
 func (o *origin) refuse(err error) {
-	_, refused := errors.AsType[*call.RefusedError](err)
-	_, unavailable := errors.AsType[*call.UnavailableError](err)
-	if refused || unavailable {
+	switch fault.Of(err) {
+	case fault.Refused, fault.Unavailable, fault.Crowded:
 		o.refusal = err
 	}
 }

@@ -2,13 +2,12 @@ package sdkfront
 
 import (
 	"context"
-	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
-	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -36,8 +35,8 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		if native && err == nil {
 			f.tellNative(ctx, p, call.AuditAnswered, result)
 		}
-		if limit, ok := errors.AsType[*journal.LimitError](context.Cause(ctx)); ok && err != nil {
-			err = limit
+		if cause := context.Cause(ctx); err != nil && fault.Of(cause) == fault.Limit {
+			err = cause
 		}
 		return result, err
 	}

@@ -3,12 +3,12 @@ package sdkfront
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -25,20 +25,21 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
 		}
 	}
-	q, fault := tasks.ReadRequest(method, params.raw, legacySession(req))
-	if fault != nil {
-		return nil, fault
+	q, invalid := tasks.ReadRequest(method, params.raw, legacySession(req))
+	if invalid != nil {
+		return nil, invalid
 	}
 	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p call.Passage) (mcp.Result, error) {
 		q.Principal = p.Principal
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
 			encoded, err := f.Tasks.Serve(ctx, q)
-			if _, unavailable := errors.AsType[*call.UnavailableError](err); err != nil && !unavailable {
-				err = call.Fault(err)
-			}
-			if err != nil {
+			switch fault.Of(err) {
+			case fault.None:
+			case fault.Unavailable, fault.Crowded:
 				return nil, err
+			default:
+				return nil, fault.Wire(err)
 			}
 			return &rawResult{encoded: encoded}, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
@@ -71,7 +72,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 		if len(refused) > 0 {
 			// Each costs a round, so that nobody can make a journal grow without end.
 			if t.Round++; t.Round > s.Calls.Limits.Rounds {
-				limit := &journal.LimitError{Limit: "rounds per call", Max: int64(s.Calls.Limits.Rounds)}
+				limit := &fault.LimitError{Limit: "rounds per call", Max: int64(s.Calls.Limits.Rounds)}
 				return s.fail(t, reasons[len(reasons)-1].LimitReached(limit)), nil
 			}
 			if refused, err = s.askAgain(ctx, t, left, refused, u.Entries); err != nil {
@@ -123,8 +124,8 @@ func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, ans
 
 // fail fails a parked task, whose handler then cleans up.
 func (s *Service) fail(t *task.Task, err error) *task.Update {
-	fault := call.Fault(err)
-	t.Status, t.Message, t.Pending, t.Outcome = task.Failed, fault.Message, nil, stored.EncodeFault(fault)
+	sent := fault.Wire(err)
+	t.Status, t.Message, t.Pending, t.Outcome = task.Failed, sent.Message, nil, stored.EncodeFault(sent)
 	t.Stopped, t.Attempts = true, 0
 	return &task.Update{}
 }

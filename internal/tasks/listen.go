@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
@@ -126,7 +126,7 @@ func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []b
 // before 2026-07-28 whose call became the task (2025-11-25, "Task Status Notification").
 func (s *Service) Announce(ctx context.Context, id string, send func(params []byte) error) error {
 	var t *task.Task
-	err := call.Safely(func() (err error) {
+	err := fault.Safely(func() (err error) {
 		ctx, cancel := context.WithTimeout(ctx, s.Engine.Settings().StoreTimeout)
 		defer cancel()
 		t, err = s.Store.Get(ctx, id) // for any principal: the client's own call became it

@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/ending"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -161,13 +162,14 @@ func (s *Service) failed(ctx context.Context, doing string, err error) error {
 		return cmp.Or(interrupted(ctx), ctx.Err())
 	}
 	_ = s.storeFailed(ctx, doing, err)
-	return &call.UnavailableError{Reason: "internal error: " + doing + " failed: send the request again", RetryAfter: time.Second}
+	return &fault.UnavailableError{Reason: "internal error: " + doing + " failed: send the request again", RetryAfter: time.Second}
 }
 
 // interrupted returns why the server ended a request that may be sent again, or nil.
 func interrupted(ctx context.Context) error {
-	if unavailable, ok := errors.AsType[*call.UnavailableError](context.Cause(ctx)); ok {
-		return unavailable
+	switch cause := context.Cause(ctx); fault.Of(cause) {
+	case fault.Unavailable, fault.Crowded:
+		return cause
 	}
 	return nil
 }
@@ -280,7 +282,7 @@ func (s *Service) cancel(ctx context.Context, q *Request) (*result, error) {
 }
 
 // errEnding ends a wait whose server ends.
-var errEnding = &call.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: time.Second}
+var errEnding = &fault.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: time.Second}
 
 // await answers tasks/result once the task has ended. While the task waits for input, a session
 // is asked with requests of the server; any other client gets the questions as the answer.
