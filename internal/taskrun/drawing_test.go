@@ -26,7 +26,9 @@ type transitions struct {
 	seen map[string]bool
 }
 
-func (s *transitions) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
+func (s *transitions) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
 	err := s.Store.Create(ctx, t, ttl, lease, call, entries, quota)
 	if err == nil {
 		s.mu.Lock()
@@ -57,21 +59,22 @@ func TestDrawingOfStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &transitions{Store: new(task.MemoryStore), seen: make(map[string]bool)}
 		f := &fixture{t, store}
-		e, stop := f.engine(&taskrun.Options{Look: time.Second, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			asks := taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}
-			switch call := string(w.Call); {
-			case call == "waits":
-				<-ctx.Done()
-				return taskrun.Verdict{}, context.Cause(ctx)
-			case call == "fails":
-				return taskrun.Verdict{Status: task.Failed}, nil
-			case call == "goes on" && len(w.Entries) == 0:
-				return taskrun.Verdict{Status: task.Working}, w.Record(ctx, []byte("checkpoint"))
-			case call == "asks" && len(w.Entries) == 0:
-				return asks, nil
-			}
-			return completed(""), nil
-		}})
+		e, stop := f.engine(&taskrun.Options{Look: time.Second,
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				asks := taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}
+				switch call := string(w.Call); {
+				case call == "waits":
+					<-ctx.Done()
+					return taskrun.Verdict{}, context.Cause(ctx)
+				case call == "fails":
+					return taskrun.Verdict{Status: task.Failed}, nil
+				case call == "goes on" && len(w.Entries) == 0:
+					return taskrun.Verdict{Status: task.Working}, w.Record(ctx, []byte("checkpoint"))
+				case call == "asks" && len(w.Entries) == 0:
+					return asks, nil
+				}
+				return completed(""), nil
+			}})
 		answer := func(created *task.Task, status task.Status) {
 			t.Helper()
 			_, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
@@ -103,7 +106,8 @@ func TestDrawingOfStates(t *testing.T) {
 		forgotten := f.until(e, start("asks"), task.InputRequired)
 		time.Sleep(time.Hour) // its time to live
 		synctest.Wait()
-		if now, err := e.Get(t.Context(), "", forgotten.ID); err == nil && now.Status != task.Failed || err != nil && !errors.Is(err, task.ErrNotFound) {
+		if now, err := e.Get(t.Context(), "", forgotten.ID); err == nil && now.Status != task.Failed ||
+			err != nil && !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("a task whose time to live is over: %v, %v", now, err)
 		}
 		stop()
@@ -113,7 +117,8 @@ func TestDrawingOfStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		drawn := make(map[string]bool)
-		for _, arrow := range regexp.MustCompile(`data-from="(\w*)" data-to="(\w+)"`).FindAllStringSubmatch(string(drawing), -1) {
+		arrows := regexp.MustCompile(`data-from="(\w*)" data-to="(\w+)"`)
+		for _, arrow := range arrows.FindAllStringSubmatch(string(drawing), -1) {
 			drawn[fmt.Sprintf("%s to %s", arrow[1], arrow[2])] = true
 		}
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(store.seen)), slices.Sorted(maps.Keys(drawn))); diff != "" {

@@ -9,8 +9,8 @@
 // What the package promises, together with the store:
 //
 //   - A task exists before Create returns.
-//   - At any time at most one worker can write to a task: a [task.Claim] has a number, which rises with each claim, and a
-//     random nonce, and a worker that lost its lease can commit nothing.
+//   - At any time at most one worker can write to a task: a [task.Claim] has a number, which rises with each claim, and
+//     a random nonce, and a worker that lost its lease can commit nothing.
 //   - What a worker recorded is there for the next one, unless the database itself loses commits, as an asynchronous
 //     failover does. Even then two workers never write under one claim: see docs/failover.md.
 //   - A parked task is a row and nothing else.
@@ -34,18 +34,6 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Causes of the context that a [Handler] gets, when it is done.
-var (
-	// ErrStopped says that the task was cancelled, or that its time to live ended.
-	ErrStopped = errors.New("the task was ended from outside")
-	// ErrShutdown says that this process stops running tasks; another goes on.
-	ErrShutdown = errors.New("this process stops running tasks")
-)
-
-// ErrElsewhere is the error of a [Handler] for a task that this process cannot run, but
-// another may. This engine leaves the task alone for a moment, and the attempt does not count.
-var ErrElsewhere = errors.New("this process cannot run the task")
-
 // Engine keeps tasks in a [task.Store] and runs them. It is safe for concurrent use.
 type Engine struct {
 	store safeStore
@@ -53,25 +41,25 @@ type Engine struct {
 	log   *slog.Logger  // throttled: while the store fails there is much to say
 	wake  chan struct{} // something may be due
 
+	subscriptions *subscriptions
+
 	workers atomic.Pointer[workers] // while Run runs, or nil
 
 	unknown sync.Map // targets left to other processes, each logged once
-
-	watched // tasks that somebody in this process waits for
 }
 
 // NewEngine returns an engine on a store.
-func NewEngine(store task.Store, opts *Options) (*Engine, error) {
+func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 	e := &Engine{wake: make(chan struct{}, 1)}
-	e.waiting = make(map[string]*watchedTask)
 	if opts != nil {
 		e.opts = *opts
 	}
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	e.store = safeStore{store, e.opts.StoreTimeout}
 	e.log = throttle.New(e.opts.Logger)
+	e.store = safeStore{s, e.opts.StoreTimeout, e.log}
+	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
 	return e, nil
 }
 
@@ -133,6 +121,15 @@ func (e *Engine) Create(ctx context.Context, n *New) (*task.Task, error) {
 	return t, nil
 }
 
+// freeWorker takes a free worker for a task that the caller is about to make due. Nil is none.
+func (e *Engine) freeWorker(t *task.Task) *freeWorker {
+	w := e.workers.Load()
+	if _, elsewhere := e.unknown.Load(t.Target); w == nil || elsewhere {
+		return nil
+	}
+	return w.takeFor(t)
+}
+
 // evictLimit bounds the ended tasks that make room at once.
 const evictLimit = 16
 
@@ -192,7 +189,9 @@ func (e *Engine) Journal(ctx context.Context, id string) (call []byte, entries [
 
 // List reads up to limit tasks of a principal and dialect, newest first, beginning after
 // the last task of the page before; its id and time of creation are enough. Nil is the start.
-func (e *Engine) List(ctx context.Context, principal, dialect string, after *task.Task, limit int) ([]*task.Task, error) {
+func (e *Engine) List(
+	ctx context.Context, principal, dialect string, after *task.Task, limit int,
+) ([]*task.Task, error) {
 	if after == nil {
 		after = new(task.Task)
 	}
@@ -200,9 +199,11 @@ func (e *Engine) List(ctx context.Context, principal, dialect string, after *tas
 }
 
 // Change reads a task of a principal, calls change with it, and writes the task and the update that change returns.
-// When the task was changed meanwhile it begins again. A nil update writes nothing. The error is a [*task.QuotaError] if the
-// principal's quota has no room for the entries.
-func (e *Engine) Change(ctx context.Context, principal, id string, change func(t *task.Task) (*task.Update, error)) (*task.Task, error) {
+// When the task was changed meanwhile it begins again. A nil update writes nothing. The error is a [*task.QuotaError]
+// if the principal's quota has no room for the entries.
+func (e *Engine) Change(
+	ctx context.Context, principal, id string, change func(t *task.Task) (*task.Update, error),
+) (*task.Task, error) {
 	for {
 		t, err := e.Get(ctx, principal, id)
 		if err != nil {
@@ -268,11 +269,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.opts.Handler == nil {
 		return errors.New("task: an engine without a handler cannot run tasks")
 	}
-	w := newWorkers(ctx, e)
+	w := newWorkers(ctx, e.opts.Workers, newLeases(e.store, e.opts.Lease), e.work)
 	defer w.close()
 	w.all.Go(func() { e.watch(ctx) })
 	w.all.Go(func() { e.sweep(ctx) })
-	w.all.Go(func() { e.checkPace(ctx) })
+	w.all.Go(func() { checkPace(ctx, e.store, &e.opts.Settings) })
 	e.workers.Store(w)
 	defer e.workers.CompareAndSwap(w, nil)
 	var last string // the principal that was served last
@@ -341,10 +342,31 @@ func (e *Engine) watch(ctx context.Context) {
 			e.log.WarnContext(ctx, "task: the store does not tell of changes; looking every "+e.opts.Look.String(), "error", err)
 			return
 		default:
-			e.log.WarnContext(ctx, "task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
+			e.log.WarnContext(ctx,
+				"task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
 			e.idle(ctx, true, nil)
 		}
 	}
+}
+
+// Changed wakes those who wait for a task, and the workers, because it may have changed. The
+// engine calls it after its own writes.
+func (e *Engine) Changed(id string) { e.changed(task.Fingerprint(id), true) }
+
+// changed wakes those who wait for a task and, if it may be due, the workers.
+func (e *Engine) changed(fingerprint string, due bool) {
+	e.subscriptions.notify(fingerprint, nil)
+	if due {
+		e.wakeWorkers()
+	}
+}
+
+// wakeWorkers makes the workers look for what is due.
+func (e *Engine) wakeWorkers() {
+	if w := e.workers.Load(); w != nil {
+		w.mark()
+	}
+	signal(e.wake)
 }
 
 // sweepLimit bounds the tasks of one sweep, so that none holds the store for long.

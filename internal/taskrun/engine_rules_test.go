@@ -31,7 +31,9 @@ type meddled struct {
 	down    atomic.Bool                                             // writes fail
 }
 
-func (m *meddled) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
+func (m *meddled) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
 	if m.create != nil {
 		if err := m.create(); err != nil {
 			return err
@@ -194,7 +196,8 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 		}
 		return nil
 	}}
-	e, err := taskrun.NewEngine(f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}})
+	e, err := taskrun.NewEngine(f.store, &taskrun.Options{
+		Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,15 +228,16 @@ func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
 func TestNobodyHasToLook(t *testing.T) {
 	f := newFixture(t)
 	report, reported := make(chan struct{}), make(chan struct{})
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		if len(w.Entries) == 0 {
-			return taskrun.Verdict{Status: task.InputRequired}, nil
-		}
-		come(ctx, report)
-		w.Report("half way")
-		come(ctx, reported)
-		return completed(""), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour,
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			if len(w.Entries) == 0 {
+				return taskrun.Verdict{Status: task.InputRequired}, nil
+			}
+			come(ctx, report)
+			w.Report("half way")
+			come(ctx, reported)
+			return completed(""), nil
+		}})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.InputRequired)
 	told := make(chan string, 100)
@@ -333,7 +337,8 @@ func TestChangeIsMadeAgainWhenTheTaskWasChangedMeanwhile(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Message != "meanwhile" || now.Round != 1 || times != 2 {
+	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Message != "meanwhile" || now.Round != 1 ||
+		times != 2 {
 		t.Errorf("%+v, %v after %d times", now, err, times)
 	}
 }
@@ -358,13 +363,14 @@ func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if w.Stopped {
-				cleaned <- struct{}{}
-				return taskrun.Verdict{}, nil
-			}
-			return taskrun.Verdict{}, errors.New("the infrastructure is down")
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1},
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if w.Stopped {
+					cleaned <- struct{}{}
+					return taskrun.Verdict{}, nil
+				}
+				return taskrun.Verdict{}, errors.New("the infrastructure is down")
+			}})
 		created := f.create(e, &taskrun.New{})
 		// It has failed, and waits for its next attempt.
 		wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
@@ -389,7 +395,8 @@ func TestClaimOutlivesAShutdown(t *testing.T) {
 		during = claiming.Err()
 		return nil
 	}}
-	e, err := taskrun.NewEngine(f.store, &taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	e, err := taskrun.NewEngine(f.store, &taskrun.Options{
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,9 +411,11 @@ func TestFailingStoreIsNotHurried(t *testing.T) {
 		const look = 100 * time.Millisecond
 		f := newFixture(t)
 		var claims atomic.Int32
-		f.store = &meddled{Store: f.store, claim: func(context.Context) error { claims.Add(1); return errors.New("out of reach") }}
+		f.store = &meddled{
+			Store: f.store, claim: func(context.Context) error { claims.Add(1); return errors.New("out of reach") }}
 		began := time.Now()
-		e, _ := f.engine(&taskrun.Options{Look: look, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+		e, _ := f.engine(&taskrun.Options{
+			Look: look, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 		wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
 		if took := time.Since(began); took < 3*look/2 { // the time between two looks is at least half of it
 			t.Errorf("four claims failed in %v", took)
@@ -424,7 +433,8 @@ func TestStoreThatStopsTellingIsAskedAgain(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}}}
-	f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	f.engine(&taskrun.Options{
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 	wait(t, "watched again", func() bool { return watched.Load() == 3 })
 }
 
@@ -443,7 +453,8 @@ func TestSweepLeavesAloneWhatIsGoneOrHasEnded(t *testing.T) {
 	f.store = &meddled{Store: f.store, expired: func([]string, error) ([]string, error) {
 		return []string{"gone", ended.ID, asking.ID}, nil // as they were a moment before
 	}}
-	f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return taskrun.Verdict{}, nil }})
+	f.engine(&taskrun.Options{
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return taskrun.Verdict{}, nil }})
 	f.until(e, asking, task.Failed)
 	if now, err := e.Get(t.Context(), "", ended.ID); err != nil || now.Status != task.Completed || now.Stopped {
 		t.Errorf("%+v, %v", now, err)
@@ -462,7 +473,11 @@ func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 		f.change(last, func(now *task.Task) task.Update { now.Status = task.InputRequired; return task.Update{Due: -1} })
 	}
 	wait(t, "expired", func() bool { return time.Now().After(last.Expires.Add(5 * time.Millisecond)) })
-	f.engine(&taskrun.Options{Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return taskrun.Verdict{}, nil }})
+	f.engine(&taskrun.Options{
+		Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+			return taskrun.Verdict{},
+				nil
+		}})
 	wait(t, "swept", func() bool {
 		ids, err := f.store.Expired(t.Context(), 1)
 		return err == nil && len(ids) == 0
@@ -473,14 +488,15 @@ func TestTimeToLiveInterruptsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		interrupted := make(chan error, 1)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if w.Stopped {
-				return taskrun.Verdict{}, nil
-			}
-			<-ctx.Done()
-			interrupted <- context.Cause(ctx)
-			return taskrun.Verdict{}, ctx.Err()
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if w.Stopped {
+					return taskrun.Verdict{}, nil
+				}
+				<-ctx.Done()
+				interrupted <- context.Cause(ctx)
+				return taskrun.Verdict{}, ctx.Err()
+			}})
 		f.create(e, &taskrun.New{TTL: 100 * time.Millisecond})
 		select {
 		case err := <-interrupted:
@@ -510,13 +526,14 @@ func TestWriteThatFailsIsRepeated(t *testing.T) {
 			}
 			return nil
 		}}
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		runs.Add(1)
-		if err := w.Record(ctx, []byte("step")); err != nil {
-			t.Errorf("Record: %v", err)
-		}
-		return completed(""), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			runs.Add(1)
+			if err := w.Record(ctx, []byte("step")); err != nil {
+				t.Errorf("Record: %v", err)
+			}
+			return completed(""), nil
+		}})
 	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 	if n := runs.Load(); n != 1 || appends.Load() != 2 || updates.Load() != 2 {
 		t.Errorf("%d runs, %d appends, %d updates", n, appends.Load(), updates.Load())
@@ -526,21 +543,25 @@ func TestWriteThatFailsIsRepeated(t *testing.T) {
 // Recording an entry or asking a question resets the count of failed attempts.
 func TestTaskThatComesFurtherIsNotGivenUp(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		switch n := len(w.Entries); {
-		case n >= 5:
-			return completed(""), nil
-		case string(w.Call) == "ask":
-			return taskrun.Verdict{Status: task.InputRequired}, nil
-		default:
-			if err := w.Record(ctx, []byte("step")); err != nil {
-				return taskrun.Verdict{}, err
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2},
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			switch n := len(w.Entries); {
+			case n >= 5:
+				return completed(""), nil
+			case string(w.Call) == "ask":
+				return taskrun.Verdict{Status: task.InputRequired}, nil
+			default:
+				if err := w.Record(ctx, []byte("step")); err != nil {
+					return taskrun.Verdict{}, err
+				}
+				return taskrun.Verdict{}, errors.New("the infrastructure is down")
 			}
-			return taskrun.Verdict{}, errors.New("the infrastructure is down")
-		}
-	}})
+		}})
 	failing := f.create(e, &taskrun.New{})
-	f.hurry(failing, func(now *task.Task) bool { return now.Status == task.Working && now.Version > 0 && now.Attempts == 0 })
+	f.hurry(failing, func(now *task.Task) bool {
+		return now.Status == task.Working && now.Version > 0 &&
+			now.Attempts == 0
+	})
 	asking := f.create(e, &taskrun.New{Call: []byte("ask")})
 	for range 5 {
 		f.until(e, asking, task.InputRequired)
@@ -580,14 +601,15 @@ func TestAttemptsAreCountedExactly(t *testing.T) {
 		f := newFixture(t)
 		var runs atomic.Int32
 		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if w.Stopped {
-				cleaned <- struct{}{}
-				return taskrun.Verdict{}, nil
-			}
-			runs.Add(1)
-			return taskrun.Verdict{}, errors.New("the infrastructure is down")
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1},
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if w.Stopped {
+					cleaned <- struct{}{}
+					return taskrun.Verdict{}, nil
+				}
+				runs.Add(1)
+				return taskrun.Verdict{}, errors.New("the infrastructure is down")
+			}})
 		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.Failed)
 		if n := runs.Load(); n != 1 {
@@ -618,12 +640,13 @@ func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
 		}
 		return nil
 	}}
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		if w.Stopped {
-			cleaned <- struct{}{}
-		}
-		return completed("too late"), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			if w.Stopped {
+				cleaned <- struct{}{}
+			}
+			return completed("too late"), nil
+		}})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Cancelled)
 	select {
@@ -664,11 +687,12 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	}
 	f.store = meddling
 	// With one worker, so that this engine cannot claim the task again.
-	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-		<-ready
-		runs.Add(1)
-		return completed("too late"), nil
-	}})
+	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour,
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+			<-ready
+			runs.Add(1)
+			return completed("too late"), nil
+		}})
 	created = f.create(e, &taskrun.New{})
 	close(ready)
 	wait(t, "claimed by another", claimed.Load)
@@ -697,11 +721,12 @@ func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
 func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
 	f := newFixture(t)
 	started := make(chan struct{}, 1)
-	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
-		started <- struct{}{}
-		<-ctx.Done()
-		return taskrun.Verdict{}, ctx.Err()
-	}})
+	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
+			started <- struct{}{}
+			<-ctx.Done()
+			return taskrun.Verdict{}, ctx.Err()
+		}})
 	created := f.create(e, &taskrun.New{})
 	<-started
 	stop()
@@ -718,10 +743,11 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 		const look = 20 * time.Millisecond
 		f := newFixture(t)
 		runs := make(chan time.Time, 100)
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Look: look, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-			runs <- time.Now()
-			return taskrun.Verdict{}, taskrun.ErrElsewhere
-		}})
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Look: look,
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+				runs <- time.Now()
+				return taskrun.Verdict{}, taskrun.ErrElsewhere
+			}})
 		created := f.create(e, &taskrun.New{})
 		first := <-runs
 		for range 3 {
@@ -741,18 +767,20 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 // Cleaning up that never succeeds, or that no instance can do, ends after a while, and the task's
 // status stays the same.
 func TestCleaningUpIsGivenUp(t *testing.T) {
-	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"), "elsewhere": taskrun.ErrElsewhere} {
+	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"),
+		"elsewhere": taskrun.ErrElsewhere} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				var runs atomic.Int32
-				e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-					if !w.Stopped {
-						return taskrun.Verdict{Status: task.InputRequired}, nil
-					}
-					runs.Add(1)
-					return taskrun.Verdict{}, failure
-				}})
+				e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour,
+					Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+						if !w.Stopped {
+							return taskrun.Verdict{Status: task.InputRequired}, nil
+						}
+						runs.Add(1)
+						return taskrun.Verdict{}, failure
+					}})
 				created := f.create(e, &taskrun.New{TTL: time.Second})
 				f.until(e, created, task.InputRequired)
 				if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
@@ -792,20 +820,21 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 			return nil
 		}}
 		var runs atomic.Int32
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 2 * time.Second}, Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
-			runs.Add(1)
-			for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
-				if ctx.Err() != nil {
-					t.Errorf("interrupted after %d renewals: %v", renewals.Load(), context.Cause(ctx))
-					break
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 2 * time.Second},
+			Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
+				runs.Add(1)
+				for deadline := time.Now().Add(20 * time.Second); renewals.Load() < 9; time.Sleep(time.Millisecond) {
+					if ctx.Err() != nil {
+						t.Errorf("interrupted after %d renewals: %v", renewals.Load(), context.Cause(ctx))
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Errorf("%d renewals", renewals.Load())
+						break
+					}
 				}
-				if time.Now().After(deadline) {
-					t.Errorf("%d renewals", renewals.Load())
-					break
-				}
-			}
-			return completed(""), nil
-		}})
+				return completed(""), nil
+			}})
 		f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 		if runs.Load() != 1 {
 			t.Errorf("%d runs", runs.Load())
@@ -817,12 +846,13 @@ func TestLostLeaseInterrupts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		started, interrupted := make(chan struct{}, 1), make(chan error, 1)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			started <- struct{}{}
-			<-ctx.Done()
-			interrupted <- context.Cause(ctx)
-			return completed("first"), nil
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour,
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				started <- struct{}{}
+				<-ctx.Done()
+				interrupted <- context.Cause(ctx)
+				return completed("first"), nil
+			}})
 		created := f.create(e, &taskrun.New{})
 		<-started
 		f.change(created, func(*task.Task) task.Update { return task.Update{} })
@@ -854,39 +884,40 @@ func TestReportedMessages(t *testing.T) {
 			renew: func() error { renewals.Add(1); return nil }}
 		var created *task.Task
 		ready := make(chan struct{})
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			<-ready
-			runs.Add(1)
-			has := func(message string) func() bool {
-				return f.has(created, func(now *task.Task) bool { return now.Message == message })
-			}
-			// The last of many reports is written, too, even if it came too soon after another.
-			for _, message := range []string{"one", "two", "three"} {
-				w.Report("before " + message)
-				w.Report(message)
-				wait(t, message, has(message))
-			}
-			w.Report("four") // once, and too soon after another
-			wait(t, "four", has("four"))
-			// Meanwhile no other worker has the task.
-			if other, err := claimOne(f.store, context.Background(), "", nil, time.Hour); err != nil || other != nil {
-				t.Errorf("claimed by another: %v, %v", other, err)
-			}
-			// Some of the reports are not written.
-			began, before := time.Now(), writes.Load()
-			for i := 0; writes.Load() < before+3; i++ {
-				w.Report(fmt.Sprint(i))
-				time.Sleep(time.Millisecond)
-				if time.Since(began) > 20*time.Second {
-					t.Error("messages are not written")
-					break
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				<-ready
+				runs.Add(1)
+				has := func(message string) func() bool {
+					return f.has(created, func(now *task.Task) bool { return now.Message == message })
 				}
-			}
-			if took := time.Since(began); took < 400*time.Millisecond {
-				t.Errorf("three messages were written in %v", took)
-			}
-			return completed(""), nil
-		}})
+				// The last of many reports is written, too, even if it came too soon after another.
+				for _, message := range []string{"one", "two", "three"} {
+					w.Report("before " + message)
+					w.Report(message)
+					wait(t, message, has(message))
+				}
+				w.Report("four") // once, and too soon after another
+				wait(t, "four", has("four"))
+				// Meanwhile no other worker has the task.
+				if other, err := claimOne(f.store, context.Background(), "", nil, time.Hour); err != nil || other != nil {
+					t.Errorf("claimed by another: %v, %v", other, err)
+				}
+				// Some of the reports are not written.
+				began, before := time.Now(), writes.Load()
+				for i := 0; writes.Load() < before+3; i++ {
+					w.Report(fmt.Sprint(i))
+					time.Sleep(time.Millisecond)
+					if time.Since(began) > 20*time.Second {
+						t.Error("messages are not written")
+						break
+					}
+				}
+				if took := time.Since(began); took < 400*time.Millisecond {
+					t.Errorf("three messages were written in %v", took)
+				}
+				return completed(""), nil
+			}})
 		elsewhere, err := taskrun.NewEngine(f.store, nil) // otherwise the worker would be notified of the new task
 		if err != nil {
 			t.Fatal(err)
@@ -907,17 +938,18 @@ func TestReportedMessages(t *testing.T) {
 func TestReportLearnsOfACancellation(t *testing.T) {
 	f := newFixture(t)
 	started, interrupted := make(chan struct{}), make(chan error, 1)
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		if w.Stopped {
-			return taskrun.Verdict{}, nil
-		}
-		started <- struct{}{}
-		<-started
-		w.Report("still here")
-		<-ctx.Done()
-		interrupted <- context.Cause(ctx)
-		return taskrun.Verdict{}, ctx.Err()
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			if w.Stopped {
+				return taskrun.Verdict{}, nil
+			}
+			started <- struct{}{}
+			<-started
+			w.Report("still here")
+			<-ctx.Done()
+			interrupted <- context.Cause(ctx)
+			return taskrun.Verdict{}, ctx.Err()
+		}})
 	created := f.create(e, &taskrun.New{})
 	<-started
 	f.change(created, func(now *task.Task) task.Update {
@@ -941,16 +973,17 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 		var renewals atomic.Int32
 		f.store = &meddled{Store: f.store, renew: func() error { renewals.Add(1); return nil }}
 		cleaned := make(chan struct{}, 10)
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 600 * time.Millisecond}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if w.Stopped {
-				w.Report("cleaning up")
-				before := renewals.Load() // after the report is in the store
-				wait(t, "renewed", func() bool { return renewals.Load() >= before+2 })
-				cleaned <- struct{}{}
-				return taskrun.Verdict{}, nil
-			}
-			return taskrun.Verdict{Status: task.InputRequired}, nil
-		}})
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 600 * time.Millisecond},
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if w.Stopped {
+					w.Report("cleaning up")
+					before := renewals.Load() // after the report is in the store
+					wait(t, "renewed", func() bool { return renewals.Load() >= before+2 })
+					cleaned <- struct{}{}
+					return taskrun.Verdict{}, nil
+				}
+				return taskrun.Verdict{Status: task.InputRequired}, nil
+			}})
 		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.InputRequired)
 		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
@@ -958,7 +991,8 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 		}
 		<-cleaned
 		stop()
-		if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Message != "The task was cancelled by request." {
+		if now, err := f.store.Get(t.Context(), created.ID); err != nil ||
+			now.Message != "The task was cancelled by request." {
 			t.Errorf("%+v, %v", now, err)
 		}
 	})
@@ -966,10 +1000,12 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 
 func TestNobodyStaysSubscribed(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	e, _ := f.engine(&taskrun.Options{
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
-	if err := e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}}, func(*task.Task) error { return nil }); err != nil {
+	if err := e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}},
+		func(*task.Task) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "left", func() bool { return e.Waiting() == 0 })
@@ -1000,14 +1036,15 @@ func TestWorkersAreBounded(t *testing.T) {
 		all = append(all, f.create(idle, &taskrun.New{Principal: fmt.Sprint(i % 2)}))
 	}
 	var running, most atomic.Int32
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-		n := running.Add(1)
-		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-		}
-		time.Sleep(20 * time.Millisecond) // work
-		running.Add(-1)
-		return completed(""), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2},
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+			n := running.Add(1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			time.Sleep(20 * time.Millisecond) // work
+			running.Add(-1)
+			return completed(""), nil
+		}})
 	for _, one := range all {
 		f.until(e, one, task.Completed)
 	}
@@ -1018,12 +1055,13 @@ func TestWorkersAreBounded(t *testing.T) {
 
 func TestTaskThatIsNotDoneGoesOnAtOnce(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		if w.Task.Round < 3 {
-			return taskrun.Verdict{Status: task.Working, Round: w.Task.Round + 1}, nil
-		}
-		return completed(""), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			if w.Task.Round < 3 {
+				return taskrun.Verdict{Status: task.Working, Round: w.Task.Round + 1}, nil
+			}
+			return completed(""), nil
+		}})
 	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 }
 

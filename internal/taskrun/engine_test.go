@@ -135,7 +135,8 @@ func TestParkedTaskGoesOnWithItsAnswer(t *testing.T) {
 
 func TestForeignTaskIsNone(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	e, _ := f.engine(&taskrun.Options{
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 	created := f.create(e, &taskrun.New{Principal: "a"})
 	for name, err := range map[string]error{
 		"get":    second(e.Get(t.Context(), "b", created.ID)),
@@ -184,20 +185,21 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	f := newFixture(t)
 	var runs atomic.Int32
 	stolen := make(chan struct{})
-	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		if runs.Add(1) > 1 {
-			return completed("second"), nil
-		}
-		select {
-		case <-stolen:
-		case <-ctx.Done(): // the test has failed
-			return taskrun.Verdict{}, ctx.Err()
-		}
-		if err := w.Record(ctx, []byte("late")); !errors.Is(err, task.ErrLeaseLost) {
-			t.Errorf("Record: %v", err)
-		}
-		return completed("first"), nil
-	}})
+	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			if runs.Add(1) > 1 {
+				return completed("second"), nil
+			}
+			select {
+			case <-stolen:
+			case <-ctx.Done(): // the test has failed
+				return taskrun.Verdict{}, ctx.Err()
+			}
+			if err := w.Record(ctx, []byte("late")); !errors.Is(err, task.ErrLeaseLost) {
+				t.Errorf("Record: %v", err)
+			}
+			return completed("first"), nil
+		}})
 	created := f.create(e, &taskrun.New{})
 	// The task becomes due, as if the lease had ended, without a notification of the worker. The
 	// worker may renew its lease at this moment; then the task is made due once more.
@@ -207,7 +209,8 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if claims = now.Fence; claims == 1 {
-			if err := f.store.Update(t.Context(), now, task.Update{Leased: true, Due: 0}); err != nil && !errors.Is(err, task.ErrLeaseLost) {
+			if err := f.store.Update(t.Context(), now, task.Update{Leased: true, Due: 0}); err != nil &&
+				!errors.Is(err, task.ErrLeaseLost) {
 				t.Fatal(err)
 			}
 		}
@@ -269,14 +272,15 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t, silent{new(task.MemoryStore)}}
 		started, interrupted := make(chan struct{}), make(chan struct{})
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if !w.Stopped {
-				close(started)
-				<-ctx.Done()
-				close(interrupted)
-			}
-			return completed(""), nil
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if !w.Stopped {
+					close(started)
+					<-ctx.Done()
+					close(interrupted)
+				}
+				return completed(""), nil
+			}})
 		for range 20 {
 			created := f.create(e, &taskrun.New{})
 			<-started
@@ -300,7 +304,8 @@ func TestAStoppedEngineClaimsNothing(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 50 {
-		e := must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }}))
+		e := must(taskrun.NewEngine(f.store, &taskrun.Options{
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }}))
 		if err := e.Run(stopped); err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +367,8 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 		// Long enough for the task to be parked before it ends, even on a busy machine.
 		asking := f.create(e, &taskrun.New{Call: []byte("ask"), TTL: 2 * time.Second})
 		working := f.create(e, &taskrun.New{Call: []byte("work"), TTL: 100 * time.Millisecond})
-		if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") || !strings.HasPrefix(string(now.Outcome), "failure: ") {
+		if now := f.until(e, asking, task.Failed); !strings.Contains(now.Message, "input did not come in time") ||
+			!strings.HasPrefix(string(now.Outcome), "failure: ") {
 			t.Errorf("%q, %q", now.Message, now.Outcome)
 		}
 		if now := f.until(e, working, task.Failed); !strings.Contains(now.Message, "time to live of 100ms") {
@@ -375,8 +381,10 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 
 func TestTimeToLiveIsCapped(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TTL: time.Minute, MaxTTL: time.Hour}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
-	for asked, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second, 100 * time.Hour: time.Hour} {
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TTL: time.Minute, MaxTTL: time.Hour},
+		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	for asked, want := range map[time.Duration]time.Duration{
+		0: time.Minute, time.Second: time.Second, 100 * time.Hour: time.Hour} {
 		created := f.create(e, &taskrun.New{TTL: asked})
 		if got := created.Expires.Sub(created.Created); got != want {
 			t.Errorf("asked for %v: %v, want %v", asked, got, want)
@@ -387,7 +395,8 @@ func TestTimeToLiveIsCapped(t *testing.T) {
 func TestEndedTaskIsDeletedAfterTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		e, _ := f.engine(&taskrun.Options{Grace: 50 * time.Millisecond, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+		e, _ := f.engine(&taskrun.Options{Grace: 50 * time.Millisecond,
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
 		created := f.create(e, &taskrun.New{TTL: 50 * time.Millisecond})
 		deadline := time.Now().Add(10 * time.Second)
 		for {
@@ -407,13 +416,14 @@ func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		var runs atomic.Int32
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if w.Stopped { // there is nothing to clean up
-				return taskrun.Verdict{}, nil
-			}
-			runs.Add(1)
-			return taskrun.Verdict{}, errors.New("the infrastructure is down")
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2},
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if w.Stopped { // there is nothing to clean up
+					return taskrun.Verdict{}, nil
+				}
+				runs.Add(1)
+				return taskrun.Verdict{}, errors.New("the infrastructure is down")
+			}})
 		created := f.create(e, &taskrun.New{})
 		if now := f.until(e, created, task.Failed); !strings.Contains(now.Message, "came to nothing") {
 			t.Errorf("%q", now.Message)
@@ -439,18 +449,19 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 		last = f.create(idle, &taskrun.New{Principal: "greedy"})
 	}
 	modest := f.create(idle, &taskrun.New{Principal: "modest"})
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		mu.Lock()
-		order = append(order, w.Task.Principal)
-		running++
-		most = max(most, running)
-		mu.Unlock()
-		<-gate
-		mu.Lock()
-		running--
-		mu.Unlock()
-		return completed(""), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2},
+		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			mu.Lock()
+			order = append(order, w.Task.Principal)
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			<-gate
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return completed(""), nil
+		}})
 	wait(t, "both workers", func() bool { // otherwise one may finish all before the other begins
 		mu.Lock()
 		defer mu.Unlock()
@@ -504,11 +515,12 @@ func TestLeaseEndsThoughRenewingHangs(t *testing.T) {
 		f := newFixture(t)
 		f.store = deaf{f.store}
 		interrupted := make(chan error, 10)
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 300 * time.Millisecond}, Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
-			<-ctx.Done()
-			interrupted <- context.Cause(ctx)
-			return taskrun.Verdict{}, ctx.Err()
-		}})
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 300 * time.Millisecond},
+			Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
+				<-ctx.Done()
+				interrupted <- context.Cause(ctx)
+				return taskrun.Verdict{}, ctx.Err()
+			}})
 		f.create(e, &taskrun.New{})
 		select {
 		case err := <-interrupted:
@@ -535,7 +547,8 @@ func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		stop()
-		second, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed("here"), nil }})
+		second, _ := f.engine(&taskrun.Options{
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed("here"), nil }})
 		if done := f.until(second, created, task.Completed); string(done.Outcome) != "here" || done.Attempts != 0 {
 			t.Errorf("%q after %d attempts", done.Outcome, done.Attempts)
 		}
@@ -559,17 +572,23 @@ func TestTheQuickestInstanceDoesNotKeepATaskItCannotRun(t *testing.T) {
 		store := new(task.MemoryStore)
 		f := &fixture{t, store}
 		var left atomic.Int32
-		quick, _ := f.engine(&taskrun.Options{Look: time.Second, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-			left.Add(1)
-			return taskrun.Verdict{}, taskrun.ErrElsewhere
-		}})
+		quick, _ := f.engine(&taskrun.Options{Look: time.Second,
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+				left.Add(1)
+				return taskrun.Verdict{}, taskrun.ErrElsewhere
+			}})
 		f.store = slowClaims{store}
-		f.engine(&taskrun.Options{Look: time.Second, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed("here"), nil }})
+		f.engine(&taskrun.Options{
+			Look: time.Second, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+				return completed("here"),
+					nil
+			}})
 		created := f.create(quick, &taskrun.New{})
 		time.Sleep(10 * time.Minute) // a hundred claims; with even chances one is enough
 		done, err := quick.Get(t.Context(), "", created.ID)
 		if err != nil || done.Status != task.Completed {
-			t.Errorf("the task is %q (%v) after the instance that cannot run it left it alone %d times", done.Status, err, left.Load())
+			t.Errorf("the task is %q (%v) after the instance that cannot run it left it alone %d times", done.Status, err,
+				left.Load())
 		}
 	})
 }
@@ -598,7 +617,8 @@ func TestFollowTellsOfEachChange(t *testing.T) {
 		return nil
 	})
 	all := strings.Join(told, "\n")
-	for _, want := range []string{a.ID + " input_required", b.ID + " input_required", a.ID + " completed", b.ID + " completed"} {
+	for _, want := range []string{a.ID + " input_required", b.ID + " input_required", a.ID + " completed",
+		b.ID + " completed"} {
 		if err != nil || strings.Count(all, want) != 1 {
 			t.Errorf("%v; told of\n%s\nwant %s once", err, all, want)
 		}

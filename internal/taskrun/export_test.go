@@ -20,7 +20,7 @@ func (e *Engine) Settle(ctx context.Context, t *task.Task, u task.Update) error 
 
 // Waiting returns the number of tasks that callers wait for, for tests.
 func (e *Engine) Waiting() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.waiting)
+	e.subscriptions.mu.Lock()
+	defer e.subscriptions.mu.Unlock()
+	return len(e.subscriptions.waiting)
 }

@@ -127,8 +127,8 @@ func (u *unreliable) hasEnded(id string) bool {
 	return ended && (t.Status != task.Cancelled || time.Since(t.Updated) > 0)
 }
 
-// Whatever calls to the store are lost or arrive late: a task that has ended does not run again, and stays as it is; a question costs
-// one round; an entry is in the journal once; and every task ends.
+// Whatever calls to the store are lost or arrive late: a task that has ended does not run again, and stays as it is; a
+// question costs one round; an entry is in the journal once; and every task ends.
 func TestLawOfLostCalls(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
@@ -145,7 +145,8 @@ func TestLawOfLostCalls(t *testing.T) {
 
 func loseCalls(t *testing.T, share float64, seed uint64) {
 	plain := new(task.MemoryStore)
-	u := &unreliable{Store: plain, share: share, random: rand.New(rand.NewPCG(seed, uint64(1000*share))), ended: map[string]task.Task{}}
+	u := &unreliable{Store: plain, share: share, random: rand.New(rand.NewPCG(seed, uint64(1000*share))),
+		ended: map[string]task.Task{}}
 	f := &fixture{t, silent{u}}
 	handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		if w.Stopped {
@@ -168,9 +169,11 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
 		}
 		time.Sleep(4 * time.Second)
-		return taskrun.Verdict{Status: task.Completed, Outcome: fmt.Appendf(nil, "of claim %d", w.Task.Fence), Round: w.Task.Round}, nil
+		return taskrun.Verdict{Status: task.Completed, Outcome: fmt.Appendf(nil, "of claim %d", w.Task.Fence),
+			Round: w.Task.Round}, nil
 	}
-	opts := taskrun.Options{Settings: task.Settings{Workers: 2, TTL: 24 * time.Hour, Attempts: 1000}, Handler: handler, Look: time.Second}
+	opts := taskrun.Options{Settings: task.Settings{Workers: 2, TTL: 24 * time.Hour, Attempts: 1000}, Handler: handler,
+		Look: time.Second}
 	_, stop1 := f.engine(&opts)
 	_, stop2 := f.engine(&opts)
 	client := must(taskrun.NewEngine(plain, &taskrun.Options{Look: time.Second})) // which loses nothing
@@ -210,9 +213,11 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 			}
 		}
 		if now := wait(task.Completed); now.Status != want || now.Round != 1 {
-			t.Errorf("seed %d: task %d is %s in round %d, want %s in round 1: %s", seed, i, now.Status, now.Round, want, now.Message)
+			t.Errorf("seed %d: task %d is %s in round %d, want %s in round 1: %s", seed, i, now.Status, now.Round, want,
+				now.Message)
 		}
-		if _, entries, err := plain.Journal(t.Context(), c.ID); err != nil || fmt.Sprintf("%q", entries) != `["reserve" "pay" "answer"]` {
+		if _, entries, err := plain.Journal(t.Context(), c.ID); err != nil ||
+			fmt.Sprintf("%q", entries) != `["reserve" "pay" "answer"]` {
 			t.Errorf("seed %d: task %d recorded %q, %v", seed, i, entries, err)
 		}
 	}

@@ -61,17 +61,18 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 				client := must(taskrun.NewEngine(s.Store, nil))
 				s.id = f.create(client, new(taskrun.New)).ID
 				ended := make(chan struct{}, 10)
-				_, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease, Workers: 1}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-					<-ctx.Done()
-					if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
-						t.Errorf("the cause is %v", context.Cause(ctx))
-					}
-					if other, err := claimOne(s.Store, context.Background(), "", nil, lease); other != nil || err != nil {
-						t.Errorf("another worker could have claimed the task already: %v, %v", other, err)
-					}
-					ended <- struct{}{}
-					return taskrun.Verdict{}, nil
-				}})
+				_, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease, Workers: 1},
+					Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+						<-ctx.Done()
+						if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
+							t.Errorf("the cause is %v", context.Cause(ctx))
+						}
+						if other, err := claimOne(s.Store, context.Background(), "", nil, lease); other != nil || err != nil {
+							t.Errorf("another worker could have claimed the task already: %v, %v", other, err)
+						}
+						ended <- struct{}{}
+						return taskrun.Verdict{}, nil
+					}})
 				begun := time.Now()
 				<-ended
 				if took := time.Since(begun); took < lease/2 {
@@ -147,7 +148,8 @@ func TestTheContextLooksAtTheClocks(t *testing.T) {
 	}
 }
 
-// before returns a time since which each clock has gone on by another duration. The package time has no way to make one.
+// before returns a time since which each clock has gone on by another duration. The package time has no way to make
+// one.
 func before(t *testing.T, monotonic, wall time.Duration) time.Time {
 	t.Helper()
 	at := time.Now().Add(-wall) // shifts both readings
@@ -221,7 +223,8 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 					t.Errorf("it recorded %q", entries)
 				}
 				synctest.Wait()
-				if s := log.String(); !strings.Contains(s, "level=ERROR") || !strings.Contains(s, "does not return") || !strings.Contains(s, "target=stubborn") {
+				if s := log.String(); !strings.Contains(s, "level=ERROR") || !strings.Contains(s, "does not return") ||
+					!strings.Contains(s, "target=stubborn") {
 					t.Errorf("the log has %s", s)
 				}
 			})

@@ -10,8 +10,9 @@ import (
 
 // leases are the leases that the workers of one [Engine.Run] hold. One statement renews them all.
 type leases struct {
-	engine *Engine
-	every  time.Duration
+	store  safeStore
+	length time.Duration
+	every  time.Duration // between two renewals of a lease
 	joined chan struct{} // receives after a holding was added
 	stop   context.CancelFunc
 	ended  chan struct{}
@@ -30,9 +31,9 @@ type holding struct {
 	renewing chan struct{} // closed at the end of the renewal that is under way
 }
 
-func newLeases(e *Engine) *leases {
+func newLeases(s safeStore, length time.Duration) *leases {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &leases{engine: e, every: e.opts.Lease / 3, joined: make(chan struct{}, 1), stop: stop,
+	l := &leases{store: s, length: length, every: length / 3, joined: make(chan struct{}, 1), stop: stop,
 		ended: make(chan struct{}), held: make(map[*holding]struct{})}
 	go l.run(ctx)
 	return l
@@ -116,10 +117,10 @@ func (l *leases) renew() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.every)
 	defer cancel()
-	renewed, err := l.engine.store.Renew(ctx, names, l.engine.opts.Lease)
+	renewed, err := l.store.Renew(ctx, names, l.length)
 	if took := time.Since(sent); err == nil && took > l.every/2 {
-		l.engine.log.Warn("task: renewing leases takes long; look at the database, or raise Lease",
-			"took", took, "lease", l.engine.opts.Lease)
+		l.store.log.Warn("task: renewing leases takes long; look at the database, or raise Lease",
+			"took", took, "lease", l.length)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +142,7 @@ func (l *leases) renew() {
 		}
 		h.renewed <- r
 		if r.Err != nil && !refused(r.Err) {
-			l.engine.log.Warn("task: renewing a lease failed; trying again", "task", short(h.ID), "error", r.Err)
+			l.store.log.Warn("task: renewing a lease failed; trying again", "task", short(h.ID), "error", r.Err)
 		}
 	}
 }

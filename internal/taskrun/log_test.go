@@ -26,13 +26,15 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// Where nobody is authenticated, whoever has the whole ID of a task can read it. Therefore a log has only its beginning.
+// Where nobody is authenticated, whoever has the whole ID of a task can read it. Therefore a log has only its
+// beginning.
 func TestLogsShowTheBeginningOfAnID(t *testing.T) {
 	for says, options := range map[string]*taskrun.Options{
 		"an attempt failed": {Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			return taskrun.Verdict{}, errors.New("no")
 		}},
-		"giving up": {Settings: task.Settings{Attempts: 1}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { panic("no") }},
+		"giving up": {Settings: task.Settings{Attempts: 1},
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { panic("no") }},
 		"to other processes": {Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			return taskrun.Verdict{}, taskrun.ErrElsewhere
 		}},
@@ -40,7 +42,8 @@ func TestLogsShowTheBeginningOfAnID(t *testing.T) {
 			<-ctx.Done()
 			return taskrun.Verdict{}, nil
 		}},
-		"the outcome of a run was n": {Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }},
+		"the outcome of a run was n": {
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }},
 	} {
 		t.Run(says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -58,7 +61,8 @@ func TestLogsShowTheBeginningOfAnID(t *testing.T) {
 				created := f.create(e, &taskrun.New{Target: "tool"})
 				time.Sleep(time.Minute)
 				stop()
-				if got := log.b.String(); !strings.Contains(got, says) || !strings.Contains(got, created.ID[:6]) || strings.Contains(got, created.ID) {
+				if got := log.b.String(); !strings.Contains(got, says) || !strings.Contains(got, created.ID[:6]) ||
+					strings.Contains(got, created.ID) {
 					t.Errorf("task %s: %.3000s", created.ID, got)
 				}
 			})

@@ -91,9 +91,10 @@ func TestATaskWhoseLastAnswerWasLostHasEnded(t *testing.T) {
 		f.store = &losing{Store: plain, update: once(status)}
 		var runs atomic.Int32
 		// No caller polls: waiting callers are notified.
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-			return taskrun.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
-		}})
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Look: time.Hour,
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+				return taskrun.Verdict{Status: status, Outcome: []byte{'0' + byte(runs.Add(1))}}, nil
+			}})
 		created := f.create(e, &taskrun.New{})
 		f.until(e, created, status)
 		f.until(e, f.create(e, &taskrun.New{}), status) // the first one would have run again before
@@ -179,12 +180,13 @@ func TestAReportWhoseAnswerWasLostCostsNoRun(t *testing.T) {
 		return false
 	}}
 	var runs atomic.Int32
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		runs.Add(1)
-		w.Report("half way")
-		come(ctx, reported)
-		return completed("done"), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			runs.Add(1)
+			w.Report("half way")
+			come(ctx, reported)
+			return completed("done"), nil
+		}})
 	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d runs", n)
@@ -195,14 +197,15 @@ func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
 	f := newFixture(t)
 	var appends atomic.Int32
 	f.store = &losing{Store: f.store, append: func() bool { return appends.Add(1) <= 2 }}
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		for _, entry := range []string{"one", "two"} {
-			if err := w.Record(ctx, []byte(entry)); err != nil {
-				t.Errorf("Record: %v", err)
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			for _, entry := range []string{"one", "two"} {
+				if err := w.Record(ctx, []byte(entry)); err != nil {
+					t.Errorf("Record: %v", err)
+				}
 			}
-		}
-		return completed(""), nil
-	}})
+			return completed(""), nil
+		}})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
 	_, entries, err := e.Journal(t.Context(), created.ID)
@@ -227,10 +230,11 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 				return task.Update{}
 			})
 			const lease = 50 * time.Millisecond
-			runner, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-				runs.Add(1)
-				return completed("again"), nil
-			}})
+			runner, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease},
+				Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+					runs.Add(1)
+					return completed("again"), nil
+				}})
 			wait(t, "left alone", f.has(created, func(now *task.Task) bool { return now.Version == 2 }))
 			f.until(runner, f.create(e, &taskrun.New{}), task.Completed)
 			stop()
@@ -249,12 +253,13 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		var runs atomic.Int32
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-			if runs.Add(1) == 1 {
-				runtime.Goexit()
-			}
-			return completed("the second time"), nil
-		}})
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+				if runs.Add(1) == 1 {
+					runtime.Goexit()
+				}
+				return completed("the second time"), nil
+			}})
 		created := f.create(e, &taskrun.New{})
 		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the second time" {
 			t.Errorf("outcome %q", done.Outcome)
@@ -271,12 +276,13 @@ func TestGoexitIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour}, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if !w.Stopped {
-				runtime.Goexit()
-			}
-			return taskrun.Verdict{}, nil
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour},
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if !w.Stopped {
+					runtime.Goexit()
+				}
+				return taskrun.Verdict{}, nil
+			}})
 		f.until(e, f.create(e, &taskrun.New{}), task.Failed)
 	})
 }
@@ -375,14 +381,15 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f := newFixture(t)
 		reported := outage(f, nothing)
 		var runs atomic.Int32
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if runs.Add(1) == 1 {
-				w.Report("half way")
-				come(ctx, reported)
-				return taskrun.Verdict{Status: task.Working, Round: 7}, nil
-			}
-			return completed(fmt.Sprint(w.Task.Round)), nil
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if runs.Add(1) == 1 {
+					w.Report("half way")
+					come(ctx, reported)
+					return taskrun.Verdict{Status: task.Working, Round: 7}, nil
+				}
+				return completed(fmt.Sprint(w.Task.Round)), nil
+			}})
 		if done := f.until(e, f.create(e, &taskrun.New{}), task.Completed); string(done.Outcome) != "7" {
 			t.Errorf("the second run began in round %s", done.Outcome)
 		}
@@ -391,11 +398,12 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 		f := newFixture(t)
 		plain := f.store
 		reported := outage(f, nothing)
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			w.Report("half way")
-			<-ctx.Done()
-			return taskrun.Verdict{}, ctx.Err()
-		}})
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				w.Report("half way")
+				<-ctx.Done()
+				return taskrun.Verdict{}, ctx.Err()
+			}})
 		f.create(e, &taskrun.New{})
 		<-reported
 		stop()
@@ -413,15 +421,16 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 			})
 		})
 		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if w.Stopped {
-				cleaned <- struct{}{}
-				return taskrun.Verdict{}, nil
-			}
-			w.Report("half way")
-			come(ctx, reported)
-			return completed("done"), nil
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if w.Stopped {
+					cleaned <- struct{}{}
+					return taskrun.Verdict{}, nil
+				}
+				w.Report("half way")
+				come(ctx, reported)
+				return completed("done"), nil
+			}})
 		f.create(e, &taskrun.New{})
 		come(t.Context(), cleaned)
 	})
@@ -431,14 +440,15 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 	f := newFixture(t)
 	started, changed := make(chan struct{}, 10), make(chan struct{})
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		started <- struct{}{}
-		come(ctx, changed)
-		if len(w.Entries) == 0 {
-			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?")}, nil
-		}
-		return completed(string(w.Entries[0])), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			started <- struct{}{}
+			come(ctx, changed)
+			if len(w.Entries) == 0 {
+				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?")}, nil
+			}
+			return completed(string(w.Entries[0])), nil
+		}})
 	created := f.create(e, &taskrun.New{})
 	<-started
 	if _, err := e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) {
@@ -521,11 +531,12 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 		return err
 	}}
 	got := make(chan error, 1)
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		come(ctx, ready)
-		got <- w.Record(ctx, []byte("step"))
-		return completed(""), nil
-	}})
+	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour, Workers: 1}, Look: time.Hour,
+		Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			come(ctx, ready)
+			got <- w.Record(ctx, []byte("step"))
+			return completed(""), nil
+		}})
 	created = f.create(e, &taskrun.New{})
 	close(ready)
 	if err := <-got; !errors.Is(err, task.ErrLeaseLost) {

@@ -56,7 +56,8 @@ func (o *Options) setDefaults() error {
 		o.Failure = func(string) []byte { return nil }
 	}
 	if min(int64(o.TTL), int64(o.MaxTTL), int64(o.MaxAnonymousTTL), int64(o.Grace), int64(o.PollInterval), o.TaskBytes,
-		least(o.PerPrincipal), least(o.Anonymous), int64(o.Workers), int64(o.Lease), int64(o.StoreTimeout), int64(o.Attempts), int64(o.Look)) < 0 {
+		least(o.PerPrincipal), least(o.Anonymous), int64(o.Workers), int64(o.Lease), int64(o.StoreTimeout), int64(o.Attempts),
+		int64(o.Look)) < 0 {
 		return errors.New("task: a negative option; zero means the default")
 	}
 	if o.TTL > o.MaxTTL {

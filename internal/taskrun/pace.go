@@ -21,10 +21,10 @@ const (
 
 // checkPace warns if the store is too slow for the settings, and says which of them to change. Errors of the store are
 // reported where it is used.
-func (e *Engine) checkPace(ctx context.Context) {
+func checkPace(ctx context.Context, s safeStore, o *task.Settings) {
 	ask := func() (time.Duration, error) {
 		begun := time.Now()
-		_, _, err := e.store.Journal(ctx, "")
+		_, _, err := s.Journal(ctx, "")
 		if errors.Is(err, task.ErrNotFound) {
 			err = nil
 		}
@@ -39,17 +39,17 @@ func (e *Engine) checkPace(ctx context.Context) {
 		one = min(one, took)
 	}
 	switch lease, timeout := callsPerLease*one, callsPerTimeout*one; {
-	case lease > e.opts.Lease:
-		e.log.WarnContext(ctx, "task: the store is slow for the lease: leases may be lost, and steps run again; raise Lease",
-			"a call takes", one, "lease", e.opts.Lease, "at least", lease)
+	case lease > o.Lease:
+		s.log.WarnContext(ctx, "task: the store is slow for the lease: leases may be lost, and steps run again; raise Lease",
+			"a call takes", one, "lease", o.Lease, "at least", lease)
 		return
-	case timeout > e.opts.StoreTimeout:
-		e.log.WarnContext(ctx, "task: the store is slow for the time that its calls have; raise StoreTimeout",
-			"a call takes", one, "timeout", e.opts.StoreTimeout, "at least", timeout)
+	case timeout > o.StoreTimeout:
+		s.log.WarnContext(ctx, "task: the store is slow for the time that its calls have; raise StoreTimeout",
+			"a call takes", one, "timeout", o.StoreTimeout, "at least", timeout)
 		return
 	}
 	// All workers may call the store at once. A few of them show how many connections there are.
-	some := min(e.opts.Workers, 16)
+	some := min(o.Workers, 16)
 	var asking sync.WaitGroup
 	late := make(chan error, some)
 	begun := time.Now()
@@ -61,10 +61,10 @@ func (e *Engine) checkPace(ctx context.Context) {
 		})
 	}
 	asking.Wait()
-	all := time.Since(begun) * time.Duration(e.opts.Workers) / time.Duration(some)
-	if ctx.Err() == nil && (len(late) > 0 || all > e.opts.Lease/2) {
-		e.log.WarnContext(ctx, "task: the store is slow for so many workers; "+
+	all := time.Since(begun) * time.Duration(o.Workers) / time.Duration(some)
+	if ctx.Err() == nil && (len(late) > 0 || all > o.Lease/2) {
+		s.log.WarnContext(ctx, "task: the store is slow for so many workers; "+
 			"raise pool_max_conns in the URL of the database, or lower Workers",
-			"a call takes", one, "workers", e.opts.Workers, "one call of each takes", all, "at most", e.opts.Lease/2)
+			"a call takes", one, "workers", o.Workers, "one call of each takes", all, "at most", o.Lease/2)
 	}
 }

@@ -38,7 +38,8 @@ func TestEndedTasksMakeRoom(t *testing.T) {
 		for _, principal := range []string{"alice", ""} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: bound, Anonymous: bound}, Grace: time.Hour})
+				e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: bound, Anonymous: bound},
+					Grace: time.Hour})
 				create := func() (*task.Task, error) {
 					return e.Create(t.Context(), &taskrun.New{Principal: principal, Call: []byte("call")})
 				}
@@ -89,14 +90,17 @@ func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
 		{"one too many", task.Quota{Unfinished: 1}, func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
 			return second(e.Create(ctx, &taskrun.New{Principal: "alice"}))
 		}},
-		{"a call that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
-			return second(e.Create(ctx, &taskrun.New{Principal: "alice", Call: make([]byte, 60), Entries: [][]byte{make([]byte, 41)}}))
-		}},
-		{"an answer that is too large", task.Quota{Bytes: 100}, func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error {
-			return second(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
-				return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
-			}))
-		}},
+		{"a call that is too large", task.Quota{Bytes: 100},
+			func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
+				return second(e.Create(ctx, &taskrun.New{Principal: "alice", Call: make([]byte, 60),
+					Entries: [][]byte{make([]byte, 41)}}))
+			}},
+		{"an answer that is too large", task.Quota{Bytes: 100},
+			func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error {
+				return second(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+					return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
+				}))
+			}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
@@ -147,7 +151,8 @@ func TestMakingRoomFails(t *testing.T) {
 	f.store = &meddled{Store: f.store, evict: func() error { return errLost }}
 	e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Kept: 1}}})
 	f.end(f.create(e, &taskrun.New{Principal: "alice"}))
-	if _, err := e.Create(t.Context(), &taskrun.New{Principal: "alice"}); !errors.Is(err, errLost) || errors.Is(err, task.ErrQuota) {
+	if _, err := e.Create(t.Context(), &taskrun.New{Principal: "alice"}); !errors.Is(err, errLost) ||
+		errors.Is(err, task.ErrQuota) {
 		t.Errorf("the error is %v, want that of Evict", err)
 	}
 }
@@ -155,7 +160,8 @@ func TestMakingRoomFails(t *testing.T) {
 // All anonymous callers together have a quota of their own.
 func TestAnonymousCallersHaveTheirOwnQuota(t *testing.T) {
 	f := newFixture(t)
-	e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 2}, Anonymous: task.Quota{Unfinished: 1}}})
+	e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{
+		PerPrincipal: task.Quota{Unfinished: 2}, Anonymous: task.Quota{Unfinished: 1}}})
 	for principal, most := range map[string]int{"alice": 2, "": 1} {
 		for range most {
 			f.create(e, &taskrun.New{Principal: principal})
@@ -186,7 +192,8 @@ func TestAnonymousTasksAreShortLived(t *testing.T) {
 		{task.Settings{MaxTTL: time.Minute, MaxAnonymousTTL: time.Hour}, "", time.Hour, time.Minute},
 	} {
 		f := newFixture(t)
-		created := f.create(newIdle(t, f.store, &taskrun.Options{Settings: c.settings}), &taskrun.New{Principal: c.principal, TTL: c.asked})
+		created := f.create(newIdle(t, f.store, &taskrun.Options{Settings: c.settings}),
+			&taskrun.New{Principal: c.principal, TTL: c.asked})
 		if got := created.Expires.Sub(created.Created); got != c.want {
 			t.Errorf("%+v: %q asked for %v and got %v, want %v", c.settings, c.principal, c.asked, got, c.want)
 		}
@@ -221,7 +228,8 @@ func TestTaskThatHoldsTooMuchFails(t *testing.T) {
 	} {
 		f := newFixture(t)
 		var cleaned atomic.Int32
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TaskBytes: bound}, Failure: func(message string) []byte { return []byte(message) },
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TaskBytes: bound},
+			Failure: func(message string) []byte { return []byte(message) },
 			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				if w.Stopped {
 					cleaned.Add(1)
@@ -265,23 +273,26 @@ func TestTheLimitOfATaskIsExact(t *testing.T) {
 		{sizes{call: 100, entry: 1}, task.Failed},
 	} {
 		f := newFixture(t)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TaskBytes: 100}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			switch {
-			case w.Stopped:
-				return taskrun.Verdict{}, nil
-			case tt.holds.call == 100:
-				t.Errorf("%+v: the handler runs", tt.holds)
-			}
-			if err := w.Record(ctx, make([]byte, tt.holds.step)); err != nil {
-				return taskrun.Verdict{}, err
-			}
-			if tt.holds.pending > 0 {
-				return taskrun.Verdict{Status: task.InputRequired, Pending: make([]byte, tt.holds.pending)}, nil
-			}
-			return completed(strings.Repeat("r", tt.holds.outcome)), nil
-		}})
-		created := f.create(e, &taskrun.New{Call: make([]byte, tt.holds.call), Entries: [][]byte{make([]byte, tt.holds.entry)}})
-		if now := f.until(e, created, tt.want); tt.want == task.Failed && !strings.Contains(now.Message, "more than 100 bytes") {
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TaskBytes: 100},
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				switch {
+				case w.Stopped:
+					return taskrun.Verdict{}, nil
+				case tt.holds.call == 100:
+					t.Errorf("%+v: the handler runs", tt.holds)
+				}
+				if err := w.Record(ctx, make([]byte, tt.holds.step)); err != nil {
+					return taskrun.Verdict{}, err
+				}
+				if tt.holds.pending > 0 {
+					return taskrun.Verdict{Status: task.InputRequired, Pending: make([]byte, tt.holds.pending)}, nil
+				}
+				return completed(strings.Repeat("r", tt.holds.outcome)), nil
+			}})
+		created := f.create(e, &taskrun.New{Call: make([]byte, tt.holds.call),
+			Entries: [][]byte{make([]byte, tt.holds.entry)}})
+		if now := f.until(e, created, tt.want); tt.want == task.Failed &&
+			!strings.Contains(now.Message, "more than 100 bytes") {
 			t.Errorf("%+v: %q", tt.holds, now.Message)
 		}
 	}

@@ -2,7 +2,6 @@ package taskrun
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -11,83 +10,21 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Wait returns a task of a principal as soon as its Version is not the given one. A
-// negative version returns it at once.
-func (e *Engine) Wait(ctx context.Context, principal, id string, version int64) (*task.Task, error) {
-	sub := e.follow(id)
-	defer e.unsubscribe(sub)
-	for {
-		t, err := e.Get(ctx, principal, id)
-		if err != nil || t.Version != version {
-			return t, err
-		}
-		e.seen(t)
-		if _, err := e.next(ctx, sub); err != nil {
-			return nil, err
-		}
-	}
-}
+// subscriptions holds the tasks that somebody in this process waits for. Whoever waits also looks for changes that it
+// was not notified of, but one look is for all: however many wait, the store is asked once in every [Options.Look].
+type subscriptions struct {
+	store safeStore
+	every time.Duration // between two looks
+	lease time.Duration
 
-// Follow calls report with each of the tasks, now and whenever its Version has changed. It
-// returns when all have ended or were deleted, when ctx is done, or with the error of report.
-// It may miss a status that lasts for a moment only.
-func (e *Engine) Follow(ctx context.Context, tasks []*task.Task, report func(*task.Task) error) error {
-	type following struct {
-		principal string
-		version   int64 // as reported
-	}
-	left := make(map[string]*following)
-	var ids []string
-	for _, t := range tasks {
-		left[t.ID] = &following{t.Principal, -1}
-		ids = append(ids, t.ID)
-	}
-	sub := e.follow(ids...)
-	defer e.unsubscribe(sub)
-	for changed := ids; ; {
-		for _, id := range changed {
-			f := left[id]
-			if f == nil {
-				continue
-			}
-			now, err := e.Get(ctx, f.principal, id)
-			switch {
-			case errors.Is(err, task.ErrNotFound):
-				delete(left, id)
-				e.unsubscribe(sub, id)
-				continue
-			case err != nil:
-				return err
-			}
-			e.seen(now)
-			if now.Version == f.version {
-				continue
-			}
-			if err := report(now); err != nil {
-				return err
-			}
-			if f.version = now.Version; now.Status.Terminal() {
-				delete(left, id)
-				e.unsubscribe(sub, id)
-			}
-		}
-		if len(left) == 0 {
-			return nil
-		}
-		var err error
-		if changed, err = e.next(ctx, sub); err != nil {
-			return err
-		}
-	}
-}
-
-// watched holds the tasks that somebody in this process waits for. Whoever waits also looks for changes that it was
-// not notified of, but one look is for all: however many wait, the store is asked once in every [Options.Look].
-type watched struct {
 	mu      sync.Mutex
 	waiting map[string]*watchedTask // by fingerprint
 	looking bool                    // somebody looks at this moment
 	looked  time.Time               // when the last look began
+}
+
+func newSubscriptions(s safeStore, every, lease time.Duration) *subscriptions {
+	return &subscriptions{store: s, every: every, lease: lease, waiting: make(map[string]*watchedTask)}
 }
 
 type watchedTask struct {
@@ -105,43 +42,43 @@ const (
 // subscription is somebody who waits for tasks.
 type subscription struct {
 	fingerprints map[string]struct{}
-	looks        bool          // by Engine.next; a worker learns what it has missed when it renews its lease
+	looks        bool          // by next; a worker learns what it has missed when it renews its lease
 	news         chan struct{} // receives after changes
 
-	changed map[string]struct{} // IDs; guarded by watched.mu
+	changed map[string]struct{} // IDs; guarded by subscriptions.mu
 }
 
 // subscribe returns a channel that receives after changes of the tasks, as far as this process is notified of them.
-func (e *Engine) subscribe(ids ...string) (changed <-chan struct{}, done func()) {
-	s := e.addSubscription(ids, false)
-	return s.news, func() { e.unsubscribe(s) }
+func (a *subscriptions) subscribe(ids ...string) (changed <-chan struct{}, done func()) {
+	s := a.add(ids, false)
+	return s.news, func() { a.remove(s) }
 }
 
-// follow returns a subscription for [Engine.next].
-func (e *Engine) follow(ids ...string) *subscription { return e.addSubscription(ids, true) }
+// follow returns a subscription for [subscriptions.next].
+func (a *subscriptions) follow(ids ...string) *subscription { return a.add(ids, true) }
 
-func (e *Engine) addSubscription(ids []string, looks bool) *subscription {
+func (a *subscriptions) add(ids []string, looks bool) *subscription {
 	s := &subscription{
 		fingerprints: make(map[string]struct{}), looks: looks,
 		news: make(chan struct{}, 1), changed: make(map[string]struct{}),
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, id := range ids {
 		f := task.Fingerprint(id)
 		s.fingerprints[f] = struct{}{}
-		if e.waiting[f] == nil {
-			e.waiting[f] = &watchedTask{id: id, version: neverSeen, subscriptions: make(map[*subscription]struct{})}
+		if a.waiting[f] == nil {
+			a.waiting[f] = &watchedTask{id: id, version: neverSeen, subscriptions: make(map[*subscription]struct{})}
 		}
-		e.waiting[f].subscriptions[s] = struct{}{}
+		a.waiting[f].subscriptions[s] = struct{}{}
 	}
 	return s
 }
 
-// unsubscribe ends a subscription to these tasks, or to all of its tasks if there are none.
-func (e *Engine) unsubscribe(s *subscription, ids ...string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// remove ends a subscription to these tasks, or to all of its tasks if there are none.
+func (a *subscriptions) remove(s *subscription, ids ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	ended := s.fingerprints
 	if len(ids) > 0 {
 		ended = make(map[string]struct{})
@@ -151,28 +88,28 @@ func (e *Engine) unsubscribe(s *subscription, ids ...string) {
 	}
 	for f := range ended {
 		delete(s.fingerprints, f)
-		if w := e.waiting[f]; w != nil {
+		if w := a.waiting[f]; w != nil {
 			if delete(w.subscriptions, s); len(w.subscriptions) == 0 {
-				delete(e.waiting, f)
+				delete(a.waiting, f)
 			}
 		}
 	}
 }
 
 // next waits until tasks of a subscription may have changed, and returns their IDs.
-func (e *Engine) next(ctx context.Context, s *subscription) ([]string, error) {
-	look := time.NewTicker(e.opts.Look)
+func (a *subscriptions) next(ctx context.Context, s *subscription) ([]string, error) {
+	look := time.NewTicker(a.every)
 	defer look.Stop()
 	for {
 		select {
 		case <-s.news:
-			e.mu.Lock()
-			defer e.mu.Unlock()
+			a.mu.Lock()
+			defer a.mu.Unlock()
 			ids := slices.Collect(maps.Keys(s.changed))
 			clear(s.changed)
 			return ids, nil
 		case <-look.C:
-			if err := e.look(ctx); err != nil {
+			if err := a.look(ctx); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
@@ -186,16 +123,16 @@ const lookLimit = 500
 
 // look asks the store which of all tasks that somebody waits for have changed, unless that was done within the last
 // [Options.Look] or is being done.
-func (e *Engine) look(ctx context.Context) (err error) {
-	e.mu.Lock()
+func (a *subscriptions) look(ctx context.Context) (err error) {
+	a.mu.Lock()
 	now := time.Now()
-	if e.looking || now.Sub(e.looked) < e.opts.Look {
-		e.mu.Unlock()
+	if a.looking || now.Sub(a.looked) < a.every {
+		a.mu.Unlock()
 		return nil
 	}
-	e.looking = true
+	a.looking = true
 	var ids []string
-	for _, w := range e.waiting {
+	for _, w := range a.waiting {
 		for s := range w.subscriptions {
 			if s.looks {
 				ids = append(ids, w.id)
@@ -203,75 +140,51 @@ func (e *Engine) look(ctx context.Context) (err error) {
 			}
 		}
 	}
-	e.mu.Unlock()
+	a.mu.Unlock()
 	defer func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.looking = false; err == nil {
-			e.looked = now
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.looking = false; err == nil {
+			a.looked = now
 		}
 	}()
 	for some := range slices.Chunk(ids, lookLimit) {
-		limited, cancel := context.WithTimeout(ctx, e.opts.Lease) // others depend on this look
-		versions, err := e.store.Versions(limited, some)
+		limited, cancel := context.WithTimeout(ctx, a.lease) // others depend on this look
+		versions, err := a.store.Versions(limited, some)
 		cancel()
 		if err != nil {
 			return err
 		}
-		e.mu.Lock()
+		a.mu.Lock()
 		for _, id := range some {
 			version, exists := versions[id]
 			if !exists {
 				version = deleted
 			}
-			if w := e.waiting[task.Fingerprint(id)]; w != nil && w.version != version {
+			if w := a.waiting[task.Fingerprint(id)]; w != nil && w.version != version {
 				w.version = version
 				w.notify(func(s *subscription) bool { return s.looks })
 			}
 		}
-		e.mu.Unlock()
+		a.mu.Unlock()
 	}
 	return nil
 }
 
 // seen notes the version of a task that a subscriber has read, so that the next look does not take it for a change.
-func (e *Engine) seen(t *task.Task) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if w := e.waiting[task.Fingerprint(t.ID)]; w != nil && w.version == neverSeen {
+func (a *subscriptions) seen(t *task.Task) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w := a.waiting[task.Fingerprint(t.ID)]; w != nil && w.version == neverSeen {
 		w.version = t.Version
 	}
 }
 
-// Changed wakes those who wait for a task, and the workers, because it may have changed. The
-// engine calls it after its own writes.
-func (e *Engine) Changed(id string) { e.changed(task.Fingerprint(id), true) }
-
-// changed wakes those who wait for a task and, if it may be due, the workers.
-func (e *Engine) changed(fingerprint string, due bool) {
-	e.notifyExcept(fingerprint, nil)
-	if due {
-		e.wakeWorkers()
-	}
-}
-
-// wakeWorkers makes the workers look for what is due.
-func (e *Engine) wakeWorkers() {
-	if w := e.workers.Load(); w != nil {
-		w.mark()
-	}
-	signal(e.wake)
-}
-
-// notify wakes those who wait for a task, except the one who changed it.
-func (e *Engine) notify(id string, except <-chan struct{}) {
-	e.notifyExcept(task.Fingerprint(id), except)
-}
-
-func (e *Engine) notifyExcept(fingerprint string, except <-chan struct{}) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if w := e.waiting[fingerprint]; w != nil {
+// notify wakes those who wait for a task, except the one who changed it, which may be nil.
+func (a *subscriptions) notify(fingerprint string, except <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w := a.waiting[fingerprint]; w != nil {
 		w.notify(func(s *subscription) bool { return s.news != except })
 	}
 }

@@ -16,9 +16,9 @@ import (
 // creating or answering it, also claims the task if a worker is free and nothing else is due, so that no other task is
 // overtaken.
 type workers struct {
-	engine *Engine
 	ctx    context.Context // of Run
 	size   int
+	run    func(context.Context, *task.Claimed, *lease, *leases)
 	freed  chan struct{} // receives after a worker has become free
 	all    sync.WaitGroup
 	leases *leases
@@ -60,9 +60,11 @@ func (l load) list() (all []task.Load) {
 	return all
 }
 
-func newWorkers(ctx context.Context, e *Engine) *workers {
-	return &workers{engine: e, ctx: ctx, leases: newLeases(e), size: e.opts.Workers, freed: make(chan struct{}, 1),
-		running: make(load), due: true}
+func newWorkers(
+	ctx context.Context, size int, l *leases, run func(context.Context, *task.Claimed, *lease, *leases),
+) *workers {
+	return &workers{ctx: ctx, size: size, leases: l, run: run, freed: make(chan struct{}, 1), running: make(load),
+		due: true}
 }
 
 // close makes sure that no worker begins any more, and waits for those that run.
@@ -106,7 +108,7 @@ func (w *workers) looked(claimed []*task.Claimed, n int, load []task.Load, sent 
 // work runs a task, and then frees its worker.
 func (w *workers) work(c *task.Claimed, sent time.Time) {
 	defer w.release(c.Principal, c.Target)
-	w.engine.work(w.ctx, c, newLease(w.engine.opts.Lease, sent), w.leases)
+	w.run(w.ctx, c, newLease(w.leases.length, sent), w.leases)
 }
 
 func (w *workers) release(principal, target string) {
@@ -133,12 +135,8 @@ type freeWorker struct {
 	sent              time.Time
 }
 
-// freeWorker takes a free worker for a task that the caller is about to make due, if nothing else is due.
-func (e *Engine) freeWorker(t *task.Task) *freeWorker {
-	w := e.workers.Load()
-	if _, elsewhere := e.unknown.Load(t.Target); w == nil || elsewhere {
-		return nil
-	}
+// takeFor takes a free worker for a task that the caller is about to make due, if nothing else is due.
+func (w *workers) takeFor(t *task.Task) *freeWorker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	free := w.size - w.busy
@@ -151,13 +149,13 @@ func (e *Engine) freeWorker(t *task.Task) *freeWorker {
 	return &freeWorker{w, t.Principal, t.Target, time.Now()}
 }
 
-// claims returns the lease under which the write claims the task, which is zero without a worker, and the context of the
-// write. It does not end with the caller's: a claim whose answer is lost keeps the task until the lease ends.
+// claims returns the lease under which the write claims the task, which is zero without a worker, and the context of
+// the write. It does not end with the caller's: a claim whose answer is lost keeps the task until the lease ends.
 func (f *freeWorker) claims(ctx context.Context) (context.Context, time.Duration) {
 	if f == nil {
 		return ctx, 0
 	}
-	return context.WithoutCancel(ctx), f.workers.engine.opts.Lease
+	return context.WithoutCancel(ctx), f.workers.leases.length
 }
 
 // run begins the work on the task that the write has claimed.

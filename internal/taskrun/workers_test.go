@@ -21,7 +21,9 @@ type writes struct {
 	creates, updates, appends, claimed, renewals atomic.Int32
 }
 
-func (w *writes) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
+func (w *writes) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
 	w.creates.Add(1)
 	return w.Store.Create(ctx, t, ttl, lease, call, entries, quota)
 }
@@ -56,12 +58,13 @@ func TestATaskWithAQuestionIsWrittenFourTimes(t *testing.T) {
 		f := newFixture(t)
 		count := &writes{Store: f.store}
 		f.store = count // which is no Watcher
-		e, stop := f.engine(&taskrun.Options{Look: time.Hour, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if len(w.Entries) == 0 {
-				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
-			}
-			return completed(string(w.Call) + string(w.Entries[0])), nil
-		}})
+		e, stop := f.engine(&taskrun.Options{Look: time.Hour,
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if len(w.Entries) == 0 {
+					return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
+				}
+				return completed(string(w.Call) + string(w.Entries[0])), nil
+			}})
 		synctest.Wait() // until its loop has found nothing
 		created := f.create(e, &taskrun.New{Call: []byte("the ")})
 		f.until(e, created, task.InputRequired)
@@ -75,8 +78,10 @@ func TestATaskWithAQuestionIsWrittenFourTimes(t *testing.T) {
 			t.Errorf("the outcome is %q under fence %d, want %q under 2", done.Outcome, done.Fence, "the answer")
 		}
 		stop()
-		if count.creates.Load() != 1 || count.updates.Load() != 3 || count.appends.Load()+count.claimed.Load()+count.renewals.Load() != 0 {
-			t.Errorf("%d creates, %d updates, %d appends, %d claimed, %d renewals; want one, three and none", count.creates.Load(),
+		if count.creates.Load() != 1 || count.updates.Load() != 3 ||
+			count.appends.Load()+count.claimed.Load()+count.renewals.Load() != 0 {
+			t.Errorf("%d creates, %d updates, %d appends, %d claimed, %d renewals; want one, three and none",
+				count.creates.Load(),
 				count.updates.Load(), count.appends.Load(), count.claimed.Load(), count.renewals.Load())
 		}
 	})
@@ -89,13 +94,14 @@ func TestANewTaskOvertakesNone(t *testing.T) {
 		f := newFixture(t)
 		gate := make(chan struct{})
 		order := make(chan string, 10)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Look: time.Hour, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			order <- w.Task.Target
-			if w.Task.Target == "first" {
-				come(ctx, gate)
-			}
-			return completed(""), nil
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Look: time.Hour,
+			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				order <- w.Task.Target
+				if w.Task.Target == "first" {
+					come(ctx, gate)
+				}
+				return completed(""), nil
+			}})
 		synctest.Wait()
 		f.create(e, &taskrun.New{Principal: "alice", Target: "first"})
 		synctest.Wait()
@@ -118,9 +124,10 @@ func TestAnEngineThatStopsTakesNoNewTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			f := newFixture(t)
-			e, err := taskrun.NewEngine(f.store, &taskrun.Options{Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-				return completed(""), nil
-			}})
+			e, err := taskrun.NewEngine(f.store, &taskrun.Options{
+				Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+					return completed(""), nil
+				}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,10 +166,11 @@ func TestANewTaskDoesNotOvertakeALook(t *testing.T) {
 		h := &held{f.store, make(chan struct{}, 10)}
 		f.store = h
 		ran := make(chan string, 10)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 3}, Look: time.Hour, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			ran <- w.Task.Target
-			return completed(""), nil
-		}})
+		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 3}, Look: time.Hour,
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				ran <- w.Task.Target
+				return completed(""), nil
+			}})
 		synctest.Wait() // it looks: two of its workers wait for the claim
 		created := f.create(e, &taskrun.New{Principal: "alice", Target: "new"})
 		synctest.Wait()
@@ -186,13 +194,14 @@ func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
 		f.store = &lostClaims{Store: f.store}
 		const lease = time.Minute
 		fences := make(chan int64, 10)
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease}, Look: time.Second, Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			fences <- w.Task.Fence
-			if len(w.Entries) == 0 {
-				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
-			}
-			return completed(""), nil
-		}})
+		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease}, Look: time.Second,
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				fences <- w.Task.Fence
+				if len(w.Entries) == 0 {
+					return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
+				}
+				return completed(""), nil
+			}})
 		synctest.Wait()
 		goesOn := func(since time.Time, want int64) {
 			t.Helper()
@@ -225,7 +234,9 @@ func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
 // lostClaims loses the answer to each write that claims what it writes.
 type lostClaims struct{ task.Store }
 
-func (l *lostClaims) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) error {
+func (l *lostClaims) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
 	written := *t
 	err := l.Store.Create(ctx, &written, ttl, lease, call, entries, quota)
 	if err == nil && lease > 0 {

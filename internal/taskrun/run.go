@@ -1,166 +1,15 @@
 package taskrun
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
 )
-
-// Handler runs a claimed task until it ends, asks, or hands over. When ctx is done it should
-// return soon; what it returns then is ignored, and another run goes on from the journal. An
-// error says that the attempt failed: the task is tried again after a pause.
-//
-// With w.Stopped the task has been ended from outside, and the handler cleans up what the
-// journal says was begun. It is called again until it returns a nil error.
-type Handler func(ctx context.Context, w *Work) (Verdict, error)
-
-// Verdict is the outcome of one run of a task.
-type Verdict struct {
-	// Status is one of four: Completed and Failed end the task; InputRequired parks it until
-	// it is given answers; Working lets it go on at once, here or in another process.
-	Status  task.Status
-	Message string
-	Pending []byte
-	Outcome []byte
-	Round   int
-}
-
-// ErrTooLarge is the error of [Work.Record] for an entry with which the task would hold more than
-// [task.Settings.TaskBytes]. The task then fails.
-var ErrTooLarge = errors.New("the task holds too much")
-
-// Work is a task in the hands of a worker that holds its lease. Its methods are safe for concurrent use.
-type Work struct {
-	Task    *task.Task // as it was claimed; read only
-	Call    []byte
-	Entries [][]byte
-	Stopped bool
-
-	engine   *Engine
-	progress chan struct{}
-
-	// A reported message whose write may have been made, because the store's answer was
-	// lost. Only keepAlive uses these fields and, once that has ended, attempt.
-	unanswered string
-	inDoubt    bool
-
-	recording sync.Mutex // held while an entry is recorded
-	there     int        // how many entries the journal has, as far as is known
-
-	mu       sync.Mutex
-	message  string // the last one that was reported
-	recorded bool   // this attempt recorded something, and so does not count as failed
-	over     bool   // the attempt has ended
-	bytes    int64  // of the call and the journal
-	tooLarge bool   // something would have made it more than the task may hold
-}
-
-// grow adds to the bytes of the task. The error is [ErrTooLarge] if there would be more than the task may hold. Nothing
-// keeps a task from cleaning up.
-func (w *Work) grow(n int) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.bytes+int64(n) > w.engine.opts.TaskBytes && !w.Stopped {
-		w.tooLarge = true
-	}
-	if w.tooLarge {
-		return ErrTooLarge
-	}
-	w.bytes += int64(n)
-	return nil
-}
-
-// Record adds an entry to the task's journal. A nil error means that the entry is durable, and that every later run
-// will find it. While the store is out of reach Record tries again until the lease ends. The entries of a task must
-// differ: when Record tries again, an entry that is in the journal already is taken for the one whose answer was
-// lost. The error is [task.ErrLeaseLost] when another worker has the task or may have it, as after the handler's return, and
-// [ErrTooLarge] when the task holds too much.
-func (w *Work) Record(ctx context.Context, entry []byte) error {
-	w.mu.Lock()
-	over := w.over
-	w.mu.Unlock()
-	if over {
-		return task.ErrLeaseLost
-	}
-	if err := w.grow(len(entry)); err != nil {
-		return err
-	}
-	// What was done must be recorded, even if the task is interrupted at this moment.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.engine.opts.Lease)
-	defer cancel()
-	w.recording.Lock()
-	defer w.recording.Unlock()
-	store, again := w.engine.store, false
-	err := w.engine.persist(ctx, func() error {
-		for {
-			if again {
-				_, entries, err := store.Journal(ctx, w.Task.ID)
-				if err != nil {
-					return err
-				}
-				w.there = len(entries)
-				if slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
-					t, err := store.Get(ctx, w.Task.ID)
-					if err == nil && t.Claim != w.Task.Claim { // another worker has done the same
-						err = task.ErrLeaseLost
-					}
-					return err
-				}
-			}
-			again = true
-			err := store.Append(ctx, w.Task.ID, w.Task.Claim, w.there, entry)
-			if err == nil {
-				w.there++
-			}
-			if !errors.Is(err, task.ErrConflict) { // else there is an answer, or this entry, whose response was lost
-				return err
-			}
-		}
-	})
-	if err == nil {
-		w.mu.Lock()
-		w.recorded = true
-		w.mu.Unlock()
-	}
-	return err
-}
-
-// Report sets the task's message soon, without waiting for the store. A later report may
-// replace the message before it is written.
-func (w *Work) Report(message string) {
-	w.mu.Lock()
-	w.message = message
-	w.mu.Unlock()
-	signal(w.progress)
-}
-
-// persist repeats a write until the store takes it, refuses it, or ctx is done.
-func (e *Engine) persist(ctx context.Context, write func() error) error {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := write()
-		if err == nil || refused(err) || ctx.Err() != nil {
-			return err
-		}
-		e.log.WarnContext(ctx, "task: a write failed; trying again", "error", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return err
-		}
-	}
-}
-
-// refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
-func refused(err error) bool {
-	return errors.Is(err, task.ErrLeaseLost) || errors.Is(err, task.ErrConflict) || errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound)
-}
 
 // work runs a claimed task and writes the outcome.
 func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *leases) {
@@ -175,19 +24,22 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		return
 	}
 	if t.Attempts > e.opts.Attempts {
-		e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+		e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts",
+			t.Attempts-1, "cleaning up", t.Stopped)
 		e.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
 		return
 	}
 	for {
-		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped, engine: e, progress: make(chan struct{}, 1)}
+		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped,
+			store: e.store, lease: e.opts.Lease, limit: e.opts.TaskBytes, progress: make(chan struct{}, 1)}
 		c = new(task.Claimed) // a further attempt reads what this one records
 		now := *t             // the row, which keepAlive may change
 		verdict, err := e.attempt(ctx, w, &now, l, all)
 		t = &now
 		switch {
 		case errors.Is(err, errAbandoned):
-			e.opts.Logger.ErrorContext(ctx, "task: a handler does not return although its context is done; leaving it, and its task to another worker",
+			e.opts.Logger.ErrorContext(ctx,
+				"task: a handler does not return although its context is done; leaving it, and its task to another worker",
 				"task", short(t.ID), "target", t.Target, "after", e.opts.Lease)
 			return // the lease ends by itself
 		case errors.Is(err, task.ErrLeaseLost):
@@ -203,7 +55,8 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 			e.settle(write, t, task.Update{Leased: true, Due: -1})
 			return
 		case err == nil:
-			t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending, verdict.Outcome, verdict.Round
+			t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending,
+				verdict.Outcome, verdict.Round
 			t.Attempts = 0
 			u := task.Update{Leased: true, Due: -1}
 			if t.Status == task.Working {
@@ -258,7 +111,7 @@ func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error 
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
 	defer cancel()
 	doubt := false // the write may have been made, although there was no answer
-	err := e.persist(ctx, func() error {
+	err := e.store.persist(ctx, func() error {
 		next := *t
 		err := e.store.Update(ctx, &next, u)
 		switch {
@@ -278,7 +131,8 @@ func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error 
 	case errors.Is(err, task.ErrLeaseLost):
 		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", short(t.ID))
 	default:
-		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", short(t.ID), "error", err)
+		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", short(t.ID),
+			"error", err)
 	}
 	return err
 }
@@ -326,7 +180,7 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *task.Task, l *lease,
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	// Before the handler runs, so that no change is missed that comes while it does.
-	changed, done := e.subscribe(now.ID)
+	changed, done := e.subscriptions.subscribe(now.ID)
 	defer done()
 	h := all.hold(now, l)
 	var heart sync.WaitGroup
@@ -389,22 +243,13 @@ func (e *Engine) handleOrAbandon(ctx context.Context, w *Work) (Verdict, error) 
 func (e *Engine) learn(ctx context.Context, w *Work, now *task.Task) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
 	defer cancel()
-	_ = e.persist(ctx, func() error { // if it fails, the next write is a conflict
+	_ = e.store.persist(ctx, func() error { // if it fails, the next write is a conflict
 		stored, err := e.store.Get(ctx, now.ID)
 		if err == nil {
 			w.adopt(now, stored)
 		}
 		return err
 	})
-}
-
-// adopt sets now to the stored row if only the message whose answer was lost differs.
-func (w *Work) adopt(now, stored *task.Task) {
-	if w.inDoubt && stored.Version == now.Version+1 && stored.Message == w.unanswered && stored.Claim == now.Claim &&
-		stored.Status == now.Status && !stored.Stopped && stored.Expires.Equal(now.Expires) {
-		*now = *stored
-	}
-	w.inDoubt = false
 }
 
 // errGoexit is the error of a handler that called runtime.Goexit, as the FailNow of a test does.
@@ -458,7 +303,7 @@ func (e *Engine) keepAlive(
 			}
 			reported = time.Now()
 			if err := e.report(ctx, w, now, h.lease); err == nil {
-				e.notify(now.ID, changed)
+				e.subscriptions.notify(task.Fingerprint(now.ID), changed)
 				continue
 			}
 		case <-changed:

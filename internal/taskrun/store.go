@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 type safeStore struct {
 	store   task.Store
 	timeout time.Duration
+	log     *slog.Logger
 }
 
 // bound bounds the time for one call of the store. The function that it returns must be deferred.
@@ -36,7 +38,9 @@ func (s safeStore) bound(ctx context.Context, err *error) (context.Context, func
 // errSilent says that a call of the store took longer than [task.Settings.StoreTimeout].
 var errSilent = errors.New("the store did not answer")
 
-func (s safeStore) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
+func (s safeStore) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) (err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
 	return s.store.Create(ctx, t, ttl, lease, call, entries, quota)
@@ -54,7 +58,9 @@ func (s safeStore) Versions(ctx context.Context, ids []string) (versions map[str
 	return s.store.Versions(ctx, ids)
 }
 
-func (s safeStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
+func (s safeStore) List(
+	ctx context.Context, principal, dialect string, created time.Time, id string, limit int,
+) (tasks []*task.Task, err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
 	return s.store.List(ctx, principal, dialect, created, id, limit)
@@ -80,7 +86,9 @@ func (s safeStore) Append(ctx context.Context, id string, claim task.Claim, ther
 	return s.store.Append(ctx, id, claim, there, entry)
 }
 
-func (s safeStore) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) (renewed []task.Renewed, err error) {
+func (s safeStore) Renew(
+	ctx context.Context, leases []task.Leased, lease time.Duration,
+) (renewed []task.Renewed, err error) {
 	ctx, done := s.bound(ctx, &err)
 	defer done()
 	renewed, err = s.store.Renew(ctx, leases, lease)
@@ -116,7 +124,9 @@ func (s safeStore) Evict(ctx context.Context, principal string, age time.Duratio
 
 // watch waits for changes that other instances make. If the store is not a [task.Watcher] it returns
 // at once, with watches false.
-func (s safeStore) watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) (watches bool, err error) {
+func (s safeStore) watch(
+	ctx context.Context, ready func(), changed func(fingerprint string, due bool),
+) (watches bool, err error) {
 	w, watches := s.store.(task.Watcher)
 	if !watches {
 		return false, nil
@@ -127,4 +137,26 @@ func (s safeStore) watch(ctx context.Context, ready func(), changed func(fingerp
 		}
 	}()
 	return true, w.Watch(ctx, ready, changed)
+}
+
+// persist repeats a write until the store takes it, refuses it, or ctx is done.
+func (s safeStore) persist(ctx context.Context, write func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := write()
+		if err == nil || refused(err) || ctx.Err() != nil {
+			return err
+		}
+		s.log.WarnContext(ctx, "task: a write failed; trying again", "error", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
+func refused(err error) bool {
+	return errors.Is(err, task.ErrLeaseLost) || errors.Is(err, task.ErrConflict) || errors.Is(err, task.ErrEnded) ||
+		errors.Is(err, task.ErrNotFound)
 }
