@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -215,7 +216,7 @@ func ExampleTaskQuestions() {
 	ctx, store := context.Background(), new(task.MemoryStore)
 	id := parkTask(ctx, store)
 
-	show := func(tool string, q askback.TaskQuestion) {
+	show := func(tool string, q input.Question) {
 		fmt.Printf("%s waits for %s, which is %s: %s\n", tool, q.Key, q.Method, q.Message)
 	}
 	waiting, err := store.Select(ctx, task.Filter{Statuses: []task.Status{task.InputRequired}}, "", 100)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/stored"
-	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/throttle"
@@ -111,24 +111,6 @@ func (c *Call) Detach() error { return c.c.Detach() }
 // Outside of tasks the functions never run.
 func (c *Call) OnCancel(cleanup func(context.Context) error) { c.c.OnCancel(cleanup) }
 
-// TaskQuestion is a question that a task waits for, as its operator sees it.
-type TaskQuestion struct {
-	Key     string `json:"key"`     // under which its handler asks
-	Method  string `json:"method"`  // such as "elicitation/create"
-	Message string `json:"message"` // of an elicitation; else ""
-}
-
-// TaskQuestions returns what a task of the store of [Tasks] waits for. It is for whoever runs the store: see Select of
-// [task.Store]. To cancel such a task, use the Cancel of a [taskrun.Engine] on the store.
-func TaskQuestions(t *task.Task) ([]TaskQuestion, error) {
-	open, err := stored.DecodeQuestions(t.Pending)
-	if err != nil {
-		return nil, err
-	}
-	questions := make([]TaskQuestion, len(open))
-	for i, q := range open {
-		message, _ := strictjson.String(strictjson.Get(q.Params, "message"))
-		questions[i] = TaskQuestion{q.Key, q.Method, message}
-	}
-	return questions, nil
-}
+// TaskQuestions returns what a task of the store of [Tasks] waits for, each question under the key of its handler. It is
+// for whoever runs the store: see Select of [task.Store].
+func TaskQuestions(t *task.Task) ([]input.Question, error) { return stored.Asked(t.Pending) }

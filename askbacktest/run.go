@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/seal"
@@ -194,7 +195,7 @@ func (d *driver) checkAnswers(requests map[string]json.RawMessage) {
 			reason = "" // the reason is about an earlier answer
 		}
 		// A form for a client that shows less also takes the answers to its own form, so the server decides.
-		if plain := d.call.Options.PlainForms != nil && q.Method == question.MethodElicit; reason == "" && !plain {
+		if plain := d.call.Options.PlainForms != nil && q.Method == input.MethodElicit; reason == "" && !plain {
 			if accept, err := question.AcceptFor(q.Method, q.Params); err == nil {
 				if _, err := accept(results[len(results)-1]); err != nil {
 					reason = err.Error()

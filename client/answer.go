@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -19,17 +20,17 @@ func (o *Options) check(questions ...*Question) error {
 	for _, q := range questions {
 		ok, kind := false, q.Method
 		switch {
-		case q.Method == methodElicit && q.URL != "":
+		case q.Method == input.MethodElicit && q.URL != "":
 			ok, kind = o.URL != nil, "elicitation.url"
-		case q.Method == methodElicit:
+		case q.Method == input.MethodElicit:
 			ok, kind = o.Form != nil, "elicitation.form"
-		case q.Method == methodCreateMessage:
+		case q.Method == input.MethodCreateMessage:
 			ok, kind = o.Sample != nil, "sampling"
 			tools := strictjson.Get(q.Params, "tools") != nil || strictjson.Get(q.Params, "toolChoice") != nil
 			if ok && !o.SampleTools && tools {
 				ok, kind = false, "sampling.tools"
 			}
-		case q.Method == methodListRoots:
+		case q.Method == input.MethodListRoots:
 			ok, kind = o.Roots != nil, "roots"
 		}
 		if !ok {
@@ -46,11 +47,11 @@ func (o *Options) answer(ctx context.Context, q *Question) (answer json.RawMessa
 	}
 	var res any
 	switch {
-	case q.Method == methodElicit && q.URL != "":
+	case q.Method == input.MethodElicit && q.URL != "":
 		res, err = o.URL(ctx, q)
-	case q.Method == methodElicit:
+	case q.Method == input.MethodElicit:
 		res, err = o.Form(ctx, q)
-	case q.Method == methodCreateMessage:
+	case q.Method == input.MethodCreateMessage:
 		var params mcp.CreateMessageWithToolsParams
 		if err := json.Unmarshal(q.Params, &params); err != nil {
 			return nil, &ProtocolError{fmt.Sprintf("the question %q: %v", q.Key, err)}
@@ -130,7 +131,7 @@ func (o *Options) encode(q *Question, answer any) (json.RawMessage, error) {
 	if err := o.check(q); err != nil {
 		return nil, err
 	}
-	if res, ok := answer.(*mcp.ElicitResult); ok && q.Method == methodElicit {
+	if res, ok := answer.(*mcp.ElicitResult); ok && q.Method == input.MethodElicit {
 		clean, err := checkElicited(q, res)
 		if clean != nil || err != nil {
 			return clean, err

@@ -84,7 +84,7 @@ func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error
 			w.known = append(w.known, q)
 		}
 		if answer, ok := p.Answers[q.Key]; ok {
-			w.have[q.Key] = reply{q.digest(), answer}
+			w.have[q.Key] = reply{digest(q), answer}
 		}
 	}
 	return w.run(ctx)
@@ -127,7 +127,7 @@ func (w *await) pending() *Pending {
 	}
 	for _, q := range p.Questions {
 		for _, known := range []map[string]reply{w.have, w.sent} {
-			if r, ok := known[q.Key]; ok && r.question == q.digest() {
+			if r, ok := known[q.Key]; ok && r.question == digest(q) {
 				p.Answers[q.Key] = r.answer
 			}
 		}
@@ -297,7 +297,7 @@ func (w *await) open(questions []*Question) ([]*Question, error) {
 		switch {
 		case !ok:
 			open = append(open, q)
-		case was.question != q.digest():
+		case was.question != digest(q):
 			return nil, &ProtocolError{fmt.Sprintf("a task uses the key %.80q for a second question", q.Key)}
 		}
 	}
@@ -312,7 +312,7 @@ func (w *await) open(questions []*Question) ([]*Question, error) {
 //  4. It parks the call if a handler does, and sends the answers otherwise.
 func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	if slices.ContainsFunc(open, func(q *Question) bool {
-		return !slices.ContainsFunc(w.known, func(k *Question) bool { return k.Key == q.Key && k.digest() == q.digest() })
+		return !slices.ContainsFunc(w.known, func(k *Question) bool { return k.Key == q.Key && digest(k) == digest(q) })
 	}) {
 		if w.round >= w.opts.Limits.Rounds { // before anybody answers what could not be sent
 			return w.opts.Limits.roundsReached()
@@ -322,7 +322,7 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	w.still, w.known = 0, nil
 	given := make(map[string]json.RawMessage)
 	for _, q := range open {
-		if had, ok := w.have[q.Key]; ok && had.question == q.digest() {
+		if had, ok := w.have[q.Key]; ok && had.question == digest(q) {
 			given[q.Key] = had.answer
 		} else {
 			r.Questions = append(r.Questions, q)
@@ -338,7 +338,7 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	replies := make(map[string]reply)
 	for _, q := range open {
 		if a, ok := answers[q.Key]; ok {
-			replies[q.Key] = reply{q.digest(), a}
+			replies[q.Key] = reply{digest(q), a}
 		}
 	}
 	w.have = replies // until the server has them
@@ -530,7 +530,7 @@ func (w *await) fetched(ctx context.Context, r *Round, raw json.RawMessage, err 
 	// same question seen once more may only be one whose answer is still on its way.
 	if w.still++; w.still > 2 || slices.ContainsFunc(now.Questions, func(q *Question) bool {
 		was, ok := w.sent[q.Key]
-		return ok && was.question != q.digest()
+		return ok && was.question != digest(q)
 	}) {
 		clear(w.sent)
 	}

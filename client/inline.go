@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -44,17 +45,17 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 		if changed, ok := req.GetParams().(*mcp.ResourceUpdatedNotificationParams); ok && changed != nil {
 			i.of(session).resources.forget(changed.URI)
 		}
-		if method != methodElicit && method != methodCreateMessage && method != methodListRoots {
+		if method != input.MethodElicit && method != input.MethodCreateMessage && method != input.MethodListRoots {
 			return next(ctx, method, req)
 		}
 		q, task, ours, err := readInline(method, req, session)
 		if err != nil {
 			return nil, err
 		}
-		if err := q.parse(); err != nil {
+		if err := parse(q); err != nil {
 			return nil, inlineError(err)
 		}
-		if method == methodListRoots { // roots are asked for outside of calls, too
+		if method == input.MethodListRoots { // roots are asked for outside of calls, too
 			res, err := i.opts.answer(ctx, q)
 			return inlineResult(task, res, err)
 		}

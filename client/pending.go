@@ -93,7 +93,7 @@ func (p *Pending) UnmarshalJSON(data []byte) error {
 		if q == nil {
 			return errors.New("not a pending call: a question is null")
 		}
-		if err := q.parse(); err != nil {
+		if err := parse(q); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -145,17 +146,17 @@ func listStore(cmd *cobra.Command, name string, f *storeFlags) error {
 
 // storedTask is a task as its operator sees it. Its id stays secret: who knows it can act on the task of an anonymous caller.
 type storedTask struct {
-	Fingerprint string                 `json:"fingerprint"`
-	Principal   string                 `json:"principal"`
-	Method      string                 `json:"method"`
-	Target      string                 `json:"target"`
-	Status      task.Status            `json:"status"`
-	Message     string                 `json:"statusMessage,omitempty"`
-	Created     time.Time              `json:"createdAt"`
-	Updated     time.Time              `json:"lastUpdatedAt"`
-	Expires     time.Time              `json:"expiresAt"`
-	Attempts    int                    `json:"attempts,omitempty"`
-	WaitsFor    []askback.TaskQuestion `json:"waitsFor,omitempty"`
+	Fingerprint string           `json:"fingerprint"`
+	Principal   string           `json:"principal"`
+	Method      string           `json:"method"`
+	Target      string           `json:"target"`
+	Status      task.Status      `json:"status"`
+	Message     string           `json:"statusMessage,omitempty"`
+	Created     time.Time        `json:"createdAt"`
+	Updated     time.Time        `json:"lastUpdatedAt"`
+	Expires     time.Time        `json:"expiresAt"`
+	Attempts    int              `json:"attempts,omitempty"`
+	WaitsFor    []input.Question `json:"waitsFor,omitempty"`
 }
 
 func storedTaskOf(t *task.Task) (storedTask, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -266,7 +267,7 @@ func (s *Server) send(ctx context.Context, method string, req mcp.Request) (mcp.
 		return nil, r.call.Progress(ctx, p.Progress, p.Total, p.Message)
 	}
 	switch {
-	case method == question.MethodListRoots:
+	case method == input.MethodListRoots:
 		return r.answer(ctx, method, "roots", question.Roots(), nil, new(mcp.ListRootsResult))
 	case method == "ping":
 		return s.pong(ctx, method, &mcp.ServerRequest[*mcp.PingParams]{Session: session})

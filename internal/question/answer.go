@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -18,15 +19,15 @@ type Accept func(raw []byte) ([]byte, error)
 // AcceptFor returns the check of answers to a question as it was sent.
 func AcceptFor(method string, params []byte) (Accept, error) {
 	switch method {
-	case MethodElicit:
+	case input.MethodElicit:
 		if mode, _ := strictjson.String(strictjson.Get(params, "mode")); mode == "url" {
 			return acceptURL, nil
 		}
 		schema, err := form.Parse(strictjson.Get(params, "requestedSchema"))
 		return acceptForm(schema), err
-	case MethodCreateMessage:
+	case input.MethodCreateMessage:
 		return acceptSample(strictjson.Get(params, "tools") != nil || strictjson.Get(params, "toolChoice") != nil), nil
-	case MethodListRoots:
+	case input.MethodListRoots:
 		return acceptRoots, nil
 	}
 	return nil, errors.New("a question of unknown method: " + method)

@@ -16,17 +16,11 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
-)
-
-// The methods of input requests.
-const (
-	MethodElicit        = "elicitation/create"
-	MethodCreateMessage = "sampling/createMessage"
-	MethodListRoots     = "roots/list"
 )
 
 // Question is an input request. It is not safe for concurrent use.
@@ -111,7 +105,7 @@ func (t *template) question(message string) *Question {
 	canonical = append(append(append(canonical, `,"mode":"form","requestedSchema":`...), t.canonical...), '}')
 	sum := sha256.Sum256(canonical)
 	return &Question{
-		Method: MethodElicit, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept, template: t, message: message,
+		Method: input.MethodElicit, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept, template: t, message: message,
 	}
 }
 
@@ -181,7 +175,7 @@ func (q *Question) Unfit(raw []byte) error {
 
 // Correctable reports whether somebody may correct an answer that does not fit, when a question of this method is asked
 // again: a person can, and a client that has no model, or whose roots are no files, cannot.
-func Correctable(method string) bool { return method == MethodElicit }
+func Correctable(method string) bool { return method == input.MethodElicit }
 
 // didNotFit is between the message of a question and the reason why it is asked again.
 const didNotFit = "\n\nThe answer before this one does not fit: "
@@ -253,7 +247,7 @@ func URL(message, page string) (*Question, error) {
 		return nil, err
 	}
 	return &Question{
-		Method: MethodElicit, params: params, typed: typed, Need: wire.URL, Digest: digest(params), Accept: acceptURL,
+		Method: input.MethodElicit, params: params, typed: typed, Need: wire.URL, Digest: digest(params), Accept: acceptURL,
 	}, nil
 }
 
@@ -279,7 +273,7 @@ func Sample(params mcp.InputRequest) (*Question, error) {
 	}
 	need := needOf(params)
 	return &Question{
-		Method: MethodCreateMessage, params: data, typed: params, Need: need, Digest: digest(data),
+		Method: input.MethodCreateMessage, params: data, typed: params, Need: need, Digest: digest(data),
 		Accept: acceptSample(need&wire.SamplingTools != 0),
 	}, nil
 }
@@ -306,7 +300,7 @@ func needOf(request mcp.InputRequest) wire.Capability {
 // Roots asks the client for its roots.
 func Roots() *Question {
 	return &Question{
-		Method: MethodListRoots, params: noParams, typed: &mcp.ListRootsParams{}, Need: wire.Roots, Digest: noParamsDigest, Accept: acceptRoots,
+		Method: input.MethodListRoots, params: noParams, typed: &mcp.ListRootsParams{}, Need: wire.Roots, Digest: noParamsDigest, Accept: acceptRoots,
 	}
 }
 

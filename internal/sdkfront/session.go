@@ -5,17 +5,17 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
-	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // sending stands around what the SDK's server sends: a question in a session, whoever asks it, has a time to live.
 func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		asks := method == question.MethodElicit || method == question.MethodCreateMessage || method == question.MethodListRoots
+		asks := method == input.MethodElicit || method == input.MethodCreateMessage || method == input.MethodListRoots
 		p, inCall := ctx.Value(passageKey{f}).(call.Passage)
 		if !asks || !inCall {
 			return next(ctx, method, req)

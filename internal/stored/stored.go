@@ -3,7 +3,7 @@
 //
 //	the call of the journal       [Call]
 //	the entries of the journal    [EncodeEntries], [DecodeJournal]
-//	Pending of a parked task      [EncodeQuestions], [DecodeQuestions]
+//	Pending of a parked task      [EncodeQuestions], [DecodeQuestions], [Asked]
 //	Outcome of a completed task   [EncodeResult], [DecodeResult]
 //	Outcome of a failed task      [EncodeFault], [DecodeFault]
 //
@@ -20,6 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -118,6 +119,21 @@ func DecodeQuestions(pending []byte) ([]Question, error) {
 		}
 	}
 	return open, nil
+}
+
+// Asked reads what [EncodeQuestions] wrote as records of questions, under their authors' keys. An elicitation that is
+// malformed, as a handler in the SDK's manual style may make it, has its method and parameters only.
+func Asked(pending []byte) ([]input.Question, error) {
+	open, err := DecodeQuestions(pending)
+	if err != nil {
+		return nil, err
+	}
+	asked := make([]input.Question, len(open))
+	for i, q := range open {
+		asked[i] = input.Question{Key: q.Key, Method: q.Method, Params: q.Params}
+		_ = asked[i].Parse()
+	}
+	return asked, nil
 }
 
 // EncodeResult encodes the result of a call from the object that its type encodes to, and further members, each ending

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -121,6 +122,29 @@ func TestQuestionsStayTheSame(t *testing.T) {
 		if open, err := DecodeQuestions([]byte(bad)); err == nil {
 			t.Errorf("%s is read as %v", bad, open)
 		}
+	}
+}
+
+func TestQuestionsAsRecords(t *testing.T) {
+	digest := journal.Digest{1}
+	pending, err := EncodeQuestions([]Question{
+		{"sure#2", "sure", digest[:], "elicitation/create", json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`)},
+		{"bad", "bad", digest[:], "elicitation/create", json.RawMessage(`{"message":1}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []input.Question{
+		{Key: "sure", Method: "elicitation/create", Mode: "url", Message: "Sure?", URL: "https://a.b",
+			Params: json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`)},
+		{Key: "bad", Method: "elicitation/create", Params: json.RawMessage(`{"message":1}`)},
+	}
+	got, err := Asked(pending)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if _, err := Asked([]byte("{")); err == nil {
+		t.Error("damaged questions are read")
 	}
 }
 

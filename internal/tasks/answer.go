@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -54,7 +55,7 @@ func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string
 					return s.fail(t, call.Unanswerable(&reason)), nil
 				}
 				u.Entries = append(u.Entries, mark.Append(nil))
-				if q.Method == question.MethodElicit {
+				if q.Method == input.MethodElicit {
 					q.Params = question.AskAgain(q.Params, unfit)
 				}
 				refused = append(refused, q)
