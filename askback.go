@@ -199,7 +199,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	limits := s.opts.Limits.ofCalls()
+	limits := s.opts.Limits.bounds()
 	var audit *call.Audit
 	if hook := s.opts.Audit; hook != nil {
 		audit = &call.Audit{Hook: func(ctx context.Context, e call.AuditEvent) { hook(ctx, AuditEvent(e)) }, Log: s.log}

@@ -94,10 +94,11 @@ func (l *Limits) shares() (shares call.Shares, err error) {
 	return shares, nil
 }
 
-// ofCalls are the limits that have no owner.
-func (l *Limits) ofCalls() call.Limits {
-	return call.Limits{
-		Rounds: l.Rounds, Questions: l.Questions, StateBytes: l.StateBytes, StoredBytes: l.StoredBytes, MessageBytes: l.MessageBytes,
-		Depth: l.Depth, RoundTTL: l.RoundTTL, CallTTL: l.CallTTL, SessionCalls: l.SessionCalls, Batch: l.Batch,
+// bounds are the limits that callers do not share.
+func (l *Limits) bounds() bound.Limits {
+	return bound.Limits{
+		Rounds: l.Rounds, Questions: l.Questions, StateBytes: l.StateBytes, StoredBytes: l.StoredBytes,
+		MessageBytes: l.MessageBytes, Depth: l.Depth, RoundTTL: l.RoundTTL, CallTTL: l.CallTTL,
+		SessionCalls: l.SessionCalls, Batch: l.Batch,
 	}
 }

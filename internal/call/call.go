@@ -21,15 +21,6 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Limits bound calls and requests. All are set, and have the meaning of askback.Limits.
-type Limits struct {
-	Rounds, Questions, StateBytes, StoredBytes int
-	MessageBytes                               int64
-	Depth                                      int
-	RoundTTL, CallTTL                          time.Duration
-	SessionCalls, Batch                        int
-}
-
 // TaskSupport says how the calls of a tool become tasks: see askback.TaskSupport.
 type TaskSupport struct {
 	Required, AtDetach bool

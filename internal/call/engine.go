@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
@@ -26,7 +27,7 @@ type Home interface {
 	// that of a request whose call has ended or become a task before.
 	Open(ctx context.Context) (*journal.Journal, *Outcome, error)
 	// Begin starts run, which is zero, on the journal with the client's answers.
-	Begin(run *journal.Run, j *journal.Journal, limits journal.Limits)
+	Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits)
 	// Suspend keeps the journal of a round that ended with out, which needs input, and may
 	// complete out. If it has the answers already, the call goes on at once with them.
 	Suspend(ctx context.Context, j *journal.Journal, out *Outcome) (again bool, err error)
@@ -42,7 +43,7 @@ type Tasks interface {
 
 // Engine runs handlers in rounds. It is safe for concurrent use; its fields must not be changed while it is used.
 type Engine struct {
-	Limits Limits
+	Limits bound.Limits
 	Log    *slog.Logger
 	Tasks  Tasks // nil: no call becomes one
 	Audit  *Audit
@@ -73,7 +74,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	for again := true; again; {
 		round, began := j.Round+1, time.Now()
 		if r.Task.AtOnce {
-			home.Begin(new(journal.Run), j, e.journalLimits()) // takes the answers
+			home.Begin(new(journal.Run), j, &e.Limits) // takes the answers
 			out, err = &Outcome{detached: true}, nil
 		} else {
 			out, err = e.Round(ctx, r, j, home)
@@ -171,16 +172,12 @@ func (e *Engine) shed(ctx context.Context, r *Request, j *journal.Journal, home 
 	return out, nil
 }
 
-func (e *Engine) journalLimits() journal.Limits {
-	return journal.Limits{Rounds: e.Limits.Rounds, Asks: e.Limits.Questions}
-}
-
 // Round runs the handler once against j and extends j.
 func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
 	manual := takeManual(j, r)
 	c := e.newCall(ctx, r, j, manual)
 	run := &c.run
-	home.Begin(run, j, e.journalLimits())
+	home.Begin(run, j, &e.Limits)
 	result, err := e.invoke(ctx, c)
 	if !r.Bare || !c.asks.Load() { // a bare retry does not tell whose its answers are
 		c.tellManual()
@@ -304,7 +301,7 @@ func declined(j *journal.Journal) bool {
 func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
 	ctx = r.Watch.begin(ctx, j)
 	c := e.newCall(ctx, r, j, Manual{})
-	c.run.Begin(j, nil, e.journalLimits())
+	c.run.Begin(j, nil, &e.Limits)
 	c.run.Halt = errTaskEnded
 	_, err := e.invoke(ctx, c)
 	return c.cleanUp(ctx, err)

@@ -27,7 +27,7 @@ type Gate struct {
 	AnonymousTokens bool
 	// Authorize decides whether a caller may make a request. Nil lets everybody.
 	Authorize func(ctx context.Context, a Access) error
-	Limits    Limits
+	Limits    bound.Limits
 	Shares    Shares
 	Audit     *Audit
 	Observer  *Observer

@@ -23,7 +23,7 @@ func newSessionGate() *Gate {
 		return bound.NewPool(what, bound.Share{Total: all, PerPrincipal: own, Anonymous: own})
 	}
 	return &Gate{
-		Limits: Limits{SessionCalls: 3},
+		Limits: bound.Limits{SessionCalls: 3},
 		Shares: Shares{Sessions: share("sessions", 4, 4), Open: share("open requests", 16, 5),
 			OpenBytes: share("bytes of open requests", 80<<10, 40<<10)},
 		Audit: &Audit{Log: log},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -34,7 +35,7 @@ func Echo(carrier *home.Carrier) func(r *call.Request, held *home.Held, id []byt
 }
 
 // Begin implements [call.Home].
-func (e *echoed) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+func (e *echoed) Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits) {
 	e.Held.Begin(run, j, limits)
 	run.Distinct = e.states
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
@@ -44,7 +45,7 @@ func newEchoCall(t *testing.T) *echoCall {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := call.Limits{Rounds: 4, Questions: 4, StateBytes: 64 << 10, StoredBytes: 1 << 20, RoundTTL: time.Hour, CallTTL: 24 * time.Hour}
+	limits := bound.Limits{Rounds: 4, Questions: 4, StateBytes: 64 << 10, StoredBytes: 1 << 20, RoundTTL: time.Hour, CallTTL: 24 * time.Hour}
 	return &echoCall{names: 1, answer: accepting, carrier: &home.Carrier{Keys: ring, Limits: limits, Log: slog.New(slog.DiscardHandler)}}
 }
 
@@ -303,7 +304,7 @@ func TestKeysOfACallInASession(t *testing.T) {
 		r := c.request(&wire.Params{Target: "x"})
 		at := &echoed{Held: &home.Held{Request: r}, carried: c.carrier.Home(r), states: c.carrier.States != nil}
 		var run journal.Run
-		if at.Begin(&run, new(journal.Journal), journal.Limits{}); run.Distinct != store {
+		if at.Begin(&run, new(journal.Journal), new(bound.Limits)); run.Distinct != store {
 			t.Errorf("with a store %v: distinct keys %v", store, run.Distinct)
 		}
 	}

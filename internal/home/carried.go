@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -23,7 +24,7 @@ import (
 type Carrier struct {
 	Keys     *seal.Ring
 	Audience string
-	Limits   call.Limits
+	Limits   bound.Limits
 	// Bare leaves requestState out of a first round that has nothing to remember.
 	Bare  bool
 	Guard state.Guard // nil: a state may be used again
@@ -149,7 +150,7 @@ func (c *Carried) tell(ctx context.Context, kind, reason string) {
 }
 
 // Begin implements [call.Home].
-func (c *Carried) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+func (c *Carried) Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits) {
 	begin := run.Begin
 	if c.request.Bare {
 		begin = run.BeginBare

@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
@@ -124,13 +125,13 @@ type fleet struct {
 	steps    []string // that ran, by the call's ID
 	step     func()   // in each
 	logged   *bytes.Buffer
-	limits   call.Limits
+	limits   bound.Limits
 	carrier  home.Carrier
 }
 
 func newFleet(t *testing.T) *fleet {
 	f := &fleet{t: t, store: new(spyStore), logged: new(bytes.Buffer), step: func() {}}
-	f.limits = call.Limits{Rounds: 9, Questions: 9, StateBytes: 64 << 10, StoredBytes: 16 << 20, RoundTTL: time.Hour, CallTTL: 24 * time.Hour}
+	f.limits = bound.Limits{Rounds: 9, Questions: 9, StateBytes: 64 << 10, StoredBytes: 16 << 20, RoundTTL: time.Hour, CallTTL: 24 * time.Hour}
 	f.carrier = home.Carrier{Keys: newRing(t), Audience: "service", Log: slog.New(slog.NewTextHandler(io.Writer(f.logged), nil))}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -36,7 +37,7 @@ func (h *Held) Open(context.Context) (*journal.Journal, *call.Outcome, error) {
 }
 
 // Begin implements [call.Home].
-func (h *Held) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+func (h *Held) Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits) {
 	run.Begin(j, h.Request.Params.Responses, limits)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/question"
@@ -91,7 +92,7 @@ func TestHeld(t *testing.T) {
 				record, err := c.Ask("q", test.question)
 				return text(string(record)), err
 			}}
-			engine := &call.Engine{Limits: call.Limits{Rounds: 5, Questions: 5, CallTTL: time.Hour}, Log: slog.New(slog.DiscardHandler)}
+			engine := &call.Engine{Limits: bound.Limits{Rounds: 5, Questions: 5, CallTTL: time.Hour}, Log: slog.New(slog.DiscardHandler)}
 			out, err := engine.Serve(t.Context(), r, &home.Held{Session: session, Request: r})
 			got := fmt.Sprint(err)
 			if err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -39,7 +40,7 @@ func (s *Stored) Open(ctx context.Context) (*journal.Journal, *call.Outcome, err
 }
 
 // Begin implements [call.Home].
-func (s *Stored) Begin(run *journal.Run, j *journal.Journal, limits journal.Limits) {
+func (s *Stored) Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits) {
 	run.Begin(j, nil, limits)
 	run.Commit = s.record
 	run.Live = s.ctx.Err // which looks at the lease: the author's context may be derived from it, and end a moment later

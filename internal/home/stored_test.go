@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
@@ -36,7 +37,7 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	var run journal.Run
-	kept.Begin(&run, j, journal.Limits{})
+	kept.Begin(&run, j, new(bound.Limits))
 	run.Commit = nil // this test has no store
 	for _, name := range []string{"worker", "author"} {
 		worker.lost = nil

@@ -70,7 +70,7 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 type handler struct {
 	SDK       *sdkfront.Front
 	supported []string
-	limits    call.Limits
+	limits    bound.Limits
 	log       *slog.Logger
 	hosts     *hosts
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision

@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
@@ -48,7 +49,7 @@ func newService(t *testing.T) *service {
 	}
 	s := new(service)
 	log := slog.New(slog.NewTextHandler(&s.logged, nil))
-	limits := call.Limits{Rounds: 3, Questions: 4, StateBytes: 64 << 10, RoundTTL: time.Hour, CallTTL: time.Hour}
+	limits := bound.Limits{Rounds: 3, Questions: 4, StateBytes: 64 << 10, RoundTTL: time.Hour, CallTTL: time.Hour}
 	s.engine = &call.Engine{Limits: limits, Log: log}
 	s.carrier = &home.Carrier{Keys: ring, Limits: limits, Log: log}
 	s.server = New(s.engine, func(err error) error { return err })

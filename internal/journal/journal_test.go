@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 )
 
@@ -35,7 +36,7 @@ func answers(pairs ...string) map[string][]byte {
 // round runs one round of a handler that asks the questions in order.
 func round(t *testing.T, j *Journal, responses map[string][]byte, asks ...Ask) (got []string, open []string) {
 	t.Helper()
-	run := Begin(j, responses, Limits{})
+	run := Begin(j, responses, new(bound.Limits))
 	var pending error
 	for _, a := range asks {
 		v, err := run.Ask(a)
@@ -109,7 +110,7 @@ func TestAnswersAreFoundByKeyAndQuestion(t *testing.T) {
 	})
 	t.Run("without state, answers count by key alone, once asked to", func(t *testing.T) {
 		run := new(Run)
-		run.BeginBare(new(Journal), answers("k", "v"), Limits{})
+		run.BeginBare(new(Journal), answers("k", "v"), new(bound.Limits))
 		if v, err := run.Ask(question("k", "?")); err != nil || string(v) != "v" {
 			t.Errorf("got %q, %v", v, err)
 		}
@@ -122,7 +123,7 @@ func TestSteps(t *testing.T) {
 	step := func(context.Context) ([]byte, error) { ran++; return []byte("done"), nil }
 
 	t.Run("do not run past an open question", func(t *testing.T) {
-		run := Begin(new(Journal), nil, Limits{})
+		run := Begin(new(Journal), nil, new(bound.Limits))
 		_, _ = run.Ask(question("k", "?"))
 		if _, err := run.Step(ctx, "s", step); !errors.Is(err, ErrInputRequired) || ran != 0 {
 			t.Errorf("err = %v after %d runs", err, ran)
@@ -130,7 +131,7 @@ func TestSteps(t *testing.T) {
 	})
 	t.Run("record nothing when they fail", func(t *testing.T) {
 		j := new(Journal)
-		_, err := Begin(j, nil, Limits{}).Step(ctx, "s", func(context.Context) ([]byte, error) { return nil, errors.New("down") })
+		_, err := Begin(j, nil, new(bound.Limits)).Step(ctx, "s", func(context.Context) ([]byte, error) { return nil, errors.New("down") })
 		if err == nil || len(j.Entries) != 0 {
 			t.Errorf("err = %v, entries %v", err, j.Entries)
 		}
@@ -139,7 +140,7 @@ func TestSteps(t *testing.T) {
 		ran = 0
 		j := new(Journal)
 		for range 3 {
-			if v, err := Begin(j, nil, Limits{}).Step(ctx, "s", step); err != nil || string(v) != "done" {
+			if v, err := Begin(j, nil, new(bound.Limits)).Step(ctx, "s", step); err != nil || string(v) != "done" {
 				t.Fatalf("got %q, %v", v, err)
 			}
 		}
@@ -148,7 +149,7 @@ func TestSteps(t *testing.T) {
 		}
 	})
 	t.Run("need a name of their own", func(t *testing.T) {
-		run := Begin(new(Journal), nil, Limits{})
+		run := Begin(new(Journal), nil, new(bound.Limits))
 		_, _ = run.Step(ctx, "s", step)
 		if _, err := run.Step(ctx, "s", step); err == nil || !strings.Contains(err.Error(), `"s"`) {
 			t.Errorf("err = %v, want one that names the step", err)
@@ -158,7 +159,7 @@ func TestSteps(t *testing.T) {
 		ran = 0
 		ctx, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := Begin(new(Journal), nil, Limits{}).Step(ctx, "s", step); !errors.Is(err, context.Canceled) || ran != 0 {
+		if _, err := Begin(new(Journal), nil, new(bound.Limits)).Step(ctx, "s", step); !errors.Is(err, context.Canceled) || ran != 0 {
 			t.Errorf("err = %v after %d runs", err, ran)
 		}
 	})
@@ -169,7 +170,7 @@ func TestSteps(t *testing.T) {
 func TestAStepCannotAsk(t *testing.T) {
 	j := new(Journal)
 	round(t, j, nil, question("answered", "?"))
-	run := Begin(j, answers("answered", "yes"), Limits{})
+	run := Begin(j, answers("answered", "yes"), new(bound.Limits))
 	refused := func(name string, a Ask) {
 		t.Helper()
 		_, err := run.Step(t.Context(), name, func(context.Context) ([]byte, error) { return run.Ask(a) })
@@ -220,7 +221,7 @@ func TestAStepCannotAsk(t *testing.T) {
 
 // A step that panics has ended, and the questions after it are asked.
 func TestAskAfterAStepThatPanicked(t *testing.T) {
-	run := Begin(new(Journal), nil, Limits{})
+	run := Begin(new(Journal), nil, new(bound.Limits))
 	_, err := run.Step(t.Context(), "outer", func(ctx context.Context) ([]byte, error) {
 		func() {
 			defer func() { _ = recover() }()
@@ -242,12 +243,12 @@ func TestAskAfterAStepThatPanicked(t *testing.T) {
 
 func TestCheckpointSuspendsOnce(t *testing.T) {
 	j := new(Journal)
-	run := Begin(j, nil, Limits{})
+	run := Begin(j, nil, new(bound.Limits))
 	asks, suspended, err := run.Finish(run.Checkpoint(t.Context(), "c"))
 	if err != nil || !suspended || len(asks) != 0 {
 		t.Fatalf("asks %v, suspended %v, err %v; want suspended without questions", asks, suspended, err)
 	}
-	if err := Begin(j, nil, Limits{}).Checkpoint(t.Context(), "c"); err != nil {
+	if err := Begin(j, nil, new(bound.Limits)).Checkpoint(t.Context(), "c"); err != nil {
 		t.Errorf("the second time: %v", err)
 	}
 }
@@ -278,7 +279,7 @@ func TestOutcomes(t *testing.T) {
 		}, true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			run := Begin(new(Journal), nil, Limits{})
+			run := Begin(new(Journal), nil, new(bound.Limits))
 			_, suspended, err := run.Finish(test.handler(run))
 			if suspended != test.suspended || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("suspended %v, err %v", suspended, err)
@@ -288,7 +289,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	run := Begin(new(Journal), nil, Limits{Asks: 1})
+	run := Begin(new(Journal), nil, &bound.Limits{Questions: 1})
 	_, _ = run.Ask(question("a", "?"))
 	_, err := run.Ask(question("b", "?"))
 	if limit, ok := errors.AsType[*fault.LimitError](err); !ok || limit.Limit != "questions per round" {
@@ -297,7 +298,7 @@ func TestLimits(t *testing.T) {
 
 	j := new(Journal)
 	for i := range 3 {
-		run := Begin(j, nil, Limits{Rounds: 2})
+		run := Begin(j, nil, &bound.Limits{Rounds: 2})
 		_, err := run.Ask(question("a", "?"))
 		_, suspended, err := run.Finish(err)
 		if i < 2 && !suspended {
@@ -419,7 +420,7 @@ func BenchmarkReplay(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				run := Begin(j, nil, Limits{})
+				run := Begin(j, nil, new(bound.Limits))
 				for _, a := range asks {
 					if _, err := run.Ask(a); err != nil {
 						b.Fatal(err)
@@ -469,7 +470,7 @@ func TestWireKeysAreNeverUsedTwice(t *testing.T) {
 // without its state must not count for a question whose digest is only alike.
 func TestDistinctKeys(t *testing.T) {
 	ask := func(j *Journal, responses map[string][]byte, digests ...byte) string {
-		run := Begin(j, responses, Limits{})
+		run := Begin(j, responses, new(bound.Limits))
 		run.Distinct = true
 		for _, d := range digests {
 			_, _ = run.Ask(Ask{Key: "k", Digest: Digest{15: d}, Accept: func(raw []byte) ([]byte, error) { return raw, nil }})
@@ -504,7 +505,7 @@ func TestDistinctKeys(t *testing.T) {
 func TestHaltedRunGoesAsFarAsItCame(t *testing.T) {
 	j := &Journal{Entries: []Entry{{Kind: Step, Key: "done", Value: []byte("1")}, {Kind: Checkpoint, Key: "passed"}}}
 	halt := errors.New("halted")
-	run := Begin(j, nil, Limits{})
+	run := Begin(j, nil, new(bound.Limits))
 	run.Halt = halt
 	if value, err := run.Step(t.Context(), "done", nil); err != nil || string(value) != "1" {
 		t.Errorf("a recorded step: %q, %v", value, err)
@@ -527,7 +528,7 @@ func TestHaltedRunGoesAsFarAsItCame(t *testing.T) {
 func TestRunEndsWithAFailedCommit(t *testing.T) {
 	j := new(Journal)
 	lost := errors.New("lost")
-	run := Begin(j, nil, Limits{})
+	run := Begin(j, nil, new(bound.Limits))
 	run.Commit = func(context.Context, *Entry) error { return lost }
 	one := func(context.Context) ([]byte, error) { return []byte("1"), nil }
 	if _, err := run.Step(t.Context(), "first", one); !errors.Is(err, lost) || len(j.Entries) > 0 {
@@ -566,7 +567,7 @@ func FuzzDecodeReference(f *testing.F) {
 func TestFinishWaitsForSteps(t *testing.T) {
 	j := &Journal{ID: "x"}
 	begun, end := make(chan bool), make(chan bool)
-	run := Begin(j, nil, Limits{})
+	run := Begin(j, nil, new(bound.Limits))
 	go func() {
 		_, _ = run.Step(t.Context(), "slow", func(context.Context) ([]byte, error) {
 			begun <- true
@@ -590,7 +591,7 @@ func TestFinishWaitsForSteps(t *testing.T) {
 // What a handler left running does not reach the journal, which is on its way by then.
 func TestNothingIsRecordedAfterTheRun(t *testing.T) {
 	j := new(Journal)
-	run := Begin(j, nil, Limits{})
+	run := Begin(j, nil, new(bound.Limits))
 	started, finished, late := make(chan bool), make(chan bool), make(chan error)
 	go func() {
 		_, err := run.Step(context.Background(), "step", func(context.Context) ([]byte, error) {

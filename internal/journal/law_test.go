@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/bound"
 )
 
 // program is a handler made at random: statements run in order, and each adds what it
@@ -130,7 +132,7 @@ func (p program) uninterrupted(t *rapid.T) []string {
 		for _, q := range j.Pending {
 			all[q.Wire] = []byte(oracle(q.Key))
 		}
-		run := Begin(j, all, Limits{})
+		run := Begin(j, all, new(bound.Limits))
 		trace, err := p.execute(run, func(string) {})
 		_, suspended, err := run.Finish(err)
 		if err != nil {
@@ -181,7 +183,7 @@ func TestLaw(t *testing.T) {
 					responses[q.Wire] = []byte("unfit")
 				}
 			}
-			run := Begin(j, responses, Limits{})
+			run := Begin(j, responses, new(bound.Limits))
 			run.Distinct = rapid.Bool().Draw(t, "distinct")
 			got, err := p.execute(run, func(step string) {
 				if recorded[step] {
@@ -227,7 +229,7 @@ func TestLawInMemory(t *testing.T) {
 					responses[q.Wire] = []byte(oracle(q.Key))
 				}
 			}
-			run := Begin(j, responses, Limits{})
+			run := Begin(j, responses, new(bound.Limits))
 			got, err := p.execute(run, func(step string) { did[step]++ })
 			_, suspended, err := run.Finish(err)
 			if strayed := run.Strayed(); strayed != nil {

@@ -9,14 +9,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 )
-
-// Limits bound one call. Zero means no bound.
-type Limits struct {
-	Rounds int // rounds that may end with input required
-	Asks   int // questions in one round
-}
 
 // Ask is a question as the engine sees it.
 type Ask struct {
@@ -49,7 +44,7 @@ type Run struct {
 	// An answer then names its question, whatever round it comes with.
 	Distinct bool
 
-	limits Limits
+	limits *bound.Limits
 
 	mu      sync.Mutex
 	journal *Journal
@@ -71,15 +66,15 @@ type Run struct {
 }
 
 // Begin starts a run on j, which the run extends. Responses are the client's answers by wire key. Those to questions
-// that are pending in j are recorded, and all others ignored.
-func Begin(j *Journal, responses map[string][]byte, limits Limits) *Run {
+// that are pending in j are recorded, and all others ignored. A limit that is zero is none.
+func Begin(j *Journal, responses map[string][]byte, limits *bound.Limits) *Run {
 	r := new(Run)
 	r.Begin(j, responses, limits)
 	return r
 }
 
 // Begin is the function of this name, for a zero Run that is a part of something else.
-func (r *Run) Begin(j *Journal, responses map[string][]byte, limits Limits) {
+func (r *Run) Begin(j *Journal, responses map[string][]byte, limits *bound.Limits) {
 	j.receiveAll(responses)
 	r.journal, r.before, r.limits = j, j.Pending, limits
 	j.Pending = nil
@@ -87,7 +82,7 @@ func (r *Run) Begin(j *Journal, responses map[string][]byte, limits Limits) {
 
 // BeginBare starts the run of a retry that carries answers but no state, the form in which a first round needs none:
 // any question of this run takes the answer under its key.
-func (r *Run) BeginBare(j *Journal, responses map[string][]byte, limits Limits) {
+func (r *Run) BeginBare(j *Journal, responses map[string][]byte, limits *bound.Limits) {
 	r.Begin(j, nil, limits)
 	r.bare = maps.Clone(responses)
 }
@@ -151,8 +146,8 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		}
 		return nil, ErrInputRequired
 	}
-	if r.limits.Asks > 0 && len(r.asked) == r.limits.Asks {
-		return nil, &fault.LimitError{Limit: "questions per round", Max: int64(r.limits.Asks)}
+	if r.limits.Questions > 0 && len(r.asked) == r.limits.Questions {
+		return nil, &fault.LimitError{Limit: "questions per round", Max: int64(r.limits.Questions)}
 	}
 	r.asked = append(r.asked, a)
 	if i := slices.IndexFunc(r.journal.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == a.Key }); i >= 0 {

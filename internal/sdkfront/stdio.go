@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -25,11 +25,11 @@ import (
 type lineTransport struct {
 	in     io.ReadCloser
 	out    io.WriteCloser
-	limits call.Limits
+	limits bound.Limits
 }
 
 // lines returns a lineTransport in place of the SDK's transports for lines, and any other transport as it is.
-func lines(t mcp.Transport, limits call.Limits) mcp.Transport {
+func lines(t mcp.Transport, limits bound.Limits) mcp.Transport {
 	switch t := t.(type) {
 	case *mcp.StdioTransport:
 		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limits}
@@ -75,7 +75,7 @@ func (w *lockedWriter) Write(line []byte) (int, error) {
 }
 
 // filter passes on the lines that are messages and answers all others with an error, until the input ends.
-func filter(in io.Reader, pass, answer io.Writer, limits call.Limits) error {
+func filter(in io.Reader, pass, answer io.Writer, limits bound.Limits) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, tooLong, err := readLine(r, limits.MessageBytes)
@@ -125,7 +125,7 @@ func readLine(r *bufio.Reader, limit int64) (line []byte, tooLong bool, err erro
 }
 
 // checkLine reports why a line is no message, or batch of messages, that the SDK reads.
-func checkLine(line []byte, limits call.Limits) *jsonrpc.Error {
+func checkLine(line []byte, limits bound.Limits) *jsonrpc.Error {
 	depth := limits.Depth
 	batch := strictjson.TypeOf(line) == strictjson.TypeArray
 	if batch {

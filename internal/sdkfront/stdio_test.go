@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -29,7 +29,7 @@ func TestAmbiguousLinesAreRefused(t *testing.T) {
 	} {
 		const next = `{"jsonrpc":"2.0","id":10,"method":"ping"}` + "\n"
 		var passed, answered bytes.Buffer
-		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, call.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, bound.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", line, err)
 		}
 		var got struct {
@@ -54,7 +54,7 @@ func TestLinesOfTheLimitPass(t *testing.T) {
 				ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 				line := ping + strings.Repeat(" ", limit+more-len(ping)) + end
 				var passed, answered bytes.Buffer
-				if err := filter(strings.NewReader(line), &passed, &answered, call.Limits{MessageBytes: int64(limit), Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+				if err := filter(strings.NewReader(line), &passed, &answered, bound.Limits{MessageBytes: int64(limit), Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 				refused := strings.Contains(answered.String(), fmt.Sprintf("the limit of %d bytes", limit))
@@ -81,7 +81,7 @@ func TestDuplicateMembersAreRefusedEverywhere(t *testing.T) {
 			n++
 			for _, line := range []string{ambiguous, "[" + ambiguous + "]"} {
 				var passed, answered bytes.Buffer
-				if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, call.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+				if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, bound.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
 					t.Errorf("%s: %v", line, err)
 				}
 				// The error is for the sender or, in place of its response, for whoever waits for that.

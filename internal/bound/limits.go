@@ -1,0 +1,17 @@
+package bound
+
+import "time"
+
+// Limits bound one call or one request, whoever its caller is. All are set, and have the meaning of askback.Limits.
+type Limits struct {
+	Rounds       int // that end with input required, per call
+	Questions    int // per round
+	StateBytes   int // of a requestState as sent
+	StoredBytes  int // of a state in a store
+	MessageBytes int64
+	Depth        int // of JSON
+	RoundTTL     time.Duration
+	CallTTL      time.Duration
+	SessionCalls int // open requests of one session
+	Batch        int // messages in one JSON-RPC batch
+}
