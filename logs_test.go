@@ -361,7 +361,7 @@ func TestALostLeaseIsLogged(t *testing.T) {
 		return lines("task: the lease is lost") != nil && lines("askback: a task goes on after a run that did not end") != nil
 	})
 	for _, l := range append(lines("task: the lease is lost"), lines("askback: a task goes on after")...) {
-		if l["task"] != id[:6]+"…" || l["target"] != "steps" {
+		if l["task"] != task.Name(id) || l["target"] != "steps" {
 			t.Errorf("whose task is it? %v", l)
 		}
 	}

@@ -109,7 +109,7 @@ func (e *Engine) Create(ctx context.Context, n *New) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.changed(Fingerprint(t.ID), worker == nil)
+	e.changed(Name(t.ID), worker == nil)
 	worker.run(&Claimed{Task: t.clone(), Call: bytes.Clone(n.Call), Entries: cloneAll(n.Entries)})
 	return t, nil
 }
@@ -142,10 +142,6 @@ func (e *Engine) admit(ctx context.Context, principal string, size int64, write 
 		}
 	}
 }
-
-// short is the part of an ID that logs show. Where nobody is authenticated, whoever has the
-// whole ID can read the task.
-func short(id string) string { return id[:min(len(id), 6)] + "…" }
 
 // longestID bounds the IDs that are looked up: clients choose what they send.
 const longestID = 128
@@ -211,7 +207,7 @@ func (e *Engine) Change(ctx context.Context, principal, id string, change func(t
 			continue
 		}
 		if err == nil {
-			e.changed(Fingerprint(id), due && worker == nil)
+			e.changed(Name(id), due && worker == nil)
 			worker.run(&Claimed{Task: t.clone()})
 		}
 		return t, err
@@ -377,7 +373,7 @@ func (e *Engine) expire(ctx context.Context, id string) error {
 		}
 		u := stop(t, Failed, message, e.opts.Failure(message))
 		if err := e.store.Update(ctx, t, *u); !errors.Is(err, ErrConflict) {
-			e.changed(Fingerprint(id), !u.Keep)
+			e.changed(Name(id), !u.Keep)
 			return err
 		}
 	}

@@ -139,7 +139,7 @@ func (l *leases) renew() {
 		}
 		h.renewed <- r
 		if r.Err != nil && !refused(r.Err) {
-			l.engine.log.Warn("task: renewing a lease failed; trying again", "task", short(h.ID), "error", r.Err)
+			l.engine.log.Warn("task: renewing a lease failed; trying again", "task", Name(h.ID), "error", r.Err)
 		}
 	}
 }

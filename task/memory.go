@@ -361,7 +361,7 @@ func (s *MemoryStore) delete(m *memoryTask) {
 func (s *MemoryStore) Close() error { return nil }
 
 // Watch reports tasks that are created and updated. See [Watcher].
-func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
+func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(name string, due bool)) error {
 	w := &memoryWatch{ids: make(map[string]bool), news: make(chan struct{}, 1)}
 	err := s.do(ctx, func(int64) error {
 		s.watches[w] = struct{}{}
@@ -389,7 +389,7 @@ func (s *MemoryStore) Watch(ctx context.Context, ready func(), changed func(fing
 		w.ids = make(map[string]bool)
 		s.mu.Unlock()
 		for id, due := range ids {
-			changed(Fingerprint(id), due)
+			changed(Name(id), due)
 		}
 	}
 }

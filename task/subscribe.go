@@ -126,7 +126,7 @@ func (e *Engine) addSubscription(ids []string, looks bool) *subscription {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {
-		f := Fingerprint(id)
+		f := Name(id)
 		s.fingerprints[f] = struct{}{}
 		if e.waiting[f] == nil {
 			e.waiting[f] = &watchedTask{id: id, version: neverSeen, subscriptions: make(map[*subscription]struct{})}
@@ -144,7 +144,7 @@ func (e *Engine) unsubscribe(s *subscription, ids ...string) {
 	if len(ids) > 0 {
 		ended = make(map[string]struct{})
 		for _, id := range ids {
-			ended[Fingerprint(id)] = struct{}{}
+			ended[Name(id)] = struct{}{}
 		}
 	}
 	for f := range ended {
@@ -222,7 +222,7 @@ func (e *Engine) look(ctx context.Context) (err error) {
 			if !exists {
 				version = deleted
 			}
-			if w := e.waiting[Fingerprint(id)]; w != nil && w.version != version {
+			if w := e.waiting[Name(id)]; w != nil && w.version != version {
 				w.version = version
 				w.notify(func(s *subscription) bool { return s.looks })
 			}
@@ -236,14 +236,14 @@ func (e *Engine) look(ctx context.Context) (err error) {
 func (e *Engine) seen(t *Task) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w := e.waiting[Fingerprint(t.ID)]; w != nil && w.version == neverSeen {
+	if w := e.waiting[Name(t.ID)]; w != nil && w.version == neverSeen {
 		w.version = t.Version
 	}
 }
 
 // Changed wakes those who wait for a task, and the workers, because it may have changed. The
 // engine calls it after its own writes.
-func (e *Engine) Changed(id string) { e.changed(Fingerprint(id), true) }
+func (e *Engine) Changed(id string) { e.changed(Name(id), true) }
 
 // changed wakes those who wait for a task and, if it may be due, the workers.
 func (e *Engine) changed(fingerprint string, due bool) {
@@ -262,7 +262,7 @@ func (e *Engine) wakeWorkers() {
 }
 
 // notify wakes those who wait for a task, except the one who changed it.
-func (e *Engine) notify(id string, except <-chan struct{}) { e.notifyExcept(Fingerprint(id), except) }
+func (e *Engine) notify(id string, except <-chan struct{}) { e.notifyExcept(Name(id), except) }
 
 func (e *Engine) notifyExcept(fingerprint string, except <-chan struct{}) {
 	e.mu.Lock()

@@ -260,18 +260,19 @@ type Store interface {
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other
 // Store an [Engine] learns of them by asking again.
 type Watcher interface {
-	// Watch calls changed with the [Fingerprint] of the ID of each task that another instance has created or updated,
-	// and says whether the task is due at once; until ctx is done: then it returns the error of ctx. A task that was
+	// Watch calls changed with the [Name] of each task that another instance has created or updated, and says whether
+	// the task is due at once; until ctx is done: then it returns the error of ctx. A task that was
 	// created under a lease is left out, since nobody can wait for it yet. What this Store itself has written may be
 	// left out, too: its engine knows. Watch calls ready, if that is not nil, once it listens. When the connection is
 	// lost it returns an error, and can be called again, unless it is an errors.ErrUnsupported. Changes may be missed
 	// then and at other times: engines look for themselves now and then.
-	Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error
+	Watch(ctx context.Context, ready func(), changed func(name string, due bool)) error
 }
 
-// Fingerprint names a task without telling its ID, which can be all that protects the task. A database may pass
-// notifications on to everybody who can connect to it. It has letters and digits only, so that it can be typed.
-func Fingerprint(id string) string {
+// Name returns the name by which operators know a task: in lists, log lines, audit events, spans and notifications. The
+// ID cannot be had from it, and the ID can be all that protects a task. It has 26 letters and digits, so that it can be
+// typed.
+func Name(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16])
 }

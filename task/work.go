@@ -159,7 +159,7 @@ func refused(err error) bool {
 // work runs a claimed task and writes the outcome.
 func (e *Engine) work(ctx context.Context, c *Claimed, l *lease, all *leases) {
 	t := c.Task
-	log := e.log.With("task", short(t.ID), "target", t.Target)
+	log := e.log.With("task", Name(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Status != Working && !t.Stopped {
 		// The handler does not run: it would repeat open questions, or change an outcome that the client knows.
@@ -169,7 +169,7 @@ func (e *Engine) work(ctx context.Context, c *Claimed, l *lease, all *leases) {
 		return
 	}
 	if t.Attempts > e.opts.Attempts {
-		e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
+		e.log.ErrorContext(ctx, "task: giving up on a task", "task", Name(t.ID), "target", t.Target, "attempts", t.Attempts-1, "cleaning up", t.Stopped)
 		e.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
 		return
 	}
@@ -182,7 +182,7 @@ func (e *Engine) work(ctx context.Context, c *Claimed, l *lease, all *leases) {
 		switch {
 		case errors.Is(err, errAbandoned):
 			e.opts.Logger.ErrorContext(ctx, "task: a handler does not return although its context is done; leaving it, and its task to another worker",
-				"task", short(t.ID), "target", t.Target, "after", e.opts.Lease)
+				"task", Name(t.ID), "target", t.Target, "after", e.opts.Lease)
 			return // the lease ends by itself
 		case errors.Is(err, ErrLeaseLost):
 			log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
@@ -267,12 +267,12 @@ func (e *Engine) settle(ctx context.Context, t *Task, u Update) error {
 	})
 	switch {
 	case err == nil:
-		e.changed(Fingerprint(t.ID), u.Due == 0 && !u.Keep)
+		e.changed(Name(t.ID), u.Due == 0 && !u.Keep)
 	case errors.Is(err, ErrConflict):
 	case errors.Is(err, ErrLeaseLost):
-		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", short(t.ID))
+		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", Name(t.ID))
 	default:
-		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", short(t.ID), "error", err)
+		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", Name(t.ID), "error", err)
 	}
 	return err
 }

@@ -162,10 +162,10 @@ type storedTask struct {
 func storedTaskOf(t *task.Task) (storedTask, error) {
 	questions, err := askback.TaskQuestions(t)
 	if err != nil {
-		return storedTask{}, fmt.Errorf("task %s: %w", task.Fingerprint(t.ID), err)
+		return storedTask{}, fmt.Errorf("task %s: %w", task.Name(t.ID), err)
 	}
 	return storedTask{
-		Fingerprint: task.Fingerprint(t.ID), Principal: t.Principal, Method: t.Method, Target: t.Target, Status: t.Status, Message: t.Message,
+		Fingerprint: task.Name(t.ID), Principal: t.Principal, Method: t.Method, Target: t.Target, Status: t.Status, Message: t.Message,
 		Created: t.Created, Updated: t.Updated, Expires: t.Expires, Attempts: t.Attempts, WaitsFor: questions,
 	}, nil
 }
@@ -206,7 +206,7 @@ func cancelStored(cmd *cobra.Command, name, which string) error {
 	const enough = 6
 	var found []*task.Task
 	err = selectTasks(ctx, store, task.Filter{Statuses: []task.Status{task.Working, task.InputRequired}}, func(t *task.Task) bool {
-		if t.ID == which || len(which) >= enough && strings.HasPrefix(task.Fingerprint(t.ID), which) {
+		if t.ID == which || len(which) >= enough && strings.HasPrefix(task.Name(t.ID), which) {
 			found = append(found, t)
 		}
 		return len(found) < 2

@@ -47,7 +47,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 	}
 	var waits []storedTask
 	until("the task waits", func() bool { waits = list("--status", "input_required"); return len(waits) == 1 })
-	if w := waits[0]; w.Fingerprint != task.Fingerprint(id) || w.Target != "provision_vm" || w.Principal != "" || len(w.WaitsFor) != 1 || w.WaitsFor[0].Key != "network" ||
+	if w := waits[0]; w.Fingerprint != task.Name(id) || w.Target != "provision_vm" || w.Principal != "" || len(w.WaitsFor) != 1 || w.WaitsFor[0].Key != "network" ||
 		!strings.Contains(w.WaitsFor[0].Message, "Which network") || time.Since(w.Created) > time.Hour {
 		t.Errorf("%+v", w)
 	}
@@ -66,16 +66,16 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 		}
 	}
 
-	if code, _, stderr := command(t, "task", "cancel", store, task.Fingerprint(id)[:5]); code != 1 || !strings.Contains(stderr, "at least 6 characters") {
+	if code, _, stderr := command(t, "task", "cancel", store, task.Name(id)[:5]); code != 1 || !strings.Contains(stderr, "at least 6 characters") {
 		t.Errorf("a short name: %d %s", code, stderr)
 	}
-	if code, stdout, stderr := command(t, "task", "cancel", store, task.Fingerprint(id)[:8]); code != 0 || !strings.Contains(stdout, "is cancelled") {
+	if code, stdout, stderr := command(t, "task", "cancel", store, task.Name(id)[:8]); code != 0 || !strings.Contains(stdout, "is cancelled") {
 		t.Fatalf("%d %s %s", code, stdout, stderr)
 	}
 	if got := list("--status", "cancelled"); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	if code, _, stderr := command(t, "task", "cancel", store, task.Fingerprint(id)[:8]); code != 1 || !strings.Contains(stderr, "no task that has not ended") {
+	if code, _, stderr := command(t, "task", "cancel", store, task.Name(id)[:8]); code != 1 || !strings.Contains(stderr, "no task that has not ended") {
 		t.Errorf("again: %d %s", code, stderr)
 	}
 	// What runs such tasks removes what was made.

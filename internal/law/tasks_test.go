@@ -52,7 +52,7 @@ func (s thief) tell(id string, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, changed := range s.changed {
-		changed(task.Fingerprint(id), due)
+		changed(task.Name(id), due)
 	}
 }
 

@@ -116,7 +116,7 @@ func (e *Engine) Create(ctx context.Context, n *New) (*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.changed(task.Fingerprint(t.ID), worker == nil)
+	e.changed(task.Name(t.ID), worker == nil)
 	worker.run(&task.Claimed{Task: cloneTask(t), Call: bytes.Clone(n.Call), Entries: cloneAll(n.Entries)})
 	return t, nil
 }
@@ -158,10 +158,6 @@ func (e *Engine) admit(ctx context.Context, principal string, size int64, write 
 		}
 	}
 }
-
-// short is the part of an ID that logs show. Where nobody is authenticated, whoever has the
-// whole ID can read the task.
-func short(id string) string { return id[:min(len(id), 6)] + "…" }
 
 // longestID bounds the IDs that are looked up: clients choose what they send.
 const longestID = 128
@@ -231,7 +227,7 @@ func (e *Engine) Change(
 			continue
 		}
 		if err == nil {
-			e.changed(task.Fingerprint(id), due && worker == nil)
+			e.changed(task.Name(id), due && worker == nil)
 			worker.run(&task.Claimed{Task: cloneTask(t)})
 		}
 		return t, err
@@ -351,11 +347,11 @@ func (e *Engine) watch(ctx context.Context) {
 
 // Changed wakes those who wait for a task, and the workers, because it may have changed. The
 // engine calls it after its own writes.
-func (e *Engine) Changed(id string) { e.changed(task.Fingerprint(id), true) }
+func (e *Engine) Changed(id string) { e.changed(task.Name(id), true) }
 
 // changed wakes those who wait for a task and, if it may be due, the workers.
-func (e *Engine) changed(fingerprint string, due bool) {
-	e.subscriptions.notify(fingerprint, nil)
+func (e *Engine) changed(name string, due bool) {
+	e.subscriptions.notify(name, nil)
 	if due {
 		e.wakeWorkers()
 	}
@@ -418,7 +414,7 @@ func (e *Engine) expire(ctx context.Context, id string) error {
 		}
 		u := stop(t, task.Failed, message, e.opts.Failure(message))
 		if err := e.store.Update(ctx, t, *u); !errors.Is(err, task.ErrConflict) {
-			e.changed(task.Fingerprint(id), !u.Keep)
+			e.changed(task.Name(id), !u.Keep)
 			return err
 		}
 	}

@@ -142,7 +142,7 @@ func (l *leases) renew() {
 		}
 		h.renewed <- r
 		if r.Err != nil && !refused(r.Err) {
-			l.store.log.Warn("task: renewing a lease failed; trying again", "task", short(h.ID), "error", r.Err)
+			l.store.log.Warn("task: renewing a lease failed; trying again", "task", task.Name(h.ID), "error", r.Err)
 		}
 	}
 }

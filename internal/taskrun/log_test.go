@@ -26,9 +26,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// Where nobody is authenticated, whoever has the whole ID of a task can read it. Therefore a log has only its
-// beginning.
-func TestLogsShowTheBeginningOfAnID(t *testing.T) {
+// Where nobody is authenticated, whoever has the ID of a task can read it. Therefore a log has its name.
+func TestLogsNameTasks(t *testing.T) {
 	for says, options := range map[string]*taskrun.Options{
 		"an attempt failed": {Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			return taskrun.Verdict{}, errors.New("no")
@@ -61,8 +60,8 @@ func TestLogsShowTheBeginningOfAnID(t *testing.T) {
 				created := f.create(e, &taskrun.New{Target: "tool"})
 				time.Sleep(time.Minute)
 				stop()
-				if got := log.b.String(); !strings.Contains(got, says) || !strings.Contains(got, created.ID[:6]) ||
-					strings.Contains(got, created.ID) {
+				if got := log.b.String(); !strings.Contains(got, says) || !strings.Contains(got, task.Name(created.ID)) ||
+					strings.Contains(got, created.ID[:6]) {
 					t.Errorf("task %s: %.3000s", created.ID, got)
 				}
 			})

@@ -14,7 +14,7 @@ import (
 // work runs a claimed task and writes the outcome.
 func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *leases) {
 	t := c.Task
-	log := e.log.With("task", short(t.ID), "target", t.Target)
+	log := e.log.With("task", task.Name(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Status != task.Working && !t.Stopped {
 		// The handler does not run: it would repeat open questions, or change an outcome that the client knows.
@@ -24,7 +24,7 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		return
 	}
 	if t.Attempts > e.opts.Attempts {
-		e.log.ErrorContext(ctx, "task: giving up on a task", "task", short(t.ID), "target", t.Target, "attempts",
+		e.log.ErrorContext(ctx, "task: giving up on a task", "task", task.Name(t.ID), "target", t.Target, "attempts",
 			t.Attempts-1, "cleaning up", t.Stopped)
 		e.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
 		return
@@ -40,7 +40,7 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		case errors.Is(err, errAbandoned):
 			e.opts.Logger.ErrorContext(ctx,
 				"task: a handler does not return although its context is done; leaving it, and its task to another worker",
-				"task", short(t.ID), "target", t.Target, "after", e.opts.Lease)
+				"task", task.Name(t.ID), "target", t.Target, "after", e.opts.Lease)
 			return // the lease ends by itself
 		case errors.Is(err, task.ErrLeaseLost):
 			log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
@@ -126,12 +126,12 @@ func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error 
 	})
 	switch {
 	case err == nil:
-		e.changed(task.Fingerprint(t.ID), u.Due == 0 && !u.Keep)
+		e.changed(task.Name(t.ID), u.Due == 0 && !u.Keep)
 	case errors.Is(err, task.ErrConflict):
 	case errors.Is(err, task.ErrLeaseLost):
-		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", short(t.ID))
+		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", task.Name(t.ID))
 	default:
-		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", short(t.ID),
+		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", task.Name(t.ID),
 			"error", err)
 	}
 	return err
@@ -303,7 +303,7 @@ func (e *Engine) keepAlive(
 			}
 			reported = time.Now()
 			if err := e.report(ctx, w, now, h.lease); err == nil {
-				e.subscriptions.notify(task.Fingerprint(now.ID), changed)
+				e.subscriptions.notify(task.Name(now.ID), changed)
 				continue
 			}
 		case <-changed:

@@ -125,7 +125,7 @@ func (s safeStore) Evict(ctx context.Context, principal string, age time.Duratio
 // watch waits for changes that other instances make. If the store is not a [task.Watcher] it returns
 // at once, with watches false.
 func (s safeStore) watch(
-	ctx context.Context, ready func(), changed func(fingerprint string, due bool),
+	ctx context.Context, ready func(), changed func(name string, due bool),
 ) (watches bool, err error) {
 	w, watches := s.store.(task.Watcher)
 	if !watches {

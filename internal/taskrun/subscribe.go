@@ -18,7 +18,7 @@ type subscriptions struct {
 	lease time.Duration
 
 	mu      sync.Mutex
-	waiting map[string]*watchedTask // by fingerprint
+	waiting map[string]*watchedTask // by name
 	looking bool                    // somebody looks at this moment
 	looked  time.Time               // when the last look began
 }
@@ -41,9 +41,9 @@ const (
 
 // subscription is somebody who waits for tasks.
 type subscription struct {
-	fingerprints map[string]struct{}
-	looks        bool          // by next; a worker learns what it has missed when it renews its lease
-	news         chan struct{} // receives after changes
+	names map[string]struct{}
+	looks bool          // by next; a worker learns what it has missed when it renews its lease
+	news  chan struct{} // receives after changes
 
 	changed map[string]struct{} // IDs; guarded by subscriptions.mu
 }
@@ -59,14 +59,14 @@ func (a *subscriptions) follow(ids ...string) *subscription { return a.add(ids, 
 
 func (a *subscriptions) add(ids []string, looks bool) *subscription {
 	s := &subscription{
-		fingerprints: make(map[string]struct{}), looks: looks,
+		names: make(map[string]struct{}), looks: looks,
 		news: make(chan struct{}, 1), changed: make(map[string]struct{}),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
-		f := task.Fingerprint(id)
-		s.fingerprints[f] = struct{}{}
+		f := task.Name(id)
+		s.names[f] = struct{}{}
 		if a.waiting[f] == nil {
 			a.waiting[f] = &watchedTask{id: id, version: neverSeen, subscriptions: make(map[*subscription]struct{})}
 		}
@@ -79,15 +79,15 @@ func (a *subscriptions) add(ids []string, looks bool) *subscription {
 func (a *subscriptions) remove(s *subscription, ids ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ended := s.fingerprints
+	ended := s.names
 	if len(ids) > 0 {
 		ended = make(map[string]struct{})
 		for _, id := range ids {
-			ended[task.Fingerprint(id)] = struct{}{}
+			ended[task.Name(id)] = struct{}{}
 		}
 	}
 	for f := range ended {
-		delete(s.fingerprints, f)
+		delete(s.names, f)
 		if w := a.waiting[f]; w != nil {
 			if delete(w.subscriptions, s); len(w.subscriptions) == 0 {
 				delete(a.waiting, f)
@@ -161,7 +161,7 @@ func (a *subscriptions) look(ctx context.Context) (err error) {
 			if !exists {
 				version = deleted
 			}
-			if w := a.waiting[task.Fingerprint(id)]; w != nil && w.version != version {
+			if w := a.waiting[task.Name(id)]; w != nil && w.version != version {
 				w.version = version
 				w.notify(func(s *subscription) bool { return s.looks })
 			}
@@ -175,16 +175,16 @@ func (a *subscriptions) look(ctx context.Context) (err error) {
 func (a *subscriptions) seen(t *task.Task) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w := a.waiting[task.Fingerprint(t.ID)]; w != nil && w.version == neverSeen {
+	if w := a.waiting[task.Name(t.ID)]; w != nil && w.version == neverSeen {
 		w.version = t.Version
 	}
 }
 
 // notify wakes those who wait for a task, except the one who changed it, which may be nil.
-func (a *subscriptions) notify(fingerprint string, except <-chan struct{}) {
+func (a *subscriptions) notify(name string, except <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w := a.waiting[fingerprint]; w != nil {
+	if w := a.waiting[name]; w != nil {
 		w.notify(func(s *subscription) bool { return s.news != except })
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,14 +143,6 @@ func TestADeletedTaskIsSeen(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	})
-}
-
-func TestAFingerprintDoesNotTellTheID(t *testing.T) {
-	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	f := task.Fingerprint(id)
-	if f != task.Fingerprint(id) || f == task.Fingerprint(id+"A") || !regexp.MustCompile(`^[A-Z2-7]{26}$`).MatchString(f) {
-		t.Errorf("the fingerprint is %q", f)
-	}
 }
 
 // A task that ends, or that is deleted, is waited for no longer, though its follower waits for others.

@@ -194,12 +194,9 @@ func (s *Service) logRecovered(ctx context.Context, w *taskrun.Work, callID stri
 		}
 	}
 	s.Log.InfoContext(ctx, "askback: a task goes on after a run that did not end: its worker stopped, failed or lost its lease", "call", callID,
-		"target", w.Task.Target, "task", short(w.Task.ID), "fence", w.Task.Fence, "attempt", w.Task.Attempts)
+		"target", w.Task.Target, "task", task.Name(w.Task.ID), "fence", w.Task.Fence, "attempt", w.Task.Attempts)
 	return true
 }
-
-// short is the part of a task's ID that logs show, as in package task: the whole ID is a secret.
-func short(id string) string { return id[:min(len(id), 6)] + "…" }
 
 func progressMessage(progress, total float64, message string) string {
 	switch {

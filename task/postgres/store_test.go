@@ -163,7 +163,7 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 	another := open(t, with(dsn, "search_path=b"))
 	defer another.Close()
 	m := create(t, another, newTask())
-	if id := soon(t, changed); id != task.Fingerprint(m.ID) {
+	if id := soon(t, changed); id != task.Name(m.ID) {
 		t.Errorf("Watch in the other schema told of %s", id)
 	}
 }
@@ -372,7 +372,7 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 		other := open(t, server.DSN())
 		n := create(t, other, newTask())
 		other.Close()
-		if id := soon(t, changed); id != task.Fingerprint(n.ID) {
+		if id := soon(t, changed); id != task.Name(n.ID) {
 			t.Errorf("after a restart Watch told of %s, want %s", id, n.ID)
 		}
 	}

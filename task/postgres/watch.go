@@ -23,7 +23,7 @@ var (
 
 // Watch implements [task.Watcher], on a connection of its own. It returns an error if
 // notifications do not arrive; it is an errors.ErrUnsupported with a pooler in transaction mode.
-func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
+func (s *Store) Watch(ctx context.Context, ready func(), changed func(name string, due bool)) error {
 	s.running.Add(1)
 	defer s.running.Done()
 	ctx, cancel := context.WithCancel(ctx)
@@ -40,7 +40,7 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(fingerprin
 	return fmt.Errorf("task/postgres: watch tasks: %w", err)
 }
 
-func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprint string, due bool)) error {
+func (s *Store) watch(ctx context.Context, ready func(), changed func(name string, due bool)) error {
 	if s.pooled {
 		return fmt.Errorf("%w: a pooler in transaction mode passes on no notifications: "+
 			"connect to PostgreSQL directly, or through a pooler in session mode", errors.ErrUnsupported)
@@ -60,7 +60,7 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprin
 		return err
 	}
 
-	// An empty fingerprint, sent by another connection, shows that it hears.
+	// An empty name, sent by another connection, shows that it hears.
 	if _, err := s.exec(beginning, workers, inSchema("SELECT pg_notify({name}, '')", s.schema)); err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func (s *Store) watch(ctx context.Context, ready func(), changed func(fingerprin
 		cancel()
 		switch {
 		case err == nil && notification.Payload != "":
-			if fingerprint, due, others := s.readNews(notification.Payload); others {
-				changed(fingerprint, due)
+			if name, due, others := s.readNews(notification.Payload); others {
+				changed(name, due)
 			}
 		case err == nil:
 			if !heard && ready != nil {
@@ -102,23 +102,23 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 
 // news is a change of a task.
 type news struct {
-	fingerprint string
-	due         bool // at once
+	name string
+	due  bool // at once
 }
 
 // payload is the text of the notification. It names this Store, whose engine has no need of it.
 func (s *Store) payload(n news) string {
 	if n.due {
-		return n.fingerprint + " " + s.name + " due"
+		return n.name + " " + s.name + " due"
 	}
-	return n.fingerprint + " " + s.name
+	return n.name + " " + s.name
 }
 
 // readNews reads a payload, and whether another Store has sent it.
-func (s *Store) readNews(payload string) (fingerprint string, due, others bool) {
-	fingerprint, sender, _ := strings.Cut(payload, " ")
+func (s *Store) readNews(payload string) (name string, due, others bool) {
+	name, sender, _ := strings.Cut(payload, " ")
 	sender, due = strings.CutSuffix(sender, " due")
-	return fingerprint, due, sender != s.name
+	return name, due, sender != s.name
 }
 
 // tell notifies the other instances of a write that was made. The notification does not belong to the write's
@@ -126,7 +126,7 @@ func (s *Store) readNews(payload string) (fingerprint string, due, others bool) 
 // write only a fraction of what they do. If this process dies in between, the others find the change when they look.
 func (s *Store) tell(id string, due bool) {
 	select {
-	case s.news <- news{task.Fingerprint(id), due}:
+	case s.news <- news{task.Name(id), due}:
 	default: // as if lost
 	}
 }

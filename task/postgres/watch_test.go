@@ -27,7 +27,7 @@ func TestWatchTellsOfOtherInstances(t *testing.T) {
 	defer stop()
 	next := func(want string) {
 		t.Helper()
-		if got := soon(t, changed); got != task.Fingerprint(want) {
+		if got := soon(t, changed); got != task.Name(want) {
 			t.Errorf("Watch told of %s, want %s", got, want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestWatchTriesASilentConnection(t *testing.T) {
 	n := create(t, other, newTask())
 	select {
 	case id := <-changed:
-		if id != task.Fingerprint(n.ID) {
+		if id != task.Name(n.ID) {
 			t.Errorf("after some silence Watch told of %s, want %s", id, n.ID)
 		}
 	case err := <-ended:

@@ -296,7 +296,7 @@ var contextTests = []test{
 }
 
 // watch watches a store until stop is called. It skips the test if the store is no Watcher.
-func (f *fixture) watch(s task.Store, ready func(), changed func(fingerprint string, due bool)) (stop func()) {
+func (f *fixture) watch(s task.Store, ready func(), changed func(name string, due bool)) (stop func()) {
 	f.Helper()
 	w, ok := s.(task.Watcher)
 	if !ok {
@@ -325,14 +325,14 @@ func (f *fixture) watch(s task.Store, ready func(), changed func(fingerprint str
 var watchTests = []test{
 	{"changed is called for what another instance creates and updates, until the context is done", func(f *fixture, s task.Store) {
 		var readies atomic.Int64
-		var seen sync.Map // fingerprints, and whether the task was due
-		stop := f.watch(s, func() { readies.Add(1) }, func(fingerprint string, due bool) { seen.Store(fingerprint, due) })
+		var seen sync.Map // names, and whether the task was due
+		stop := f.watch(s, func() { readies.Add(1) }, func(name string, due bool) { seen.Store(name, due) })
 		other := f.another()
 		f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
 		sees := func(what string, t *task.Task, due bool) {
 			f.Helper()
 			f.eventually("Watch tells of "+what, func() bool {
-				got, ok := seen.LoadAndDelete(task.Fingerprint(t.ID))
+				got, ok := seen.LoadAndDelete(task.Name(t.ID))
 				if ok && got != due {
 					f.Errorf("Watch says that %s is due: %v, want %v", what, got, due)
 				}

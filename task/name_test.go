@@ -1,0 +1,20 @@
+package task_test
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// Instances of several releases name tasks to each other, and operators look for the names in old logs.
+func TestTheNameOfATaskStaysTheSame(t *testing.T) {
+	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	name := task.Name(id)
+	if want := "23WGRGG6Q7O2Y3S3GYIXBCT2UE"; name != want {
+		t.Errorf("the name is %q, want %q", name, want)
+	}
+	if name == task.Name(id+"A") || !regexp.MustCompile(`^[A-Z2-7]{26}$`).MatchString(name) {
+		t.Errorf("the name is %q", name)
+	}
+}
