@@ -14,6 +14,7 @@ import (
 
 // A request is sent again only after all its questions are answered.
 func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
+	t.Parallel()
 	var s script
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestTasksOfAskback(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal, client.TasksOff} {
 			for name, transport := range map[string]func(*testing.T, *askback.Server) mcp.Transport{
@@ -128,6 +129,7 @@ func TestTasksOfAskbackWait(t *testing.T) {
 }
 
 func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
+	t.Parallel()
 	for _, dialect := range []client.TaskDialect{client.TasksAuto, client.TasksProposal} {
 		opts := answers()
 		opts.Tasks = dialect

@@ -159,6 +159,7 @@ func TestTheProposalAsksAgainUnderTheSameKey(t *testing.T) {
 }
 
 func TestTaskOfASession(t *testing.T) {
+	t.Parallel()
 	t.Run("that the tool cannot do without", func(t *testing.T) {
 		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})

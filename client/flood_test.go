@@ -128,6 +128,7 @@ func soon(t *testing.T, what string, do func()) {
 
 // A server cannot hold a session open by asking something and then not taking the answer.
 func TestClosingWaitsForNoServer(t *testing.T) {
+	t.Parallel()
 	f := flood{messages: pings(1, ""), result: true}
 	for name, c := range map[string]struct {
 		transport mcp.Transport
@@ -148,6 +149,7 @@ func TestClosingWaitsForNoServer(t *testing.T) {
 
 // What a server asks before it takes the answers to what it asked before is bounded.
 func TestRequestsOfAServerAreBounded(t *testing.T) {
+	client.SetUnanswered(t, 256<<10)
 	for name, c := range map[string]struct {
 		flood
 		want func(error) bool
@@ -159,11 +161,11 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 	} {
 		for over, transport := range map[string]func(*testing.T) mcp.Transport{"http": c.overHTTP, "memory": c.inMemory} {
 			t.Run(name+"/"+over, func(t *testing.T) {
+				t.Parallel()
 				version := ""
 				if over == "http" {
 					version = "2025-11-25"
 				}
-				client.SetUnanswered(t, 256<<10)
 				session := connect(t, client.Options{Limits: client.Limits{MessageBytes: 64 << 10}}, transport(t), version)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
@@ -188,6 +190,7 @@ func TestARequestOnTheStreamOfACallEndsIt(t *testing.T) {
 
 // Requests whose answers the server took do not count.
 func TestAnsweredRequestsDoNotCount(t *testing.T) {
+	t.Parallel()
 	const asked = 1500
 	answered := make(chan struct{})
 	overHTTP := wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
@@ -235,6 +238,7 @@ func TestAnsweredRequestsDoNotCount(t *testing.T) {
 
 // A call ends with its context, although the program that it goes to does not read its input.
 func TestACallEndsThoughNobodyReadsIt(t *testing.T) {
+	t.Parallel()
 	in, out := io.Pipe()
 	answers, server := io.Pipe()
 	go func() { // reads the first line only

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -131,6 +132,9 @@ func hostileHandler(c hostileCase, events bool) http.Handler {
 	})
 }
 
+// endTime is how long a program gets to end by itself. One that floods the client does not.
+const endTime = 100 * time.Millisecond
+
 // hostileClient declares forms only, and answers them.
 func hostileClient(transport mcp.Transport) error {
 	c := client.New(&client.Options{
@@ -151,12 +155,14 @@ func hostileClient(transport mcp.Transport) error {
 }
 
 func TestHostileServers(t *testing.T) {
+	t.Parallel()
 	for _, c := range hostileCases {
 		for _, over := range []string{"json", "events", "stdio"} {
 			t.Run(c.name+"/"+over, func(t *testing.T) {
+				t.Parallel()
 				var transport mcp.Transport
 				if over == "stdio" {
-					transport = &mcp.CommandTransport{Command: child(t, "stdio", c.name)}
+					transport = &mcp.CommandTransport{Command: child(t, "stdio", c.name), TerminateDuration: endTime}
 				} else {
 					s := httptest.NewServer(hostileHandler(c, over == "events"))
 					defer s.Close()
@@ -179,6 +185,7 @@ var raceDetector bool // true if the tests are built with it
 // A client that a server floods stays small. It runs in a process of its own, whose largest resident
 // size is measured without the program's own file.
 func TestHostileServersCostLittleMemory(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the size of a process is read from Linux's /proc")
 	}
@@ -230,6 +237,10 @@ func child(t *testing.T, role, name string) *exec.Cmd {
 func TestMain(m *testing.M) {
 	role := os.Getenv("HOSTILE_ROLE")
 	if role == "" {
+		// Most of the tests wait more than they compute. A -parallel on the command line counts nevertheless.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	var c hostileCase
@@ -258,7 +269,7 @@ func TestMain(m *testing.M) {
 			}
 			cmd := exec.Command(self)
 			cmd.Env = append(os.Environ(), "HOSTILE_ROLE=stdio")
-			transport = &mcp.CommandTransport{Command: cmd}
+			transport = &mcp.CommandTransport{Command: cmd, TerminateDuration: endTime}
 		}
 		if err := hostileClient(transport); err == nil {
 			fmt.Println("no error")
@@ -279,6 +290,7 @@ func kilobytes(status, name string) (kB int) {
 }
 
 func TestTimeIsBounded(t *testing.T) {
+	t.Parallel()
 	stop := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -107,6 +107,7 @@ func TestTaskTellsByItself(t *testing.T) {
 
 // A stream that breaks is opened again, and then the status is requested.
 func TestNewsThatBreakOff(t *testing.T) {
+	t.Parallel()
 	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(slowly(created("working", ""))),
 		"tasks/get":  always(slowly(flat("working", ""))),
@@ -134,6 +135,7 @@ func TestNewsThatBreakOff(t *testing.T) {
 // A client with notifications does not request the status. A notification from before the last status
 // is ignored.
 func TestOldNews(t *testing.T) {
+	t.Parallel()
 	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "")),
 		"tasks/get":  always(flat("working", `,"statusMessage":"now"`)),
@@ -248,6 +250,7 @@ func TestCloseEndsTheWaiting(t *testing.T) {
 
 // A server without notifications is polled, and not asked for a subscription again.
 func TestServersThatTellNothing(t *testing.T) {
+	t.Parallel()
 	for name, listen := range map[string]func(w http.ResponseWriter, r *http.Request, m message){
 		"no such method": func(w http.ResponseWriter, _ *http.Request, m message) {
 			w.WriteHeader(http.StatusNotFound)

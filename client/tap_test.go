@@ -16,6 +16,7 @@ import (
 // Before 2026-07-28 a server may close a response's stream and send the result on
 // another one, which the client asks for with the last event's id.
 func TestResultOnResumedStream(t *testing.T) {
+	t.Parallel()
 	var called message
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
 		switch {

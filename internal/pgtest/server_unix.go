@@ -117,7 +117,7 @@ func (s *Server) run(bin string, owner *syscall.Credential, fsync bool, primary 
 
 	supervisor := command("/bin/sh", "-c", supervise, "sh", dir,
 		filepath.Join(bin, "postgres"), "-D", cluster, "-k", "", "-c", "listen_addresses=127.0.0.1",
-		"-c", "max_connections=200", "-c", "fsync="+strconv.FormatBool(fsync))
+		"-c", "max_connections=400", "-c", "fsync="+strconv.FormatBool(fsync))
 	orders, err1 := supervisor.StdinPipe()
 	answers, err2 := supervisor.StdoutPipe()
 	if err := errors.Join(err1, err2); err != nil {

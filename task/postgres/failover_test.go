@@ -39,6 +39,7 @@ var failoverSteps = []string{"create", "boot", "join", "announce"}
 // lost claim continues beside a worker to which the standby gives the same number: two processes never finish steps
 // under one claim, and no journal gets a step twice. Another process is killed together with the primary.
 func TestFailoverThatLosesClaims(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	primary := pgtest.Start(t)

@@ -71,6 +71,7 @@ func groupTask(principal string) *task.Task {
 
 // Writes that wait share a transaction. One that is refused, or whose caller leaves, concerns no other.
 func TestWritesTogether(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +119,7 @@ func TestWritesTogether(t *testing.T) {
 
 // A row that somebody keeps locked keeps the writes of its task, and no others.
 func TestALockedTaskKeepsNoOthers(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 // With a single connection everything works, one statement after another, and a watch has a connection of its own.
 func TestStoreWithOneConnection(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, with(dsn, "pool_max_conns=1"))
 	defer s.Close()
@@ -103,7 +104,8 @@ func TestConnectionsAreShared(t *testing.T) {
 // A hundred clients that read all the time, and a database that is far away: tasks end, no lease is lost, and so no
 // step runs twice.
 func TestReadersDoNotStarveWorkers(t *testing.T) {
-	const statement, readers, tasks, steps = 300 * time.Millisecond, 100, 12, 3
+	t.Parallel()
+	const statement, lease, readers, tasks, steps = 100 * time.Millisecond, 4 * time.Second, 100, 12, 3
 	for _, connections := range []int{4, 1} {
 		t.Run(fmt.Sprintf("%d connections", connections), func(t *testing.T) {
 			t.Parallel()
@@ -112,15 +114,15 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			s := open(t, with(distant(t, dsn, statement), fmt.Sprintf("pool_max_conns=%d", connections)))
 			defer s.Close()
 			var ran [tasks][steps]atomic.Int32
-			e, err := taskrun.NewEngine(s, &taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			e, err := taskrun.NewEngine(s, &taskrun.Options{Settings: task.Settings{Lease: lease}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				for step := range steps {
 					if step < len(w.Entries) {
 						continue
 					}
 					ran[w.Task.Round][step].Add(1)
-					if w.Task.Round == 0 && step == 0 { // longer than a lease
+					if w.Task.Round == 0 && step == 0 {
 						select {
-						case <-time.After(12 * time.Second):
+						case <-time.After(lease + time.Second):
 						case <-ctx.Done():
 							return taskrun.Verdict{}, context.Cause(ctx)
 						}

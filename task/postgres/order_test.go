@@ -13,6 +13,7 @@ import (
 
 // The order of a journal does not depend on where its rows lie, or on how the database finds them.
 func TestAJournalIsReadInItsOrder(t *testing.T) {
+	t.Parallel()
 	dsn := with(pgtest.DSN(t), "search_path=ordered")
 	s := open(t, dsn)
 	defer s.Close()

@@ -16,6 +16,7 @@ import (
 // A pooler that lends its sessions is found out when the store is opened: what does not work behind it is refused then,
 // with the setting that helps, and all that can be opened works.
 func TestBehindAPooler(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		t.Run(mode, func(t *testing.T) {
 			url := pgtest.Pooler(t, pgtest.DSN(t), mode)
@@ -78,6 +79,7 @@ func runThrough(t *testing.T, s *postgres.Store) {
 
 // Behind a pooler in transaction mode no notification arrives, which Watch says at once and for all times.
 func TestWatchBehindAPooler(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	for _, tt := range []struct {
 		mode string

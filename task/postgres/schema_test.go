@@ -139,6 +139,7 @@ func unfilled(t *testing.T, url string) *migration {
 // Before, while and after tasks that are there are counted, quotas are right, whatever instances of the release before
 // write.
 func TestQuotasWhileTasksAreCounted(t *testing.T) {
+	t.Parallel()
 	url, conn := open2(t, 5*fillRows)
 	m := unfilled(t, url)
 	checkQuotas(t, conn, "before,")
@@ -193,6 +194,7 @@ func TestQuotasWhileTasksAreCounted(t *testing.T) {
 
 // What a release before has left wrong is corrected, too.
 func TestTasksThatWereCountedWrong(t *testing.T) {
+	t.Parallel()
 	url, conn := open2(t, 50)
 	m := unfilled(t, url)
 	mustExec(t, conn, `UPDATE askback.task SET bytes = 3`)
@@ -204,6 +206,7 @@ func TestTasksThatWereCountedWrong(t *testing.T) {
 
 // An instance that opens a store makes the fills by itself.
 func TestAnInstanceFills(t *testing.T) {
+	t.Parallel()
 	url, conn := open2(t, 2*fillRows)
 	s, err := Open(t.Context(), url)
 	if err != nil {
@@ -222,6 +225,7 @@ func TestAnInstanceFills(t *testing.T) {
 
 // A migration takes nothing away that statements of the release before use: their plans would be slow without an index.
 func TestAMigrationTakesNothingAway(t *testing.T) {
+	t.Parallel()
 	url, conn := open2(t, 10)
 	const relations = `SELECT array_agg(r ORDER BY r) FROM (
 		SELECT indexdef FROM pg_indexes WHERE schemaname = 'askback'
@@ -250,6 +254,7 @@ func TestAMigrationTakesNothingAway(t *testing.T) {
 
 // While a migration waits for a lock, others that came after it have it, too; and it says who keeps it waiting.
 func TestAMigrationKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
 	url, conn := open2(t, 10)
 	reader := connect(t, url)
 	mustExec(t, reader, `BEGIN; SELECT count(*) FROM askback.task`) // as a backup does
@@ -304,6 +309,7 @@ func TestAMigrationKeepsNobodyWaiting(t *testing.T) {
 
 // An attempt at an index that came to nothing leaves one that is not valid.
 func TestAnIndexThatIsNotValid(t *testing.T) {
+	t.Parallel()
 	url, conn := open2(t, 10)
 	mustExec(t, conn, `CREATE INDEX task_kept ON askback.task (principal) WHERE `+kept+`;
 		UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'askback.task_kept'::regclass`)
@@ -315,6 +321,7 @@ func TestAnIndexThatIsNotValid(t *testing.T) {
 
 // Many instances start at once, on a store of the release before and on none.
 func TestManyInstancesMigrateAtOnce(t *testing.T) {
+	t.Parallel()
 	old, _ := open2(t, 3*fillRows)
 	for _, url := range []string{old, pgtest.DSN(t)} {
 		var instances sync.WaitGroup
@@ -338,6 +345,7 @@ func TestManyInstancesMigrateAtOnce(t *testing.T) {
 
 // A store that a newer release has only added to is opened; one that it has changed otherwise is not.
 func TestStoresOfANewerRelease(t *testing.T) {
+	t.Parallel()
 	url := pgtest.DSN(t)
 	m := newMigration(t, url)
 	m.steps = append(slices.Clone(steps),
@@ -367,6 +375,7 @@ func TestStoresOfANewerRelease(t *testing.T) {
 
 // A step that fails leaves nothing of it behind, and says which one it was.
 func TestAStepThatFails(t *testing.T) {
+	t.Parallel()
 	url := pgtest.DSN(t)
 	m := newMigration(t, url)
 	m.steps = append(slices.Clone(steps),

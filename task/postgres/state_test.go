@@ -10,8 +10,10 @@ import (
 )
 
 func TestStates(t *testing.T) {
-	storetest.RunStates(t, func(t *testing.T) func(t *testing.T) storetest.StateStore {
-		dsn := pgtest.DSN(t)
+	t.Parallel()
+	schema := pgtest.Schemas(t)
+	storetest.RunStates(t, func(*testing.T) func(t *testing.T) storetest.StateStore {
+		dsn := schema()
 		return func(t *testing.T) storetest.StateStore {
 			s, err := Open(t.Context(), dsn)
 			if err != nil {
@@ -24,8 +26,10 @@ func TestStates(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	storetest.RunGuard(t, func(t *testing.T) func(t *testing.T) storetest.Guard {
-		dsn := pgtest.DSN(t)
+	t.Parallel()
+	schema := pgtest.Schemas(t)
+	storetest.RunGuard(t, func(*testing.T) func(t *testing.T) storetest.Guard {
+		dsn := schema()
 		return func(t *testing.T) storetest.Guard {
 			s, err := Open(t.Context(), dsn)
 			if err != nil {
@@ -39,6 +43,7 @@ func TestGuard(t *testing.T) {
 
 // States that were used are forgotten when they have expired.
 func TestGuardForgets(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +62,7 @@ func TestGuardForgets(t *testing.T) {
 
 // Expired states do not pile up while others are written.
 func TestStatesArePurged(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,15 +22,27 @@ import (
 	"github.com/askback-mcp/askback/task/storetest"
 )
 
+// TestMain lets more tests run in parallel than there are processors: most of them wait for the server. A -parallel on
+// the command line counts nevertheless.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
+
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) func(*testing.T) task.Store {
-		dsn := pgtest.DSN(t)
+	t.Parallel()
+	schema := pgtest.Schemas(t)
+	storetest.Run(t, func(*testing.T) func(*testing.T) task.Store {
+		dsn := schema()
 		return func(t *testing.T) task.Store { return open(t, dsn) }
 	})
 }
 
 // A backup of the database is put back.
 func TestStoreThatLosesCommits(t *testing.T) {
+	t.Parallel()
 	storetest.RunLostCommits(t, func(t *testing.T) (func(*testing.T) task.Store, func(*testing.T) func(*testing.T)) {
 		dsn := pgtest.DSN(t)
 		config, err := pgx.ParseConfig(dsn)
@@ -61,6 +74,7 @@ func TestStoreThatLosesCommits(t *testing.T) {
 
 // A release before nonces claims a task: it raises the number, and leaves the nonce of the claim before as it is.
 func TestAClaimOfTheReleaseBeforeNonces(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
 	defer s.Close()
@@ -90,6 +104,7 @@ func TestAClaimOfTheReleaseBeforeNonces(t *testing.T) {
 
 // Through a pooler statements may not be prepared.
 func TestEveryWayToSendAStatement(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
@@ -146,6 +161,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 }
 
 func TestSchemasDoNotSeeEachOther(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	a, b := open(t, with(dsn, "search_path=a")), open(t, with(dsn, "search_path=b"))
 	defer a.Close()
@@ -169,6 +185,7 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 }
 
 func TestTextThatCannotBeStored(t *testing.T) {
+	t.Parallel()
 	s := open(t, pgtest.DSN(t))
 	defer s.Close()
 	ctx := t.Context()
@@ -232,6 +249,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 
 // Claims do not wait for each other, nor for who writes to a task.
 func TestClaimPassesOverWhatIsLocked(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
 	defer s.Close()
@@ -267,6 +285,7 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 // A worker may write late to a task that has ended. Its entry is there and then goes with
 // the task, or is refused.
 func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
 	defer s.Close()
@@ -317,6 +336,7 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 }
 
 func TestTheServerGoesAndComesBack(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	s := open(t, with(server.DSN(), "pool_max_conns=5"))
 	defer s.Close()
@@ -380,6 +400,7 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 
 // A crash costs one call at most, not one for each connection of the pool.
 func TestACrashFailsOneCall(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	s := open(t, with(server.DSN(), "pool_max_conns=5"))
 	defer s.Close()
@@ -408,6 +429,7 @@ func TestACrashFailsOneCall(t *testing.T) {
 }
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -439,6 +461,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestManyInstancesOpenAnEmptyDatabase(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	var instances sync.WaitGroup
 	for range 20 {
@@ -459,6 +482,7 @@ func TestManyInstancesOpenAnEmptyDatabase(t *testing.T) {
 
 // The role of a service need not be one that may create schemas.
 func TestARoleWithASchema(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	pool := bare(t, dsn)
 	role, password := "askback_test_"+strings.ToLower(rand.Text()), rand.Text()
@@ -550,6 +574,7 @@ func claimOne(s task.Store, ctx context.Context, after string, skip []string, le
 
 // A row that somebody keeps locked ends no other lease.
 func TestRenewDoesNotWaitForALock(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
 	defer s.Close()

@@ -53,6 +53,7 @@ func TestAWrongURLSaysWhatIsWrong(t *testing.T) {
 
 // Of a password that was not escaped any part may end up in any place of the URL.
 func TestErrorsDoNotShowThePassword(t *testing.T) {
+	t.Parallel()
 	const head, tail = "hush", "secret"
 	var urls []string
 	for c := range 128 {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestWatchTellsOfOtherInstances(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.DSN(t)
 	a, b := open(t, dsn), open(t, dsn)
 	defer a.Close()
@@ -57,6 +58,7 @@ func TestWatchTellsOfOtherInstances(t *testing.T) {
 }
 
 func TestWatchEnds(t *testing.T) {
+	t.Parallel()
 	s := open(t, pgtest.DSN(t))
 	ended := make(chan error, 1)
 	run := func(ctx context.Context) {

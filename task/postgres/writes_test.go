@@ -25,6 +25,7 @@ func openPrivate(t *testing.T) *Store {
 
 // A claim that meets a journal in the middle of a write returns none of it: the engine then reads all of it.
 func TestAClaimReturnsAWholeJournalOrNone(t *testing.T) {
+	t.Parallel()
 	s := openPrivate(t)
 	entries := [][]byte{[]byte("a"), []byte("b")}
 	for _, c := range []struct {
@@ -57,6 +58,7 @@ func TestAClaimReturnsAWholeJournalOrNone(t *testing.T) {
 // What counts towards a quota does not change between the look at the quota and the write, in whatever transactions,
 // and by whatever instances, a principal's tasks grow.
 func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
+	t.Parallel()
 	s := openPrivate(t)
 	ctx := t.Context()
 	grows := groupTask("alice")
@@ -123,6 +125,7 @@ func waits(t *testing.T, s *Store, written <-chan error) {
 
 // The writes of a transaction lock their tasks in one order, so that no two transactions wait for each other.
 func TestWritesAreMadeInTheOrderOfTheirTasks(t *testing.T) {
+	t.Parallel()
 	s := openPrivate(t)
 	var made []string
 	var writes []*write
@@ -142,6 +145,7 @@ func TestWritesAreMadeInTheOrderOfTheirTasks(t *testing.T) {
 
 // When one connection breaks off, the others of the pool are taken to be broken as well: each would fail one more call.
 func TestConnectionsBreakOffTogether(t *testing.T) {
+	t.Parallel()
 	s := openPrivate(t)
 	ctx := t.Context()
 	var held []interface{ Release() }

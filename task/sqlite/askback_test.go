@@ -24,6 +24,7 @@ var _ state.Store = (*sqlite.Store)(nil)
 
 // Three instances open the same file, and one state is presented to them 200 times at once: exactly one call goes on.
 func TestAStateIsUsedOnceInAFleet(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	ring := harness.NewRing(t)
 	var instances []http.Handler
@@ -63,6 +64,7 @@ func TestAStateIsUsedOnceInAFleet(t *testing.T) {
 // either, though neither can open what the other has sealed; a task too; and no step runs
 // twice.
 func TestInstancesShareAFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	var paid atomic.Int32
 	var instances []http.Handler

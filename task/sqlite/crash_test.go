@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(crashFile); path != "" {
 		fmt.Fprintln(os.Stderr, writeUntilKilled(path))
 		os.Exit(endedByItself)
+	}
+	// Most of the tests wait more than they compute. A -parallel on the command line counts nevertheless.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -71,6 +76,7 @@ func writeUntilKilled(path string) error {
 // What the store has acknowledged is there after its process was killed, and of what it
 // has not, all or nothing, while another process goes on.
 func TestKilledProcesses(t *testing.T) {
+	t.Parallel()
 	kills := 20
 	if testing.Short() {
 		kills = 4

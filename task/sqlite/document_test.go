@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -73,8 +74,10 @@ func provision(ctx context.Context, call *askback.Call, in Machine) (string, err
 	return in.Name + " is in the network " + net.Name, err
 }
 
-func serveTasks(ctx context.Context, m *mcp.Server, keys *seal.Ring, listener net.Listener) error {
-	store, err := sqlite.Open(ctx, "tasks.db") // or postgres.Open(ctx, "postgres://…") for a fleet
+func serveTasks(
+	ctx context.Context, path string, m *mcp.Server, keys *seal.Ring, listener net.Listener,
+) error {
+	store, err := sqlite.Open(ctx, path) // of a file; or postgres.Open(ctx, "postgres://…") for a fleet
 	if err != nil {
 		return err
 	}
@@ -94,6 +97,7 @@ func serveTasks(ctx context.Context, m *mcp.Server, keys *seal.Ring, listener ne
 }
 
 func TestDocument(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/tasks.md")
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip("the document is not in the module")
@@ -113,7 +117,7 @@ func TestDocument(t *testing.T) {
 		}
 	}
 
-	t.Chdir(t.TempDir())
+	path := filepath.Join(t.TempDir(), "tasks.db")
 	keys, err1 := seal.NewRing(seal.NewKey(time.Now()))
 	listener, err2 := net.Listen("tcp", "127.0.0.1:0")
 	if err := errors.Join(err1, err2); err != nil {
@@ -123,7 +127,7 @@ func TestDocument(t *testing.T) {
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
-		served <- serveTasks(ctx, mcp.NewServer(&mcp.Implementation{Name: "machines", Version: "1.0.0"}, nil), keys, listener)
+		served <- serveTasks(ctx, path, mcp.NewServer(&mcp.Implementation{Name: "machines", Version: "1.0.0"}, nil), keys, listener)
 	}()
 	session, err := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "nat"}}, nil

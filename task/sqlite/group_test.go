@@ -17,6 +17,7 @@ import (
 
 // Writes that wait for the connection share a transaction. One that fails, or whose caller leaves, concerns no other.
 func TestWritesTogether(t *testing.T) {
+	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	ctx := t.Context()

@@ -60,6 +60,7 @@ func touch(t testing.TB, s *Store) *task.Task {
 }
 
 func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no such modes there")
 	}
@@ -79,6 +80,7 @@ func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 }
 
 func TestCloseLeavesOneFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "tasks.db"))
 	touch(t, s)
@@ -92,6 +94,7 @@ func TestCloseLeavesOneFile(t *testing.T) {
 }
 
 func TestEachConnectionIsSetUp(t *testing.T) {
+	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000", "user_version": fmt.Sprint(len(migrations))} {
@@ -134,6 +137,7 @@ func TestPathsOfAnyForm(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string, content string) string {
 		path := filepath.Join(dir, name)
@@ -183,6 +187,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestManyOpenANewFileAtOnce(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		var wg sync.WaitGroup
@@ -208,6 +213,7 @@ func TestManyOpenANewFileAtOnce(t *testing.T) {
 }
 
 func TestOpenWithAContextThatEnded(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Open(ctx, filepath.Join(t.TempDir(), "tasks.db")); !errors.Is(err, context.Canceled) {
@@ -231,6 +237,7 @@ func wantFailure(t *testing.T, s *Store, err error, code int, advice string) {
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
 	big := make([]byte, 1<<20)
 	t.Run("locked by another process", func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
@@ -283,6 +290,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 
 // A writer waits for its turn no longer than its context lasts.
 func TestAWriterWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	tk := touch(t, s)
@@ -302,6 +310,7 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 // the version as it is; a file of every older version gets all of it, and what a newer release has added is no
 // obstacle.
 func TestFilesOfOtherReleases(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for version := range len(migrations) + 1 {
 		path := filepath.Join(t.TempDir(), "tasks.db")

@@ -11,6 +11,7 @@ import (
 // scans are of constants, of the IDs that are asked for, and of an index up to its first
 // entry, which EXISTS and LIMIT 1 end.
 func TestNoStatementReadsAWholeTable(t *testing.T) {
+	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	for _, c := range []struct {

@@ -109,7 +109,7 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 // principal, until there are n. One by one each would take two writes to the disk.
 func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parkedTask) {
 	tb.Helper()
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "_pragma=busy_timeout(10000)"}).String())
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "_pragma=busy_timeout(10000)&_pragma=cache_size(-262144)"}).String())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) func(t *testing.T) task.Store {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		return func(t *testing.T) task.Store { return open(t, path) }
@@ -20,6 +21,7 @@ func TestStore(t *testing.T) {
 
 // A backup of the file is put back.
 func TestStoreThatLosesCommits(t *testing.T) {
+	t.Parallel()
 	storetest.RunLostCommits(t, func(t *testing.T) (func(*testing.T) task.Store, func(*testing.T) func(*testing.T)) {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		return func(t *testing.T) task.Store { return open(t, path) }, func(t *testing.T) func(*testing.T) {
@@ -41,6 +43,7 @@ func TestStoreThatLosesCommits(t *testing.T) {
 
 // A release before nonces claims a task: it raises the number, and leaves the nonce of the claim before as it is.
 func TestAClaimOfTheReleaseBeforeNonces(t *testing.T) {
+	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	ctx := t.Context()

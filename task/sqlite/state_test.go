@@ -12,6 +12,7 @@ import (
 )
 
 func TestStates(t *testing.T) {
+	t.Parallel()
 	storetest.RunStates(t, func(t *testing.T) func(t *testing.T) storetest.StateStore {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		return func(t *testing.T) storetest.StateStore {
@@ -23,6 +24,7 @@ func TestStates(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	storetest.RunGuard(t, func(t *testing.T) func(t *testing.T) storetest.Guard {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		return func(t *testing.T) storetest.Guard {
@@ -35,6 +37,7 @@ func TestGuard(t *testing.T) {
 
 // What was used is remembered when all instances have ended, and forgotten when it has expired.
 func TestGuardRemembers(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	for i := range 3 {
 		s := open(t, path)
@@ -55,6 +58,7 @@ func TestGuardRemembers(t *testing.T) {
 
 // Expired states do not pile up while others are written.
 func TestStatesArePurged(t *testing.T) {
+	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	for i := range 50 {
@@ -69,6 +73,7 @@ func TestStatesArePurged(t *testing.T) {
 
 // A file of the first schema gets the table, and keeps its tasks.
 func TestStatesInAnOlderFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

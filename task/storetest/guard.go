@@ -86,6 +86,7 @@ func RunGuard(t *testing.T, database func(t *testing.T) (open func(t *testing.T)
 		}},
 	} {
 		t.Run(test.says, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			open := database(t)

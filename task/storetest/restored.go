@@ -22,6 +22,7 @@ func RunLostCommits(
 ) {
 	for _, test := range restoredTests {
 		t.Run(test.says, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			open, save := database(t)

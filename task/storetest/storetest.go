@@ -38,10 +38,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Run runs the suite. It calls database for each test, for a database without tasks that nobody else uses. What
-// database returns opens a handle on it; the suite opens several to play several instances, uses them at the same
-// time, and closes them. A store that is for one handle only returns nil for all but the first: then the tests of
-// several instances are skipped, and those of concurrency use the one handle.
+// Run runs the suite. Its tests run in parallel. It calls database for each test, for a database without tasks that
+// nobody else uses. What database returns opens a handle on it; the suite opens several to play several instances, uses
+// them at the same time, and closes them. A store that is for one handle only returns nil for all but the first: then
+// the tests of several instances are skipped, and those of concurrency use the one handle.
 func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task.Store)) {
 	for _, chapter := range []struct {
 		name  string
@@ -63,8 +63,10 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Watch", watchTests},
 	} {
 		t.Run(chapter.name, func(t *testing.T) {
+			t.Parallel()
 			for _, test := range chapter.tests {
 				t.Run(test.says, func(t *testing.T) {
+					t.Parallel()
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 					defer cancel()
 					f := &fixture{suite: suite{t, ctx}, database: database(t)}
