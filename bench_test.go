@@ -44,7 +44,8 @@ func (e *exchange) send(tb testing.TB) {
 		r := request.template.WithContext(tb.Context())
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(request.body)), int64(len(request.body))
 		w := httptest.NewRecorder()
-		if e.handler.ServeHTTP(withDeadlines{w}, r); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(request.want)) {
+		if e.handler.ServeHTTP(withDeadlines{w}, r); w.Code != http.StatusOK ||
+			!bytes.Contains(w.Body.Bytes(), []byte(request.want)) {
 			tb.Fatal(w.Code, w.Body)
 		}
 	}
@@ -83,7 +84,8 @@ func greeting(tb testing.TB, srv *askback.Server, arguments string) *exchange {
 	for key := range asked.Requests {
 		retry.Responses = strings.Replace(harness.Octocat, "login", key, 1)
 	}
-	return &exchange{handler, []benchRequest{newBenchRequest(tb, ask, "Who are you?"), newBenchRequest(tb, retry, "Hello octocat")}}
+	return &exchange{handler, []benchRequest{newBenchRequest(tb, ask, "Who are you?"),
+		newBenchRequest(tb, retry, "Hello octocat")}}
 }
 
 // BenchmarkLargeArguments is the interaction of BenchmarkInteraction with arguments of several shapes and sizes, which
@@ -113,8 +115,8 @@ func BenchmarkLargeArguments(b *testing.B) {
 	}
 }
 
-// BenchmarkLargeTypedArguments is the interaction of BenchmarkInteraction with 1 MB of objects, which the tool has decoded
-// into structs.
+// BenchmarkLargeTypedArguments is the interaction of BenchmarkInteraction with 1 MB of objects, which the tool has
+// decoded into structs.
 func BenchmarkLargeTypedArguments(b *testing.B) {
 	srv := harness.NewServer(b, nil, func(srv *askback.Server) {
 		type item struct {
@@ -134,17 +136,58 @@ func BenchmarkLargeTypedArguments(b *testing.B) {
 	greeting(b, srv, `{"items":[`+strings.Repeat(item+",", 1<<20/(len(item)+1))+item+`]}`).benchmark(b)
 }
 
-// BenchmarkTaskGet is a tasks/get of the extension for a parked task. The response includes the
-// task's question.
-func BenchmarkTaskGet(b *testing.B) { taskGet(b).benchmark(b) }
+// BenchmarkTasks are requests about a task, in both dialects and all of its statuses that a waiting client meets. The
+// task is named after what it does, and a tasks/update answers no question, so that it can be repeated.
+func BenchmarkTasks(b *testing.B) {
+	for _, r := range taskRequests() {
+		b.Run(r.String(), func(b *testing.B) { r.exchange(b).benchmark(b) })
+	}
+}
 
-func taskGet(tb testing.TB) *exchange {
-	s := harness.NewTaskServer(tb, nil, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
-	s.Get(harness.WithExtension, id, "input_required")
-	body := `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `","_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + harness.WithExtension + `}}}`
-	return &exchange{s.Handler, []benchRequest{newBenchRequest(tb, harness.Request{Method: "tasks/get", Target: id, Body: body}, "echo_input")}}
+// taskRequest is a request about a task that has a status.
+type taskRequest struct{ method, dialect, status string }
+
+func (r taskRequest) String() string { return r.method + " " + r.dialect + " " + r.status }
+
+func taskRequests() (all []taskRequest) {
+	for _, dialect := range []string{"extension", "proposal"} {
+		for _, status := range []string{"working", "input_required", "completed"} {
+			all = append(all, taskRequest{"tasks/get", dialect, status})
+		}
+	}
+	return append(all, taskRequest{"tasks/update", "extension", "input_required"})
+}
+
+func (r taskRequest) exchange(tb testing.TB) *exchange {
+	tb.Helper()
+	support := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
+	s := harness.NewTaskServer(tb, nil, harness.AddEcho,
+		harness.AddText("working", support, func(ctx context.Context, _ *askback.Call) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}),
+		harness.AddText("completed", support, func(context.Context, *askback.Call) (string, error) { return "done", nil }))
+	tool := r.status
+	if tool == "input_required" {
+		tool = "echo"
+	}
+	capabilities, member, want := harness.WithExtension, "", `"taskId":`
+	if r.dialect == "proposal" {
+		capabilities, member = harness.ProposalOnly, `,"task":{}`
+	}
+	created := s.Result(capabilities, "tools/call", tool, `"name":"`+tool+`"`+member)
+	if r.dialect == "proposal" {
+		created = created["task"].(map[string]any)
+	}
+	id := created["taskId"].(string)
+	s.Get(capabilities, id, r.status)
+	members := `"taskId":"` + id + `"`
+	if r.method == "tasks/update" {
+		members, want = harness.Answered(id, `"nobody_asked":{"action":"accept"}`), `"resultType":"complete"`
+	}
+	body := harness.Message(1, r.method, members, capabilities)
+	return &exchange{s.Handler, []benchRequest{newBenchRequest(tb,
+		harness.Request{Method: r.method, Target: id, Body: body}, want)}}
 }
 
 // BenchmarkInlineInteraction is the interaction of BenchmarkInteraction with a handler
@@ -153,13 +196,14 @@ func BenchmarkInlineInteraction(b *testing.B) { inlineInteraction(b).benchmark(b
 
 func inlineInteraction(tb testing.TB) *exchange {
 	return greeting(tb, harness.NewServer(tb, nil, func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
-			res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who are you?", RequestedSchema: loginSchema})
-			if err != nil {
-				return nil, nil, err
-			}
-			return harness.Text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
-		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "greet"},
+			func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
+				res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who are you?", RequestedSchema: loginSchema})
+				if err != nil {
+					return nil, nil, err
+				}
+				return harness.Text(fmt.Sprint("Hello ", res.Content["name"], " in ", in.Place)), nil, nil
+			})
 	}), newYork)
 }
 

@@ -76,11 +76,13 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 		return nil, false
 	}
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		failAs(v, http.StatusRequestEntityTooLarge, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
+		failAs(v, http.StatusRequestEntityTooLarge, nil,
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
 		return nil, false
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		failAs(v, http.StatusRequestTimeout, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", h.readTimeout))
+		failAs(v, http.StatusRequestTimeout, nil,
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", h.readTimeout))
 		return nil, false
 	}
 	// The client went away or broke the transfer: nobody reads an answer.

@@ -46,7 +46,8 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 	}
 	h := &handler{
 		SDK: sdk, supported: opts.Supported, limits: sdk.Calls.Limits, log: sdk.Log, hosts: hosts,
-		jsonLists: opts.Streamable.JSONResponse, readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
+		jsonLists:   opts.Streamable.JSONResponse,
+		readTimeout: cmp.Or(opts.ReadTimeout, 30*time.Second), writeTimeout: cmp.Or(opts.WriteTimeout, 30*time.Second),
 	}
 	streamable := opts.Streamable
 	streamable.DisableLocalhostProtection = true // it is ours, which knows of allowed hosts
@@ -103,7 +104,8 @@ func (h *handler) serveHTTP(v *visit, r *http.Request) {
 		return
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		failAs(v, http.StatusUnsupportedMediaType, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
+		failAs(v, http.StatusUnsupportedMediaType, nil,
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
 		return
 	}
 	body, ok := h.readBody(v, r)
@@ -193,7 +195,8 @@ func (h *handler) serveLegacy(v *visit, r *http.Request, body []byte) {
 		}
 	}
 	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
-		failAs(v, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
+		failAs(v, http.StatusBadRequest, nil,
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
 	if fault := h.checkSession(r, body); fault != nil {
@@ -425,8 +428,8 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 	}
 }
 
-// digests reports whether the digest of the arguments is made while the message is checked, which saves time where they are
-// large and will be sealed: by its headers the message is a call of a tool whose calls have asked.
+// digests reports whether the digest of the arguments is made while the message is checked, which saves time where they
+// are large and will be sealed: by its headers the message is a call of a tool whose calls have asked.
 func (h *handler) digests(r *http.Request, body []byte) bool {
 	const large = 16 << 10
 	if len(body) < large {
@@ -441,7 +444,8 @@ func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request, body []
 	h.stateless.ServeHTTP(w, withBody(r.WithContext(sdkfront.Admitted(r.Context())), body))
 }
 
-// readMeta reads and verifies what every modern request must say of itself, in headers and in _meta, which is raw, alike.
+// readMeta reads and verifies what every modern request must say of itself, in headers and in _meta, which is raw,
+// alike.
 func (h *handler) readMeta(r *http.Request, raw []byte) (meta wire.Meta, fault *jsonrpc.Error) {
 	version, fault := wire.Header(r.Header, wire.HeaderVersion)
 	if fault != nil {
@@ -468,7 +472,8 @@ func (h *handler) readMeta(r *http.Request, raw []byte) (meta wire.Meta, fault *
 }
 
 // serveCall serves a request that may ask, whose parameters the visit has.
-func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request, body []byte, mirrored bool) {
+func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request, body []byte,
+	mirrored bool) {
 	handler := h.SDK.Lookup(r.Context(), req.Method, v.params.Target)
 	if handler == nil {
 		if v.params.HasState && v.params.State == "" { // which the SDK's types take for none
@@ -500,16 +505,22 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 	case h.SDK.Chained():
 		out, err = h.SDK.Receive(r.Context(), req.ID, req.Method, req.Params, &v.extra, progress)
 	default:
-		out, err = h.serve(r.Context(), v, handler, req, progress)
+		out, err = h.pass(r.Context(), v, handler, req, progress)
 	}
 	h.respond(r.Context(), &v.stream, req, out, err)
 }
 
-// serve serves a request for one of our handlers.
-func (h *handler) serve(ctx context.Context, v *visit, handler *call.Handler, req wire.Request, progress call.ProgressFunc) (out *call.Outcome, err error) {
+// pass brings a request through the gate to a handler of ours or, if it is nil, to the tasks.
+func (h *handler) pass(ctx context.Context, v *visit, handler *call.Handler, req wire.Request,
+	progress call.ProgressFunc) (out *call.Outcome, err error) {
 	a := call.Access{Principal: v.principal, Method: req.Method, Target: v.params.Target, Extra: &v.extra}
 	from := call.Origin{ID: req.ID, Version: v.params.Meta.Version, Transport: call.TransportHTTP, Meta: &v.params.Meta}
 	err = h.SDK.Gate.PassNamed(ctx, a, from, func(ctx context.Context, p call.Passage) (err error) {
+		if handler == nil {
+			encoded, err := h.SDK.Tasks.Serve(ctx, p.Principal, &v.task)
+			out = &call.Outcome{Encoded: encoded}
+			return err
+		}
 		v.call = call.Request{
 			Handler:   handler,
 			Params:    &v.params,
@@ -553,7 +564,8 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 }
 
 // follow serves a subscription to tasks alone past the SDK, whose session would be half of what the subscription costs.
-func (h *handler) follow(ctx context.Context, stream *eventStream, req wire.Request, extra *mcp.RequestExtra) (*call.Outcome, error) {
+func (h *handler) follow(ctx context.Context, stream *eventStream, req wire.Request,
+	extra *mcp.RequestExtra) (*call.Outcome, error) {
 	ctx, cancel := call.WhileTokenLasts(ctx, extra)
 	defer cancel()
 	l, err := h.SDK.Listen(ctx, req.ID, req.Params, extra)
@@ -571,8 +583,10 @@ func (h *handler) follow(ctx context.Context, stream *eventStream, req wire.Requ
 
 // serveTask serves a request about tasks.
 func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request) {
-	q, fault := tasks.ReadRequest(req.Method, req.Params, nil)
-	if fault == nil && q.Extension { // the proposals' dialect does not require it
+	v.task = tasks.Request{Method: req.Method, TaskID: v.params.Target, Params: req.Params,
+		Can: v.params.Meta.Capabilities}
+	fault := v.task.Check()
+	if fault == nil && v.task.Extension() { // the proposals' dialect does not require it
 		_, fault = wire.Header(r.Header, wire.HeaderName)
 	}
 	if fault != nil {
@@ -582,10 +596,13 @@ func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, re
 	var out *call.Outcome
 	var err error
 	v.stream.w = w
-	if h.SDK.Direct() {
-		out, err = h.SDK.Receive(r.Context(), req.ID, req.Method, req.Params, &v.extra, nil)
-	} else {
+	switch {
+	case !h.SDK.Direct():
 		out, err = h.throughSDK(r.Context(), &v.stream, req, &v.extra)
+	case h.SDK.Chained():
+		out, err = h.SDK.Receive(r.Context(), req.ID, req.Method, req.Params, &v.extra, nil)
+	default:
+		out, err = h.pass(r.Context(), v, nil, req, nil)
 	}
 	if err != nil && !v.stream.gone(r.Context()) {
 		failTask(w, req.ID, err)

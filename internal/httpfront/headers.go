@@ -36,11 +36,10 @@ func (h *handler) checkSession(r *http.Request, body []byte) *jsonrpc.Error {
 
 // checkRouting verifies the headers of a message of 2026-07-28. This revision requires them in requests.
 func checkRouting(h http.Header, req *wire.Request, params *wire.Params) *jsonrpc.Error {
-	name := params.Target // read only for requests that may ask
-	if req.ID == nil || !wire.MayAsk(req.Method) {
-		name = wire.Name(req.Method, req.Params)
+	if req.ID == nil || !wire.MayAsk(req.Method) { // otherwise it has been read
+		params.Target = wire.Name(req.Method, req.Params)
 	}
-	return wire.CheckRouting(h, req.Method, name, req.ID != nil)
+	return wire.CheckRouting(h, req.Method, params.Target, req.ID != nil)
 }
 
 // checkMirrored verifies the headers that mirror a tool's parameters. They may be absent unless they are required.

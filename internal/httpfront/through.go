@@ -19,7 +19,8 @@ import (
 
 // throughSDK serves a request by the SDK's server: one for our handlers or tasks that its middleware has to see, or a
 // subscription. The session of the request is its own, and ends with it.
-func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.Request, extra *mcp.RequestExtra) (*call.Outcome, error) {
+func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.Request,
+	extra *mcp.RequestExtra) (*call.Outcome, error) {
 	var rawID any
 	_ = json.Unmarshal(req.ID, &rawID) // checked JSON
 	id, err := jsonrpc.MakeID(rawID)

@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -38,6 +39,7 @@ type visit struct {
 	params  wire.Params
 	call    call.Request
 	home    home.Carried
+	task    tasks.Request
 }
 
 // admit names the caller of a request and takes its share of those in progress, before its body is read.

@@ -25,15 +25,23 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
 		}
 	}
-	q, invalid := tasks.ReadRequest(method, params.raw, legacySession(req))
-	if invalid != nil {
+	q := &tasks.Request{
+		Method: method, TaskID: wire.Name(method, params.raw), Params: params.raw, Session: legacySession(req),
+	}
+	if q.Session == nil {
+		meta, invalid := wire.ParseMeta(strictjson.Get(params.raw, "_meta"))
+		if invalid != nil {
+			return nil, invalid
+		}
+		q.Can = meta.Capabilities
+	}
+	if invalid := q.Check(); invalid != nil {
 		return nil, invalid
 	}
 	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p call.Passage) (mcp.Result, error) {
-		q.Principal = p.Principal
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
-			encoded, err := f.Tasks.Serve(ctx, q)
+			encoded, err := f.Tasks.Serve(ctx, p.Principal, q)
 			switch fault.Of(err) {
 			case fault.None:
 			case fault.Unavailable, fault.Crowded:

@@ -20,11 +20,18 @@ import (
 //  2. An answer that does not fit its question uses up the question's key, and the question is
 //     asked again under another key.
 //  3. When no question is left, the task goes on.
-func (s *Service) answer(ctx context.Context, t *task.Task, responses map[string][]byte) error {
+//
+// The error of allowed ends it.
+func (s *Service) answer(
+	ctx context.Context, principal, id string, allowed func(*task.Task) error, responses map[string][]byte,
+) error {
 	var taken []journal.Entry
 	var reasons []journal.Refusal
-	round := t.Round + 1
-	_, err := s.Engine.Change(ctx, t.Principal, t.ID, func(t *task.Task) (*task.Update, error) {
+	var round int
+	t, err := s.Engine.Change(ctx, principal, id, func(t *task.Task) (*task.Update, error) {
+		if err := allowed(t); err != nil {
+			return nil, err
+		}
 		open, err := stored.DecodeQuestions(t.Pending)
 		if err != nil {
 			return nil, s.unreadable(ctx, err)

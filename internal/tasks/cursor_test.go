@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 )
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
@@ -44,7 +45,8 @@ func TestCursors(t *testing.T) {
 
 // Whatever else a client sends is no cursor either, except null, which is the start.
 func TestCursorsThatAreNone(t *testing.T) {
-	for raw, want := range map[string]bool{`null`: true, `7`: false, `true`: false, `{}`: false, `"!"`: false, `"MC5BQkM="`: false} {
+	for raw, want := range map[string]bool{`null`: true, `7`: false, `true`: false, `{}`: false, `"!"`: false,
+		`"MC5BQkM="`: false} {
 		place, fault := parseCursor([]byte(raw))
 		if place != nil || want != (fault == nil) {
 			t.Errorf("%s: %v, %v", raw, place, fault)

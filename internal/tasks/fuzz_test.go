@@ -16,7 +16,8 @@ func FuzzCursor(f *testing.F) {
 	encode := func(created int64, id string) string {
 		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", created, id))
 	}
-	for _, cursor := range []string{"", "x", "!", encode(1, ""), encode(time.Now().UnixMilli(), "a.b"), encode(-1<<63, "x"), encode(1<<63-1, "x")} {
+	for _, cursor := range []string{"", "x", "!", encode(1, ""), encode(time.Now().UnixMilli(), "a.b"),
+		encode(-1<<63, "x"), encode(1<<63-1, "x")} {
 		f.Add(cursor)
 	}
 	f.Fuzz(func(t *testing.T, cursor string) {
@@ -42,8 +43,8 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// A request about tasks is read or refused, and nothing but strings reach the store as IDs.
-func FuzzReadRequest(f *testing.F) {
+// A request about tasks is checked or refused, and nothing but strings reach the store as IDs.
+func FuzzRequest(f *testing.F) {
 	for _, method := range append(wire.TaskMethods, MethodListen) {
 		f.Add(method, []byte(`{"taskId":"x","_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`))
 		f.Add(method, []byte(`{"taskId":7,"notifications":{"taskIds":["x"]}}`))
@@ -53,12 +54,10 @@ func FuzzReadRequest(f *testing.F) {
 		if strictjson.Check(params, 64) != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
 			return
 		}
-		q, fault := ReadRequest(method, params, nil)
-		if (q == nil) == (fault == nil) {
-			t.Fatalf("request %v, fault %v", q, fault)
-		}
-		if q != nil && (q.Method != method || !wire.IsTask(method)) {
-			t.Fatalf("read %q as %q", method, q.Method)
+		meta, _ := wire.ParseMeta(strictjson.Get(params, "_meta"))
+		q := Request{Method: method, TaskID: wire.Name(method, params), Params: params, Can: meta.Capabilities}
+		if q.Check() == nil && (!wire.IsTask(method) || q.TaskID == "" && method != wire.ListTasks) {
+			t.Fatalf("%q for the task %q passes", method, q.TaskID)
 		}
 		if OnlyTasks(params) && NamesTasks(params) && strictjson.Get(params, "notifications") == nil {
 			t.Fatal("a subscription without notifications names tasks")

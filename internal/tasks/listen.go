@@ -56,7 +56,8 @@ func (s *Service) Listen(ctx context.Context, principal string, id, params []byt
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "taskIds" must be an array of strings`)
 	}
 	if len(ids) > PerListen {
-		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: one subscription takes at most %d tasks", PerListen)
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: one subscription takes at most %d tasks",
+			PerListen)
 	}
 	l := &Listening{Others: !OnlyTasks(params), id: id}
 	slices.Sort(ids)
@@ -100,11 +101,11 @@ func (l *Listening) Acknowledge(others []byte) []byte {
 // Result makes the result that ends a subscription.
 func (s *Service) Result(l *Listening) []byte {
 	meta := slices.Concat(s.Info[:len(s.Info)-1], []byte(`,"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
-	return wire.Complete(nil, []byte("{}"), meta, "")
+	return wire.CompleteMembers(nil, nil, meta)
 }
 
-// Follow sends the state of each task, now and whenever it changes, until all have ended or ctx is done. The error is that of
-// send, or one for the client.
+// Follow sends the state of each task, now and whenever it changes, until all have ended or ctx is done. The error is
+// that of send, or one for the client.
 func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
 	var unsent error
 	err := s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
@@ -139,6 +140,7 @@ func (s *Service) Announce(ctx context.Context, id string, send func(params []by
 		if t.Version == 0 {
 			return nil // as it was created
 		}
-		return send(append(row(t, false).Append([]byte("{"), false), '}'))
+		row := row(t, false)
+		return send(append(row.Append([]byte("{"), false), '}'))
 	})
 }

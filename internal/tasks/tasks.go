@@ -102,7 +102,7 @@ func outcome(r *call.Request, t *task.Task) (*call.Outcome, error) {
 	if extension && w.Message == "" && t.Status == task.Working {
 		w.Message = "The operation is now in progress."
 	}
-	return &call.Outcome{Task: &call.Task{Task: *w, Extension: extension}}, nil
+	return &call.Outcome{Task: &call.Task{Task: w, Extension: extension}}, nil
 }
 
 // EncodeFailure makes the outcome of a task that fails without its handler.
@@ -193,7 +193,8 @@ func (s *Service) logRecovered(ctx context.Context, w *taskrun.Work, callID stri
 			return false
 		}
 	}
-	s.Log.InfoContext(ctx, "askback: a task goes on after a run that did not end: its worker stopped, failed or lost its lease", "call", callID,
+	s.Log.InfoContext(ctx, "askback: a task goes on after a run that did not end: "+
+		"its worker stopped, failed or lost its lease", "call", callID,
 		"target", w.Task.Target, "task", task.Name(w.Task.ID), "fence", w.Task.Fence, "attempt", w.Task.Attempts)
 	return true
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -61,8 +60,11 @@ func (t *Task) Append(dst []byte, extension bool) []byte {
 	if t.Message != "" {
 		dst = AppendString(append(dst, `,"statusMessage":`...), t.Message)
 	}
-	return fmt.Appendf(dst, `,"createdAt":"%s","lastUpdatedAt":"%s","%s":%d,"%s":%d`,
-		t.Created.UTC().Format(timestamp), t.Updated.UTC().Format(timestamp), ttl, t.TTL.Milliseconds(), poll, t.Poll.Milliseconds())
+	dst = t.Created.UTC().AppendFormat(append(dst, `,"createdAt":"`...), timestamp)
+	dst = t.Updated.UTC().AppendFormat(append(dst, `","lastUpdatedAt":"`...), timestamp)
+	dst = strconv.AppendInt(append(append(append(dst, `","`...), ttl...), `":`...), t.TTL.Milliseconds(), 10)
+	dst = append(append(append(dst, `,"`...), poll...), `":`...)
+	return strconv.AppendInt(dst, t.Poll.Milliseconds(), 10)
 }
 
 // CreateTaskResult appends the result of a call that became a task. A nil meta adds no _meta.

@@ -236,6 +236,15 @@ func Complete(dst, result, meta []byte, members string) []byte {
 	return append(dst, result[1:]...)
 }
 
+// CompleteMembers is [Complete] for a result whose members have no braces.
+func CompleteMembers(dst, members, meta []byte) []byte {
+	dst = appendMeta(append(dst, `{"resultType":"complete"`...), meta)
+	if len(members) > 0 {
+		dst = append(append(dst, ','), members...)
+	}
+	return append(dst, '}')
+}
+
 // InputRequest is one question on the wire.
 type InputRequest struct {
 	Key    string
