@@ -3,6 +3,7 @@ package home
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/askback-mcp/askback/internal/bound"
@@ -33,6 +34,9 @@ func (s *Stored) Open(ctx context.Context) (*journal.Journal, *call.Outcome, err
 		return nil, nil, err
 	}
 	if s.journal, err = stored.DecodeJournal(began.ID, s.Work.Task.Round, s.Work.Entries); err != nil {
+		if errors.Is(err, journal.ErrNewer) { // its instances continue the task, and it has not failed here
+			err = fmt.Errorf("%w: %w", taskrun.ErrElsewhere, err)
+		}
 		return nil, nil, err
 	}
 	s.journal.Trace = began.Trace

@@ -70,3 +70,19 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 		}
 	}
 }
+
+// A task with an entry that a newer release wrote is left to that release. A damaged journal is nobody's.
+func TestAJournalOfANewerReleaseIsLeftToIt(t *testing.T) {
+	open := func(entry []byte) error {
+		kept := &home.Stored{Work: &taskrun.Work{Task: new(task.Task), Entries: [][]byte{entry},
+			Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}}
+		_, _, err := kept.Open(t.Context())
+		return err
+	}
+	if err := open([]byte{0xff, 1, 'k'}); !errors.Is(err, taskrun.ErrElsewhere) {
+		t.Errorf("a newer entry: %v", err)
+	}
+	if err := open([]byte{byte(journal.Step), 9}); err == nil || errors.Is(err, taskrun.ErrElsewhere) {
+		t.Errorf("a damaged entry: %v", err)
+	}
+}

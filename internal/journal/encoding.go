@@ -5,29 +5,42 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
+
+	"github.com/askback-mcp/askback/input"
 )
 
 // The first byte of an encoded journal is its version. An instance that meets a version it does not know refuses the
 // state: a newer one wrote it.
 const (
-	versionUntraced = 1
-	versionTraced   = 2 // as versionUntraced, with the trace behind the version byte; the trace is not empty
+	versionUntraced   = 1
+	versionTraced     = 2 // as versionUntraced, with the trace behind the version byte; the trace is not empty
+	versionAttributed = 3 // as versionTraced, with attributed entries; the trace may be empty
 
-	plainForms = 4 // is added to either, if the client shows plain forms only
+	plainForms = 4 // is added to any of them, if the client shows plain forms only
 )
+
+// attributed is the first byte of an entry that says who gave the answer. Behind it are the entry without that, and its
+// provenance. The first byte of any other entry is its kind. A release that does not know an entry cannot run its task,
+// so a release writes attributed entries only once it is told that the release before it is gone.
+const attributed = 2
 
 // Append appends the binary form of j to dst: the version byte, then the fields in order, strings and bytes behind
 // their length as an unsigned varint. The wire key of a question is written only where it differs from the author's.
 func (j *Journal) Append(dst []byte) []byte {
 	version := byte(versionUntraced)
-	if j.Trace != "" {
+	if slices.ContainsFunc(j.Entries, func(e Entry) bool { return len(e.By) > 0 }) {
+		version = versionAttributed
+	} else if j.Trace != "" {
 		version = versionTraced
 	}
 	if j.PlainForms {
-		version += plainForms
+		dst = append(dst, version+plainForms)
+	} else {
+		dst = append(dst, version)
 	}
-	if dst = append(dst, version); j.Trace != "" {
+	if version != versionUntraced {
 		dst = appendBytes(dst, j.Trace)
 	}
 	dst = appendBytes(dst, j.ID)
@@ -53,6 +66,9 @@ func (j *Journal) Append(dst []byte) []byte {
 
 // Append appends the binary form of one entry to dst.
 func (e *Entry) Append(dst []byte) []byte {
+	if len(e.By) > 0 {
+		dst = append(dst, attributed)
+	}
 	dst = append(dst, byte(e.Kind))
 	dst = appendBytes(dst, e.Key)
 	switch e.Kind {
@@ -62,13 +78,26 @@ func (e *Entry) Append(dst []byte) []byte {
 	case Step:
 		dst = appendBytes(dst, e.Value)
 	}
+	if len(e.By) > 0 {
+		dst = binary.AppendUvarint(dst, uint64(len(e.By)))
+	}
+	for _, by := range e.By {
+		dst = appendBytes(dst, by.Who)
+		dst = binary.AppendUvarint(dst, uint64(by.When.UnixMilli()))
+		dst = appendBytes(dst, by.Channel)
+		dst = appendBytes(dst, by.Why)
+	}
 	return dst
 }
 
-// DecodeEntry reads what [Entry.Append] wrote. The value aliases data.
+// DecodeEntry reads what [Entry.Append] wrote. The value aliases data. The error is [ErrNewer] for an entry of a kind or
+// version that this release does not know.
 func DecodeEntry(data []byte) (Entry, error) {
 	d := decoder{data: data}
-	e := d.entry()
+	e := d.entry(true)
+	if d.newer {
+		return Entry{}, ErrNewer
+	}
 	if d.bad || len(d.data) > 0 {
 		return Entry{}, errEncoding
 	}
@@ -80,23 +109,29 @@ func appendBytes[T string | []byte](dst []byte, v T) []byte {
 	return append(dst, v...)
 }
 
+// ErrNewer says that a release after this one has written an entry.
+var ErrNewer = errors.New("a newer release has written the entry")
+
 var errEncoding = errors.New("the journal's encoding is damaged, or newer than this program")
 
 // Decode reads what [Journal.Append] wrote. Entry values alias data.
 func Decode(data []byte) (*Journal, error) {
 	d := decoder{data: data}
 	var trace string
-	version := d.byte()
-	switch version &^ plainForms {
+	first := d.byte()
+	version := first &^ plainForms
+	switch version {
 	case versionUntraced:
-	case versionTraced:
-		if trace = string(d.bytes()); trace == "" {
+	case versionTraced, versionAttributed:
+		if trace = string(d.bytes()); trace == "" && version == versionTraced {
 			return nil, errEncoding
 		}
 	default:
 		return nil, errEncoding
 	}
-	j := &Journal{Trace: trace, PlainForms: version&plainForms != 0, ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint()))}
+	j := &Journal{
+		Trace: trace, PlainForms: first&plainForms != 0, ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint())),
+	}
 	j.Round = d.count(1 << 30)
 	j.Manual = string(d.bytes())
 	// A question takes at least 18 bytes and an entry 2, so the remaining bytes bound
@@ -116,7 +151,7 @@ func Decode(data []byte) (*Journal, error) {
 		j.Entries = make([]Entry, n)
 	}
 	for i := range j.Entries {
-		j.Entries[i] = d.entry()
+		j.Entries[i] = d.entry(version == versionAttributed)
 	}
 	if d.bad || len(d.data) > 0 {
 		return nil, errEncoding
@@ -147,12 +182,26 @@ func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
 
 // decoder reads from data. After the first error all reads return zero values.
 type decoder struct {
-	data []byte
-	bad  bool
+	data  []byte
+	bad   bool
+	newer bool // what is bad is an entry of another release
 }
 
-func (d *decoder) entry() (e Entry) {
-	e.Kind = Kind(d.byte())
+// entry reads an entry, which may be attributed.
+func (d *decoder) entry(mayBeAttributed bool) (e Entry) {
+	first := d.byte()
+	isAttributed := first == attributed && mayBeAttributed
+	if isAttributed {
+		first = d.byte()
+	}
+	e.Kind = Kind(first)
+	switch e.Kind {
+	case Answer, Unread, Step, Checkpoint, Delivered:
+	default:
+		d.newer = !d.bad
+		d.bad = true
+		return Entry{}
+	}
 	e.Key = string(d.bytes())
 	switch e.Kind {
 	case Answer, Unread:
@@ -160,9 +209,15 @@ func (d *decoder) entry() (e Entry) {
 		e.Value = d.bytes()
 	case Step:
 		e.Value = d.bytes()
-	case Checkpoint, Delivered:
-	default:
-		d.bad = true
+	}
+	if isAttributed {
+		e.By = make([]input.Provenance, d.count(len(d.data)/4)) // each takes at least 4 bytes
+		d.bad = d.bad || len(e.By) == 0
+	}
+	for i := range e.By {
+		e.By[i] = input.Provenance{
+			Who: string(d.bytes()), When: time.UnixMilli(int64(d.uvarint())), Channel: string(d.bytes()), Why: string(d.bytes()),
+		}
 	}
 	return e
 }

@@ -25,6 +25,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/askback-mcp/askback/input"
 )
 
 // ErrInputRequired says that the call has to be suspended: a question is open or
@@ -47,6 +49,9 @@ type Journal struct {
 	Trace string
 	// PlainForms says that the client shows nothing but text, yes or no, and single choices.
 	PlainForms bool
+
+	// By is recorded with each answer that the journal receives. It is no part of what is kept between rounds.
+	By []input.Provenance
 }
 
 // Derived returns an ID for one purpose, derived from the secret ID of a call. It reveals
@@ -81,12 +86,14 @@ const (
 	Delivered Kind = 'd'
 )
 
-// Entry is one recorded fact. Digest is zero unless Kind is Answer or Unread.
+// Entry is one recorded fact.
 type Entry struct {
 	Kind   Kind
 	Key    string
-	Digest Digest
+	Digest Digest // zero unless Kind is Answer or Unread
 	Value  []byte
+	// By says who gave the answer; empty if that was not recorded. It changes the version of the entry: see attributed.
+	By []input.Provenance
 }
 
 // answer returns the index of the entry with the answer to a question, or -1.
@@ -97,7 +104,7 @@ func (j *Journal) answer(key string, d Digest) int {
 // receive records a client's answer, unless there is one.
 func (j *Journal) receive(key string, d Digest, raw []byte) {
 	if j.answer(key, d) < 0 {
-		j.Entries = append(j.Entries, Entry{Kind: Unread, Key: key, Digest: d, Value: raw})
+		j.Entries = append(j.Entries, Entry{Kind: Unread, Key: key, Digest: d, Value: raw, By: j.By})
 	}
 }
 

@@ -315,8 +315,8 @@ func sample() *Journal {
 		ID: "CALLID", Started: time.UnixMilli(1795171200123), Round: 3, Manual: "mine",
 		Pending: []Question{{"k", "k", Digest{1}}, {"l", "l#2", Digest{2}}},
 		Entries: []Entry{
-			{Answer, "a", Digest{3}, []byte(`{"action":"accept"}`)},
-			{Unread, "b", Digest{4}, []byte("?")},
+			{Kind: Answer, Key: "a", Digest: Digest{3}, Value: []byte(`{"action":"accept"}`)},
+			{Kind: Unread, Key: "b", Digest: Digest{4}, Value: []byte("?")},
 			{Kind: Step, Key: "s", Value: []byte("42")},
 			{Kind: Checkpoint, Key: "c"},
 		},
@@ -364,7 +364,7 @@ func TestEncodingOfPlainForms(t *testing.T) {
 			t.Errorf("version %d, err %v (-want +got):\n%s", data[0], err, diff)
 		}
 	}
-	for _, version := range []byte{0, 3, 4, 7, 8, 9, 133} {
+	for _, version := range []byte{0, 4, 8, 9, 11, 133} {
 		if _, err := Decode(append([]byte{version}, sample().Append(nil)[1:]...)); err == nil {
 			t.Errorf("accepted version %d", version)
 		}
@@ -392,6 +392,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(new(Journal).Append(nil))
 	f.Add((&Journal{Trace: "trace"}).Append(nil))
 	f.Add((&Journal{PlainForms: true}).Append(nil))
+	for _, j := range journalsOfVersion2 {
+		f.Add(j.Append(nil))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, err := Decode(data)
 		if err != nil {
@@ -411,7 +414,10 @@ func BenchmarkReplay(b *testing.B) {
 			asks := make([]Ask, n)
 			for i := range asks {
 				asks[i] = question(name(i), name(i))
-				j.Entries = append(j.Entries, Entry{Answer, asks[i].Key, asks[i].Digest, []byte(`{"action":"accept","content":{"name":"octocat"}}`)})
+				j.Entries = append(j.Entries, Entry{
+					Kind: Answer, Key: asks[i].Key, Digest: asks[i].Digest,
+					Value: []byte(`{"action":"accept","content":{"name":"octocat"}}`),
+				})
 			}
 			data := j.Append(nil)
 			b.ReportAllocs()
@@ -440,6 +446,9 @@ func name(i int) string {
 
 func FuzzDecodeEntry(f *testing.F) {
 	for _, e := range append(sample().Entries, Entry{Kind: Delivered, Key: "k#2"}) {
+		f.Add(e.Append(nil))
+	}
+	for _, e := range journalsOfVersion2["every kind of entry"].Entries {
 		f.Add(e.Append(nil))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
 )
 
@@ -183,6 +184,7 @@ func TestLaw(t *testing.T) {
 					responses[q.Wire] = []byte("unfit")
 				}
 			}
+			j.By = rapid.SampledFrom([][]input.Provenance{nil, {alice}, {alice, bob}}).Draw(t, "by")
 			run := Begin(j, responses, new(bound.Limits))
 			run.Distinct = rapid.Bool().Draw(t, "distinct")
 			got, err := p.execute(run, func(step string) {

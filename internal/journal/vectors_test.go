@@ -3,11 +3,14 @@ package journal
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/input"
 )
 
 // vectors reads the encodings that a release has written, in hexadecimal by their names. Such a file never changes:
@@ -66,25 +69,104 @@ var journalsOfVersion1 = map[string]*Journal{
 	},
 }
 
-// Old journals are read, and the journals that this release writes can be read by the release before it.
+var (
+	alice = input.Provenance{Who: "alice", When: time.UnixMilli(1_767_225_600_123), Channel: input.ChannelHost}
+	bob   = input.Provenance{Who: "bob@example.com", When: time.UnixMilli(1_767_225_600_999), Channel: "inbox", Why: "Größe fits"}
+)
+
+// journalsOfVersion2 are the journals whose encodings are in version2.json.
+var journalsOfVersion2 = map[string]*Journal{
+	"an anonymous answer": {
+		ID: "id", Started: time.UnixMilli(1), Round: 1,
+		Entries: []Entry{{Kind: Unread, Key: "k", Digest: vectorDigest, Value: []byte(`{}`), By: []input.Provenance{
+			{When: time.UnixMilli(0)},
+		}}},
+	},
+	"every kind of entry": {
+		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: time.UnixMilli(1_767_225_600_123), Round: 300, Trace: "trace", PlainForms: true,
+		Pending: []Question{{Key: "sure", Wire: "sure#2", Digest: vectorDigest}},
+		Entries: []Entry{
+			{Kind: Answer, Key: "a", Digest: vectorDigest, Value: []byte(`{"action":"accept"}`), By: []input.Provenance{alice, bob}},
+			{Kind: Unread, Key: "b", Digest: vectorDigest, Value: []byte(`{"action":"decline"}`), By: []input.Provenance{bob}},
+			{Kind: Answer, Key: "c", Digest: vectorDigest, Value: []byte(`{"action":"cancel"}`)}, // of the version before
+			{Kind: Step, Key: "order", Value: []byte(`"12345"`)},
+			{Kind: Checkpoint, Key: "half"},
+			{Kind: Delivered, Key: "sure"},
+		},
+	},
+}
+
+// Old journals are read, and those that nobody's name is in are written so that the release before this one reads them.
 func TestJournalsStayTheSame(t *testing.T) {
-	encoded := vectors(t, "version1.json")
-	if len(encoded) != len(journalsOfVersion1) {
-		t.Errorf("%d encodings of %d journals", len(encoded), len(journalsOfVersion1))
-	}
-	for name, want := range journalsOfVersion1 {
-		got, err := Decode(encoded[name])
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v\n%s", name, err, diff)
+	for file, journals := range map[string]map[string]*Journal{
+		"version1.json": journalsOfVersion1, "version2.json": journalsOfVersion2,
+	} {
+		encoded := vectors(t, file)
+		if len(encoded) != len(journals) {
+			t.Errorf("%s: %d encodings of %d journals", file, len(encoded), len(journals))
 		}
-		if written := want.Append(nil); string(written) != string(encoded[name]) {
-			t.Errorf("%s: written as %x, want %x", name, written, encoded[name])
-		}
-		for i := range want.Entries {
-			e, err := DecodeEntry(want.Entries[i].Append(nil))
-			if diff := cmp.Diff(want.Entries[i], e); err != nil || diff != "" {
-				t.Errorf("%s, entry %d: %v\n%s", name, i, err, diff)
+		for name, want := range journals {
+			got, err := Decode(encoded[name])
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%s, %s: %v\n%s", file, name, err, diff)
+			}
+			if written := want.Append(nil); string(written) != string(encoded[name]) {
+				t.Errorf("%s, %s: written as %x, want %x", file, name, written, encoded[name])
+			}
+			for i := range want.Entries {
+				e, err := DecodeEntry(want.Entries[i].Append(nil))
+				if diff := cmp.Diff(want.Entries[i], e); err != nil || diff != "" {
+					t.Errorf("%s, %s, entry %d: %v\n%s", file, name, i, err, diff)
+				}
 			}
 		}
+	}
+}
+
+// What is cut off, has more behind it or has no provenance after all is refused. What a newer release wrote is told from it.
+func TestAttributedEntriesAreWhole(t *testing.T) {
+	whole := journalsOfVersion2["every kind of entry"].Entries[0].Append(nil)
+	for n := range whole {
+		if _, err := DecodeEntry(whole[:n]); err == nil || errors.Is(err, ErrNewer) {
+			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	step := Entry{Kind: Step, Key: "s", Value: []byte("1")}
+	plain := step.Append(nil)
+	for _, damaged := range [][]byte{append(whole, 0), append([]byte{attributed}, append(plain, 0)...), append(plain, 0)} {
+		if e, err := DecodeEntry(damaged); err == nil || errors.Is(err, ErrNewer) {
+			t.Errorf("%x is %+v, %v", damaged, e, err)
+		}
+	}
+	for _, newer := range [][]byte{{3}, {'x', 1, 'k'}, {attributed, attributed}, append([]byte{3}, plain...)} {
+		if _, err := DecodeEntry(newer); !errors.Is(err, ErrNewer) {
+			t.Errorf("%x: %v", newer, err)
+		}
+	}
+	old := (&Journal{ID: "id", Entries: []Entry{step}}).Append(nil)
+	if _, err := Decode(append(old[:len(old)-len(plain)], whole...)); err == nil {
+		t.Error("a journal of the version before has an attributed entry")
+	}
+}
+
+// An answer keeps who gave it, from the moment when the client's answer comes to the later rounds.
+func TestAnswersKeepTheirProvenance(t *testing.T) {
+	j := &Journal{ID: "id"}
+	round(t, j, nil, question("k", "?"), question("l", "?"))
+	j.By = []input.Provenance{alice}
+	round(t, j, answers("k", "v"), question("k", "?"), question("l", "?"))
+	j, err := Decode(j.Append(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.By = []input.Provenance{bob}
+	round(t, j, answers("l", "w"), question("k", "?"), question("l", "?"))
+	j.By = nil
+	want := []Entry{
+		{Kind: Answer, Key: "k", Digest: question("k", "?").Digest, Value: []byte("v"), By: []input.Provenance{alice}},
+		{Kind: Answer, Key: "l", Digest: question("l", "?").Digest, Value: []byte("w"), By: []input.Provenance{bob}},
+	}
+	if diff := cmp.Diff(want, j.Entries); diff != "" {
+		t.Error(diff)
 	}
 }
