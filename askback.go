@@ -55,6 +55,7 @@ import (
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/httpfront"
 	"github.com/askback-mcp/askback/internal/inline"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
@@ -200,15 +201,15 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		return nil, err
 	}
 	limits := s.opts.Limits.bounds()
-	var audit *call.Audit
+	var audit *report.Audit
 	if hook := s.opts.Audit; hook != nil {
-		audit = &call.Audit{Hook: func(ctx context.Context, e call.AuditEvent) { hook(ctx, AuditEvent(e)) }, Log: s.log}
+		tell := func(ctx context.Context, e report.AuditEvent) { hook(ctx, AuditEvent(e)) }
+		audit = &report.Audit{Hook: tell, Log: s.log}
 	}
-	var observer *call.Observer
+	var observer *report.Observer
 	if hook := s.opts.Observe; hook != nil {
-		observer = &call.Observer{Log: s.log, Hook: func(ctx context.Context, op *call.Operation) (context.Context, func()) {
-			return hook(ctx, (*Operation)(op))
-		}}
+		follow := func(ctx context.Context, op *report.Operation) (context.Context, func()) { return hook(ctx, (*Operation)(op)) }
+		observer = &report.Observer{Hook: follow, Log: s.log}
 	}
 	engine := &call.Engine{Limits: limits, Audit: audit, Observer: observer, Log: s.log, PlainForms: s.opts.PlainForms}
 	carrier := &home.Carrier{

@@ -1,6 +1,6 @@
 package askback
 
-import "github.com/askback-mcp/askback/internal/call"
+import "github.com/askback-mcp/askback/internal/report"
 
 // AuditEvent is one fact for [Options.Audit]: who did what, in which call, and what came of it. It never holds an
 // answer, an argument, a result, a requestState or a task's id. A field that its kind does not name is empty.
@@ -24,28 +24,28 @@ type AuditEvent struct {
 // The kinds of an [AuditEvent].
 const (
 	// AuditAsked: a round ended with the question Key, or a session's client was sent it. An answer names the same Digest.
-	AuditAsked = call.AuditAsked
+	AuditAsked = report.AuditAsked
 
 	// AuditAnswered: a handler got the client's answer to the question Key for the first time. An answer that does
 	// not fit its question is none.
-	AuditAnswered = call.AuditAnswered
+	AuditAnswered = report.AuditAnswered
 
 	// AuditStep: the step Key ran. The Reason is completed, and the step recorded, or failed.
-	AuditStep = call.AuditStep
+	AuditStep = report.AuditStep
 
 	// AuditRefused: a request or its requestState was refused. The Reason is caller (the principal could not be
 	// named), session (it is another caller's), authorize, replayed (by [Options.ReplayGuard]), or what a state did not
 	// match: one of the Reason constants of package seal, no_store, stored_missing, stored_altered or payload.
-	AuditRefused = call.AuditRefused
+	AuditRefused = report.AuditRefused
 
 	// AuditShed: a call was handed back to its client with a state and no questions, because of Limits.Calls.
-	AuditShed = call.AuditShed
+	AuditShed = report.AuditShed
 
 	// AuditState: something worth a metric became of a requestState. The Reason is an Outcome of package state.
-	AuditState = call.AuditState
+	AuditState = report.AuditState
 
 	// AuditEnded: a call ended. The Reason is completed, failed, limit, capability (the client lacks one), task (the
 	// call is one from now on, and ends again as such) or cancelled (also where the client has gone away: outside of
 	// sessions it may repeat the round).
-	AuditEnded = call.AuditEnded
+	AuditEnded = report.AuditEnded
 )

@@ -3,7 +3,7 @@ package askback
 import (
 	"time"
 
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/report"
 )
 
 // Operation is something that a [Server] does and that takes time, for [Options.Observe]. It never holds an answer, an
@@ -59,17 +59,17 @@ type Operation struct {
 const (
 	// OperationRequest is a request for a handler or about a task, from the gate to its outcome. Observe is called once
 	// the call is known, which may have begun elsewhere and bring a Trace, or at the end if it never is.
-	OperationRequest = call.OperationRequest
+	OperationRequest = report.OperationRequest
 
 	// OperationRun is a run of a task by a worker.
-	OperationRun = call.OperationRun
+	OperationRun = report.OperationRun
 
 	// OperationStep is a step that runs, and its recording. A step whose result was recorded before does not run.
-	OperationStep = call.OperationStep
+	OperationStep = report.OperationStep
 )
 
 // How a request came: see [Operation].
 const (
-	TransportHTTP = call.TransportHTTP
-	TransportPipe = call.TransportPipe // standard input and output, or any other connection of whole messages
+	TransportHTTP = report.TransportHTTP
+	TransportPipe = report.TransportPipe // standard input and output, or any other connection of whole messages
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -56,7 +57,7 @@ type Request struct {
 	Principal string
 	InSession bool // the request is the whole call, in a session before 2026-07-28
 	Bare      bool // the answers came without a state, and are taken by their keys alone
-	Watch     *Watch
+	Watch     *report.Watch
 	// Crowded waits a moment for a share of the calls that run at once, and reports whether there is still none: then
 	// the call is to be handed back to the client, if it can be. It is nil if the call has its share.
 	Crowded  func(context.Context) bool
@@ -200,15 +201,15 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 		return c.run.Step(ctx, name, step)
 	}
 	ran := false
-	op := &Operation{
-		Kind: OperationStep, Method: c.Handler.Method, Target: c.Params.Target, Call: c.PublicID(), Round: c.Round, Step: name,
-		Meta: metaOf(&c.Params.Meta), Trace: c.trace,
+	op := &report.Operation{
+		Kind: report.OperationStep, Method: c.Handler.Method, Target: c.Params.Target, Call: c.PublicID(), Round: c.Round,
+		Step: name, Meta: report.MetaOf(&c.Params.Meta), Trace: c.trace,
 	}
-	var end func()
-	defer func() { observer.end(ctx, end) }() // also when the step panics
+	end := func() {}
+	defer func() { end() }() // also when the step panics
 	value, err := c.run.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
 		ran, op.Began = true, time.Now()
-		ctx, end = observer.begin(ctx, op)
+		ctx, end = observer.Begin(ctx, op)
 		op.Outcome = "failed"
 		return step(ctx)
 	})
@@ -216,7 +217,7 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 		if err == nil {
 			op.Outcome = "completed"
 		}
-		c.tell(ctx, AuditEvent{Kind: AuditStep, Key: name, Reason: op.Outcome})
+		c.tell(ctx, report.AuditEvent{Kind: report.AuditStep, Key: name, Reason: op.Outcome})
 	}
 	return value, err
 }

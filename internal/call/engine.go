@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -46,9 +47,9 @@ type Engine struct {
 	Limits bound.Limits
 	Log    *slog.Logger
 	Tasks  Tasks // nil: no call becomes one
-	Audit  *Audit
+	Audit  *report.Audit
 
-	Observer *Observer
+	Observer *report.Observer
 
 	// PlainForms has the meaning of askback.Options.PlainForms.
 	PlainForms func(client *mcp.Implementation) bool
@@ -67,7 +68,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		return out, err
 	}
 	e.notePlainForms(ctx, r, j)
-	ctx = r.Watch.begin(ctx, j)
+	ctx = r.watch(ctx, j)
 	if r.Crowded != nil && e.canShed(r, j) && r.Crowded(ctx) {
 		return e.shed(ctx, r, j, home)
 	}
@@ -90,13 +91,13 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		}
 		if err != nil || !out.InputRequired() {
 			home.End(ctx, j, err)
-			e.Audit.ended(ctx, r, j.ID, round, out, err)
+			e.tellEnded(ctx, r, j.ID, round, out, err)
 			return out, err
 		}
 		if again, err = home.Suspend(ctx, j, out); err != nil {
 			return e.unkept(ctx, r, j, home, round, err)
 		}
-		r.Watch.sealed(out)
+		r.Watch.SetStateBytes(len(out.State))
 	}
 	return out, nil
 }
@@ -142,7 +143,7 @@ func roundOutcome(ctx context.Context, r *Request, out *Outcome, err error) stri
 // unkept ends a call whose journal its home could not keep.
 func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, home Home, round int, err error) (*Outcome, error) {
 	home.End(ctx, j, err)
-	e.Audit.ended(ctx, r, j.ID, round, nil, err)
+	e.tellEnded(ctx, r, j.ID, round, nil, err)
 	r.Watch.SetOutcome(endReason(ctx, nil, err))
 	out, err := e.failed(r, err)
 	if err != nil {
@@ -166,9 +167,9 @@ func (e *Engine) shed(ctx context.Context, r *Request, j *journal.Journal, home 
 	if _, err := home.Suspend(ctx, j, out); err != nil {
 		return e.unkept(ctx, r, j, home, j.Round, err)
 	}
-	e.Audit.tell(ctx, r, j.ID, j.Round, AuditEvent{Kind: AuditShed})
+	e.tell(ctx, r, j.ID, j.Round, report.AuditEvent{Kind: report.AuditShed})
 	r.Watch.SetOutcome("shed")
-	r.Watch.sealed(out)
+	r.Watch.SetStateBytes(len(out.State))
 	return out, nil
 }
 
@@ -216,7 +217,7 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 			}
 			out.Questions[i] = Question{j.Pending[i].Wire, q}
 			if e.Audit != nil {
-				c.tell(ctx, AuditEvent{Kind: AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
+				c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
 			}
 		}
 		return out, nil
@@ -227,7 +228,7 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		}
 		out.Named = c.named.Load()
 		for _, q := range out.Questions {
-			c.tell(ctx, AuditEvent{Kind: AuditAsked, Key: q.Key})
+			c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: q.Key})
 		}
 		return out, nil
 	case result == nil:
@@ -299,7 +300,7 @@ func declined(j *journal.Journal) bool {
 // CleanUp runs the handler of a task that was ended from outside as far as j goes, and then
 // what it registered to undo what it began.
 func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
-	ctx = r.Watch.begin(ctx, j)
+	ctx = r.watch(ctx, j)
 	c := e.newCall(ctx, r, j, Manual{})
 	c.run.Begin(j, nil, &e.Limits)
 	c.run.Halt = errTaskEnded
@@ -309,7 +310,7 @@ func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) er
 
 // TellStopped tells the operator that a task was ended from outside, and has cleaned up.
 func (e *Engine) TellStopped(ctx context.Context, r *Request, j *journal.Journal, reason string) {
-	e.Audit.tell(ctx, r, j.ID, j.Round+1, AuditEvent{Kind: AuditEnded, Reason: reason})
+	e.tell(ctx, r, j.ID, j.Round+1, report.AuditEvent{Kind: report.AuditEnded, Reason: reason})
 }
 
 // errTaskEnded is what a handler gets that runs again to clean up, for all that it had not done before.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -29,8 +30,8 @@ type Gate struct {
 	Authorize func(ctx context.Context, a Access) error
 	Limits    bound.Limits
 	Shares    Shares
-	Audit     *Audit
-	Observer  *Observer
+	Audit     *report.Audit
+	Observer  *report.Observer
 	Log       *slog.Logger
 	// Live yields the sessions that have not ended.
 	Live func() iter.Seq[*mcp.ServerSession]
@@ -52,18 +53,38 @@ type Access struct {
 	Extra     *mcp.RequestExtra
 }
 
+// Origin is what a front knows of a request beside its [Access].
+type Origin struct {
+	ID        []byte // of JSON-RPC, raw; nil if the front does not know it
+	Version   string // of the protocol
+	Transport string // such as [report.TransportHTTP]
+	Meta      report.Texts
+}
+
+// operationOf returns the operation of a request.
+func operationOf(a Access, from Origin) report.Operation {
+	op := report.Operation{
+		Kind: report.OperationRequest, Method: a.Method, Protocol: from.Version, Transport: from.Transport,
+		Request: wire.Cut(wire.IDText(from.ID), 1<<10), Meta: report.MetaOf(from.Meta),
+	}
+	if wire.MayAsk(a.Method) { // the id of a task is a secret
+		op.Target = a.Target
+	}
+	return op
+}
+
 // Passage is one request's way through the gate.
 type Passage struct {
 	Principal, Method, Target string
 	InSession                 bool
-	Watch                     *Watch
+	Watch                     *report.Watch
 	Crowded                   func(context.Context) bool // as in [Request]
 }
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
 // before 2026-07-28, or nil. The error is one for the client.
 func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
-	return g.observe(ctx, a, from, func(w *Watch) (err error) {
+	return g.observe(ctx, a, from, func(w *report.Watch) (err error) {
 		if a.Principal, err = g.Principal(ctx, a); err != nil {
 			return err
 		}
@@ -73,27 +94,27 @@ func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.Ser
 
 // PassNamed is [Gate.Pass] for a request outside of sessions whose caller [Gate.Principal] has named already.
 func (g *Gate) PassNamed(ctx context.Context, a Access, from Origin, serve func(ctx context.Context, p Passage) error) error {
-	return g.observe(ctx, a, from, func(w *Watch) error { return g.pass(ctx, a, w, nil, serve) })
+	return g.observe(ctx, a, from, func(w *report.Watch) error { return g.pass(ctx, a, w, nil, serve) })
 }
 
 // TurnAway tells the operator of a request that is answered with err before its message is read.
 func (g *Gate) TurnAway(ctx context.Context, from Origin, err error) {
-	_ = g.observe(ctx, Access{}, from, func(*Watch) error { return err })
+	_ = g.observe(ctx, Access{}, from, func(*report.Watch) error { return err })
 }
 
 // observe follows a request through the gate, for the log and the operator.
-func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *Watch) error) error {
+func (g *Gate) observe(ctx context.Context, a Access, from Origin, pass func(w *report.Watch) error) error {
 	if invalid := checkTarget(&a); invalid != nil {
-		pass = func(*Watch) error { return invalid }
+		pass = func(*report.Watch) error { return invalid }
 	}
 	if !g.Log.Enabled(ctx, slog.LevelDebug) && g.Observer == nil {
 		return pass(nil)
 	}
-	w := newWatch(g.Observer, operationOf(a, from))
+	w := report.Follow(g.Observer, operationOf(a, from))
 	var err error = errPanicked // of the SDK's handlers, or of middleware
 	defer func() {
 		w.Finish(ctx, err)
-		g.logRequest(ctx, w)
+		w.Log(ctx, g.Log)
 	}()
 	err = pass(w)
 	return err
@@ -116,34 +137,13 @@ func checkTarget(a *Access) error {
 		most)
 }
 
-// logRequest writes the log's line of a request. If its handler ran there is a line for each round.
-func (g *Gate) logRequest(ctx context.Context, w *Watch) {
-	if w.op.Rounds > 0 || !g.Log.Enabled(ctx, slog.LevelDebug) {
-		return
-	}
-	attrs := []slog.Attr{slog.String("method", w.op.Method), slog.String("outcome", w.op.Outcome), slog.Duration("duration", time.Since(w.op.Began))}
-	if w.op.Target != "" {
-		attrs = append(attrs, slog.String("target", w.op.Target))
-	}
-	if w.op.Call != "" {
-		attrs = append(attrs, slog.String("call", w.op.Call))
-	}
-	if w.op.Reason != "" {
-		attrs = append(attrs, slog.String("reason", w.op.Reason))
-	}
-	if w.op.Code != 0 {
-		attrs = append(attrs, slog.Int64("code", w.op.Code))
-	}
-	g.Log.LogAttrs(ctx, slog.LevelDebug, "askback: a request", attrs...)
-}
-
-func (g *Gate) pass(ctx context.Context, a Access, w *Watch, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
+func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
 	if session != nil {
 		if err := g.checkOwner(ctx, session.ID(), a); err != nil {
 			return err
 		}
-		if w != nil && a.Principal != "" { // else whoever knows the ID can use the session
-			w.op.Session = session.ID()
+		if a.Principal != "" { // else whoever knows the ID can use the session
+			w.InSession(session.ID())
 		}
 	}
 	if err := g.authorize(ctx, a); err != nil {
@@ -290,7 +290,9 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 
 // refuse tells the operator that a request does not pass, and returns the error for the client.
 func (g *Gate) refuse(ctx context.Context, a Access, reason string, sent *jsonrpc.Error) error {
-	g.Audit.Tell(ctx, AuditEvent{Kind: AuditRefused, Principal: a.Principal, Method: a.Method, Target: a.Target, Reason: reason})
+	g.Audit.Tell(ctx, report.AuditEvent{
+		Kind: report.AuditRefused, Principal: a.Principal, Method: a.Method, Target: a.Target, Reason: reason,
+	})
 	return &fault.RefusedError{Fault: sent, Reason: reason}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/report"
 )
 
 // newSessionGate returns a gate on which a session may have three open requests, and a caller five, with 40 KiB of
@@ -26,7 +27,7 @@ func newSessionGate() *Gate {
 		Limits: bound.Limits{SessionCalls: 3},
 		Shares: Shares{Sessions: share("sessions", 4, 4), Open: share("open requests", 16, 5),
 			OpenBytes: share("bytes of open requests", 80<<10, 40<<10)},
-		Audit: &Audit{Log: log},
+		Audit: &report.Audit{Log: log},
 		Log:   log,
 		Live:  func() iter.Seq[*mcp.ServerSession] { return slices.Values[[]*mcp.ServerSession](nil) },
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
@@ -32,7 +33,7 @@ type Carrier struct {
 	// been used by a process that has ended.
 	Since  time.Time
 	States *state.Options // nil: there is no store beside requestState
-	Audit  *call.Audit
+	Audit  *report.Audit
 	// FindTask returns the outcome of a request whose call became a task before, or nil.
 	FindTask func(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error)
 	Log      *slog.Logger
@@ -134,19 +135,21 @@ func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err er
 // refuse logs the reason why a state is refused, which the client does not learn.
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
 	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method, "reason", string(reason), "error", err)
-	c.tell(ctx, call.AuditRefused, string(reason))
-	c.request.Watch.Refused(string(reason))
+	c.tell(ctx, report.AuditRefused, string(reason))
+	c.request.Watch.RefusedState(string(reason))
 	return wire.InvalidState()
 }
 
 // observe tells the operator the outcome of a state.
 func (c *Carried) observe(ctx context.Context, outcome state.Outcome) {
-	c.tell(ctx, call.AuditState, string(outcome))
+	c.tell(ctx, report.AuditState, string(outcome))
 }
 
 func (c *Carried) tell(ctx context.Context, kind, reason string) {
 	r := c.request
-	c.Audit.Tell(ctx, call.AuditEvent{Kind: kind, Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Reason: reason})
+	c.Audit.Tell(ctx, report.AuditEvent{
+		Kind: kind, Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Reason: reason,
+	})
 }
 
 // Begin implements [call.Home].

@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
@@ -402,7 +403,7 @@ func TestSpend(t *testing.T) {
 func TestAnObserverThatPanics(t *testing.T) {
 	f := newFleet(t)
 	i := f.instance(state.Dual, 0, f.trip)
-	i.carrier.Audit.Hook = func(context.Context, call.AuditEvent) { panic("no metric") }
+	i.carrier.Audit.Hook = func(context.Context, report.AuditEvent) { panic("no metric") }
 	r := began
 	r.state = i.want("asks from", r)
 	r.answers = answer("from", "Oslo")

@@ -24,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
@@ -159,11 +160,11 @@ type handler func(context.Context, *call.Call) (mcp.Result, error)
 func (f *fleet) plain(h handler) *instance {
 	carrier := f.carrier
 	carrier.Limits = f.limits
-	carrier.Audit = &call.Audit{Log: carrier.Log, Hook: func(_ context.Context, e call.AuditEvent) {
+	carrier.Audit = &report.Audit{Log: carrier.Log, Hook: func(_ context.Context, e report.AuditEvent) {
 		if e.Method != "tools/call" {
 			f.t.Errorf("the method is %q", e.Method)
 		}
-		if e.Kind == call.AuditRefused {
+		if e.Kind == report.AuditRefused {
 			f.reasons = append(f.reasons, e.Reason)
 		} else {
 			f.outcomes = append(f.outcomes, e.Reason)

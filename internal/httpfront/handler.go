@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/drafts"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
@@ -514,7 +515,7 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 func (h *handler) pass(ctx context.Context, v *visit, handler *call.Handler, req wire.Request,
 	progress call.ProgressFunc) (out *call.Outcome, err error) {
 	a := call.Access{Principal: v.principal, Method: req.Method, Target: v.params.Target, Extra: &v.extra}
-	from := call.Origin{ID: req.ID, Version: v.params.Meta.Version, Transport: call.TransportHTTP, Meta: &v.params.Meta}
+	from := call.Origin{ID: req.ID, Version: v.params.Meta.Version, Transport: report.TransportHTTP, Meta: &v.params.Meta}
 	err = h.SDK.Gate.PassNamed(ctx, a, from, func(ctx context.Context, p call.Passage) (err error) {
 		if handler == nil {
 			encoded, err := h.SDK.Tasks.Serve(ctx, p.Principal, &v.task)

@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -54,7 +55,7 @@ func (h *handler) admit(v *visit, r *http.Request) (err error) {
 
 // turnAway answers a request that was not admitted, or to no share of the limits.
 func (h *handler) turnAway(v *visit, r *http.Request, err error) {
-	h.SDK.Gate.TurnAway(r.Context(), call.Origin{Transport: call.TransportHTTP}, err)
+	h.SDK.Gate.TurnAway(r.Context(), call.Origin{Transport: report.TransportHTTP}, err)
 	fail(v, nil, err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -33,7 +34,7 @@ func sessionOf(req mcp.Request) *mcp.ServerSession {
 // request's ID.
 func describe(ctx context.Context, req mcp.Request) call.Origin {
 	meta := req.GetParams().GetMeta()
-	from := call.Origin{Transport: transportOf(req.GetExtra()), Meta: call.MetaTexts(meta)}
+	from := call.Origin{Transport: transportOf(req.GetExtra()), Meta: report.MetaTexts(meta)}
 	from.ID, _ = ctx.Value(idKey{}).([]byte)
 	if session := legacySession(req); session != nil {
 		if opened := session.InitializeParams(); opened != nil {
@@ -48,9 +49,9 @@ func describe(ctx context.Context, req mcp.Request) call.Origin {
 // transportOf tells requests over HTTP, which have headers, from those over a connection of whole messages.
 func transportOf(extra *mcp.RequestExtra) string {
 	if extra != nil && extra.Header != nil {
-		return call.TransportHTTP
+		return report.TransportHTTP
 	}
-	return call.TransportPipe
+	return report.TransportPipe
 }
 
 // target is the name or URI that a request which may ask is for.

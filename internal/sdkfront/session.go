@@ -9,6 +9,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -24,7 +25,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		defer cancel()
 		native := asksNatively(req.GetParams())
 		if native {
-			f.tellNative(ctx, p, call.AuditAsked, nil)
+			f.tellNative(ctx, p, report.AuditAsked, nil)
 		}
 		resume := call.Waiting(ctx)
 		result, err := next(ctx, method, req)
@@ -33,7 +34,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		home.Answered(ctx, result)
 		if native && err == nil {
-			f.tellNative(ctx, p, call.AuditAnswered, result)
+			f.tellNative(ctx, p, report.AuditAnswered, result)
 		}
 		if cause := context.Cause(ctx); err != nil && fault.Of(cause) == fault.Limit {
 			err = cause
@@ -50,9 +51,9 @@ func asksNatively(params mcp.Params) bool {
 
 // tellNative tells the operator of a question that a handler asks through its session.
 func (f *Front) tellNative(ctx context.Context, p call.Passage, kind string, result mcp.Result) {
-	e := call.AuditEvent{Kind: kind, Principal: p.Principal, Method: p.Method, Target: p.Target, Round: 1}
+	e := report.AuditEvent{Kind: kind, Principal: p.Principal, Method: p.Method, Target: p.Target, Round: 1}
 	if r, ok := result.(*mcp.ElicitResult); ok {
-		e.Action = call.KnownAction(r.Action)
+		e.Action = r.Action
 	}
 	f.Gate.Audit.Tell(ctx, e)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -165,7 +166,7 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 }
 
 // finishRun tells the operator how a run ended: with err for its client or, if it is void, with nothing.
-func finishRun(ctx context.Context, w *call.Watch, err, void error) {
+func finishRun(ctx context.Context, w *report.Watch, err, void error) {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, task.ErrLeaseLost) || errors.Is(void, task.ErrLeaseLost):

@@ -1,0 +1,137 @@
+package call
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/report"
+)
+
+// tell tells the operator of an event of a call, whose secret id is given.
+func (e *Engine) tell(ctx context.Context, r *Request, id string, round int, event report.AuditEvent) {
+	if e.Audit == nil {
+		return
+	}
+	event.Principal, event.Method, event.Target = r.Principal, r.Handler.Method, r.Params.Target
+	event.Call, event.Round = journal.Derived("call", id), round
+	e.Audit.Tell(ctx, event)
+}
+
+// tellEnded tells the operator how a call ended.
+func (e *Engine) tellEnded(ctx context.Context, r *Request, id string, round int, out *Outcome, err error) {
+	if !r.interrupted(ctx, err) {
+		e.tell(ctx, r, id, round, report.AuditEvent{Kind: report.AuditEnded, Reason: endReason(ctx, out, err)})
+	}
+}
+
+// endReason is the outcome of a call that has ended.
+func endReason(ctx context.Context, out *Outcome, err error) string {
+	switch fault.During(ctx, err) {
+	case fault.None:
+	case fault.Limit:
+		return "limit"
+	case fault.Capability:
+		return "capability"
+	case fault.Cancelled:
+		return "cancelled"
+	default:
+		return "failed"
+	}
+	if out.Task != nil {
+		return "task"
+	}
+	if result, ok := out.Result.(*mcp.CallToolResult); ok && result.IsError {
+		return "failed"
+	}
+	return "completed"
+}
+
+// tell tells the operator what happened in this round of the call.
+func (c *Call) tell(ctx context.Context, event report.AuditEvent) {
+	c.engine.tell(ctx, c.Request, c.id, c.Round, event)
+}
+
+// Answered is the event of a client's answer to a question.
+func Answered(key string, d journal.Digest, answer []byte) report.AuditEvent {
+	action, _ := question.Action(answer) // only the answer to an elicitation has one
+	return report.AuditEvent{Kind: report.AuditAnswered, Key: key, Digest: digestText(d), Action: action}
+}
+
+// tellManual tells the operator of the answers that a handler in the SDK's manual style was given.
+func (c *Call) tellManual() {
+	if c.engine.Audit == nil || len(c.manual.Responses) == 0 {
+		return
+	}
+	var responses mcp.InputResponseMap
+	switch r := c.Request.view(c.manual).(type) {
+	case *mcp.CallToolRequest:
+		responses = r.Params.InputResponses
+	case *mcp.GetPromptRequest:
+		responses = r.Params.InputResponses
+	case *mcp.ReadResourceRequest:
+		responses = r.Params.InputResponses
+	}
+	for _, key := range slices.Sorted(maps.Keys(responses)) {
+		action := ""
+		if r, ok := responses[key].(*mcp.ElicitResult); ok {
+			action = r.Action
+		}
+		c.tell(c.ctx, report.AuditEvent{Kind: report.AuditAnswered, Key: key, Action: action})
+	}
+}
+
+// digestText is a digest as an event has it. A handler in the SDK's manual style asks questions without one.
+func digestText(d journal.Digest) string {
+	if d == (journal.Digest{}) {
+		return ""
+	}
+	return hex.EncodeToString(d[:])
+}
+
+// WatchRun follows a run of a task, whose request is given.
+func (e *Engine) WatchRun(r *Request, recovered bool) {
+	if e.Observer == nil {
+		return
+	}
+	r.Watch = report.Follow(e.Observer, report.Operation{
+		Kind: report.OperationRun, Method: r.Handler.Method, Target: r.Params.Target, Recovered: recovered,
+		Protocol: r.Params.Meta.Version, Meta: report.MetaOf(&r.Params.Meta),
+	})
+}
+
+// watch tells the operator that the request's call continues from j. It returns the context of what happens from now on.
+func (r *Request) watch(ctx context.Context, j *journal.Journal) context.Context {
+	if r.Watch != nil {
+		ctx, j.Trace = r.Watch.Begin(ctx, journal.Derived("call", j.ID), j.Round+1, j.Trace)
+	}
+	return ctx
+}
+
+// ended notes the end of a round that began at a time, for the log and the operator.
+func (e *Engine) ended(ctx context.Context, r *Request, j *journal.Journal, round int, began time.Time, outcome string, out *Outcome) {
+	debug := e.Log.Enabled(ctx, slog.LevelDebug)
+	if r.Watch == nil && !debug {
+		return
+	}
+	var asked []string
+	if out != nil {
+		for _, q := range out.Questions {
+			asked = append(asked, q.Key)
+		}
+	}
+	r.Watch.Round(round, outcome, asked)
+	if debug {
+		e.Log.LogAttrs(ctx, slog.LevelDebug, "askback: a round", slog.String("call", journal.Derived("call", j.ID)),
+			slog.String("method", r.Handler.Method), slog.String("target", r.Params.Target), slog.Int("round", round),
+			slog.Any("asked", asked), slog.String("outcome", outcome), slog.Duration("duration", time.Since(began)))
+	}
+}

@@ -1,0 +1,62 @@
+// Package report tells the operator what the server does: an [Audit] gets each fact once it is one, and an [Observer]
+// follows each operation from its beginning to its end.
+package report
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// AuditEvent has the meaning of askback.AuditEvent.
+type AuditEvent struct {
+	Kind                      string
+	Principal, Method, Target string
+	Call                      string
+	Round                     int
+	Key, Digest               string
+	Action                    string
+	Reason                    string
+}
+
+// The kinds of events: see askback.AuditAsked and the others.
+const (
+	AuditAsked    = "asked"
+	AuditAnswered = "answered"
+	AuditStep     = "step"
+	AuditRefused  = "refused"
+	AuditShed     = "shed"
+	AuditState    = "state"
+	AuditEnded    = "ended"
+)
+
+// Audit tells the operator what happens. A nil Audit tells nobody.
+type Audit struct {
+	Hook func(ctx context.Context, e AuditEvent)
+	Log  *slog.Logger
+}
+
+// Tell calls the hook. A panic there does not affect the request. What a client chose freely or may keep secret is left
+// out: a task's id, and an action that the protocol does not know.
+func (a *Audit) Tell(ctx context.Context, e AuditEvent) {
+	if a == nil {
+		return
+	}
+	if wire.IsTask(e.Method) {
+		e.Target = ""
+	}
+	switch e.Action {
+	case "accept", "decline", "cancel":
+	default:
+		e.Action = ""
+	}
+	if err := fault.Safely(func() error { a.Hook(ctx, e); return nil }); err != nil {
+		logPanic(ctx, a.Log, "Options.Audit", err)
+	}
+}
+
+func logPanic(ctx context.Context, log *slog.Logger, hook string, err error) {
+	log.ErrorContext(ctx, "askback: an observer panicked", "observer", hook, "error", err)
+}
