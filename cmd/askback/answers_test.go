@@ -12,6 +12,7 @@ import (
 )
 
 func TestAnAnswerIsAFormsContentOrAWholeResult(t *testing.T) {
+	t.Parallel()
 	name := &client.Question{Key: "k", Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)}
 	action := &client.Question{Key: "k", Schema: json.RawMessage(`{"type":"object","properties":{"action":{"type":"string"}}}`)}
 	page := &client.Question{Key: "k", URL: "https://example.com"}
@@ -51,6 +52,7 @@ func TestAnAnswerIsAFormsContentOrAWholeResult(t *testing.T) {
 }
 
 func TestAnAnswerToSamplingIsATextOrAResult(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`Paris`:                                  "Paris by m",
 		`"Pa\nris"`:                              "Pa\nris by m",
@@ -75,6 +77,7 @@ func TestAnAnswerToSamplingIsATextOrAResult(t *testing.T) {
 }
 
 func TestAnExampleShowsWhatAnAnswerLooksLike(t *testing.T) {
+	t.Parallel()
 	for schema, want := range map[string]string{
 		`{"properties":{"b":{"type":"string"},"a":{"type":"integer"}},"required":["b"]}`:                      `{"b":"…"}`,
 		`{"properties":{"b":{"type":"boolean"},"a":{"type":"number"}}}`:                                       `{"a":1,"b":true}`,
@@ -90,6 +93,7 @@ func TestAnExampleShowsWhatAnAnswerLooksLike(t *testing.T) {
 }
 
 func TestTheNearestName(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, among, want string }{
 		{"resolution", "resolution", "resolution"},
 		{"Resolution", "x resolution", "resolution"},
@@ -113,6 +117,7 @@ func TestTheNearestName(t *testing.T) {
 
 // The second answer under a key is for the second question that the author asks under it.
 func TestAnswersUnderOneKey(t *testing.T) {
+	t.Parallel()
 	a, err := parseAnswers([]string{"k=1", "k=2", "k#5=5", "#=0"}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 // A mistake is told by the argument and what is wanted there, not in the words of a validator.
 func TestWrongArgumentsAreToldPlainly(t *testing.T) {
+	t.Parallel()
 	const schema = `{"type":"object","additionalProperties":false,"properties":{
 		"below":{"type":"integer","minimum":2,"maximum":50000000},
 		"part":{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1},

@@ -47,6 +47,7 @@ func (p *silent) Sample(context.Context, string, *mcp.CreateMessageWithToolsPara
 
 // A question that never comes to the person holds up none that do.
 func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, fail := context.WithCancelCause(t.Context())
 		p := new(silent)

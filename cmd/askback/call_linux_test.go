@@ -94,6 +94,7 @@ func (s *screen) end() int {
 }
 
 func TestAPersonAnswersInTheServersOrder(t *testing.T) {
+	t.Parallel()
 	srv, err := newAsker(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +147,7 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 
 // Where forms are drawn, one Enter sends a form of one field, and it leaves its question and answer behind once.
 func TestADrawnFormLeavesARecord(t *testing.T) {
+	t.Parallel()
 	s := onTerminalWith(t, []string{"TERM=xterm-256color", "NO_COLOR="}, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
 	s.waitFor(t, "enter send")
 	if _, err := io.WriteString(s.keys, "morning\r"); err != nil {
@@ -163,6 +165,7 @@ func TestADrawnFormLeavesARecord(t *testing.T) {
 }
 
 func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	s := onTerminal(t, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
 	s.enter(t, "The second word?", "/decline")
 	if code := s.end(); code != exitToolError || strings.Contains(s.text(), "The first word?") {
@@ -171,6 +174,7 @@ func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
 }
 
 func TestAMisspeltAnswerIsNamedBeforeThePersonIsAsked(t *testing.T) {
+	t.Parallel()
 	s := onTerminal(t, "call", "asker --stdio", "page", "--answer", "paeg=accept")
 	s.enter(t, "decision", "2")
 	s.end()
@@ -181,6 +185,7 @@ func TestAMisspeltAnswerIsNamedBeforeThePersonIsAsked(t *testing.T) {
 }
 
 func TestParkingAsksNobody(t *testing.T) {
+	t.Parallel()
 	s := onTerminal(t, "call", "asker --stdio", "two", "--park", t.TempDir()+"/parked")
 	if code := s.end(); code != exitWaits || strings.Contains(s.text(), "word?") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
@@ -188,6 +193,7 @@ func TestParkingAsksNobody(t *testing.T) {
 }
 
 func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"call", "asker --stdio", "hostile"},
 		{"call", "asker --stdio", "hostile", "--output", "json"},
@@ -207,6 +213,7 @@ func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
 var drawn = regexp.MustCompile(`[^\n]*\r\x1b\[K`)
 
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
+	t.Parallel()
 	const lines = "progress: 0 of 3: step\\x1b[2J\nprogress: 1 of 3: step\\x1b[2J\nprogress: 2 of 3: step\\x1b[2J\naskback: interrupted\n"
 	for env, want := range map[string]string{
 		"TERM=xterm":   "█████████████░░░░░░░  66%  0:0N  2 of 3: step\\x1b[2J\naskback: interrupted\n",
@@ -228,6 +235,7 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 
 // The work stays above the question that interrupts it, and goes on below it.
 func TestProgressStaysAboveAQuestion(t *testing.T) {
+	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
 	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps", "First="+first, "Second="+second)
 	create := func(file string) {

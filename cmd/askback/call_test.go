@@ -14,6 +14,7 @@ import (
 // A tool of the Go SDK that asks inside its session fails on 2026-07-28, which has no sessions. The hint that the
 // command prints works.
 func TestAToolThatAsksInlineGetsAHint(t *testing.T) {
+	t.Parallel()
 	m := mcp.NewServer(&mcp.Implementation{Name: "inline", Version: "1"}, nil)
 	ask := func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who?", RequestedSchema: json.RawMessage(
@@ -50,6 +51,7 @@ func TestAToolThatAsksInlineGetsAHint(t *testing.T) {
 
 // `id=$(askback call … --detach); askback task result URL $id` must not give the server a word in the command line.
 func TestOnlyIDsForScriptsArePrinted(t *testing.T) {
+	t.Parallel()
 	for id, printed := range map[string]bool{
 		"4YNRJCHJ-TWL.E_X/=": true, "--sampler=sh": false, "x --sampler=sh": false, "x\t--sampler=sh": false,
 		"x\n--sampler=sh": false, "x\r--park": false, "x\x1b[2J": false, "x\u202ey": false, "x\u00a0y": false,

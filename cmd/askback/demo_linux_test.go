@@ -131,6 +131,7 @@ func kill(t *testing.T, pid string) {
 
 // Whatever ends the demo in the middle, no server outlives it; and if it can do anything about it, no file.
 func TestDemoLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(unix.SignalName(signal), func(t *testing.T) {
 			t.Parallel()
@@ -178,6 +179,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 
 // A reader that goes away ends the demo like any failure, not like a signal.
 func TestDemoCleansUpWithoutAReader(t *testing.T) {
+	t.Parallel()
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -203,6 +205,7 @@ func TestDemoCleansUpWithoutAReader(t *testing.T) {
 
 // A person's answers count, and each comes after the server that asked is gone.
 func TestDemoAsksThePerson(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t)
 	d.waitFor(t, "How was this bug resolved?")
 	d.enter(t, "3") // Duplicate
@@ -231,6 +234,7 @@ func TestDemoAsksThePerson(t *testing.T) {
 
 // Servers that the person kills as well are passed over, and the last one is spared.
 func TestDemoSparesTheLastServer(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t)
 	d.waitFor(t, "How was this bug resolved?")
 	victim := d.fleet(t)[1]

@@ -70,6 +70,7 @@ const documentedAddress = "127.0.0.1:8080"
 // the block prints, where an ellipsis stands for anything. A page says of each command that prints something what it
 // prints, and a variable that takes the output of a command is not empty.
 func TestCommandsOfTheDocuments(t *testing.T) {
+	t.Parallel()
 	pages := documents(t)
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
@@ -109,6 +110,7 @@ func leftOut(text string) string {
 
 // A command that no document has any more is not on the list.
 func TestNothingIsLeftOutForNothing(t *testing.T) {
+	t.Parallel()
 	var all strings.Builder
 	for _, page := range documents(t) {
 		data, err := os.ReadFile(repository(t) + "/" + page)
@@ -221,7 +223,7 @@ type docReader struct {
 // with this test.
 const (
 	askbackProgram = `#!/bin/sh
-[ "$1" = serve ] && shift && exec "$ASKBACK" serve --addr "$ADDR" --drain-delay 0s --until-eof "$@"
+[ "$1" = serve ] && shift && exec "$ASKBACK" serve --addr "$ADDR" --drain-delay 0s --until-eof --lease 2s "$@"
 exec "$ASKBACK" "$@"
 `
 	goProgram = `#!/bin/sh

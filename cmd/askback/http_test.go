@@ -52,6 +52,7 @@ var atOnce = &drain.Options{Delay: -1, Grace: time.Minute, Logger: slog.New(slog
 
 // A request that works for longer than any timeout is neither cut off nor cancelled.
 func TestNoTimeoutForWork(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		listener := newPipes()
@@ -84,6 +85,7 @@ func TestNoTimeoutForWork(t *testing.T) {
 
 // A client that does not finish sending is cut off.
 func TestTimeoutForBodies(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		listener := newPipes()
@@ -110,6 +112,7 @@ func TestTimeoutForBodies(t *testing.T) {
 
 // A client that waits for the result of a task when the server stops is told to ask again. The task goes on elsewhere.
 func TestStopEndsWaitsForTasks(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var store task.MemoryStore
 		h := newServer(t, (&storage{tasks: &store}).options(1)).HTTPHandler(nil)

@@ -47,6 +47,7 @@ func hostileJournal() []byte {
 }
 
 func TestReportAsText(t *testing.T) {
+	t.Parallel()
 	r := newReport(state(hostileJournal()))
 	want := `format     ab1
 key        abcdefgh
@@ -90,6 +91,7 @@ journal
 }
 
 func TestReportOfAnotherPayload(t *testing.T) {
+	t.Parallel()
 	r := newReport(state([]byte("mine" + hostile)))
 	text := r.text(issued)
 	want := "\npayload, not a journal that this release knows\n  \"mine\\x1b[2J\\u009b31m\\r\\n\\u202eabc\\xff\"\n"
@@ -107,6 +109,7 @@ func TestReportOfAnotherPayload(t *testing.T) {
 }
 
 func TestReportOfAReference(t *testing.T) {
+	t.Parallel()
 	text := newReport(state(journal.AppendReference(nil, [32]byte{0xab, 31: 0xcd}))).text(issued)
 	want := "\nthe journal is in the server's store (States.Overflow)\n  ab" + strings.Repeat("0", 60) + "cd\n"
 	if !strings.HasSuffix(text, want) {
@@ -116,6 +119,7 @@ func TestReportOfAReference(t *testing.T) {
 
 // Nothing that a client can put into a state acts on a terminal, in either form.
 func TestReportIsInert(t *testing.T) {
+	t.Parallel()
 	r := newReport(state(hostileJournal()))
 	encoded, err := indentedJSON(r)
 	if err != nil {
@@ -131,6 +135,7 @@ func TestReportIsInert(t *testing.T) {
 }
 
 func TestReportAsJSON(t *testing.T) {
+	t.Parallel()
 	encoded, err := indentedJSON(newReport(state(hostileJournal())))
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +175,7 @@ func TestReportAsJSON(t *testing.T) {
 }
 
 func TestSpan(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0:                                "less than 1s",
 		999 * time.Millisecond:           "less than 1s",

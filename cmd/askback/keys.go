@@ -24,7 +24,7 @@ func keysCommand() *cobra.Command {
 		Short: "Make, rotate, revoke and list the keys that seal requestState",
 		Long: `A key file holds the keys of all servers behind one endpoint. The first key
 seals requestState, all of them open it. Servers use the keys of a file that has
-changed within 5 seconds, or at once after SIGHUP.`,
+changed within a second, or at once after SIGHUP.`,
 		RunE: needsCommand,
 	}
 	cmd.AddCommand(keysNewCommand(), keysRotateCommand(), keysRevokeCommand(), keysListCommand())

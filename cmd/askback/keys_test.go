@@ -21,6 +21,7 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // The time that a step announces for the next one is when that becomes possible, and not a second earlier.
 func TestRotateKeepsItsAnnouncements(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		file := filepath.Join(t.TempDir(), "my.keys")
@@ -55,6 +56,7 @@ func TestRotateKeepsItsAnnouncements(t *testing.T) {
 
 // A failure on the way leaves the old file, and no other one.
 func TestRotateReplacesInOneGo(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "my.keys")
 	if err := os.Mkdir(file, 0o700); err != nil {

@@ -10,6 +10,7 @@ import (
 
 // Help is read in terminals of 80 columns, and no command's is longer than a screen of 40 lines.
 func TestHelpFitsTerminals(t *testing.T) {
+	t.Parallel()
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		_, help, _ := command(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)

@@ -74,6 +74,7 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 
 // A key file that any other user can read or write is warned of: who writes it can forge states as well.
 func TestExposedKeyFilesAreWarnedOf(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("its files have no such modes")
 	}

@@ -67,6 +67,7 @@ var otherResults = []struct{ method, result string }{
 // A server may send null, or nothing, in the place of anything that it should send. The command ends with a result or
 // an error, and does not crash.
 func TestServersThatSendNull(t *testing.T) {
+	t.Parallel()
 	var results atomic.Pointer[map[string]string]
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
@@ -84,7 +85,7 @@ func TestServersThatSendNull(t *testing.T) {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 	}))
 	defer web.Close()
-	answers := []string{"--answer", `q={"a":"x"}`, "--answer", "u=accept", "--answer", "m=x", "--timeout", "2s"}
+	answers := []string{"--answer", `q={"a":"x"}`, "--answer", "u=accept", "--answer", "m=x", "--timeout", "500ms"}
 	commands := map[string][][]string{
 		"server/discover":          {{"tools", web.URL}, {"call", web.URL, "t", "a=1"}},
 		"tools/list":               {{"tools", web.URL}, {"call", web.URL, "t", "a=1"}},
@@ -95,7 +96,7 @@ func TestServersThatSendNull(t *testing.T) {
 		"prompts/get":              {append([]string{"prompt", web.URL, "p", "a=1"}, answers...)},
 		"resources/read":           {append([]string{"read", web.URL, "doc://r"}, answers...)},
 		"tasks/get": {
-			{"task", "get", web.URL, "id"}, {"task", "result", web.URL, "id", "--timeout", "2s"},
+			{"task", "get", web.URL, "id"}, {"task", "result", web.URL, "id", "--timeout", "500ms"},
 			{"task", "answer", web.URL, "id", "--answer", `q={"a":"x"}`},
 		},
 	}

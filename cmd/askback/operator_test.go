@@ -12,6 +12,7 @@ import (
 
 // An operator sees what waits in a store, and for what, and cancels it.
 func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "tasks.db")
 	url := startServe(t, "--store", store, "--data", dir)
@@ -86,6 +87,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 }
 
 func TestOperatorsMistakes(t *testing.T) {
+	t.Parallel()
 	absent := "sqlite:" + filepath.Join(t.TempDir(), "absent.db")
 	for _, c := range []struct {
 		args []string

@@ -58,14 +58,6 @@ func openTelemetry(ctx context.Context, collector string, log *slog.Logger) (*te
 	if err != nil {
 		return nil, fmt.Errorf("--otlp: %w", err)
 	}
-	spans, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.JoinPath("v1", "traces").String()))
-	if err != nil {
-		return nil, fmt.Errorf("--otlp: the exporter of traces: %w", err)
-	}
-	points, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(u.JoinPath("v1", "metrics").String()))
-	if err != nil {
-		return nil, fmt.Errorf("--otlp: the exporter of metrics: %w", err)
-	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "askback"),
 		attribute.String("service.version", version()),
@@ -75,6 +67,25 @@ func openTelemetry(ctx context.Context, collector string, log *slog.Logger) (*te
 		return nil, fmt.Errorf("--otlp: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("telemetry was not sent", "error", err) }))
+	t, err := newTelemetry(ctx, u, about)
+	if err != nil {
+		return nil, fmt.Errorf("--otlp: %w", err)
+	}
+	log.Info("sending traces and metrics", "collector", u.Host)
+	return t, nil
+}
+
+// newTelemetry sends what belongs to a resource to a collector.
+func newTelemetry(ctx context.Context, collector *url.URL, about *resource.Resource) (*telemetry, error) {
+	traces, metrics := collector.JoinPath("v1", "traces"), collector.JoinPath("v1", "metrics")
+	spans, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(traces.String()))
+	if err != nil {
+		return nil, fmt.Errorf("the exporter of traces: %w", err)
+	}
+	points, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(metrics.String()))
+	if err != nil {
+		return nil, fmt.Errorf("the exporter of metrics: %w", err)
+	}
 	t := &telemetry{
 		tracers: sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(about)),
 		meters:  metric.NewMeterProvider(metric.WithReader(metric.NewPeriodicReader(points)), metric.WithResource(about)),
@@ -83,11 +94,7 @@ func openTelemetry(ctx context.Context, collector string, log *slog.Logger) (*te
 	if err == nil {
 		t.observeClient, err = otelaskback.ObserveClient(t.options())
 	}
-	if err != nil {
-		return nil, fmt.Errorf("--otlp: %w", err)
-	}
-	log.Info("sending traces and metrics", "collector", u.Host)
-	return t, nil
+	return t, err
 }
 
 func (t *telemetry) options() *otelaskback.Options {

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	oteltrace "go.opentelemetry.io/otel/trace"
@@ -217,6 +219,8 @@ func callBug(t *testing.T, url, members string) (state, text string) {
 }
 
 // A call whose rounds three servers serve is one trace at their collector. docs/observability.md has its drawing.
+//
+// OpenTelemetry has one handler of errors in a process. So the tests that send telemetry from this one are not parallel.
 func TestServeSendsOneTrace(t *testing.T) {
 	collect, url := newCollector(t)
 	var states []string
@@ -262,6 +266,7 @@ func TestServeSendsOneTrace(t *testing.T) {
 // A client, and three servers of which one is killed with SIGKILL while it works on a task, send one trace.
 // docs/observability.md has its drawing.
 func TestOneTraceOverAKill(t *testing.T) {
+	t.Parallel()
 	collect, collector := newCollector(t)
 	dir, pages := t.TempDir(), make(map[string]*url.URL)
 	keys := filepath.Join(dir, "my.keys")
@@ -270,7 +275,7 @@ func TestOneTraceOverAKill(t *testing.T) {
 	}
 	start := func(name string, args ...string) *child.Process {
 		var stderr bytes.Buffer
-		cmd := exec.Command("askback", append([]string{"serve", "--addr", "127.0.0.1:0", "--drain-delay", "0s", "--keys", keys, "--otlp", collector}, args...)...)
+		cmd := exec.Command("askback", append([]string{"serve", "--addr", "127.0.0.1:0", "--drain-delay", "0s", "--lease", "2s", "--keys", keys, "--otlp", collector}, args...)...)
 		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=10", "GORACE=atexit_sleep_ms=1")
 		cmd.Stderr = &stderr
 		p, err := child.Start(cmd)
@@ -294,10 +299,13 @@ func TestOneTraceOverAKill(t *testing.T) {
 	}
 	one := start("one", "--data", dir)
 	two := start("two", "--data", dir, "--store", "none")  // so that only the first can continue the task of the third
-	three := start("three", "--data", dir, "--pace", "4s") // it is killed long before the end of its second step
+	three := start("three", "--data", dir, "--pace", "2s") // it is killed long before the end of its second step
 
-	t.Setenv("OTEL_SERVICE_NAME", "agent")
-	sent, err := openTelemetry(t.Context(), collector, slog.New(slog.DiscardHandler))
+	to, err := url.Parse(collector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := newTelemetry(t.Context(), to, resource.NewSchemaless(attribute.String("service.name", "agent")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,6 +414,7 @@ func TestServeWithoutItsCollector(t *testing.T) {
 }
 
 func TestOTLPAddresses(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]string{
 		"127.0.0.1:4318":               "want the URL of a collector",
 		"grpc://127.0.0.1:4317":        "want the URL of a collector",
@@ -422,6 +431,7 @@ func TestOTLPAddresses(t *testing.T) {
 // A task that goes on after its worker was killed is one trace with the call that made it. Requests about it, such as the
 // one that answers its question, are in the traces of those who send them.
 func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	open := func() task.Store {
 		store, err := sqlite.Open(t.Context(), path)

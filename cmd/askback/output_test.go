@@ -13,6 +13,7 @@ import (
 )
 
 func TestNothingDisturbsAQuestion(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	c := &console{w: &out, terminal: true, columns: columns}
 	c.progress(&mcp.ProgressNotificationParams{Progress: 1, Total: 3, Message: "reading"})
@@ -38,6 +39,7 @@ func TestNothingDisturbsAQuestion(t *testing.T) {
 
 // What a person sees of the work: each line as it was drawn last.
 func TestWorkHasABarAndATime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		c := &console{w: &out, terminal: true, columns: columns}
@@ -75,6 +77,7 @@ func TestWorkHasABarAndATime(t *testing.T) {
 }
 
 func TestBars(t *testing.T) {
+	t.Parallel()
 	for part, want := range map[float64]string{-1: "░░ 0%", 0: "░░ 0%", 0.999: "█░ 99%", 1: "██ 100%", 1e300: "██ 100%"} {
 		bar := progressBar(part)
 		short := fmt.Sprintf("%c%c %s", []rune(bar)[0], []rune(bar)[19], strings.TrimSpace(string([]rune(bar)[20:])))

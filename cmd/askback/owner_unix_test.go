@@ -11,6 +11,7 @@ import (
 
 // A key file that root rotates stays readable for the server.
 func TestRotateKeepsTheOwner(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}

@@ -62,6 +62,7 @@ var demoScenes = []scene{
 
 // The recording shows what the demo shows today, except for the numbers that differ each time.
 func TestRecordingOfTheDemo(t *testing.T) {
+	t.Parallel()
 	stage := startStage(t, 38, 80, "demo")
 	if *record {
 		stage.record(t, demoScenes)

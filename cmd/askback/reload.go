@@ -14,7 +14,7 @@ import (
 )
 
 // reloadInterval is how often a server looks for other keys in its file.
-const reloadInterval = 5 * time.Second
+const reloadInterval = time.Second
 
 // keyFile gives a running server the keys of its file whenever the file has other ones. It is a [seal.Source].
 type keyFile struct {

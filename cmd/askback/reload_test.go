@@ -15,6 +15,7 @@ import (
 
 // What a server makes of its key file, look by look.
 func TestKeyFileIsFollowed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := seal.NewKey(time.Now()), seal.NewKey(time.Now())
 		name := filepath.Join(t.TempDir(), "my.keys")
@@ -86,6 +87,7 @@ func TestKeyFileIsFollowed(t *testing.T) {
 
 // The server seals with the keys of the file for as long as it finishes what runs.
 func TestKeyFileIsFollowedWhileTheServerStops(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := seal.NewKey(time.Now()), seal.NewKey(time.Now())
 		name := filepath.Join(t.TempDir(), "my.keys")

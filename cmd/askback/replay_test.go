@@ -17,6 +17,7 @@ import (
 // TestTranscripts plays every transcript against the servers that its header names, as askback replay does. The servers
 // of one transcript share keys, tasks and work items.
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../testdata/transcripts/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no transcripts (%v)", err)

@@ -9,6 +9,7 @@ import (
 
 // Two calls that are parked in one file at the same moment are both kept.
 func TestParkingLosesNoCall(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "call.json")
 	if err := writeParked(file, "first", false); err != nil {
 		t.Fatal(err)

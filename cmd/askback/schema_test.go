@@ -27,6 +27,7 @@ var keywordsOfSchemas = []string{
 
 // A server's schema with null in the place of schemas is used like any other, wherever the null is.
 func TestSchemasWithNull(t *testing.T) {
+	t.Parallel()
 	for _, keyword := range keywordsOfSchemas {
 		for _, schema := range []string{
 			`{"type":"object",` + keyword + `}`,
@@ -53,6 +54,7 @@ func TestSchemasWithNull(t *testing.T) {
 
 // A schema beyond the limits counts as empty.
 func TestSchemasBeyondLimits(t *testing.T) {
+	t.Parallel()
 	deep := strings.Repeat(`{"items":`, maxDepth+1) + "{}" + strings.Repeat("}", maxDepth+1)
 	for name, schema := range map[string]string{
 		"deep": `{"properties":{"p":` + deep + `}}`,

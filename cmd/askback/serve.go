@@ -40,6 +40,7 @@ type serveOptions struct {
 	data      string
 	store     string
 	workers   int
+	lease     time.Duration
 	pace      time.Duration
 	release   int
 	loaded    bool
@@ -106,7 +107,10 @@ $XDG_STATE_HOME/askback. Without --data the work items are fresh at each start.`
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.StringVar(&o.otlp, "otlp", "", "send traces and metrics to the collector at `URL`")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
-	_ = flags.MarkHidden("until-eof") // the flag exists
+	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of tasks (default 10s)")
+	for _, name := range []string{"until-eof", "lease"} {
+		_ = flags.MarkHidden(name) // the flag exists
+	}
 	return cmd
 }
 
@@ -189,11 +193,15 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	if log.Enabled(ctx, slog.LevelDebug) {
 		sdkOptions.Logger = log
 	}
+	tasks := storage.options(o.workers)
+	if tasks != nil {
+		tasks.Settings.Lease = o.lease
+	}
 	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), &askback.Options{
 		Keys:           ring,
 		BareFirstRound: o.bare,
 		Limits:         askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
-		Tasks:          storage.options(o.workers),
+		Tasks:          tasks,
 		Logger:         log,
 		Observe:        sent.observe,
 	})

@@ -20,6 +20,7 @@ import (
 )
 
 func TestNamesOfDatabasesHaveNoSecrets(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ url, want string }{
 		{"postgres://user:hunter2@db.example:5432/tasks?sslmode=disable", "postgres://db.example:5432/tasks"},
 		{"postgresql://db.example/tasks?password=hunter2", "postgres://db.example/tasks"},
@@ -50,6 +51,7 @@ func TestTheStateDirectory(t *testing.T) {
 }
 
 func TestTasksThatCannotRunEndTheServer(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t, nil)
 	err := serveWithTasks(t.Context(), srv, atOnce, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -66,6 +68,7 @@ func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 
 // A server that stops leaves tasks to other servers, while it still serves.
 func TestTasksStopBeforeServingDoes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var store task.MemoryStore
 		srv := newServer(t, (&storage{tasks: &store}).options(1))

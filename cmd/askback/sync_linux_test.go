@@ -9,6 +9,7 @@ import (
 
 // Keys are on the disk before their file has its name: a file that cannot be synced is an error.
 func TestKeysAreSynced(t *testing.T) {
+	t.Parallel()
 	if err := writeAndSync(openFile(t), "a key"); err != nil {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 )
 
 func TestACommandLineIsSplitAsAShellDoes(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		line string
 		want []string // nil is an error

@@ -49,6 +49,7 @@ func nastyTasks(t *testing.T) string {
 }
 
 func TestATasksTextDoesNotActOnATerminal(t *testing.T) {
+	t.Parallel()
 	url := nastyTasks(t)
 	for _, args := range [][]string{
 		{"call", url, "t", "--trace", "--park", t.TempDir() + "/parked"},
@@ -76,6 +77,7 @@ func TestATasksTextDoesNotActOnATerminal(t *testing.T) {
 
 // An interruption is no answer: cancel would have the tool remove what it has made.
 func TestAnInterruptionDoesNotAnswerATask(t *testing.T) {
+	t.Parallel()
 	answered := make(chan string, 10)
 	url := scripted(t, func(method string) string {
 		switch method {

@@ -44,6 +44,7 @@ func scripted(t *testing.T, result func(method string) string) string {
 }
 
 func TestWhatTheServerDidIsNoFailure(t *testing.T) {
+	t.Parallel()
 	done := false
 	url := scripted(t, func(method string) string {
 		switch {
@@ -64,6 +65,7 @@ func TestWhatTheServerDidIsNoFailure(t *testing.T) {
 }
 
 func TestWhyATaskFailedIsShown(t *testing.T) {
+	t.Parallel()
 	url := scripted(t, func(string) string {
 		return `"taskId":"abc","status":"failed","error":{"code":-32603,"message":"disk \u001b[31mfull","data":{"free":0}}`
 	})
@@ -77,6 +79,7 @@ func TestWhyATaskFailedIsShown(t *testing.T) {
 
 // The width of a long id must not be that of every line, nor a list be as long as its server likes.
 func TestListsOfTasksAreBounded(t *testing.T) {
+	t.Parallel()
 	page := `"nextCursor":"on","tasks":[{"taskId":"` + strings.Repeat("x", 4000) + `","status":"working"}` + strings.Repeat(`,{"taskId":"t","status":"working"}`, 5999) + `]`
 	pages := 0
 	url := scripted(t, func(string) string { pages++; return page })

@@ -9,6 +9,7 @@ import (
 )
 
 func TestForeignTextIsHarmless(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"plain\n\ttext":     "plain\n\ttext",
 		"Zürich, 東京 👩‍💻":    "Zürich, 東京 👩‍💻",
@@ -40,6 +41,7 @@ func FuzzHarmless(f *testing.F) {
 }
 
 func TestTextIsWrappedBetweenWords(t *testing.T) {
+	t.Parallel()
 	word := strings.Repeat("x", 30)
 	got := wrap(word+" "+word+" "+word+"\n\n  "+strings.Repeat("y", 90), "  ")
 	want := "  " + word + " " + word + "\n  " + word + "\n\n  " + strings.Repeat("y", 90) + "\n"

@@ -12,6 +12,7 @@ import (
 
 // A server without tools still has its prompts listed; a list that fails costs only itself.
 func TestListsOfAServerWithoutTools(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var req struct {
 			ID     json.RawMessage `json:"id"`
@@ -43,6 +44,7 @@ func TestListsOfAServerWithoutTools(t *testing.T) {
 
 // A list without end is read for a while only.
 func TestEndlessLists(t *testing.T) {
+	t.Parallel()
 	n := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var req struct {

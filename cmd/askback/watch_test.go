@@ -3,6 +3,7 @@ package main
 import "testing"
 
 func TestHowToGoOnWithATask(t *testing.T) {
+	t.Parallel()
 	for id, want := range map[string]string{
 		"abc":      "askback task result 'http://bob:xxxxx@host/?a=1&b' abc",
 		"-abc":     "askback task result 'http://bob:xxxxx@host/?a=1&b' -- -abc",
