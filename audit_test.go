@@ -144,8 +144,8 @@ func TestAuditOfACall(t *testing.T) {
 	over := func(name, tool string) run {
 		return func(t *testing.T, _ *auditor, opts *askback.Options) []string {
 			srv := harness.NewServer(t, opts, addPay)
-			i := slices.IndexFunc(fronts, func(f front) bool { return f.name == name })
-			return payIn(t, tool, fronts[i].dial(t, srv, nil))
+			i := slices.IndexFunc(fronts, func(f front) bool { return f.Name == name })
+			return payIn(t, tool, fronts[i].Dial(t, srv, nil))
 		}
 	}
 	inSession := func(tool string) run {
@@ -211,7 +211,7 @@ func TestAuditOfACall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return payIn(t, "manual", fronts[0].dial(t, srv, nil))
+			return payIn(t, "manual", fronts[0].Dial(t, srv, nil))
 		}, inManualStyle},
 		{"stored with a task", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addPay)
@@ -402,10 +402,10 @@ func TestAuditOfWhatIsRefused(t *testing.T) {
 		{"a tool's own error of the protocol", func(*askback.Options) {}, "tools/call", `"name":"faults","arguments":{}`, []string{"1 ended failed"}, true},
 	} {
 		for _, f := range fronts {
-			if f.session && !c.session {
+			if f.Session && !c.session {
 				continue
 			}
-			t.Run(c.says+" "+f.name, func(t *testing.T) {
+			t.Run(c.says+" "+f.Name, func(t *testing.T) {
 				a := new(auditor)
 				opts := a.options()
 				c.options(opts)
@@ -417,7 +417,7 @@ func TestAuditOfWhatIsRefused(t *testing.T) {
 							return "", err
 						})
 					})
-				f.dial(t, srv, nil)(c.method, c.params)
+				f.Dial(t, srv, nil)(c.method, c.params)
 				a.wants(t, c.want...)
 				if told := fmt.Sprintf("%+v", a.events); strings.Contains(told, "MARK") {
 					t.Errorf("told: %s", told)

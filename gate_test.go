@@ -63,7 +63,7 @@ func TestAuthorize(t *testing.T) {
 			}
 		})
 		for _, request := range [][2]string{{"tools/call", `"name":"quiet"`}, {"tasks/get", `"taskId":"x"`}, {"subscriptions/listen", `"notifications":{"taskIds":["x"]}`}} {
-			if response := fronts[0].dial(t, srv, nil)(request[0], request[1]); response["status"] != 403 {
+			if response := fronts[0].Dial(t, srv, nil)(request[0], request[1]); response["status"] != 403 {
 				t.Errorf("over HTTP %s has the status %v", request[0], response["status"])
 			}
 			asked.Store(0)
@@ -198,8 +198,8 @@ func TestRemoving(t *testing.T) {
 	srv.RemoveResourceTemplates("shadow:{x}")
 	for _, f := range fronts {
 		for method, params := range map[string]string{"tools/call": `"name":"quiet"`, "prompts/get": `"name":"p"`, "resources/read": `"uri":"test:r"`, "resources/read ": `"uri":"shadow:any"`} {
-			if response := f.dial(t, srv, nil)(strings.TrimSpace(method), params); harness.At(response, "error", "code") == nil {
-				t.Errorf("%s, %s: %v", f.name, params, response)
+			if response := f.Dial(t, srv, nil)(strings.TrimSpace(method), params); harness.At(response, "error", "code") == nil {
+				t.Errorf("%s, %s: %v", f.Name, params, response)
 			}
 		}
 	}
@@ -216,18 +216,18 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 		"of a call":  {askback.Limits{RoundTTL: time.Hour, CallTTL: 2 * time.Second}, "seconds per call"},
 	} {
 		for _, f := range fronts {
-			if !f.session {
+			if !f.Session {
 				continue
 			}
 			for _, r := range [][2]string{
 				{"tools/call", `"name":"tool"`}, {"tools/call", `"name":"inline"`}, {"tools/call", `"name":"manual"`},
 				{"prompts/get", `"name":"prompt"`}, {"resources/read", `"uri":"test:r"`},
 			} {
-				t.Run(name+" "+f.name+" "+r[1], func(t *testing.T) {
+				t.Run(name+" "+f.Name+" "+r[1], func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						srv := asking(t, c.limits)
 						began := time.Now()
-						if response := f.dial(t, srv, nil)(r[0], r[1]); !strings.Contains(fmt.Sprint(response), c.limit) {
+						if response := f.Dial(t, srv, nil)(r[0], r[1]); !strings.Contains(fmt.Sprint(response), c.limit) {
 							t.Errorf("got %v, want an error that names the limit %q", response, c.limit)
 						}
 						if took := time.Since(began); took != 2*time.Second {

@@ -341,19 +341,19 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 		}
 		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "t", URITemplate: "doc://{id}"}, ours)
 		for _, f := range fronts {
-			if f.session && result.InputRequests != nil {
+			if f.Session && result.InputRequests != nil {
 				continue // the SDK asks there itself
 			}
-			response := f.dial(t, srv, nil)("resources/read", `"uri":"doc://exact"`)
+			response := f.Dial(t, srv, nil)("resources/read", `"uri":"doc://exact"`)
 			text, err := json.Marshal(response)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(text), state) {
-				t.Errorf("%s, %s: the plain state leaves: %s", name, f.name, text)
+				t.Errorf("%s, %s: the plain state leaves: %s", name, f.Name, text)
 			}
-			if kind := harness.At(response, "result", "resultType"); !f.session && kind != "input_required" {
-				t.Errorf("%s, %s: %s", name, f.name, text)
+			if kind := harness.At(response, "result", "resultType"); !f.Session && kind != "input_required" {
+				t.Errorf("%s, %s: %s", name, f.Name, text)
 			}
 		}
 	}

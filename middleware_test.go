@@ -74,12 +74,12 @@ func TestMiddlewareThatWatches(t *testing.T) {
 	for name, add := range watched {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range fronts {
-				for method, params := range f.identifies("nonesuch") {
-					t.Run(f.name+" "+method, func(t *testing.T) {
+				for method, params := range f.Identifies("nonesuch") {
+					t.Run(f.Name+" "+method, func(t *testing.T) {
 						w := &watcher{seen: make(map[string]int)}
 						name := strings.Fields(method)[0]
-						want := f.dial(t, plain, nil)(name, params)
-						got := f.dial(t, add(t, w), nil)(name, params)
+						want := f.Dial(t, plain, nil)(name, params)
+						got := f.Dial(t, add(t, w), nil)(name, params)
 						if w.seen[name] != 1 {
 							t.Errorf("seen %d times", w.seen[name])
 						}
@@ -214,9 +214,9 @@ func TestMiddlewareThatPanics(t *testing.T) {
 		},
 	} {
 		for _, f := range fronts {
-			t.Run(name+" "+f.name, func(t *testing.T) {
+			t.Run(name+" "+f.Name, func(t *testing.T) {
 				log := new(harness.Log)
-				ask := f.dial(t, add(askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), nil)
+				ask := f.Dial(t, add(askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), nil)
 				for _, tool := range []string{"quiet", "plain"} { // ours, and one on the SDK's server
 					response := ask("tools/call", `"name":"`+tool+`"`)
 					if harness.At(response, "error", "message") != "internal error" || harness.At(response, "error", "code") != -32603.0 {

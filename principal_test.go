@@ -130,13 +130,13 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 		}, answers + `,"requestState":"` + sealed + `"`, "octocat", "Options.Audit"},
 	} {
 		for _, f := range fronts {
-			if f.session {
+			if f.Session {
 				continue // no state is read here
 			}
-			t.Run(tt.name+" "+f.name, func(t *testing.T) {
+			t.Run(tt.name+" "+f.Name, func(t *testing.T) {
 				opts := base
 				tt.options(&opts)
-				got := f.dial(t, harness.NewServer(t, &opts, harness.AddGreet), nil)("tools/call", tt.params)
+				got := f.Dial(t, harness.NewServer(t, &opts, harness.AddGreet), nil)("tools/call", tt.params)
 				if !strings.Contains(fmt.Sprint(got), tt.want) {
 					t.Errorf("got %v, want %s", got, tt.want)
 				}
@@ -170,15 +170,15 @@ func (forgetful) Get(context.Context, string) (*task.Task, error) { panic("no da
 func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
 	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{new(task.MemoryStore)}}}, harness.AddEcho)
 	for _, f := range fronts {
-		if !f.session {
+		if !f.Session {
 			continue
 		}
-		ask := f.dial(t, srv, nil)
+		ask := f.Dial(t, srv, nil)
 		if got := ask("tools/call", `"name":"echo","task":{}`); harness.At(got, "result", "task", "taskId") == nil {
-			t.Errorf("%s: got %v, want a task", f.name, got)
+			t.Errorf("%s: got %v, want a task", f.Name, got)
 		}
 		if got := ask("tasks/get", `"taskId":"x"`); harness.At(got, "error", "code") != -32603.0 {
-			t.Errorf("%s: got %v", f.name, got)
+			t.Errorf("%s: got %v", f.Name, got)
 		}
 	}
 }
@@ -197,14 +197,14 @@ func TestATaskStoreThatPanics(t *testing.T) {
 	defer all.Wait()
 	defer stop()
 	for _, f := range fronts {
-		requests := f.identifies("nonesuch")
+		requests := f.Identifies("nonesuch")
 		requests["tools/call"] = `"name":"echo","task":{}`
 		for method, params := range requests {
 			if method != "tools/call" && !strings.HasPrefix(method, "tasks/") && method != "subscriptions/listen" {
 				continue
 			}
-			t.Run(f.name+" "+method, func(t *testing.T) {
-				got := f.dial(t, srv, nil)(method, params)
+			t.Run(f.Name+" "+method, func(t *testing.T) {
+				got := f.Dial(t, srv, nil)(method, params)
 				if message, _ := harness.At(got, "error", "message").(string); !strings.HasPrefix(message, "internal error") || strings.Contains(message, "database") {
 					t.Errorf("got %v, want an internal error that says nothing more", got)
 				}
@@ -231,8 +231,8 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 		return call.Principal(), nil
 	})
 	for _, f := range fronts {
-		if got := f.dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"who"`); harness.Content(harness.At(got, "result").(map[string]any)) != "alice" {
-			t.Errorf("%s: got %v, want alice", f.name, got)
+		if got := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"who"`); harness.Content(harness.At(got, "result").(map[string]any)) != "alice" {
+			t.Errorf("%s: got %v, want alice", f.Name, got)
 		}
 	}
 }

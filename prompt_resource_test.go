@@ -88,15 +88,15 @@ func TestArgumentsOfPrompts(t *testing.T) {
 		{"none", `{}`, "", "none"},
 	} {
 		for _, f := range fronts {
-			if c.refusal == wrongType && f.name != "HTTP" {
+			if c.refusal == wrongType && f.Name != "HTTP" {
 				continue // the SDK decodes them
 			}
-			t.Run(f.name+" "+c.prompt+" "+c.arguments, func(t *testing.T) {
+			t.Run(f.Name+" "+c.prompt+" "+c.arguments, func(t *testing.T) {
 				params := `"name":"` + c.prompt + `"`
 				if c.arguments != "" {
 					params += `,"arguments":` + c.arguments
 				}
-				response := f.dial(t, srv, nil)("prompts/get", params)
+				response := f.Dial(t, srv, nil)("prompts/get", params)
 				if c.refusal == "" {
 					if got := harness.At(response, "result", "description"); got != c.want {
 						t.Errorf("got %v, want %s", response, c.want)
@@ -179,7 +179,7 @@ func TestEveryFrontFindsTheSameResource(t *testing.T) {
 		}
 		srv.AddResource(&mcp.Resource{Name: "exact", URI: "doc://b/c/exact"}, own("own exact"))
 		for _, f := range fronts {
-			read := f.dial(t, srv, nil)
+			read := f.Dial(t, srv, nil)
 			for uri, want := range map[string]string{
 				"doc://foreign":   "doc://foreign",
 				"doc://z/foreign": "doc://z/foreign",
@@ -193,7 +193,7 @@ func TestEveryFrontFindsTheSameResource(t *testing.T) {
 			} {
 				response := read("resources/read", `"uri":"`+uri+`"`)
 				if got := member(response, "result", "contents", 0, "text"); got != want {
-					t.Errorf("%s, middleware before %v: %s: got %v, want %s", f.name, before, uri, response, want)
+					t.Errorf("%s, middleware before %v: %s: got %v, want %s", f.Name, before, uri, response, want)
 				}
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -35,37 +34,20 @@ func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
 		"nesting beyond the limit":                      {"tools/call", `"name":"quiet","arguments":{"a":` + deep(10) + `}`},
 		"nesting beyond the limit, in what is not ours": {"tools/call", `"name":"plain","arguments":{"a":` + deep(10) + `}`},
 	}
-	for _, f := range append(slices.Clone(fronts), lineFronts...) {
+	for _, f := range append(slices.Clone(fronts), harness.LineFronts...) {
 		for name, r := range requests {
-			t.Run(f.name+" "+name, func(t *testing.T) {
-				if got := f.dial(t, srv, nil)(r.method, r.params); harness.At(got, "error", "code") != -32700.0 || got["id"] == nil {
+			t.Run(f.Name+" "+name, func(t *testing.T) {
+				if got := f.Dial(t, srv, nil)(r.method, r.params); harness.At(got, "error", "code") != -32700.0 || got["id"] == nil {
 					t.Errorf("got %v, want -32700 for the request", got)
 				}
 			})
 		}
-		t.Run(f.name+" nesting up to the limit", func(t *testing.T) {
-			if got := f.dial(t, srv, nil)("tools/call", `"name":"plain","arguments":{"a":`+deep(9)+`}`); harness.Content(harness.At(got, "result").(map[string]any)) != "plain" {
+		t.Run(f.Name+" nesting up to the limit", func(t *testing.T) {
+			if got := f.Dial(t, srv, nil)("tools/call", `"name":"plain","arguments":{"a":`+deep(9)+`}`); harness.Content(harness.At(got, "result").(map[string]any)) != "plain" {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
-}
-
-// lineFronts are the fronts that carry no token.
-var lineFronts = []front{
-	{"stdio", false, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) func(method, params string) map[string]any {
-		c := harness.Pipe(t, srv)
-		return func(method, params string) map[string]any {
-			c.Write(modern(1, method, params))
-			return c.Response(1)
-		}
-	}},
-	{"stdio session", true, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) func(method, params string) map[string]any {
-		c := harness.Pipe(t, srv)
-		c.Call(1, "initialize", initialize, "")
-		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		return func(method, params string) map[string]any { return c.Call(2, method, params, "") }
-	}},
 }
 
 // A question with an ambiguous answer fails. Otherwise its call would wait until the session ends.
