@@ -52,6 +52,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/httpfront"
 	"github.com/askback-mcp/askback/internal/inline"
@@ -224,15 +225,16 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	gate := &call.Gate{
-		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit, Observer: observer, Log: s.log, Live: m.Sessions,
+	way := &gate.Gate{
+		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit,
+		Observer: observer, Log: s.log, Live: m.Sessions,
 	}
 	if authorize := s.opts.Authorize; authorize != nil {
-		gate.Authorize = func(ctx context.Context, a call.Access) error { return authorize(ctx, Access(a)) }
+		way.Authorize = func(ctx context.Context, a gate.Access) error { return authorize(ctx, Access(a)) }
 	}
 	s.inline = sync.OnceValue(func() *inline.Server { return inline.New(engine, exported) })
 	s.sdk = &sdkfront.Front{
-		Server: m, Gate: gate, Calls: engine, Handlers: s.handlers, Carrier: carrier, Info: info, Log: s.log,
+		Server: m, Gate: way, Calls: engine, Handlers: s.handlers, Carrier: carrier, Info: info, Log: s.log,
 	}
 	if s.opts.Tasks != nil {
 		if s.sdk.Tasks, err = s.newTasks(engine, info); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/bound"
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/gate"
 )
 
 // Limits bound calls and requests. A field that is zero has its default.
@@ -64,7 +64,7 @@ func (l *Limits) setDefaults() error {
 }
 
 // shares makes the pools of what has a limit with owners.
-func (l *Limits) shares() (shares call.Shares, err error) {
+func (l *Limits) shares() (shares gate.Shares, err error) {
 	message := int(min(l.MessageBytes, math.MaxInt/8))
 	requests := l.Requests
 	setDefault(&requests.Total, 2048)

@@ -1,6 +1,6 @@
-// Package call runs the handlers of tools, prompts and resources. A request passes the [Gate], the [Engine] opens the
-// call's journal in its [Home], runs the handler once against it, and hands the [Outcome] to the home to be kept, or
-// back to the front that brought the request. The package knows no transport, and nothing of where journals are.
+// Package call runs the handlers of tools, prompts and resources. For a request that has passed the gate, the [Engine]
+// opens the call's journal in its [Home], runs the handler once against it, and hands the [Outcome] to the home to be
+// kept, or back to the front that brought the request. The package knows no transport, and nothing of where journals are.
 package call
 
 import (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -178,7 +178,7 @@ func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (sta
 	responses.add(env.Keys[0], answer["result"])
 	params, encoded := ratifiedParams(env.Call), responses.bytes()
 	inner := ratifiedRequest(r, env.Call.Method, env.Call.Params)
-	ctx, release := call.Undivided(inner.Context())
+	ctx, release := gate.Undivided(inner.Context())
 	defer release()
 	inner = inner.WithContext(ctx)
 	for {

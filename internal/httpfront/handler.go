@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/drafts"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -514,9 +515,9 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 // pass brings a request through the gate to a handler of ours or, if it is nil, to the tasks.
 func (h *handler) pass(ctx context.Context, v *visit, handler *call.Handler, req wire.Request,
 	progress call.ProgressFunc) (out *call.Outcome, err error) {
-	a := call.Access{Principal: v.principal, Method: req.Method, Target: v.params.Target, Extra: &v.extra}
-	from := call.Origin{ID: req.ID, Version: v.params.Meta.Version, Transport: report.TransportHTTP, Meta: &v.params.Meta}
-	err = h.SDK.Gate.PassNamed(ctx, a, from, func(ctx context.Context, p call.Passage) (err error) {
+	a := gate.Access{Principal: v.principal, Method: req.Method, Target: v.params.Target, Extra: &v.extra}
+	from := gate.Origin{ID: req.ID, Version: v.params.Meta.Version, Transport: report.TransportHTTP, Meta: &v.params.Meta}
+	err = h.SDK.Gate.PassNamed(ctx, a, from, func(ctx context.Context, p gate.Passage) (err error) {
 		if handler == nil {
 			encoded, err := h.SDK.Tasks.Serve(ctx, p.Principal, &v.task)
 			out = &call.Outcome{Encoded: encoded}
@@ -567,7 +568,7 @@ func (h *handler) respond(ctx context.Context, stream *eventStream, req wire.Req
 // follow serves a subscription to tasks alone past the SDK, whose session would be half of what the subscription costs.
 func (h *handler) follow(ctx context.Context, stream *eventStream, req wire.Request,
 	extra *mcp.RequestExtra) (*call.Outcome, error) {
-	ctx, cancel := call.WhileTokenLasts(ctx, extra)
+	ctx, cancel := gate.WhileTokenLasts(ctx, extra)
 	defer cancel()
 	l, err := h.SDK.Listen(ctx, req.ID, req.Params, extra)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -25,7 +26,7 @@ import (
 // read a response, the visit's shares give way to others. A request that stays open waits all the time.
 type visit struct {
 	pacedWriter
-	gate      *call.Gate
+	gate      *gate.Gate
 	principal string
 	extra     mcp.RequestExtra // what the transport says of the caller
 	request   bound.Hold       // of Requests or, once it stays open, of Streams
@@ -46,7 +47,7 @@ type visit struct {
 // admit names the caller of a request and takes its share of those in progress, before its body is read.
 func (h *handler) admit(v *visit, r *http.Request) (err error) {
 	v.extra = mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
-	if v.principal, err = h.SDK.Gate.Principal(r.Context(), call.Access{Extra: &v.extra}); err != nil {
+	if v.principal, err = h.SDK.Gate.Principal(r.Context(), gate.Access{Extra: &v.extra}); err != nil {
 		return err
 	}
 	v.request, err = h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Requests, v.principal, 1)
@@ -55,7 +56,7 @@ func (h *handler) admit(v *visit, r *http.Request) (err error) {
 
 // turnAway answers a request that was not admitted, or to no share of the limits.
 func (h *handler) turnAway(v *visit, r *http.Request, err error) {
-	h.SDK.Gate.TurnAway(r.Context(), call.Origin{Transport: report.TransportHTTP}, err)
+	h.SDK.Gate.TurnAway(r.Context(), gate.Origin{Transport: report.TransportHTTP}, err)
 	fail(v, nil, err)
 }
 

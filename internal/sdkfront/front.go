@@ -22,6 +22,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
@@ -32,7 +33,7 @@ import (
 // its exported fields must not be changed while it is used.
 type Front struct {
 	Server   *mcp.Server
-	Gate     *call.Gate
+	Gate     *gate.Gate
 	Calls    *call.Engine
 	Handlers *call.Registry
 	Carrier  *home.Carrier
@@ -256,19 +257,19 @@ func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp
 	return f.advertise(req, result)
 }
 
-// passageKey is the key of a request's [call.Passage] in its context.
+// passageKey is the key of a request's [gate.Passage] in its context.
 type passageKey struct{ *Front }
 
 // pass brings a request through the gate. What serve returns is encoded where the SDK's types cannot express it.
-func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p call.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
+func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p gate.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
 	from, _ := ctx.Value(originKey{}).(*origin)
 	if from != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = from.follow(ctx)
 		defer cancel()
 	}
-	a := call.Access{Method: method, Target: target, Extra: req.GetExtra()}
-	err = f.Gate.Pass(ctx, a, describe(ctx, req), legacySession(req), func(ctx context.Context, p call.Passage) (err error) {
+	a := gate.Access{Method: method, Target: target, Extra: req.GetExtra()}
+	err = f.Gate.Pass(ctx, a, describe(ctx, req), legacySession(req), func(ctx context.Context, p gate.Passage) (err error) {
 		result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
 		return err
 	})
@@ -304,7 +305,7 @@ func (e *notFoundError) As(target any) bool {
 
 // call serves a request that may ask.
 func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-	return f.pass(ctx, method, target(req), req, func(ctx context.Context, p call.Passage) (mcp.Result, error) {
+	return f.pass(ctx, method, target(req), req, func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
 		h := f.Lookup(ctx, method, target(req))
 		if h == nil {
 			return f.serveForeign(ctx, p, method, req)
@@ -342,7 +343,7 @@ func (f *Front) encode(out *call.Outcome, inSession bool) (mcp.Result, error) {
 
 // serveForeign serves a request for a handler that is registered on the SDK's server. If it is in the manual style,
 // the state is sealed for it and, in a session, its further rounds are asked there, too.
-func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string, req mcp.Request) (mcp.Result, error) {
+func (f *Front) serveForeign(ctx context.Context, p gate.Passage, method string, req mcp.Request) (mcp.Result, error) {
 	m := newManualRequest(req)
 	r, err := f.foreignRequest(p, method, req, m)
 	if err != nil {
@@ -369,9 +370,9 @@ func (f *Front) serveForeign(ctx context.Context, p call.Passage, method string,
 // ServeHandler serves a request for one of our handlers at the end of the SDK's path. A result that the SDK's types
 // do not express is one that they do, and carries the outcome past the middleware that stands between.
 func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Request) (mcp.Result, error) {
-	p, passed := ctx.Value(passageKey{f}).(call.Passage)
+	p, passed := ctx.Value(passageKey{f}).(gate.Passage)
 	if !passed { // another middleware made a context of its own
-		return f.pass(ctx, h.Method, target(req), req, func(ctx context.Context, _ call.Passage) (mcp.Result, error) {
+		return f.pass(ctx, h.Method, target(req), req, func(ctx context.Context, _ gate.Passage) (mcp.Result, error) {
 			return f.ServeHandler(ctx, h, req)
 		})
 	}
@@ -388,7 +389,7 @@ func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Reque
 	return carryOutcome(h.Method, out), nil
 }
 
-func (f *Front) serveOwn(ctx context.Context, p call.Passage, h *call.Handler, req mcp.Request) (*call.Outcome, error) {
+func (f *Front) serveOwn(ctx context.Context, p gate.Passage, h *call.Handler, req mcp.Request) (*call.Outcome, error) {
 	raw, id, err := exactParams(req, f.Calls.Limits.Depth)
 	if err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -46,8 +46,8 @@ func (f *Front) passListen(
 	ctx context.Context, id, params []byte, extra *mcp.RequestExtra,
 ) (l *tasks.Listening, err error) {
 	meta, _ := wire.ParseMeta(strictjson.Get(params, "_meta"))
-	from := call.Origin{ID: id, Version: meta.Version, Transport: transportOf(extra), Meta: &meta}
-	err = f.Gate.Pass(ctx, call.Access{Method: tasks.MethodListen, Extra: extra}, from, nil, func(ctx context.Context, p call.Passage) (err error) {
+	from := gate.Origin{ID: id, Version: meta.Version, Transport: transportOf(extra), Meta: &meta}
+	err = f.Gate.Pass(ctx, gate.Access{Method: tasks.MethodListen, Extra: extra}, from, nil, func(ctx context.Context, p gate.Passage) (err error) {
 		l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
 		return err
 	})
@@ -74,7 +74,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 	}
 	own := new(subscription)
 	extra, _ := req.Extra.(*mcp.RequestExtra)
-	own.ctx, own.cancel = call.WhileTokenLasts(c.life, extra)
+	own.ctx, own.cancel = gate.WhileTokenLasts(c.life, extra)
 	c.mu.Lock()
 	full := len(c.open) >= listensPerConn || c.open[req.ID] != nil
 	if !full {

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -32,9 +33,9 @@ func sessionOf(req mcp.Request) *mcp.ServerSession {
 
 // describe returns what is known of a request beside its caller and target. The SDK does not tell its handlers the
 // request's ID.
-func describe(ctx context.Context, req mcp.Request) call.Origin {
+func describe(ctx context.Context, req mcp.Request) gate.Origin {
 	meta := req.GetParams().GetMeta()
-	from := call.Origin{Transport: transportOf(req.GetExtra()), Meta: report.MetaTexts(meta)}
+	from := gate.Origin{Transport: transportOf(req.GetExtra()), Meta: report.MetaTexts(meta)}
 	from.ID, _ = ctx.Value(idKey{}).([]byte)
 	if session := legacySession(req); session != nil {
 		if opened := session.InitializeParams(); opened != nil {

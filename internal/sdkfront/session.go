@@ -8,6 +8,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -17,7 +18,7 @@ import (
 func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		asks := method == input.MethodElicit || method == input.MethodCreateMessage || method == input.MethodListRoots
-		p, inCall := ctx.Value(passageKey{f}).(call.Passage)
+		p, inCall := ctx.Value(passageKey{f}).(gate.Passage)
 		if !asks || !inCall {
 			return next(ctx, method, req)
 		}
@@ -27,7 +28,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		if native {
 			f.tellNative(ctx, p, report.AuditAsked, nil)
 		}
-		resume := call.Waiting(ctx)
+		resume := gate.Waiting(ctx)
 		result, err := next(ctx, method, req)
 		if gaveWay := resume(); gaveWay != nil {
 			return nil, gaveWay
@@ -50,7 +51,7 @@ func asksNatively(params mcp.Params) bool {
 }
 
 // tellNative tells the operator of a question that a handler asks through its session.
-func (f *Front) tellNative(ctx context.Context, p call.Passage, kind string, result mcp.Result) {
+func (f *Front) tellNative(ctx context.Context, p gate.Passage, kind string, result mcp.Result) {
 	e := report.AuditEvent{Kind: kind, Principal: p.Principal, Method: p.Method, Target: p.Target, Round: 1}
 	if r, ok := result.(*mcp.ElicitResult); ok {
 		e.Action = r.Action

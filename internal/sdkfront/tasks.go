@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -38,7 +38,7 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 	if invalid := q.Check(); invalid != nil {
 		return nil, invalid
 	}
-	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p call.Passage) (mcp.Result, error) {
+	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
 			encoded, err := f.Tasks.Serve(ctx, p.Principal, q)

@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/ending"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -206,7 +207,7 @@ func (s *Service) await(ctx context.Context, principal string, q *Request) (resu
 	defer done()
 	version := int64(-1)
 	for {
-		resume := call.Waiting(ctx)
+		resume := gate.Waiting(ctx)
 		t, err := s.Engine.Wait(ctx, principal, q.TaskID, version)
 		if gaveWay := resume(); gaveWay != nil {
 			return result{}, gaveWay

@@ -1,4 +1,5 @@
-package call
+// Package gate is what every request for a handler or a task passes, whatever front brought it: see [Gate].
+package gate
 
 import (
 	"context"
@@ -78,7 +79,10 @@ type Passage struct {
 	Principal, Method, Target string
 	InSession                 bool
 	Watch                     *report.Watch
-	Crowded                   func(context.Context) bool // as in [Request]
+
+	// Crowded waits a moment for a share of the calls that run at once, and reports whether there is still none: then
+	// the call is to be handed back to the client, if it can be. It is nil if the call has its share.
+	Crowded func(context.Context) bool
 }
 
 // Pass lets a request through to serve, or refuses it. The session is that of a client
