@@ -2,16 +2,15 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
-
-	"github.com/askback-mcp/askback/judge/bench/chart"
 )
 
 // settings are those of a comparison.
@@ -40,7 +39,7 @@ func compare(subjects []*subject, set settings) (rows []*row, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer server.Kill()
+		defer server.Stop()
 		r := &row{server: server}
 		if err := r.check(); err != nil {
 			return nil, fmt.Errorf("checking the answers of %q: %w", s.title, err)
@@ -67,18 +66,20 @@ func compare(subjects []*subject, set settings) (rows []*row, err error) {
 		}
 	}
 	for _, r := range rows {
-		if r.memory, err = r.resident(); err != nil {
+		resident, _, err := r.Memory()
+		if err != nil {
 			return nil, err
 		}
+		r.memory = float64(resident)
 	}
 	return rows, nil
 }
 
 func (s *server) caller() (caller, error) {
 	if s.session {
-		return openSession(s.url)
+		return openSession(s.URL)
 	}
-	c, err := dial(s.url)
+	c, err := dial(s.URL)
 	return modern{c}, err
 }
 
@@ -103,7 +104,8 @@ func (r *row) profile(set settings) error {
 	}
 	profiled := make(chan error, 1)
 	go func() {
-		data, err := r.get(fmt.Sprint("/debug/pprof/profile?seconds=", int(math.Ceil(set.turn.Seconds()))))
+		seconds := int(math.Ceil(set.turn.Seconds()))
+		data, err := r.Get(context.Background(), fmt.Sprint("/debug/pprof/profile?seconds=", seconds))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(set.profiles, r.name+".pprof"), data, 0o644)
 		}
@@ -113,8 +115,8 @@ func (r *row) profile(set settings) error {
 	return errors.Join(err, <-profiled)
 }
 
-// check makes two interactions that have different answers. Then it finds out what the server does with a place and a name
-// that are numbers, which the schema of the tool and the form do not allow.
+// check makes two interactions that have different answers. Then it finds out what the server does with a place and a
+// name that are numbers, which the schema of the tool and the form do not allow.
 func (r *row) check() error {
 	try := func(name, place string) error {
 		c, err := r.caller()
@@ -131,28 +133,40 @@ func (r *row) check() error {
 	return try(`"Ada"`, `"London"`)
 }
 
-// quantity is a column of the table, and a panel of the chart.
+// quantity is a column of the table.
 type quantity struct {
 	title string
 	of    func(r *row, turn int) float64
 	write func(v float64) string
 }
 
-func microseconds(v float64) string { return chart.Number(v) + " µs" }
+// number writes a number with three digits, and thousands separated.
+func number(v float64) string {
+	if math.Abs(v) < 100 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+	digits := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func microseconds(v float64) string { return number(v) + " µs" }
 
 func duration(v float64) string {
 	if v >= 10_000 {
-		return chart.Number(v/1000) + " ms"
+		return number(v/1000) + " ms"
 	}
 	return microseconds(v)
 }
 
 func asMicroseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func megabytes(v float64) string { return chart.Number(v/(1<<20)) + " MB" }
+func megabytes(v float64) string { return number(v/(1<<20)) + " MB" }
 
 var quantities = []quantity{
-	{"interactions a second", func(r *row, turn int) float64 { return r.turns[turn].perSecond }, chart.Number},
+	{"interactions a second", func(r *row, turn int) float64 { return r.turns[turn].perSecond }, number},
 	{"server CPU each", func(r *row, turn int) float64 { return asMicroseconds(r.turns[turn].cpu) }, microseconds},
 	{"p50", func(r *row, turn int) float64 { return asMicroseconds(r.turns[turn].p50) }, duration},
 	{"p99", func(r *row, turn int) float64 { return asMicroseconds(r.turns[turn].p99) }, duration},
@@ -180,35 +194,25 @@ func median[T cmp.Ordered](values []T) T {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// figures are the tables of a comparison, and its chart.
-func figures(rows []*row, set settings) (tables string, bars chart.Bars) {
+// figures are the tables of a comparison.
+func figures(rows []*row, set settings) string {
 	cells := [][]string{{"server"}}
-	bars = chart.Bars{Title: "One interaction: a call that asks, and its answer", Panels: make([]chart.Panel, len(quantities))}
-	for i, q := range quantities {
+	for _, q := range quantities {
 		cells[0] = append(cells[0], q.title)
-		bars.Panels[i].Title = q.title
 	}
-	deeds := [][]string{{"server", "between question and answer there is", "checks the arguments", "checks the answer"}}
+	deeds := [][]string{
+		{"server", "between question and answer there is", "checks the arguments", "checks the answer"},
+	}
 	for _, r := range rows {
-		kind := chart.Peer
-		switch {
-		case r.canned:
-			kind = chart.Floor
-		case strings.HasPrefix(r.name, "askback"):
-			kind = chart.Own
-		}
-		bars.Labels, bars.Kinds = append(bars.Labels, r.title), append(bars.Kinds, kind)
 		line := []string{r.title}
-		for i, q := range quantities {
+		for _, q := range quantities {
 			value, ratio := q.median(r, rows[0])
-			text := fmt.Sprintf("%s (%.2f)", q.write(value), ratio)
-			line = append(line, text)
-			bars.Panels[i].Values = append(bars.Panels[i].Values, value)
-			bars.Panels[i].Texts = append(bars.Panels[i].Texts, text)
+			line = append(line, fmt.Sprintf("%s (%.2f)", q.write(value), ratio))
 		}
 		cells = append(cells, line)
 		deeds = append(deeds, []string{r.title, r.between, yes(r.checksArguments), yes(r.checksAnswer)})
 	}
-	return fmt.Sprintf("Medians of %d rounds of %v for each server in turn, with %d clients; GOMAXPROCS=%d, GOGC=%d. In brackets: the ratio to the floor.\n\n%s\n%s",
-		set.rounds, set.turn, set.clients, set.procs, set.gogc, table(cells), table(deeds)), bars
+	return fmt.Sprintf("Medians of %d rounds of %v for each server in turn, with %d clients; "+
+		"GOMAXPROCS=%d, GOGC=%d. In brackets: the ratio to the floor.\n\n%s\n%s",
+		set.rounds, set.turn, set.clients, set.procs, set.gogc, table(cells), table(deeds))
 }

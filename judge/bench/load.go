@@ -43,7 +43,8 @@ func dial(endpoint string) (*connection, error) {
 
 // send sends a request with these header lines, and returns the response when it begins.
 func (c *connection) send(method, header, body string) (*http.Response, error) {
-	c.out = fmt.Appendf(c.out[:0], "%s /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n%s\r\n", method, c.host, len(body), header)
+	c.out = fmt.Appendf(c.out[:0], "%s /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n%s\r\n",
+		method, c.host, len(body), header)
 	c.out = append(c.out, body...)
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
@@ -84,14 +85,22 @@ const octocat, newYork = `"octocat"`, `"New York"`
 type modern struct{ *connection }
 
 const (
-	modernMeta   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 	accept       = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
 	modernHeader = accept + "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: "
 )
 
 // toolCall returns the body of a call. More members of params end with a comma.
 func toolCall(tool, arguments, more string) string {
-	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `,` + more + modernMeta + `}}`
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool +
+		`","arguments":` + arguments + `,` + more + modernMeta + `}}`
+}
+
+// call sends a call of a tool.
+func (c *connection) call(tool, arguments, more string) ([]byte, error) {
+	return c.post(modernHeader+tool+"\r\n", toolCall(tool, arguments, more))
 }
 
 // answered returns the members of params that answer questions, each with the name in JSON, in a call with this state.
@@ -109,14 +118,14 @@ func answered(name, state string, keys ...string) string {
 
 func (m modern) interact(name, place string) error {
 	arguments := `{"place":` + place + `}`
-	asked, err := m.post(modernHeader+"greet\r\n", toolCall("greet", arguments, ""))
+	asked, err := m.call("greet", arguments, "")
 	if err != nil {
 		return err
 	}
 	if !bytes.Contains(asked, []byte(`"elicitation/create"`)) || !bytes.Contains(asked, []byte(`"login"`)) {
 		return fmt.Errorf("the server does not ask for a name, but sends %.300s", asked)
 	}
-	done, err := m.post(modernHeader+"greet\r\n", toolCall("greet", arguments, answered(name, requestState(asked), "login")))
+	done, err := m.call("greet", arguments, answered(name, requestState(asked), "login"))
 	if err != nil {
 		return err
 	}
@@ -133,14 +142,11 @@ func requestState(response []byte) string {
 }
 
 func greeted(response []byte, name, place string) error {
-	if want := "Hello " + strings.Trim(name, `"`) + " in " + strings.Trim(place, `"`); !bytes.Contains(response, []byte(want)) {
-		return fmt.Errorf("the server does not say %q, but sends %.300s", want, response)
-	}
-	return nil
+	return contains(response, nil, "Hello "+strings.Trim(name, `"`)+" in "+strings.Trim(place, `"`))
 }
 
-// session is a caller of 2025-11-25. The server's question comes inside the open response to the call, and the answer goes
-// to it over a second connection.
+// session is a caller of 2025-11-25. The server's question comes inside the open response to the call, and the answer
+// goes to it over a second connection.
 type session struct {
 	calls, answers *connection
 	header         string
@@ -157,7 +163,8 @@ func openSession(endpoint string) (s *session, err error) {
 		s.calls.Close()
 		return nil, err
 	}
-	res, err := s.answers.send(http.MethodPost, accept, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"bench","version":"1.0.0"}}}`)
+	res, err := s.answers.send(http.MethodPost, accept, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{`+
+		`"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"bench","version":"1.0.0"}}}`)
 	if err == nil {
 		_, err = io.Copy(io.Discard, res.Body)
 		s.header += "Mcp-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: " + res.Header.Get("Mcp-Session-Id") + "\r\n"
@@ -193,7 +200,8 @@ func (s *session) interact(name, place string) error {
 	if err := json.Unmarshal(question, &asked); err != nil || asked.Method != "elicitation/create" {
 		return fmt.Errorf("the server does not ask for a name, but sends %.300s", question)
 	}
-	_, err = s.answers.post(s.header, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":%s}}}`, asked.ID, name))
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":%s}}}`, asked.ID, name)
+	_, err = s.answers.post(s.header, answer)
 	if err != nil {
 		return fmt.Errorf("answering: %w", err)
 	}
@@ -243,7 +251,7 @@ type measured struct {
 func load(s *server, callers []caller, d time.Duration) (measured, error) {
 	took := make([][]time.Duration, len(callers))
 	faults := make([]error, len(callers))
-	before, err := s.cpu()
+	before, err := s.CPU()
 	if err != nil {
 		return measured{}, err
 	}
@@ -263,7 +271,7 @@ func load(s *server, callers []caller, d time.Duration) (measured, error) {
 	}
 	all.Wait()
 	elapsed := time.Since(start)
-	after, err := s.cpu()
+	after, err := s.CPU()
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return measured{}, err
 	}

@@ -3,9 +3,9 @@
 //	cd judge/bench && go run .            one interaction, compared with a floor and with other libraries
 //	cd judge/bench && go run . -growth    how the cost grows, and what it costs to hold
 //
-// Each server is a process of its own on this machine. All take turns under the same load within one run, and their costs
-// are shown as ratios to the floor: a net/http handler that reads the body and writes fixed bytes of the same sizes. The
-// tables and charts go into docs/performance.md, or with -doc "" only to standard output.
+// Each server is a process of its own on this machine. All take turns under the same load within one run, and their
+// costs are shown as ratios to the floor: a net/http handler that reads the body and writes fixed bytes of the same
+// sizes. The tables go into docs/performance.md, or with -doc "" only to standard output.
 package main
 
 import (
@@ -28,11 +28,14 @@ func main() {
 	flag.IntVar(&set.clients, "clients", 4, "concurrent clients")
 	flag.IntVar(&set.procs, "procs", runtime.NumCPU(), "GOMAXPROCS of the servers")
 	flag.IntVar(&set.gogc, "gogc", 100, "GOGC of the servers")
-	doc := flag.String("doc", "../../docs/performance.md", "document that the tables and charts go into; empty for none")
+	doc := flag.String("doc", "../../docs/performance.md",
+		"document that the tables go into; empty for none")
 	growth := flag.Bool("growth", false, "measure how the cost grows")
 	scale := flag.Float64("scale", 1, "with -growth: share of the load; less is faster and less exact")
-	only := flag.String("only", "", "with -growth: measure only what has this name; else only these servers, with commas, and the floor")
-	flag.StringVar(&set.profiles, "profiles", "", "directory that the servers written in Go write their CPU profiles to")
+	only := flag.String("only", "",
+		"with -growth: measure only what has this name; else only these servers, with commas, and the floor")
+	flag.StringVar(&set.profiles, "profiles", "",
+		"directory that the servers written in Go write their CPU profiles to")
 	flag.Parse()
 	if *growth {
 		exit(runGrowth(*scale, *only, document(*doc)))
@@ -67,14 +70,7 @@ func runComparison(set settings, only string, doc document) error {
 	if err != nil {
 		return err
 	}
-	tables, bars := figures(rows, set)
-	tables += left
+	tables := figures(rows, set) + left
 	fmt.Println(tables)
-	if doc == "" {
-		return nil
-	}
-	if err := doc.writeChart("comparison", bars.SVG()); err != nil {
-		return err
-	}
-	return doc.write("comparison", doc.show(bars.Title, "comparison")+"\n"+tables)
+	return doc.write("comparison", tables)
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/pprof"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,10 +19,12 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
+	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
 )
 
-// subject is a server that is measured. Each has one tool, greet, that asks for a name and returns "Hello NAME in PLACE".
+// subject is a server that is measured. Each has one tool, greet, that asks for a name and returns "Hello NAME in
+// PLACE".
 type subject struct {
 	name, title string
 	handler     func() (http.Handler, error) // of one that is written in Go
@@ -76,22 +76,35 @@ func runServer(name string) error {
 		if err != nil {
 			return err
 		}
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		mux := http.NewServeMux()
-		mux.Handle("/mcp", handler)
-		mux.HandleFunc("/statistics", serveStatistics)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		fmt.Printf("http://%s/mcp\n", listener.Addr())
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // it ends when the parent process does
-			os.Exit(0)
-		}()
-		return http.Serve(listener, mux)
+		return process.Serve(context.Background(), new(http.Server), handler)
 	}
 	return fmt.Errorf("no subject is named %q", name)
+}
+
+// server is a subject in a process of its own.
+type server struct {
+	*subject
+	*process.Server
+}
+
+// start starts a subject, with further variables of its environment. GOGC and GOMAXPROCS are the same for all that are
+// written in Go.
+func start(s *subject, procs int, env ...string) (*server, error) {
+	cmd, err := process.Self()
+	if err != nil {
+		return nil, err
+	}
+	if s.command != nil {
+		cmd = exec.Command(s.command[0], s.command[1:]...)
+	}
+	cmd.Env = append(os.Environ(), subjectVariable+"="+s.name, "GOGC=100", "GOMEMLIMIT=off",
+		fmt.Sprint("GOMAXPROCS=", procs), "NODE_ENV=production")
+	cmd.Env = append(cmd.Env, env...)
+	p, err := process.StartServer(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.title, err)
+	}
+	return &server{s, p}, nil
 }
 
 type greeting struct {
@@ -104,8 +117,8 @@ type login struct {
 
 const question = "Who are you?"
 
-// floor reads the body and writes what Askback's server wrote for a body of that length. A GET gets a response that does
-// not end.
+// floor reads the body and writes what Askback's server wrote for a body of that length. A GET gets a response that
+// does not end.
 func floor() (http.Handler, error) {
 	real, err := askbackServer()
 	if err != nil {
@@ -178,20 +191,26 @@ var form = json.RawMessage(`{"type":"object","properties":{"name":{"type":"strin
 // goSDK has the tool in the SDK's style for Multi Round-Trip Requests.
 func goSDK() (http.Handler, error) {
 	m := newSDKServer()
-	mcp.AddTool(m, &mcp.Tool{Name: "greet"}, func(_ context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(m, &mcp.Tool{Name: "greet"}, func(_ context.Context, req *mcp.CallToolRequest, in greeting) (
+		*mcp.CallToolResult, any, error,
+	) {
 		answer, ok := req.Params.InputResponses["login"].(*mcp.ElicitResult)
 		if !ok {
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: question, RequestedSchema: form}}}, nil, nil
+			requests := mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: question, RequestedSchema: form}}
+			return &mcp.CallToolResult{InputRequests: requests}, nil, nil
 		}
 		return helloResult(answer, in), nil, nil
 	})
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}), nil
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m },
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}), nil
 }
 
 // goSDKSession has the tool in the SDK's style for sessions.
 func goSDKSession() (http.Handler, error) {
 	m := newSDKServer()
-	mcp.AddTool(m, &mcp.Tool{Name: "greet"}, func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(m, &mcp.Tool{Name: "greet"}, func(ctx context.Context, req *mcp.CallToolRequest, in greeting) (
+		*mcp.CallToolResult, any, error,
+	) {
 		answer, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: question, RequestedSchema: form})
 		if err != nil {
 			return nil, nil, err
@@ -202,18 +221,22 @@ func goSDKSession() (http.Handler, error) {
 }
 
 func helloResult(answer *mcp.ElicitResult, in greeting) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("Hello %v in %s", answer.Content["name"], in.Place)}}}
+	text := fmt.Sprintf("Hello %v in %s", answer.Content["name"], in.Place)
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
 // mcpGo has the tool in mcp-go's style for Multi Round-Trip Requests.
 func mcpGo() (http.Handler, error) {
-	m := mcpgoserver.NewMCPServer("bench", "1.0.0", mcpgoserver.WithToolCapabilities(false), mcpgoserver.WithElicitation(), mcpgoserver.WithInputSchemaValidation())
+	m := mcpgoserver.NewMCPServer("bench", "1.0.0", mcpgoserver.WithToolCapabilities(false),
+		mcpgoserver.WithElicitation(), mcpgoserver.WithInputSchemaValidation())
 	tool := mcpgo.NewTool("greet", mcpgo.WithString("place", mcpgo.Required()))
 	m.AddTool(tool, func(_ context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
 		answer := mcpgoserver.ElicitationResponse(req.Params.InputResponses, "login")
 		if answer == nil {
-			return mcpgoserver.NewInputRequestBuilder("").Elicit("login",
-				mcpgo.ElicitationParams{Mode: mcpgo.ElicitationModeForm, Message: question, RequestedSchema: form}).ToolResult(), nil
+			params := mcpgo.ElicitationParams{
+				Mode: mcpgo.ElicitationModeForm, Message: question, RequestedSchema: form,
+			}
+			return mcpgoserver.NewInputRequestBuilder("").Elicit("login", params).ToolResult(), nil
 		}
 		content, _ := answer.Content.(map[string]any)
 		return mcpgo.NewToolResultText(fmt.Sprintf("Hello %v in %s", content["name"], req.GetString("place", ""))), nil
@@ -231,7 +254,8 @@ func growingServer() (http.Handler, error) {
 	const many = 1 << 20
 	share := askback.Share{Total: many, PerPrincipal: many, Anonymous: many}
 	srv, err := newAskback(askback.Options{Tasks: &askback.Tasks{
-		Store: new(task.MemoryStore), Settings: task.Settings{Anonymous: task.Quota{Unfinished: many, Kept: many, Bytes: 1 << 30}},
+		Store:    new(task.MemoryStore),
+		Settings: task.Settings{Anonymous: task.Quota{Unfinished: many, Kept: many, Bytes: 1 << 30}},
 	}, Limits: askback.Limits{Rounds: 100, MessageBytes: 8 << 20, Requests: share, Sessions: share, Streams: share}})
 	if err != nil {
 		return nil, err
