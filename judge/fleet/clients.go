@@ -1,46 +1,52 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // kind is a kind of client.
 type kind struct {
-	name    string
-	clients int
-	fresh   bool // a connection for each request
-	pause   time.Duration
-	call    func(id string) *call
+	name  string
+	fresh bool // a connection for each request
+	pause time.Duration
+	call  func(id string) *call
 }
 
 var kinds = []*kind{
-	{name: "keep-alive", clients: 4, pause: 40 * time.Millisecond, call: weather},
-	{name: "no keep-alive", clients: 4, fresh: true, pause: 40 * time.Millisecond, call: weather},
-	{name: "slow calls", clients: 4, pause: 200 * time.Millisecond, call: machine},
+	{name: "keep-alive", pause: 40 * time.Millisecond, call: weather},
+	{name: "no keep-alive", fresh: true, pause: 40 * time.Millisecond, call: weather},
+	{name: "slow calls", pause: 200 * time.Millisecond, call: machine},
 }
 
-// call is a call with one question.
+// perKind is how many clients of each kind there are.
+const perKind = 4
+
+// call is a call with one question, and the text that its result must have.
 type call struct {
-	tool, arguments, answers, want string
+	tool      string
+	arguments map[string]any
+	key       string // of the question
+	answer    map[string]any
+	want      string
 }
 
 func weather(string) *call {
-	return &call{"get_weather", `{"location":"New York"}`,
-		`{"github_login":{"action":"accept","content":{"name":"octocat"}}}`, "New York"}
+	return &call{"get_weather", map[string]any{"location": "New York"},
+		"github_login", map[string]any{"name": "octocat"}, "New York"}
 }
 
 func machine(id string) *call {
-	return &call{"provision_vm", fmt.Sprintf(`{"name":%q,"diskMiB":1}`, id),
-		`{"network":{"action":"accept","content":{"network":"nat","hostname":"` + id + `"}}}`, id}
+	return &call{"provision_vm", map[string]any{"name": id, "diskMiB": 1},
+		"network", map[string]any{"network": "nat", "hostname": id}, id}
 }
 
 // result counts calls by kind of client.
@@ -90,10 +96,13 @@ func (r *result) String() string {
 func (k *kind) run(ctx context.Context, url string, number int, r *result) {
 	transport := &http.Transport{DisableKeepAlives: k.fresh}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: patience}
+	c := &raw.Client{
+		URL: url, Capabilities: `{"elicitation":{}}`,
+		HTTP: &http.Client{Transport: transport, Timeout: process.Patience},
+	}
 	for n := 0; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("vm%d-%d-%d", os.Getpid()%10000, number, n)
-		r.add(k, k.call(id).make(client, url))
+		r.add(k, k.call(id).make(context.WithoutCancel(ctx), c))
 		select {
 		case <-time.After(k.pause):
 		case <-ctx.Done():
@@ -102,88 +111,40 @@ func (k *kind) run(ctx context.Context, url string, number int, r *result) {
 }
 
 // make makes the call, and answers its question.
-func (c *call) make(client *http.Client, url string) error {
-	asked, err := c.send(client, url, "")
-	if err != nil {
+func (c *call) make(ctx context.Context, client *raw.Client) error {
+	params := map[string]any{"name": c.tool, "arguments": c.arguments}
+	var asked, done raw.Result
+	if err := client.Call(ctx, "tools/call", params, &asked); err != nil {
 		return fmt.Errorf("round 1: %w", err)
 	}
-	var round struct {
-		Result struct {
-			ResultType, RequestState string
-		}
+	if asked.Type != "input_required" {
+		return fmt.Errorf("round 1: want a question, got %.300v", asked)
 	}
-	if err := json.Unmarshal(asked, &round); err != nil || round.Result.ResultType != "input_required" {
-		return fmt.Errorf("round 1: want a question, got %.300s", asked)
-	}
-	done, err := c.send(client, url, fmt.Sprintf(`"inputResponses":%s,"requestState":%q,`, c.answers, round.Result.RequestState))
-	if err != nil {
+	params = asked.Retry(params, map[string]any{c.key: raw.Accept(c.answer)})
+	if err := client.Call(ctx, "tools/call", params, &done); err != nil {
 		return fmt.Errorf("round 2: %w", err)
 	}
-	if text := string(done); !strings.Contains(text, `"complete"`) || !strings.Contains(text, c.want) || strings.Contains(text, `"isError":true`) {
-		return fmt.Errorf("round 2: want a result with %s, got %.300s", c.want, text)
+	text := done.Text() + string(done.Structured)
+	if done.Type != "complete" || done.IsError || !strings.Contains(text, c.want) {
+		return fmt.Errorf("round 2: want a result with %s, got %.300v", c.want, done)
 	}
 	return nil
 }
 
-func (c *call) send(client *http.Client, url, members string) ([]byte, error) {
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s"_meta":{
-		"io.modelcontextprotocol/protocolVersion":"2026-07-28",
-		"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, c.tool, c.arguments, members)
-	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return nil, err
-	}
-	for name, value := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": c.tool,
-	} {
-		req.Header.Set(name, value)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %s: %.200s", res.Status, text)
-	}
-	return text, err
-}
-
-// checkSessions opens sessions of 2025-11-25, and makes some requests in each: they must reach the instance that has it.
-func checkSessions(url string) error {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	send := func(session, body string) (*http.Response, error) {
-		req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Accept", "application/json, text/event-stream")
-		if session != "" {
-			req.Header.Set("Mcp-Session-Id", session)
-			req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
-		}
-		res, err := client.Do(req)
-		if err != nil {
-			return nil, err
-		}
-		defer res.Body.Close()
-		if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode/100 != 2 {
-			return nil, fmt.Errorf("status %s: %.200s (%v)", res.Status, text, err)
-		}
-		return res, nil
-	}
+// checkSessions opens sessions of 2025-11-25, and makes some requests in each: they must reach the instance that has
+// it.
+func checkSessions(ctx context.Context, url string) error {
+	client := &raw.Client{URL: url, HTTP: &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true}, Timeout: process.Patience,
+	}}
 	for n := range 10 {
-		res, err := send("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"fleet","version":"1"}}}`)
+		session, err := client.Initialize(ctx, "2025-11-25")
 		if err != nil {
-			return fmt.Errorf("opening session %d: %w", n, err)
+			return fmt.Errorf("open session %d: %w", n, err)
 		}
-		session := res.Header.Get("Mcp-Session-Id")
-		for _, body := range []string{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`} {
-			if _, err := send(session, body); err != nil {
-				return fmt.Errorf("session %d: %s: %w", n, body, err)
+		for range 2 {
+			if err := session.Call(ctx, "tools/list", nil, nil); err != nil {
+				return fmt.Errorf("session %d: %w", n, err)
 			}
 		}
 	}

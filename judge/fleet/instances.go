@@ -10,14 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/askback-mcp/askback/internal/child"
-	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/judge/process"
 )
-
-// patience is how long a process may take to start or to stop.
-const patience = 2 * time.Minute
 
 // fleet is a proxy and its instances.
 type fleet struct {
@@ -31,9 +27,9 @@ type fleet struct {
 
 // instance is an address and the process that listens there.
 type instance struct {
-	addr    string
-	command func() (*exec.Cmd, error)
-	process *child.Process
+	addr, log string
+	command   func() *exec.Cmd
+	process   *child.Process
 }
 
 // startFleet starts three instances and a proxy, whose files are in dir.
@@ -41,12 +37,8 @@ func startFleet(ctx context.Context, o *options, proxy, program, dir string) (f 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		return nil, err
-	}
 	keys := filepath.Join(dir, "askback.keys")
-	if err := os.WriteFile(keys, []byte(ring.EncodeSecrets()), 0o600); err != nil {
+	if err := process.NewKeys(keys); err != nil {
 		return nil, err
 	}
 	addresses, err := freeAddresses(4)
@@ -60,26 +52,22 @@ func startFleet(ctx context.Context, o *options, proxy, program, dir string) (f 
 			f.stop()
 		}
 	}()
+	stop, own := plainProxies[proxy]
 	for n, addr := range addresses[1:] {
-		i := &instance{addr: addr, command: func() (*exec.Cmd, error) {
-			log, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("instance%d.log", n+1)), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-			if err != nil {
-				return nil, err
-			}
-			arguments := []string{"serve", "--addr", addr, "--keys", keys, "--data", filepath.Join(dir, "data"), "--pace", "600ms", "--until-eof"}
-			cmd := exec.CommandContext(f.ctx, program, append(arguments, o.serve...)...)
-			if stop, own := plainProxies[proxy]; own {
-				cmd = exec.CommandContext(f.ctx, os.Args[0], "-serve", addr, "-keys", keys, "-stop", stop)
-			}
-			cmd.Stderr = log
-			return cmd, nil
+		arguments := append([]string{"serve", "--addr", addr, "--keys", keys, "--data", filepath.Join(dir, "data"),
+			"--pace", "600ms", "--until-eof"}, o.serve...)
+		if own {
+			program, arguments = os.Args[0], []string{"-serve", addr, "-keys", keys, "-stop", stop}
+		}
+		i := &instance{addr: addr, log: filepath.Join(dir, fmt.Sprintf("instance%d.log", n+1)), command: func() *exec.Cmd {
+			return exec.CommandContext(f.ctx, program, arguments...)
 		}}
 		if err := i.start(ctx); err != nil {
 			return nil, err
 		}
 		f.instances = append(f.instances, i)
 	}
-	if _, own := plainProxies[proxy]; own {
+	if own {
 		return f, f.startPlain(addresses)
 	}
 	return f, f.startProxy(proxy, o.configs, dir, addresses)
@@ -99,43 +87,28 @@ func freeAddresses(n int) (addresses []string, err error) {
 }
 
 // start starts a process and waits until it is ready.
-func (i *instance) start(ctx context.Context) error {
-	cmd, err := i.command()
-	if err != nil {
+func (i *instance) start(ctx context.Context) (err error) {
+	if i.process, _, err = process.StartReady(i.command(), i.log); err != nil {
 		return err
 	}
-	if i.process, err = child.Start(cmd); err != nil {
-		return fmt.Errorf("starting an instance: %w", err)
-	}
-	if _, err := i.process.Wait(patience); err != nil {
-		return fmt.Errorf("an instance: %w", err)
-	}
-	return waitFor(ctx, "http://"+i.addr+"/readyz", http.StatusOK)
+	return process.WaitFor(ctx, "http://"+i.addr+"/readyz", http.StatusOK)
 }
 
 // restart stops an instance as a supervisor does, and starts it again.
 func (f *fleet) restart(ctx context.Context, n int) error {
-	i := f.instances[n]
-	process, err := os.FindProcess(i.process.PID())
-	if err == nil {
-		err = process.Signal(syscall.SIGTERM)
+	if err := process.Stop(f.instances[n].process); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("stopping an instance: %w", err)
-	}
-	select {
-	case <-i.process.Dead:
-	case <-time.After(patience):
-		return fmt.Errorf("an instance did not stop within %v", patience)
-	}
-	return i.start(ctx)
+	return f.instances[n].start(ctx)
 }
 
 // stop kills all processes and waits for their end.
 func (f *fleet) stop() {
 	f.cancel()
 	for _, i := range f.instances {
-		<-i.process.Dead
+		if i.process != nil {
+			<-i.process.Dead
+		}
 	}
 	if f.proxy != nil {
 		_ = f.proxy.Wait() // it was killed
@@ -156,7 +129,7 @@ func (f *fleet) startProxy(name, configs, dir string, addresses []string) error 
 	}
 	text, err := os.ReadFile(filepath.Join(configs, source))
 	if err != nil {
-		return fmt.Errorf("reading the configuration, which is found from the root of the repository only: %w", err)
+		return fmt.Errorf("read the configuration, which is found from the root of the repository only: %w", err)
 	}
 	config := string(text)
 	for n, port := range ports {
@@ -169,19 +142,16 @@ func (f *fleet) startProxy(name, configs, dir string, addresses []string) error 
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return err
 	}
-	switch name {
-	case "nginx":
+	f.proxy = exec.CommandContext(f.ctx, "haproxy", "-db", "-f", file)
+	if name == "nginx" {
 		main := filepath.Join(dir, "main.conf") // as that of a distribution, which includes conf.d
-		err := os.WriteFile(main, fmt.Appendf(nil, nginxMain, dir, file), 0o600)
-		if err != nil {
+		if err := os.WriteFile(main, fmt.Appendf(nil, nginxMain, dir, file), 0o600); err != nil {
 			return err
 		}
 		f.proxy = exec.CommandContext(f.ctx, "nginx", "-p", dir, "-c", main)
-	case "haproxy":
-		f.proxy = exec.CommandContext(f.ctx, "haproxy", "-db", "-f", file)
 	}
 	f.proxy.Cancel = func() error { return f.proxy.Process.Signal(syscall.SIGTERM) } // nginx ends its workers
-	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
 		return err
 	}
@@ -189,10 +159,14 @@ func (f *fleet) startProxy(name, configs, dir string, addresses []string) error 
 	f.proxy.Stdout, f.proxy.Stderr = log, log
 	if err := f.proxy.Start(); err != nil {
 		f.proxy = nil
-		return fmt.Errorf("starting the proxy: %w", err)
+		return fmt.Errorf("start the proxy: %w", err)
 	}
-	// It has no tool for a GET, but the instances' answer shows that it passes requests on.
-	return waitFor(f.ctx, f.url, http.StatusBadRequest, http.StatusMethodNotAllowed)
+	return f.waitForProxy()
+}
+
+// waitForProxy waits until the proxy passes requests on: the instances have no response to a GET but these.
+func (f *fleet) waitForProxy() error {
+	return process.WaitFor(f.ctx, f.url, http.StatusBadRequest, http.StatusMethodNotAllowed)
 }
 
 const nginxMain = `daemon off;
@@ -210,30 +184,3 @@ http {
     include %[2]s;
 }
 `
-
-// waitFor waits until a URL is answered with one of these statuses.
-func waitFor(ctx context.Context, url string, statuses ...int) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		last := ""
-		if res, err := http.DefaultClient.Do(req); err == nil {
-			res.Body.Close()
-			last = res.Status
-			for _, status := range statuses {
-				if res.StatusCode == status {
-					return nil
-				}
-			}
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not there; its last status was %q: %w", url, last, context.Cause(ctx))
-		}
-	}
-}

@@ -10,10 +10,10 @@
 //	go run ./judge/fleet -- --grace 1m           # what follows -- goes to askback serve
 //
 // It needs the programs nginx and haproxy. There are three kinds of clients: on connections that they keep, with a
-// connection for each request, and with calls that take two seconds. A call has two rounds: the tool asks, and is answered.
-// Everything but the expected result is a failed call. Nothing is repeated. Behind HAProxy, sessions of 2025-11-25 must stay
-// with their instance as well. It exits with 1 if a call has failed, or if more
-// have failed behind the plain proxy with drain than with Shutdown.
+// connection for each request, and with calls that take two seconds. A call has two rounds: the tool asks, and is
+// answered. Everything but the expected result is a failed call. Nothing is repeated. Behind HAProxy, sessions of
+// 2025-11-25 must stay with their instance as well. It exits with 1 if a call has failed, or if more have failed
+// behind the plain proxy with drain than with Shutdown.
 package main
 
 import (
@@ -22,7 +22,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -30,6 +29,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 type options struct {
@@ -81,10 +82,9 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	program := filepath.Join(dir, "askback")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/askback")
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building askback, which works in the root of the repository only: %w: %s", err, text)
+	program, err := process.Build(ctx, dir)
+	if err != nil {
+		return err
 	}
 	results, errs := make([]*result, len(o.proxies)), make([]error, len(o.proxies))
 	var all sync.WaitGroup
@@ -139,7 +139,7 @@ func try(ctx context.Context, o *options, name, program, dir string) (*result, e
 	}
 	defer f.stop()
 	if name == "haproxy" { // nginx has no means to keep them with their instance
-		if err := checkSessions(f.url); err != nil {
+		if err := checkSessions(ctx, f.url); err != nil {
 			return nil, err
 		}
 	}
@@ -148,7 +148,7 @@ func try(ctx context.Context, o *options, name, program, dir string) (*result, e
 	defer stop()
 	var clients sync.WaitGroup
 	for _, k := range kinds {
-		for n := range k.clients {
+		for n := range perKind {
 			clients.Go(func() { k.run(calling, f.url, n, r) })
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -46,9 +47,9 @@ func (f *fleet) startPlain(addresses []string) error {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
 	}
-	f.plain = &http.Server{Handler: proxy, ReadHeaderTimeout: patience}
+	f.plain = &http.Server{Handler: proxy, ReadHeaderTimeout: process.Patience}
 	go f.plain.Serve(listener)
-	return waitFor(f.ctx, f.url, http.StatusBadRequest, http.StatusMethodNotAllowed)
+	return f.waitForProxy()
 }
 
 // serve runs an instance behind a plain proxy, with the tools that the clients call. It prints its address when it

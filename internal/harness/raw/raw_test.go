@@ -1,0 +1,153 @@
+package raw_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/harness/raw"
+)
+
+var (
+	greet   = map[string]any{"name": "greet", "arguments": map[string]any{"place": "New York"}}
+	octocat = raw.Accept(map[string]any{"name": "octocat"})
+)
+
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	c := &raw.Client{URL: harness.NewTaskServer(t, nil, harness.AddGreet, harness.AddEcho).URL}
+	var asked, done raw.Result
+	if err := c.Call(t.Context(), "tools/call", greet, &asked); err != nil || asked.Requests["login"] == nil {
+		t.Fatalf("asked %+v, %v", asked, err)
+	}
+	err := c.Call(t.Context(), "tools/call", asked.Retry(greet, map[string]any{"login": octocat}), &done)
+	if err != nil || done.Type != "complete" || done.Text() != "Hello octocat in New York" {
+		t.Errorf("done %+v, %v", done, err)
+	}
+	err = c.Call(t.Context(), "tasks/get", map[string]any{"taskId": "none"}, nil)
+	if fault, ok := errors.AsType[*raw.Error](err); !ok || fault.Code != -32602 {
+		t.Errorf("an unknown task: %v", err)
+	}
+	var created raw.Result
+	err = c.Call(t.Context(), "tools/call", map[string]any{"name": "echo"}, &created)
+	if err != nil || created.TaskID == "" {
+		t.Errorf("a task: %+v, %v", created, err)
+	}
+	c.Capabilities = `{"elicitation":{}}`
+	var noTask raw.Result
+	err = c.Call(t.Context(), "tools/call", map[string]any{"name": "echo"}, &noTask)
+	if err != nil || noTask.TaskID != "" {
+		t.Errorf("a task for a client that takes none: %+v, %v", noTask, err)
+	}
+}
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil))
+	t.Cleanup(web.Close)
+	session, err := (&raw.Client{URL: web.URL}).Initialize(t.Context(), "2025-11-25")
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, err := session.Open(t.Context(), "tools/call", greet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer call.Close()
+	question, err := call.Next()
+	if err != nil || question.Method != "elicitation/create" {
+		t.Fatalf("a question: %+v, %v", question, err)
+	}
+	if err := session.Answer(t.Context(), question, octocat); err != nil {
+		t.Fatal(err)
+	}
+	done, err := call.Response()
+	if err != nil || !strings.Contains(string(done.Result), "Hello octocat in New York") {
+		t.Errorf("done %+v, %v", done, err)
+	}
+	if _, err := call.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the response: %v", err)
+	}
+	ended, err := session.Send(t.Context(), http.MethodDelete, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended.Close()
+	if err := session.Call(t.Context(), "tools/list", nil, nil); err == nil {
+		t.Error("a session that has ended lists its tools")
+	}
+}
+
+func TestResponses(t *testing.T) {
+	t.Parallel()
+	large := `{"id":1,"result":{"content":[{"text":"` + strings.Repeat("x", 100_000) + `"}]}}`
+	const events = "text/event-stream; charset=utf-8"
+	for _, test := range []struct{ name, contentType, body, want string }{
+		{"JSON", "application/json", `{"id":1,"result":{"content":[{"text":"yes"}]}}`, ""},
+		{"events", events, ": hello\n\nevent: message\ndata: {\"method\":\"a\"}\n\ndata:{\"id\":1,\"result\":{}}\n\n", ""},
+		{"an event without a line break", events, "data: {\"id\":1,\"result\":{}}", ""},
+		{"an error", "application/json", `{"id":1,"error":{"code":-32602,"message":"no"}}`, "-32602 no"},
+		{"a text", "text/plain", "what?", "status 200: no message"},
+		{"nothing", "application/json", "", "unexpected EOF"},
+		{"no response", events, "data: {\"method\":\"a\"}\n\n", "unexpected EOF"},
+		{"large JSON", "application/json", large, "larger than 10000 bytes"},
+		{"a large event", events, "data: " + large + "\n\n", "larger than 10000 bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", test.contentType)
+				_, _ = io.WriteString(w, test.body)
+			}))
+			defer web.Close()
+			err := (&raw.Client{URL: web.URL, MaxBytes: 10_000}).Call(t.Context(), "tools/call", greet, new(raw.Result))
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+	err := (&raw.Client{URL: "http://127.0.0.1:1"}).Call(t.Context(), "tools/call", greet, nil)
+	if _, ok := errors.AsType[*url.Error](err); !ok {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+// No response makes the client panic, read without a bound, or wait for more than came.
+func FuzzResponse(f *testing.F) {
+	f.Add(true, "data: {\"id\":1,\"result\":{}}\n\n")
+	f.Add(false, `{"id":1,"error":{"code":-32602,"message":"no"}}`)
+	f.Fuzz(func(t *testing.T, events bool, body string) {
+		contentType := "application/json"
+		if events {
+			contentType = "text/event-stream"
+		}
+		c := &raw.Client{MaxBytes: 1000, HTTP: &http.Client{Transport: respond(func() *http.Response {
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}},
+				Body: io.NopCloser(strings.NewReader(body)),
+			}
+		})}}
+		s, err := c.Open(t.Context(), "tools/call", greet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := s.Next()
+			if _, refused := errors.AsType[*raw.Error](err); err != nil && !refused {
+				return
+			}
+			if err == nil && len(m.Result) > 1000 {
+				t.Errorf("a result of %d bytes", len(m.Result))
+			}
+		}
+	})
+}
+
+type respond func() *http.Response
+
+func (r respond) RoundTrip(*http.Request) (*http.Response, error) { return r(), nil }
