@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // attacker is a flood that goes on: the goroutines of this process, or a process of its own.
@@ -20,7 +21,7 @@ type attacker struct {
 type counted struct{ Sent, Refused int64 }
 
 // here attacks from within this process.
-func here(ctx context.Context, f *flood, s *subject) (*attacker, error) {
+func here(ctx context.Context, f *flood, s *process.Server) (*attacker, error) {
 	ctx, stop := context.WithCancel(ctx)
 	a := &attack{client: newClient(s, f.user), full: make(chan struct{})}
 	attacked := make(chan struct{})
@@ -36,74 +37,62 @@ func here(ctx context.Context, f *flood, s *subject) (*attacker, error) {
 	}}, nil
 }
 
-// away attacks from a process that the machine serves last. An attacker has processors of his own: here his work must not
-// count as the server's, nor keep the other caller from measuring.
-func away(_ context.Context, f *flood, s *subject) (*attacker, error) {
+// away attacks from a process that the machine serves last. An attacker has processors of his own: here his work must
+// not count as the server's, nor keep the other caller from measuring.
+func away(_ context.Context, f *flood, s *process.Server) (*attacker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("nice", "-n", "19", self, "-attack", f.name, "-url", s.url)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
+	dir, err := os.MkdirTemp("", "attacker")
 	if err != nil {
 		return nil, err
 	}
-	stdout, err := cmd.StdoutPipe()
+	counts := filepath.Join(dir, "counts")
+	cmd := exec.Command("nice", "-n", "19", self, "-attack", f.name, "-url", s.URL, "-counts", counts)
+	p, err := process.Start(cmd, "")
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	full, ended := make(chan struct{}), make(chan error, 1)
-	var got counted
-	go func() {
-		lines := bufio.NewReader(stdout)
-		_, err := lines.ReadString('\n')
-		if err == nil {
-			close(full)
-			err = json.NewDecoder(lines).Decode(&got)
+	return &attacker{p.Ready, func() (got counted, err error) {
+		defer os.RemoveAll(dir)
+		if err := process.Stop(p); err != nil {
+			return got, err
 		}
-		_, _ = io.Copy(io.Discard, lines) // Wait closes the pipe
-		if waited := cmd.Wait(); waited != nil {
-			err = waited
+		data, err := os.ReadFile(counts)
+		if err != nil {
+			return got, fmt.Errorf("the attacker ended by itself: %w", err)
 		}
-		ended <- err
-	}()
-	return &attacker{full, func() (counted, error) {
-		stdin.Close()
-		err := <-ended
-		return got, err
+		return got, json.Unmarshal(data, &got)
 	}}, nil
 }
 
-// runAttacker is the process of away. It attacks until standard input ends.
-func runAttacker(ctx context.Context, name, url string) error {
+// runAttacker is the process of away. It prints a line when the flood has its full extent, attacks until ctx is done,
+// and writes what it has counted to a file.
+func runAttacker(ctx context.Context, name, url, counts string) error {
 	for _, f := range floods {
 		if f.name != name {
 			continue
 		}
-		a, err := here(ctx, &f, &subject{url: url})
+		a, err := here(ctx, &f, &process.Server{URL: url})
 		if err != nil {
 			return err
 		}
-		ended := make(chan struct{})
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			close(ended)
-		}()
 		select {
 		case <-a.full:
-		case <-ended:
+			fmt.Println("full")
+			<-ctx.Done()
+		case <-ctx.Done():
 		}
-		fmt.Println("full")
-		<-ended
 		got, err := a.stop()
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(os.Stdout).Encode(got)
+		data, err := json.Marshal(got)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(counts, data, 0o600)
 	}
 	return fmt.Errorf("no flood is named %q", name)
 }

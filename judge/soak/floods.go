@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // The bars: what one caller may do to the server, and to another caller.
@@ -85,7 +88,7 @@ var floods = []flood{
 	{"2,000 sessions", "mallory", func(ctx context.Context, a *attack) {
 		a.together(16, func(func()) {
 			for range 2_000 / 16 {
-				_, err := a.initialize(ctx, "2025-11-25")
+				_, err := a.Initialize(ctx, "2025-11-25")
 				a.count(ctx, err)
 			}
 		})
@@ -104,15 +107,15 @@ var floods = []flood{
 		<-ctx.Done()
 	}},
 	{"500 calls with 1 MB at once", "mallory", func(ctx context.Context, a *attack) {
-		members := `"name":"hold","arguments":{"a":"` + strings.Repeat("x", 1<<20) + `"}`
+		call := map[string]any{"name": "hold", "arguments": megabyte(1)}
 		a.together(500, func(up func()) {
-			a.repeat(ctx, func() error { _, err := a.call(ctx, "tools/call", "hold", members); return err }, up)
+			a.repeat(ctx, func() error { return a.Call(ctx, "tools/call", call, nil) }, up)
 		})
 	}},
 	{"100 idle subscriptions to 64 tasks", "mallory", func(ctx context.Context, a *attack) {
 		var ids []string
 		for range 64 {
-			id, err := a.begin(ctx, `{}`)
+			id, err := a.begin(ctx, map[string]any{})
 			a.count(ctx, err)
 			if err == nil {
 				ids = append(ids, id)
@@ -130,34 +133,38 @@ var floods = []flood{
 		<-ctx.Done()
 	}},
 	{"tasks of anonymous callers", "", func(ctx context.Context, a *attack) {
-		arguments := `{"a":"` + strings.Repeat("x", 256<<10) + `"}`
+		arguments := megabyte(0.25)
 		a.together(16, func(up func()) {
 			a.repeat(ctx, func() error { _, err := a.begin(ctx, arguments); return err }, up)
 		})
 	}},
 }
 
+// megabyte returns arguments of a size in MB.
+func megabyte(size float64) map[string]any {
+	return map[string]any{"a": strings.Repeat("x", int(size*(1<<20)))}
+}
+
 // batch sends one batch of calls that ask, which only a revision before 2025-06-18 has.
 func (a *attack) batch(ctx context.Context, calls int) {
-	const version = "2025-03-26"
 	var body strings.Builder
 	for i := range calls {
 		fmt.Fprintf(&body, `,{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ask"}}`, i+2)
 	}
 	a.together(1, func(up func()) {
-		session, err := a.initialize(ctx, version)
-		var res *http.Response
+		session, err := a.Initialize(ctx, "2025-03-26")
+		var s *raw.Stream
 		if err == nil {
-			res, err = a.open(ctx, "["+body.String()[1:]+"]", "Mcp-Session-Id", session, "MCP-Protocol-Version", version)
+			s, err = session.Post(ctx, "["+body.String()[1:]+"]")
 		}
-		if err == nil && res.StatusCode != http.StatusOK {
-			err = errRefused
+		if err == nil && s.Status != http.StatusOK {
+			err = fmt.Errorf("a batch: status %d", s.Status)
 		}
 		a.count(ctx, err)
 		up()
-		if res != nil {
-			_, _ = io.Copy(io.Discard, res.Body) // until the end
-			res.Body.Close()
+		if s != nil {
+			_, _ = io.Copy(io.Discard, s) // until the end
+			s.Close()
 		}
 	})
 	<-ctx.Done()
@@ -179,7 +186,8 @@ func (f *flooded) check() error {
 		err = errors.Join(err, fmt.Errorf("%.0f MB, at most %d", megabytes(f.peak), mostMemory>>20))
 	}
 	if bar := slowerBy * max(f.quiet, 10*time.Millisecond); f.during > bar {
-		err = errors.Join(err, fmt.Errorf("another caller waits %v, at most %v", f.during.Round(time.Millisecond), bar.Round(time.Millisecond)))
+		err = errors.Join(err, fmt.Errorf("another caller waits %v, at most %v",
+			f.during.Round(time.Millisecond), bar.Round(time.Millisecond)))
 	}
 	if f.failed > 0 {
 		err = errors.Join(err, fmt.Errorf("%d interactions of another caller failed", f.failed))
@@ -188,10 +196,13 @@ func (f *flooded) check() error {
 }
 
 // beginning begins an attack.
-type beginning func(ctx context.Context, f *flood, s *subject) (*attacker, error)
+type beginning func(ctx context.Context, f *flood, s *process.Server) (*attacker, error)
 
 // flooding starts a server of its own for each flood, and prints what the flood did to it and to another caller.
-func flooding(ctx context.Context, only string, lasts time.Duration, start func() (*subject, error), begin beginning, out io.Writer) error {
+func flooding(
+	ctx context.Context, only string, lasts time.Duration,
+	start func() (*process.Server, error), begin beginning, out io.Writer,
+) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "flood\tsent\trefused\tpeak RSS MB\tp99 quiet\tp99 during\tbars")
 	var failed error
@@ -214,12 +225,14 @@ func flooding(ctx context.Context, only string, lasts time.Duration, start func(
 	return errors.Join(table.Flush(), failed)
 }
 
-func (f *flood) run(ctx context.Context, lasts time.Duration, start func() (*subject, error), begin beginning) (*flooded, error) {
+func (f *flood) run(
+	ctx context.Context, lasts time.Duration, start func() (*process.Server, error), begin beginning,
+) (*flooded, error) {
 	s, err := start()
 	if err != nil {
 		return nil, err
 	}
-	defer s.stop()
+	defer s.Stop()
 	got := new(flooded)
 	bob := newClient(s, "bob")
 	defer bob.close()
@@ -242,7 +255,7 @@ func (f *flood) run(ctx context.Context, lasts time.Duration, start func() (*sub
 		err = during.measure(ctx, bob, lasts)
 	}
 	if err == nil {
-		_, got.peak, err = s.memory()
+		_, got.peak, err = s.Memory()
 	}
 	var stopped error
 	got.counted, stopped = a.stop()

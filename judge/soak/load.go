@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // kind is one kind of load. Each of its clients repeats it, with a pause in between.
@@ -15,7 +17,7 @@ type kind struct {
 	name    string
 	clients int
 	pause   time.Duration
-	once    func(ctx context.Context, c *client) error
+	once    func(c *client, ctx context.Context) error
 
 	done, failed atomic.Int64
 	first        atomic.Pointer[error] // of those that failed
@@ -24,18 +26,25 @@ type kind struct {
 // mixedLoad are the kinds of load of a soak.
 func mixedLoad() []*kind {
 	return []*kind{
-		{name: "calls", clients: 3, pause: 10 * time.Millisecond, once: func(ctx context.Context, c *client) error { return c.interaction(ctx) }},
-		{name: "calls abandoned", clients: 1, pause: 20 * time.Millisecond, once: func(ctx context.Context, c *client) error {
-			_, err := c.call(ctx, "tools/call", "ask", `"name":"ask"`)
-			return err
+		{name: "calls", clients: 3, pause: 10 * time.Millisecond, once: (*client).interaction},
+		{name: "calls abandoned", clients: 1, pause: 20 * time.Millisecond, once: func(c *client, ctx context.Context) error {
+			return c.Call(ctx, "tools/call", ask, nil)
 		}},
-		{name: "sessions", clients: 2, pause: 50 * time.Millisecond, once: func(ctx context.Context, c *client) error { return c.inSession(ctx, false) }},
-		{name: "sessions abandoned", clients: 1, pause: 500 * time.Millisecond, once: func(ctx context.Context, c *client) error { return c.inSession(ctx, true) }},
-		{name: "tasks", clients: 2, pause: 50 * time.Millisecond, once: func(ctx context.Context, c *client) error { return c.wholeTask(ctx, false) }},
-		{name: "tasks abandoned", clients: 1, pause: 500 * time.Millisecond, once: func(ctx context.Context, c *client) error { return c.wholeTask(ctx, true) }},
-		{name: "subscriptions", clients: 2, pause: 200 * time.Millisecond, once: subscribeForAMoment},
-		{name: "slow readers", clients: 2, pause: 200 * time.Millisecond, once: readSlowly},
-		{name: "bodies half-sent", clients: 1, pause: 500 * time.Millisecond, once: func(ctx context.Context, c *client) error {
+		{name: "sessions", clients: 2, pause: 50 * time.Millisecond, once: func(c *client, ctx context.Context) error {
+			return c.inSession(ctx, false)
+		}},
+		{name: "sessions abandoned", clients: 1, pause: pause, once: func(c *client, ctx context.Context) error {
+			return c.inSession(ctx, true)
+		}},
+		{name: "tasks", clients: 2, pause: 50 * time.Millisecond, once: func(c *client, ctx context.Context) error {
+			return c.wholeTask(ctx, false)
+		}},
+		{name: "tasks abandoned", clients: 1, pause: pause, once: func(c *client, ctx context.Context) error {
+			return c.wholeTask(ctx, true)
+		}},
+		{name: "subscriptions", clients: 2, pause: 200 * time.Millisecond, once: (*client).subscribeForAMoment},
+		{name: "slow readers", clients: 2, pause: 200 * time.Millisecond, once: (*client).readSlowly},
+		{name: "bodies half-sent", clients: 1, pause: pause, once: func(c *client, ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 			defer cancel()
 			if err := c.halfSent(ctx, 1<<20, 1<<19, func() {}); !errors.Is(err, context.DeadlineExceeded) {
@@ -46,8 +55,11 @@ func mixedLoad() []*kind {
 	}
 }
 
-func subscribeForAMoment(ctx context.Context, c *client) error {
-	id, err := c.begin(ctx, `{}`)
+// pause is that of a client that leaves something behind.
+const pause = 500 * time.Millisecond
+
+func (c *client) subscribeForAMoment(ctx context.Context) error {
+	id, err := c.begin(ctx, map[string]any{})
 	if err != nil {
 		return err
 	}
@@ -62,7 +74,7 @@ func subscribeForAMoment(ctx context.Context, c *client) error {
 	return err
 }
 
-func readSlowly(ctx context.Context, c *client) error {
+func (c *client) readSlowly(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.talk(ctx)
@@ -83,7 +95,7 @@ func readSlowly(ctx context.Context, c *client) error {
 }
 
 // apply puts all kinds of load on the subject until ctx is done. Wait returns when it has ended.
-func apply(ctx context.Context, s *subject, load []*kind) (wait func()) {
+func apply(ctx context.Context, s *process.Server, load []*kind) (wait func()) {
 	var all sync.WaitGroup
 	for _, k := range load {
 		for i := range k.clients {
@@ -102,7 +114,7 @@ func apply(ctx context.Context, s *subject, load []*kind) (wait func()) {
 func (k *kind) run(ctx context.Context, c *client) {
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := k.once(limited, c); err == nil {
+	if err := k.once(c, limited); err == nil {
 		k.done.Add(1)
 	} else if ctx.Err() == nil {
 		k.failed.Add(1)

@@ -5,17 +5,18 @@
 //	go run ./judge/soak -floods          # what one hostile caller can do to the server, and to another caller
 //	go run ./judge/soak -floods -only batch
 //
-// The mixed load is calls that ask, sessions before 2026-07-28, tasks on SQLite, subscriptions, slow readers, and calls,
-// sessions, tasks and bodies that their clients abandon. The server is a process of its own, in which an abandoned call
-// lives for 20 seconds. Every ten seconds a line tells its memory, goroutines and descriptors; after a warm-up none may
-// grow. A response that is not as it should be is a failure, too.
+// The mixed load is calls that ask, sessions before 2026-07-28, tasks on SQLite, subscriptions, slow readers, and
+// calls, sessions, tasks and bodies that their clients abandon. The server is a process of its own, in which an
+// abandoned call lives for 20 seconds. Every ten seconds a line tells its memory, goroutines and descriptors; after a
+// warm-up none may grow. A response that is not as it should be is a failure, too.
 //
-// A flood gets a server of its own, and comes from a process that the machine serves last (nice). The bars: the server's
-// memory stays below 200 MB, and 99 of 100 interactions of another caller take at most three times as long as in the
-// quiet. It needs Linux, whose /proc tells what a process uses.
+// A flood gets a server of its own, and comes from a process that the machine serves last (nice). The bars: the
+// server's memory stays below 200 MB, and 99 of 100 interactions of another caller take at most three times as long
+// as in the quiet. It needs Linux, whose /proc tells what a process uses.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 func main() {
@@ -33,6 +36,7 @@ func main() {
 	serve := flag.Bool("serve", false, "run as the server (used by the program itself)")
 	attack := flag.String("attack", "", "run as the attacker with the flood of this `NAME` (used by the program itself)")
 	url := flag.String("url", "", "`URL` to attack")
+	counts := flag.String("counts", "", "`FILE` that the attacker writes what it has counted to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -41,11 +45,15 @@ func main() {
 	case *serve:
 		err = runServer()
 	case *attack != "":
-		err = runAttacker(ctx, *attack, *url)
+		err = runAttacker(ctx, *attack, *url, *counts)
 	case *flooded:
-		err = flooding(ctx, *only, orDefault(*lasts, 10*time.Second), startSubject, away, os.Stdout)
+		err = flooding(ctx, *only, cmp.Or(*lasts, 10*time.Second), startSubject, away, os.Stdout)
 	default:
-		err = soakChild(ctx, orDefault(*lasts, 10*time.Minute), *every)
+		var s *process.Server
+		if s, err = startSubject(); err == nil {
+			err = soak(ctx, s, cmp.Or(*lasts, 10*time.Minute), *every, os.Stdout)
+			s.Stop()
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -54,18 +62,11 @@ func main() {
 	}
 }
 
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
-}
-
-func soakChild(ctx context.Context, lasts, every time.Duration) error {
-	s, err := startSubject()
+// startSubject starts the server under load, in a process of its own.
+func startSubject() (*process.Server, error) {
+	cmd, err := process.Self("-serve")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer s.stop()
-	return soak(ctx, s, lasts, every, os.Stdout)
+	return process.StartServer(cmd)
 }

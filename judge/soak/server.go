@@ -2,22 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -29,7 +25,7 @@ type login struct {
 	Name string `json:"name"`
 }
 
-// runServer serves the subject until standard input ends. It prints its URL when it listens.
+// runServer serves the subject until standard input ends.
 func runServer() error {
 	dir, err := os.MkdirTemp("", "askback-soak")
 	if err != nil {
@@ -38,10 +34,6 @@ func runServer() error {
 	defer os.RemoveAll(dir)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // it ends when the parent process does
-		stop()
-	}()
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "tasks.db"))
 	if err != nil {
 		return err
@@ -51,31 +43,17 @@ func runServer() error {
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", srv.HTTPHandler(&askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{SessionTimeout: ttl}}))
-	mux.HandleFunc("GET /usage", usage)
-	web := &http.Server{ // as docs/security.md and askback serve have it
-		Handler:           mux,
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer stop()
+	working.Go(func() { _ = srv.RunTasks(ctx) }) // nil, with tasks configured
+	web := &http.Server{                         // as docs/security.md and askback serve have it
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,
 		IdleTimeout:       2 * time.Minute,
 	}
-	defer web.Close()
-	defer context.AfterFunc(ctx, func() { web.Close() })()
-	fmt.Printf("http://%s\n", listener.Addr())
-	served := make(chan error, 1)
-	go func() { served <- web.Serve(listener) }()
-	if err := srv.RunTasks(ctx); err != nil {
-		return err
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	options := &askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{SessionTimeout: ttl}}
+	return process.Serve(ctx, web, srv.HTTPHandler(options))
 }
 
 // newServer returns the subject. Its callers are named by a header, because the load has no tokens.
@@ -91,28 +69,33 @@ func newServer(store task.Store) (*askback.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
-		l, err := askback.Elicit[login](call, "login", "Who are you?")
-		return "Hello " + l.Name, err
-	})
-	askback.AddTool(srv, &mcp.Tool{Name: "hold"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(5 * time.Second):
-			return "held", nil
-		}
-	})
-	news := strings.Repeat("news ", 4<<10)
-	askback.AddTool(srv, &mcp.Tool{Name: "talk"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-		for i := range 1000 {
-			if err := call.Progress(ctx, float64(i+1), 1000, news); err != nil {
-				return "", err
+	type handler = func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error)
+	for name, tool := range map[string]handler{
+		"ask": func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			l, err := askback.Elicit[login](call, "login", "Who are you?")
+			return "Hello " + l.Name, err
+		},
+		"hold": func(ctx context.Context, _ *askback.Call, _ map[string]any) (string, error) {
+			select {
+			case <-ctx.Done():
+				return "", ctx.Err()
+			case <-time.After(5 * time.Second):
+				return "held", nil
 			}
-		}
-		return "said", nil
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+		},
+		"talk": func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			news := strings.Repeat("news ", 4<<10)
+			for i := range 1000 {
+				if err := call.Progress(ctx, float64(i+1), 1000, news); err != nil {
+					return "", err
+				}
+			}
+			return "said", nil
+		},
+	} {
+		askback.AddTool(srv, &mcp.Tool{Name: name}, tool)
+	}
+	var build handler = func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 		ground, err := askback.Do(ctx, call, "ground", func(context.Context) (string, error) { return "ground floor", nil })
 		if err != nil {
 			return "", err
@@ -122,19 +105,7 @@ func newServer(store task.Store) (*askback.Server, error) {
 			return "", err
 		}
 		return ground + " of " + l.Name, nil
-	})
+	}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, build)
 	return srv, nil
-}
-
-// process is what a process tells of itself.
-type process struct {
-	Heap       int64 // bytes that are in use after a collection
-	Goroutines int
-}
-
-func usage(w http.ResponseWriter, _ *http.Request) {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	_ = json.NewEncoder(w).Encode(process{int64(m.HeapAlloc), runtime.NumGoroutine()}) // the other side looks
 }

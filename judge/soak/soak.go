@@ -8,10 +8,27 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
+// sample is what the server uses at one moment.
+type sample struct {
+	at          time.Duration // since the beginning
+	rss, heap   int64         // bytes
+	goroutines  int
+	descriptors int
+}
+
+func takeSample(ctx context.Context, s *process.Server, begun time.Time) (sample, error) {
+	own, err1 := s.Usage(ctx)
+	rss, _, err2 := s.Memory()
+	descriptors, err3 := s.Descriptors()
+	return sample{time.Since(begun), rss, own.Heap, own.Goroutines, descriptors}, errors.Join(err1, err2, err3)
+}
+
 // soak puts the mixed load on a server, and prints what the server uses. The error says what grew, or went wrong.
-func soak(ctx context.Context, s *subject, duration, every time.Duration, out io.Writer) error {
+func soak(ctx context.Context, s *process.Server, duration, every time.Duration, out io.Writer) error {
 	begun := time.Now()
 	loaded, stop := context.WithTimeout(ctx, duration)
 	defer stop()
@@ -30,12 +47,13 @@ func soak(ctx context.Context, s *subject, duration, every time.Duration, out io
 			over = true
 			continue
 		}
-		now, err := s.sample(ctx, begun)
+		now, err := takeSample(ctx, s, begun)
 		if err != nil {
 			return err
 		}
 		samples = append(samples, now)
-		fmt.Fprintf(out, "%8v %8.1f %8.1f %11d %12d\n", now.at.Round(time.Second), megabytes(now.rss), megabytes(now.heap), now.goroutines, now.descriptors)
+		fmt.Fprintf(out, "%8v %8.1f %8.1f %11d %12d\n",
+			now.at.Round(time.Second), megabytes(now.rss), megabytes(now.heap), now.goroutines, now.descriptors)
 	}
 	wait()
 	if err := ctx.Err(); err != nil {

@@ -2,34 +2,30 @@ package main
 
 import (
 	"bytes"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
 )
 
 // local is a subject in this process.
-func local(t *testing.T) *subject {
+func local(t *testing.T) *process.Server {
 	srv, err := newServer(new(task.MemoryStore))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", srv.HTTPHandler(&askback.HTTPOptions{}))
-	mux.HandleFunc("GET /usage", usage)
-	web := httptest.NewServer(mux)
+	web := httptest.NewServer(process.WithUsage(srv.HTTPHandler(nil)))
 	t.Cleanup(web.CloseClientConnections)
 	go func() {
 		if err := srv.RunTasks(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}()
-	return &subject{url: web.URL, pid: os.Getpid()}
+	return &process.Server{URL: web.URL}
 }
 
 // Each kind of load does what it is to do.
@@ -40,7 +36,7 @@ func TestMixedLoad(t *testing.T) {
 			c := newClient(local(t), "alice")
 			defer c.close()
 			for range 3 {
-				if err := k.once(t.Context(), c); err != nil {
+				if err := k.once(c, t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -101,8 +97,9 @@ func TestFloodsAreMeasured(t *testing.T) {
 		t.Skip("memory is read from Linux's /proc")
 	}
 	var out bytes.Buffer
-	start := func() (*subject, error) { return local(t), nil }
-	_ = flooding(t.Context(), "sessions", 50*time.Millisecond, start, here, &out) // whether it reaches the bars depends on the machine
+	start := func() (*process.Server, error) { return local(t), nil }
+	// Whether it reaches the bars depends on the machine.
+	_ = flooding(t.Context(), "sessions", 50*time.Millisecond, start, here, &out)
 	if fields := strings.Fields(out.String()); !strings.Contains(out.String(), "2,000 sessions") || len(fields) < 12 {
 		t.Errorf("got %s", out.String())
 	}

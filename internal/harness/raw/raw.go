@@ -71,11 +71,7 @@ func (c *Client) Call(ctx context.Context, method string, params map[string]any,
 		return err
 	}
 	defer s.Close()
-	m, err := s.Response()
-	if err != nil || result == nil {
-		return err
-	}
-	return json.Unmarshal(m.Result, result)
+	return s.Result(result)
 }
 
 // Open sends a request, and returns its response when that begins.
@@ -167,7 +163,7 @@ func (c *Client) Initialize(ctx context.Context, version string) (*Client, error
 	}
 	defer s.Close()
 	id := s.Header.Get("Mcp-Session-Id")
-	if _, err := s.Response(); err != nil || id == "" {
+	if err := s.Result(nil); err != nil || id == "" {
 		return nil, cmp.Or(err, errors.New("initialize: the response names no session"))
 	}
 	session.Header = http.Header{"Mcp-Session-Id": {id}}

@@ -66,8 +66,8 @@ func TestSession(t *testing.T) {
 	if err := session.Answer(t.Context(), question, octocat); err != nil {
 		t.Fatal(err)
 	}
-	done, err := call.Response()
-	if err != nil || !strings.Contains(string(done.Result), "Hello octocat in New York") {
+	var done raw.Result
+	if err := call.Result(&done); err != nil || done.Text() != "Hello octocat in New York" {
 		t.Errorf("done %+v, %v", done, err)
 	}
 	if _, err := call.Next(); !errors.Is(err, io.EOF) {

@@ -62,20 +62,24 @@ func (s *Stream) Next() (*Message, error) {
 	return m, nil
 }
 
-// Response reads the messages up to the response of the request. If that is an error, so is what Response returns.
-func (s *Stream) Response() (*Message, error) {
+// Result reads the messages up to the response of the request, and decodes its result into result unless that is nil.
+// The error is an [*Error] if the response is one.
+func (s *Stream) Result(result any) error {
 	for {
 		m, err := s.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil, io.ErrUnexpectedEOF
+			return io.ErrUnexpectedEOF
 		case err != nil:
-			return nil, err
+			return err
 		case m.Error != nil:
-			return nil, m.Error
-		case m.Method == "":
-			return m, nil
+			return m.Error
+		case m.Method != "":
+			continue
+		case result == nil:
+			return nil
 		}
+		return json.Unmarshal(m.Result, result)
 	}
 }
 
