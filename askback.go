@@ -75,8 +75,9 @@ type Options struct {
 	// state is refused even under the same keys. Empty means the name in the SDK server's Implementation.
 	Audience string
 
-	// Principal names the authenticated caller, to whom every requestState and every task is bound. An error refuses
-	// the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller: that of
+	// Principal names the authenticated caller, to whom every requestState and every task is bound. It is called once
+	// for an HTTP request, or for a request on another connection that calls a handler or is about tasks. An error
+	// refuses the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller: that of
 	// a request without a token, as long as Principal does not name it.
 	Principal func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
 

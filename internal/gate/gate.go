@@ -143,7 +143,7 @@ func checkTarget(a *Access) error {
 
 func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
 	if session != nil {
-		if err := g.checkOwner(ctx, session.ID(), a); err != nil {
+		if err := g.CheckOwner(ctx, session.ID(), a); err != nil {
 			return err
 		}
 		if a.Principal != "" { // else whoever knows the ID can use the session
@@ -245,8 +245,21 @@ func (g *Gate) takeWhole(ctx context.Context, whole *undivided, principal string
 	return nil
 }
 
+// namedKey is the key of the principal of [Named].
+type namedKey struct{}
+
+// Named returns the context of a request whose caller [Gate.Principal] has named, so that the gate does not ask again.
+// The requests of a session get it from the one that opened the session. So whoever brings them has to see to it that
+// they are from the same caller: see [Gate.CheckOwner].
+func Named(ctx context.Context, principal string) context.Context {
+	return context.WithValue(ctx, namedKey{}, principal)
+}
+
 // Principal names the caller of a request. The error is one for the client.
 func (g *Gate) Principal(ctx context.Context, a Access) (string, error) {
+	if principal, named := ctx.Value(namedKey{}).(string); named {
+		return principal, nil
+	}
 	extra := a.Extra
 	if extra == nil {
 		extra = new(mcp.RequestExtra) // of a transport that says nothing of the caller
@@ -380,26 +393,14 @@ func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mc
 	return nil
 }
 
-// CheckOwner refuses what comes in a session from another caller than the one who opened it.
-func (g *Gate) CheckOwner(ctx context.Context, sessionID string, extra *mcp.RequestExtra) error {
-	if _, known := g.owners.Load(sessionID); !known {
-		return nil // the SDK knows of no such session, either
-	}
-	a := Access{Extra: extra}
-	var err error
-	if a.Principal, err = g.Principal(ctx, a); err != nil {
-		return err
-	}
-	return g.checkOwner(ctx, sessionID, a)
-}
-
 // Owns reports whether a principal opened a session. It is true if it is not known who opened the session.
 func (g *Gate) Owns(principal, sessionID string) bool {
 	known, ok := g.owners.Load(sessionID)
 	return !ok || known == principal
 }
 
-func (g *Gate) checkOwner(ctx context.Context, sessionID string, a Access) error {
+// CheckOwner refuses what comes in a session from another principal than the one who opened it.
+func (g *Gate) CheckOwner(ctx context.Context, sessionID string, a Access) error {
 	if !g.Owns(a.Principal, sessionID) {
 		return g.refuse(ctx, a, "session", wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller"))
 	}

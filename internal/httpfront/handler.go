@@ -282,11 +282,12 @@ func countCalls(body []byte) (n int) {
 // serveSession serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
 func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 	id := r.Header.Get("Mcp-Session-Id")
-	if id != "" {
-		if err := h.SDK.Gate.CheckOwner(r.Context(), id, &v.extra); err != nil {
-			h.turnAway(v, r, err)
-			return
-		}
+	if id == "" { // the context of what may open a session is that of all of its requests
+		r = r.WithContext(gate.Named(r.Context(), v.principal))
+	} else if err := h.SDK.Gate.CheckOwner(r.Context(), id, gate.Access{Principal: v.principal,
+		Extra: &v.extra}); err != nil {
+		h.turnAway(v, r, err)
+		return
 	}
 	if r.Method == http.MethodDelete && id != "" {
 		h.endSession(v, r, id)
@@ -420,13 +421,13 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		if tasks.OnlyTasks(req.Params) && !h.SDK.Watched() {
 			follow = h.follow
 		}
-		out, err := follow(r.Context(), &v.stream, req, &v.extra)
+		out, err := follow(v.named(r.Context()), &v.stream, req, &v.extra)
 		h.respond(r.Context(), &v.stream, req, out, err)
 	case asks:
 		h.serveCall(w, v, r, req, body, mirrored)
 	case req.ID != nil && h.serveList(w, v, r, req):
 	default:
-		h.serveStateless(w, r, body)
+		h.serveStateless(w, v, r, body)
 	}
 }
 
@@ -442,8 +443,8 @@ func (h *handler) digests(r *http.Request, body []byte) bool {
 }
 
 // serveStateless has the SDK serve a request of the 2026-07-28 revision.
-func (h *handler) serveStateless(w http.ResponseWriter, r *http.Request, body []byte) {
-	h.stateless.ServeHTTP(w, withBody(r.WithContext(sdkfront.Admitted(r.Context())), body))
+func (h *handler) serveStateless(w http.ResponseWriter, v *visit, r *http.Request, body []byte) {
+	h.stateless.ServeHTTP(w, withBody(r.WithContext(sdkfront.Admitted(v.named(r.Context()))), body))
 }
 
 // readMeta reads and verifies what every modern request must say of itself, in headers and in _meta, which is raw,
@@ -486,7 +487,7 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 		r = r.WithContext(r.Context())
 		r.Header = maps.Clone(r.Header)
 		r.Header[wire.HeaderName] = []string{v.params.Target}
-		h.serveStateless(w, r, body)
+		h.serveStateless(w, v, r, body)
 		return
 	}
 	if fault := checkMirrored(r.Header, handler.Headers, v.params.Arguments, mirrored); fault != nil {
@@ -503,9 +504,9 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 	switch {
 	case !h.SDK.Direct():
 		v.stream.events = acceptsEvents(r)
-		out, err = h.throughSDK(r.Context(), &v.stream, req, &v.extra)
+		out, err = h.throughSDK(v.named(r.Context()), &v.stream, req, &v.extra)
 	case h.SDK.Chained():
-		out, err = h.SDK.Receive(r.Context(), req.ID, req.Method, req.Params, &v.extra, progress)
+		out, err = h.SDK.Receive(v.named(r.Context()), req.ID, req.Method, req.Params, &v.extra, progress)
 	default:
 		out, err = h.pass(r.Context(), v, handler, req, progress)
 	}
@@ -600,9 +601,9 @@ func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, re
 	v.stream.w = w
 	switch {
 	case !h.SDK.Direct():
-		out, err = h.throughSDK(r.Context(), &v.stream, req, &v.extra)
+		out, err = h.throughSDK(v.named(r.Context()), &v.stream, req, &v.extra)
 	case h.SDK.Chained():
-		out, err = h.SDK.Receive(r.Context(), req.ID, req.Method, req.Params, &v.extra, nil)
+		out, err = h.SDK.Receive(v.named(r.Context()), req.ID, req.Method, req.Params, &v.extra, nil)
 	default:
 		out, err = h.pass(r.Context(), v, nil, req, nil)
 	}

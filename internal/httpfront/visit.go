@@ -54,6 +54,9 @@ func (h *handler) admit(v *visit, r *http.Request) (err error) {
 	return err
 }
 
+// named returns the context for where the gate would ask once more who the caller is.
+func (v *visit) named(ctx context.Context) context.Context { return gate.Named(ctx, v.principal) }
+
 // turnAway answers a request that was not admitted, or to no share of the limits.
 func (h *handler) turnAway(v *visit, r *http.Request, err error) {
 	h.SDK.Gate.TurnAway(r.Context(), gate.Origin{Transport: report.TransportHTTP}, err)
