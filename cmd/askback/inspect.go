@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -139,6 +140,8 @@ type reportEntry struct {
 	Digest string          `json:"digest,omitempty"`
 	Value  json.RawMessage `json:"value,omitempty"`
 	Base64 []byte          `json:"base64,omitempty"` // a value that is not JSON
+
+	By []input.Provenance `json:"by,omitempty"` // who gave the answer
 }
 
 var kinds = map[journal.Kind]string{
@@ -168,7 +171,7 @@ func newReport(visible seal.Visible, state *seal.State) *report {
 		r.Call.Pending = append(r.Call.Pending, reportQuestion{q.Key, q.Wire, hex.EncodeToString(q.Digest[:])})
 	}
 	for _, e := range j.Entries {
-		entry := reportEntry{Kind: kinds[e.Kind], Key: e.Key}
+		entry := reportEntry{Kind: kinds[e.Kind], Key: e.Key, By: e.By}
 		if e.Digest != (journal.Digest{}) {
 			entry.Digest = hex.EncodeToString(e.Digest[:])
 		}
@@ -233,6 +236,13 @@ func (c *reportCall) print(b *strings.Builder, now time.Time) {
 			b.WriteString("  digest " + e.Digest)
 		}
 		b.WriteByte('\n')
+		for _, by := range e.By {
+			fmt.Fprintf(b, "    by %q through %q, %s", by.Who, by.Channel, moment(by.When, now, ""))
+			if by.Why != "" {
+				fmt.Fprintf(b, ", because %q", by.Why)
+			}
+			b.WriteByte('\n')
+		}
 		if e.Kind != kinds[journal.Checkpoint] && e.Kind != kinds[journal.Delivered] {
 			fmt.Fprintf(b, "    %s\n", indentedRaw(slices.Concat(e.Value, e.Base64)))
 		}

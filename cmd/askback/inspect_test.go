@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -36,7 +37,14 @@ func hostileJournal() []byte {
 		Round:   3,
 		Pending: []journal.Question{{Key: hostile, Wire: "wire" + hostile, Digest: journal.Digest{1}}},
 		Entries: []journal.Entry{
-			{Kind: journal.Answer, Key: "login", Digest: journal.Digest{2}, Value: []byte(`{"name":"` + "\u009b31m\u202e\U000e0041\xff" + `"}`)},
+			{
+				Kind: journal.Answer, Key: "login", Digest: journal.Digest{2},
+				Value: []byte(`{"name":"` + "\u009b31m\u202e\U000e0041\xff" + `"}`),
+				By: []input.Provenance{
+					{Who: hostile, When: issued.Add(-time.Minute), Channel: hostile, Why: hostile},
+					{Who: "bob", When: issued, Channel: "host"},
+				},
+			},
 			{Kind: journal.Unread, Key: "early", Digest: journal.Digest{3}, Value: []byte(hostile)},
 			{Kind: journal.Step, Key: "order", Value: []byte(`12345678901234567890`)},
 			{Kind: journal.Checkpoint, Key: "half"},
@@ -73,6 +81,8 @@ pending questions
 
 journal
   answer "login"  digest 02000000000000000000000000000000
+    by "\x1b[2J\u009b31m\r\n\u202eabc\xff" through "\x1b[2J\u009b31m\r\n\u202eabc\xff", 2026-11-20T10:59:00Z (1h4m ago), because "\x1b[2J\u009b31m\r\n\u202eabc\xff"
+    by "bob" through "host", 2026-11-20T11:00:00Z (1h3m ago)
     {
       "name": "\u009b31m\u202e\udb40\udc41\ufffd"
     }

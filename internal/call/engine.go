@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -53,6 +54,22 @@ type Engine struct {
 
 	// PlainForms has the meaning of askback.Options.PlainForms.
 	PlainForms func(client *mcp.Implementation) bool
+
+	// JournalVersion has the meaning of askback.Options.JournalVersion.
+	JournalVersion int
+}
+
+// JournalVersion is the newest version of a journal that this release writes.
+const JournalVersion = 2
+
+// Provenance returns what is recorded with the answers that the client of a principal gives now. It is nil as long as
+// journals are to be read by the release before this one.
+func (e *Engine) Provenance(principal string) []input.Provenance {
+	if e.JournalVersion < 2 {
+		return nil
+	}
+	now := time.UnixMilli(time.Now().UnixMilli())
+	return []input.Provenance{{Who: principal, When: now, Channel: input.ChannelHost}}
 }
 
 // Serve runs the call of a request as far as it comes: to its end, or to a question whose
@@ -68,6 +85,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		return out, err
 	}
 	e.notePlainForms(ctx, r, j)
+	j.By = e.Provenance(r.Principal)
 	ctx = r.watch(ctx, j)
 	if r.Crowded != nil && e.canShed(r, j) && r.Crowded(ctx) {
 		return e.shed(ctx, r, j, home)
@@ -98,6 +116,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 			return e.unkept(ctx, r, j, home, round, err)
 		}
 		r.Watch.SetStateBytes(len(out.State))
+		j.By = e.Provenance(r.Principal) // of the answers with which the home continues, if it does
 	}
 	return out, nil
 }

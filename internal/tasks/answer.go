@@ -67,7 +67,9 @@ func (s *Service) answer(
 				}
 				refused = append(refused, q)
 			} else {
-				answer := journal.Entry{Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw}
+				answer := journal.Entry{
+					Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw, By: s.Calls.Provenance(t.Principal),
+				}
 				u.Entries = append(u.Entries, answer.Append(nil))
 				taken = append(taken, answer)
 			}
