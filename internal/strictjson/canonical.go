@@ -4,11 +4,8 @@ import (
 	"crypto/sha256"
 	"hash"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/askback-mcp/askback/internal/avx"
 )
 
 // Digest returns the SHA-256 of the canonical form of a checked value.
@@ -98,7 +95,6 @@ func (w *writer) write(data []byte, p, depth, maxDepth int) int {
 
 // digest is the SHA-256 of what was written, in canonical form.
 func (w *writer) digest() [32]byte {
-	avx.ZeroUpper()
 	if len(w.objects) == 0 {
 		return sha256.Sum256(w.text)
 	}
@@ -166,36 +162,11 @@ func (w *writer) string(p int) (end int) {
 }
 
 func (w *writer) number(p int) (end int) {
-	if end = w.plainNumber(p); end > p {
-		w.wide = w.wide || end-p > CertainlyFloat
-		return end
-	}
 	if end = w.reader.number(p); end >= 0 {
 		w.flush(p)
 		w.text = appendNumber(w.text, w.data[p:end])
 		w.from = end
 	}
-	return end
-}
-
-// plainNumber is number for digits, perhaps with a point among them, that neither begin nor end with 0. It returns p
-// if that is not what there is.
-func (w *writer) plainNumber(p int) (end int) {
-	point := skipDigits(w.data, p)
-	fraction := 0
-	if end = point; at(w.data, point) == '.' {
-		end = skipDigits(w.data, point+1)
-		fraction = end - point - 1
-	}
-	if b := at(w.data, end); w.data[p] <= '0' || w.data[end-1] <= '0' || b == '.' || b == 'e' || b == 'E' {
-		return p
-	}
-	if fraction > 0 {
-		w.flush(point)
-		w.from++
-	}
-	w.flush(end)
-	w.text = strconv.AppendInt(append(w.text, 'e'), int64(-fraction), 10)
 	return end
 }
 
