@@ -83,6 +83,7 @@ type Call struct {
 	run    journal.Run
 	engine *Engine
 	trace  string      // the journal's
+	plain  bool        // the journal's PlainForms
 	asks   atomic.Bool // the handler asks through its Call
 
 	mu   sync.Mutex
@@ -93,7 +94,10 @@ type Call struct {
 
 func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
 	probe, _ := ctx.Value(probeKey{}).(Probe)
-	c := &Call{Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: e, trace: j.Trace}
+	c := &Call{
+		Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: e,
+		trace: j.Trace, plain: j.PlainForms,
+	}
 	if probe != nil {
 		c.id = probe.CallID(j.ID)
 	}
@@ -163,7 +167,7 @@ func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) 
 }
 
 func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]byte, error) {
-	if c.Can&wire.PlainForms != 0 {
+	if c.plain {
 		q = q.Plain()
 	}
 	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Correctable: question.Correctable(q.Method),

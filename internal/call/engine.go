@@ -124,9 +124,6 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 // notePlainForms notes whether the client of a request shows plain forms only: because a round before this one did, also
 // on another instance, or because the operator says so. What a task's client shows is stored with the task.
 func (e *Engine) notePlainForms(ctx context.Context, r *Request, j *journal.Journal) {
-	if j.PlainForms {
-		r.Can |= wire.PlainForms
-	}
 	if e.PlainForms == nil || j.PlainForms || r.Task.Running {
 		return
 	}
@@ -138,7 +135,6 @@ func (e *Engine) notePlainForms(ctx context.Context, r *Request, j *journal.Jour
 	}
 	err := fault.Safely(func() error {
 		if client != nil && e.PlainForms(client) {
-			r.Can |= wire.PlainForms
 			j.PlainForms = true
 		}
 		return nil

@@ -39,7 +39,7 @@ func (s *Stored) Open(ctx context.Context) (*journal.Journal, *call.Outcome, err
 		}
 		return nil, nil, err
 	}
-	s.journal.Trace = began.Trace
+	s.journal.Trace, s.journal.PlainForms = began.Trace, began.PlainForms
 	return s.journal, nil, nil
 }
 

@@ -24,13 +24,15 @@ func FuzzRow(f *testing.F) {
 	answer := journal.Entry{Kind: journal.Unread, Key: "q", Digest: digest, Value: []byte(`{"action":"accept"}`)}
 	step := journal.Entry{Kind: journal.Delivered, Key: "q"}
 	f.Add(began.Append(nil), questions, answer.Append(nil), step.Append(nil), 1)
+	f.Add([]byte(`{"call":"id","can":64,"more":1,"params":{}}`), questions, answer.Append(nil), step.Append(nil), 1)
 	f.Add([]byte(`{}`), []byte(`[{"digest":"AA=="}]`), []byte{}, []byte{0xff}, -1)
 	f.Add([]byte(`null`), []byte(`null`), []byte(nil), []byte(nil), 0)
 	f.Fuzz(func(t *testing.T, call, pending, first, second []byte, round int) {
 		if c, err := DecodeCall(call); err == nil {
 			kept := c.Append(nil) // without members of the parameters that do not belong there
 			again, err := DecodeCall(kept)
-			if err != nil || again.ID != c.ID || again.Trace != c.Trace || again.Can != c.Can {
+			if err != nil || again.ID != c.ID || again.Trace != c.Trace || again.Can != c.Can ||
+				again.PlainForms != c.PlainForms {
 				t.Fatalf("%s is written again as %s: %v", call, kept, err)
 			}
 			if twice := again.Append(nil); !bytes.Equal(twice, kept) {

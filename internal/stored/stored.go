@@ -26,13 +26,22 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Call is the call that a task begins with. The store has it as an object with the members call, trace, can and params.
+// Call is the call that a task begins with. The store has it as an object with the members call, trace, can, more and
+// params.
 type Call struct {
-	ID     string // the call's secret ID
-	Trace  string // the journal's; empty if there is none, and then its member is missing
-	Can    wire.Capability
-	Params []byte // the parameters of the request, an object: name, arguments and _meta, of which any may be missing
+	ID    string // the call's secret ID
+	Trace string // the journal's; empty if there is none, and then its member is missing
+	// Can is stored in the member can, which has 8 bits in every release. The rest is in the member more, if there is any.
+	Can wire.Capability
+	// PlainForms is the journal's. It is stored as a bit of the member can that no capability has.
+	PlainForms bool
+	Params     []byte // the parameters of the request, an object: name, arguments and _meta, of which any may be missing
 }
+
+const (
+	canBits    = 8
+	plainForms = 1 << 6
+)
 
 // Append appends the stored form of c to dst. Of c.Params, which must be checked JSON, it leaves out all members that
 // do not belong there.
@@ -41,7 +50,14 @@ func (c *Call) Append(dst []byte) []byte {
 	if c.Trace != "" {
 		dst = wire.AppendString(append(dst, `,"trace":`...), c.Trace)
 	}
-	dst = strconv.AppendUint(append(dst, `,"can":`...), uint64(c.Can), 10)
+	can := uint64(c.Can) & (1<<canBits - 1) &^ plainForms
+	if c.PlainForms {
+		can |= plainForms
+	}
+	dst = strconv.AppendUint(append(dst, `,"can":`...), can, 10)
+	if more := uint64(c.Can) >> canBits; more != 0 {
+		dst = strconv.AppendUint(append(dst, `,"more":`...), more, 10)
+	}
 	dst = append(dst, `,"params":{`...)
 	separator := ""
 	for _, name := range []string{"name", "arguments", "_meta"} {
@@ -59,14 +75,21 @@ func DecodeCall(data []byte) (Call, error) {
 		return Call{}, fmt.Errorf("the stored call: %w", err)
 	}
 	id, hasID := strictjson.String(strictjson.Get(data, "call"))
-	can, err := strconv.ParseUint(string(strictjson.Get(data, "can")), 10, 8)
+	can, err := strconv.ParseUint(string(strictjson.Get(data, "can")), 10, canBits)
+	more, moreErr := uint64(0), error(nil)
+	if member := strictjson.Get(data, "more"); member != nil {
+		more, moreErr = strconv.ParseUint(string(member), 10, 32-canBits)
+	}
 	params := strictjson.Get(data, "params")
-	if !hasID || err != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
+	if !hasID || err != nil || moreErr != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
 		return Call{}, errors.New("the stored call is not laid out as this program stores calls: " +
 			"a newer one may have stored it")
 	}
 	trace, _ := strictjson.String(strictjson.Get(data, "trace"))
-	return Call{id, trace, wire.Capability(can), params}, nil
+	return Call{
+		ID: id, Trace: trace, Params: params,
+		Can: wire.Capability(can&^plainForms | more<<canBits), PlainForms: can&plainForms != 0,
+	}, nil
 }
 
 // EncodeEntries encodes entries of a journal.

@@ -34,8 +34,16 @@ func TestCallsStayTheSame(t *testing.T) {
 			call: Call{ID: "ID", Params: []byte(`{"name":"deploy"}`)},
 		},
 		{
-			says: "no parameters, and all capabilities", row: `{"call":"ID","can":255,"params":{}}`,
-			call: Call{ID: "ID", Can: 255, Params: []byte(`{}`)},
+			says: "no parameters, all capabilities, and plain forms", row: `{"call":"ID","can":255,"params":{}}`,
+			call: Call{ID: "ID", Can: 191, PlainForms: true, Params: []byte(`{}`)},
+		},
+		{
+			says: "plain forms", row: `{"call":"ID","can":65,"params":{}}`,
+			call: Call{ID: "ID", Can: wire.Form, PlainForms: true, Params: []byte(`{}`)},
+		},
+		{
+			says: "more capabilities than there are", row: `{"call":"ID","can":1,"more":8388609,"params":{}}`,
+			call: Call{ID: "ID", Can: wire.Form | 1<<8 | 1<<31, Params: []byte(`{}`)},
 		},
 		{
 			says: "an ID with escapes", row: `{"call":"a\"\\b","can":0,"params":{}}`,
@@ -61,7 +69,9 @@ func TestUnknownCalls(t *testing.T) {
 	for _, row := range []string{
 		``, `null`, `[]`, `{"call":"ID","can":0,"params":{}`, `{"call":"ID","can":0}`, `{"call":"ID","can":0,"params":[]}`,
 		`{"call":7,"can":0,"params":{}}`, `{"can":0,"params":{}}`, `{"call":"ID","params":{}}`,
-		`{"call":"ID","can":256,"params":{}}`, `{"call":"ID","can":-1,"params":{}}`, `{"call":"ID","can":"1","params":{}}`,
+		`{"call":"ID","can":256,"params":{}}`, `{"call":"ID","can":-1,"params":{}}`,
+		`{"call":"ID","can":1,"more":"1","params":{}}`, `{"call":"ID","can":1,"more":16777216,"params":{}}`,
+		`{"call":"ID","can":"1","params":{}}`,
 		`{"call":"ID","call":"ID","can":0,"params":{}}`,
 	} {
 		if c, err := DecodeCall([]byte(row)); err == nil || c.ID != "" {
@@ -128,7 +138,8 @@ func TestQuestionsStayTheSame(t *testing.T) {
 func TestQuestionsAsRecords(t *testing.T) {
 	digest := journal.Digest{1}
 	pending, err := EncodeQuestions([]Question{
-		{"sure#2", "sure", digest[:], "elicitation/create", json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`)},
+		{"sure#2", "sure", digest[:], "elicitation/create",
+			json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`)},
 		{"bad", "bad", digest[:], "elicitation/create", json.RawMessage(`{"message":1}`)},
 	})
 	if err != nil {

@@ -61,7 +61,7 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 	if !s.runs.Load() {
 		s.warnIdle.Do(func() { time.AfterFunc(startsWithin, func() { s.warnIfIdle(context.WithoutCancel(ctx)) }) })
 	}
-	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, Params: r.Raw}
+	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, PlainForms: j.PlainForms, Params: r.Raw}
 	n := &taskrun.New{
 		ID:        taskID(j.ID),
 		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: r.Task.Dialect,

@@ -10,8 +10,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// Capability is a set of what a client declared that it can do for a call.
-type Capability uint8
+// Capability is a set of what a client declared that it can do for a call. It is stored with tasks.
+type Capability uint32
 
 // The capabilities that matter to a call.
 const (
@@ -21,10 +21,7 @@ const (
 	SamplingTools
 	Roots
 	Tasks // the extension
-
-	// PlainForms is what the operator knows of a client that shows nothing but text, yes or no, and single choices. It is
-	// stored with tasks as the others are.
-	PlainForms
+	_     // reserved: what is stored with tasks has no capability in this place
 )
 
 // capability is a single capability, its name and the capabilities object that declares it.
