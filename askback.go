@@ -220,16 +220,17 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	}
 	var observer *report.Observer
 	if hook := s.opts.Observe; hook != nil {
-		follow := func(ctx context.Context, op *report.Operation) (context.Context, func()) { return hook(ctx, (*Operation)(op)) }
+		follow := func(ctx context.Context, op *report.Operation) (context.Context, func()) {
+			return hook(ctx, (*Operation)(op))
+		}
 		observer = &report.Observer{Hook: follow, Log: s.log}
 	}
 	engine := &call.Engine{
-		Limits: limits, Audit: audit, Observer: observer, Log: s.log,
-		PlainForms: s.opts.PlainForms, JournalVersion: s.opts.JournalVersion,
+		Limits: limits, Audit: audit, Observer: observer, Log: s.log, JournalVersion: s.opts.JournalVersion,
 	}
 	carrier := &home.Carrier{
 		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
-		Guard: s.opts.ReplayGuard, Audit: audit, Log: s.log,
+		Guard: s.opts.ReplayGuard, Audit: audit, PlainForms: s.opts.PlainForms, Log: s.log,
 	}
 	if _, forgets := s.opts.ReplayGuard.(*state.MemoryGuard); forgets {
 		carrier.Since = time.Now().Truncate(time.Millisecond) // as states say when they were sealed
@@ -255,7 +256,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 			return nil, err
 		}
 		s.sdk.ListsTasks = s.opts.Tasks.ListAnonymous || s.opts.Principal != nil
-		engine.Tasks, carrier.FindTask = s.sdk.Tasks, s.sdk.Tasks.Find
+		carrier.Tasks = s.sdk.Tasks
 	}
 	return s, s.sdk.Install()
 }

@@ -70,11 +70,11 @@ func (c *Call) IdempotencyKey(step string) string { return c.c.IdempotencyKey(st
 // and the nonce that it was shown last, accepts a higher number, or the same number with the same nonce, and refuses
 // everything else. A handler whose token is refused returns an error that wraps [task.ErrLeaseLost]: the run then has
 // no outcome, and when the lease has ended, the task continues under a claim with the next number.
-func (c *Call) Fence() int64 { return c.c.Task.Claim.Fence }
+func (c *Call) Fence() int64 { return c.c.Fence }
 
 // Nonce returns the random value of the claim under which a task runs, in letters and digits. Every other claim has a
 // different one, including claims that the database has lost. It is empty outside of tasks. See [Call.Fence].
-func (c *Call) Nonce() string { return c.c.Task.Claim.Nonce }
+func (c *Call) Nonce() string { return c.c.Nonce }
 
 // Do runs step and records its result; in later rounds the recorded result is returned and step does not run. The
 // result travels as JSON, in the first run too, so that it is the same in all of them. While a question is open no

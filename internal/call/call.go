@@ -53,17 +53,18 @@ type Request struct {
 	Params    *wire.Params
 	Raw       []byte // the parameters as they came
 	Can       wire.Capability
-	Task      TaskRequest
 	Principal string
 	InSession bool // the request is the whole call, in a session before 2026-07-28
-	Bare      bool // the answers came without a state, and are taken by their keys alone
 	Watch     *report.Watch
 	// Crowded waits a moment for a share of the calls that run at once, and reports whether there is still none: then
 	// the call is to be handed back to the client, if it can be. It is nil if the call has its share.
 	Crowded  func(context.Context) bool
 	Progress ProgressFunc
 	Session  *mcp.ServerSession // nil outside of sessions
-	Extra    *mcp.RequestExtra  // nil in a task
+	// Fence and Nonce are those of the claim under which a task runs. They are zero outside of tasks.
+	Fence int64
+	Nonce string
+	Extra *mcp.RequestExtra // nil in a task
 	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
 	As func(Manual) mcp.Request
 }
@@ -86,17 +87,20 @@ type Call struct {
 	plain  bool        // the journal's PlainForms
 	asks   atomic.Bool // the handler asks through its Call
 
+	detaches, audited bool // as [Opened] has it
+
 	mu   sync.Mutex
 	undo []func(context.Context) error
 	last float64 // the last progress that was sent
 	sent bool
 }
 
-func (e *Engine) newCall(ctx context.Context, r *Request, j *journal.Journal, manual Manual) *Call {
+func (s *serving) newCall(ctx context.Context, manual Manual) *Call {
+	j := s.Journal
 	probe, _ := ctx.Value(probeKey{}).(Probe)
 	c := &Call{
-		Request: r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: e,
-		trace: j.Trace, plain: j.PlainForms,
+		Request: s.r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: s.Engine,
+		trace: j.Trace, plain: j.PlainForms, detaches: s.Detach != nil, audited: s.Audited,
 	}
 	if probe != nil {
 		c.id = probe.CallID(j.ID)
@@ -177,7 +181,7 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	} else if c.Can&q.Need != q.Need {
 		ask.Unable = &fault.UnableError{Key: key, Need: q.Need &^ c.Can}
 	}
-	if c.engine.Audit == nil || c.Task.Running { // a task's answers are told as they arrive
+	if c.engine.Audit == nil || c.audited {
 		return c.run.Ask(ask)
 	}
 	c.asks.Store(true)
@@ -241,7 +245,7 @@ func (c *Call) Detach() error {
 		return errors.New("Detach: the tool must be added with AddTaskTool")
 	case c.run.Suspended():
 		return journal.ErrInputRequired
-	case c.Task.Running || c.Can&wire.Tasks == 0:
+	case !c.detaches:
 		return nil
 	}
 	return c.run.Detach()

@@ -22,38 +22,13 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Home is where the journal of a call lives between its rounds: carried by the client, held
-// in memory for as long as a request, or stored with a task. Each request has a Home of its own.
-type Home interface {
-	// Open returns the journal that the request goes on from. An outcome in its place is
-	// that of a request whose call has ended or become a task before.
-	Open(ctx context.Context) (*journal.Journal, *Outcome, error)
-	// Begin starts run, which is zero, on the journal with the client's answers.
-	Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits)
-	// Suspend keeps the journal of a round that ended with out, which needs input, and may
-	// complete out. If it has the answers already, the call goes on at once with them.
-	Suspend(ctx context.Context, j *journal.Journal, out *Outcome) (again bool, err error)
-	// End is told how the call ended.
-	End(ctx context.Context, j *journal.Journal, err error)
-}
-
-// Tasks make durable tasks of calls.
-type Tasks interface {
-	// Create makes a task of a call that has come as far as j.
-	Create(ctx context.Context, r *Request, j *journal.Journal) (*Outcome, error)
-}
-
 // Engine runs handlers in rounds. It is safe for concurrent use; its fields must not be changed while it is used.
 type Engine struct {
 	Limits bound.Limits
 	Log    *slog.Logger
-	Tasks  Tasks // nil: no call becomes one
 	Audit  *report.Audit
 
 	Observer *report.Observer
-
-	// PlainForms has the meaning of askback.Options.PlainForms.
-	PlainForms func(client *mcp.Implementation) bool
 
 	// JournalVersion has the meaning of askback.Options.JournalVersion.
 	JournalVersion int
@@ -75,79 +50,72 @@ func (e *Engine) Provenance(principal string) []input.Provenance {
 // Serve runs the call of a request as far as it comes: to its end, or to a question whose
 // answer its home has to wait for.
 func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, error) {
-	if !r.Task.Running {
-		if err := e.readTaskRequest(r); err != nil {
-			return nil, err
-		}
+	opened, err := home.Open(ctx)
+	if opened.Outcome != nil || err != nil {
+		return opened.Outcome, err
 	}
-	j, out, err := home.Open(ctx)
-	if out != nil || err != nil {
-		return out, err
+	s := serving{e, opened, r, home}
+	ctx = s.begin(ctx)
+	switch {
+	case s.AtOnce:
+		return s.detachAtOnce(ctx)
+	case r.Crowded != nil && s.mayShed() && r.Crowded(ctx):
+		return s.shed(ctx)
 	}
-	e.notePlainForms(ctx, r, j)
-	j.By = e.Provenance(r.Principal)
-	ctx = r.watch(ctx, j)
-	if r.Crowded != nil && e.canShed(r, j) && r.Crowded(ctx) {
-		return e.shed(ctx, r, j, home)
-	}
-	for again := true; again; {
-		round, began := j.Round+1, time.Now()
-		if r.Task.AtOnce {
-			home.Begin(new(journal.Run), j, &e.Limits) // takes the answers
-			out, err = &Outcome{detached: true}, nil
-		} else {
-			out, err = e.Round(ctx, r, j, home)
-		}
+	for {
+		round, began := s.Journal.Round+1, time.Now()
+		out, err := s.round(ctx)
 		if err == nil && out.detached {
-			out, err = e.Tasks.Create(ctx, r, j)
+			out, err = s.Detach(ctx, s.Journal)
 		}
-		outcome := roundOutcome(ctx, r, out, err)
-		if r.Task.AtOnce {
-			r.Watch.SetOutcome(outcome) // no handler ran
-		} else {
-			e.ended(ctx, r, j, round, began, outcome, out)
-		}
+		e.ended(ctx, r, s.Journal, round, began, s.outcome(ctx, out, err), out)
 		if err != nil || !out.InputRequired() {
-			home.End(ctx, j, err)
-			e.tellEnded(ctx, r, j.ID, round, out, err)
-			return out, err
+			return s.end(ctx, round, out, err)
 		}
-		if again, err = home.Suspend(ctx, j, out); err != nil {
-			return e.unkept(ctx, r, j, home, round, err)
+		var again bool
+		if s.Answers, again, err = home.Suspend(ctx, s.Journal, out); err != nil {
+			return s.endUnkept(ctx, round, err)
 		}
 		r.Watch.SetStateBytes(len(out.State))
-		j.By = e.Provenance(r.Principal) // of the answers with which the home continues, if it does
-	}
-	return out, nil
-}
-
-// notePlainForms notes whether the client of a request shows plain forms only: because a round before this one did, also
-// on another instance, or because the operator says so. What a task's client shows is stored with the task.
-func (e *Engine) notePlainForms(ctx context.Context, r *Request, j *journal.Journal) {
-	if e.PlainForms == nil || j.PlainForms || r.Task.Running {
-		return
-	}
-	client := r.Params.Meta.Client()
-	if r.Session != nil && client == nil {
-		if init := r.Session.InitializeParams(); init != nil {
-			client = init.ClientInfo
+		if !again {
+			return out, nil
 		}
-	}
-	err := fault.Safely(func() error {
-		if client != nil && e.PlainForms(client) {
-			j.PlainForms = true
-		}
-		return nil
-	})
-	if err != nil {
-		e.Log.ErrorContext(ctx, "askback: Options.PlainForms panicked; the forms are sent as they are", "error", err)
+		s.Journal.By = e.Provenance(r.Principal) // of the answers with which the call goes on
 	}
 }
 
-// roundOutcome is the outcome of a round for the log and the operator.
-func roundOutcome(ctx context.Context, r *Request, out *Outcome, err error) string {
+// serving is a request whose call is open.
+type serving struct {
+	*Engine
+	Opened
+	r    *Request
+	home Home
+}
+
+// begin tells the operator that the request goes on with its call.
+func (s *serving) begin(ctx context.Context) context.Context {
+	if s.Detach != nil {
+		s.r.Can |= wire.Tasks
+	}
+	s.Journal.By = s.Provenance(s.r.Principal)
+	return s.r.watch(ctx, s.Journal)
+}
+
+// detachAtOnce detaches a call before its handler runs, with what the client answered before.
+func (s *serving) detachAtOnce(ctx context.Context) (*Outcome, error) {
+	s.Journal.Receive(s.Answers.Responses)
+	out, err := s.Detach(ctx, s.Journal)
+	s.r.Watch.SetOutcome(s.outcome(ctx, out, err))
+	return s.end(ctx, s.Journal.Round+1, out, err)
+}
+
+// interrupted reports whether a run that returned err has no outcome.
+func (s *serving) interrupted(err error) bool { return s.Interrupted != nil && s.Interrupted(err) }
+
+// outcome is the outcome of a round for the log and the operator.
+func (s *serving) outcome(ctx context.Context, out *Outcome, err error) string {
 	switch {
-	case r.interrupted(ctx, err):
+	case s.interrupted(err):
 		return "interrupted"
 	case err == nil && out.InputRequired():
 		return "input_required"
@@ -155,47 +123,56 @@ func roundOutcome(ctx context.Context, r *Request, out *Outcome, err error) stri
 	return endReason(ctx, out, err)
 }
 
-// unkept ends a call whose journal its home could not keep.
-func (e *Engine) unkept(ctx context.Context, r *Request, j *journal.Journal, home Home, round int, err error) (*Outcome, error) {
-	home.End(ctx, j, err)
-	e.tellEnded(ctx, r, j.ID, round, nil, err)
-	r.Watch.SetOutcome(endReason(ctx, nil, err))
-	out, err := e.failed(r, err)
-	if err != nil {
-		err = fault.Wire(err) // the home's, and not the handler's
+// end ends the call.
+func (s *serving) end(ctx context.Context, round int, out *Outcome, err error) (*Outcome, error) {
+	s.home.End(ctx, s.Journal, out, err)
+	if !s.interrupted(err) {
+		s.tellEnded(ctx, round, out, err)
 	}
 	return out, err
 }
 
-// canShed reports whether a call can be handed back without running its handler. The answers to a call in the manual
+// endUnkept ends a call whose journal its home could not keep.
+func (s *serving) endUnkept(ctx context.Context, round int, err error) (*Outcome, error) {
+	s.tellEnded(ctx, round, nil, err)
+	s.r.Watch.SetOutcome(endReason(ctx, nil, err))
+	out, err := s.failed(err)
+	if err != nil {
+		err = fault.Wire(err) // the home's, and not the handler's
+	}
+	s.home.End(ctx, s.Journal, out, err)
+	return out, err
+}
+
+// mayShed reports whether a call can be handed back without running its handler. The answers to a call in the manual
 // style, or to a call that has no state yet, would be lost. A client whose call is handed back too often gives up.
-func (e *Engine) canShed(r *Request, j *journal.Journal) bool {
-	lost := j.IsManual() || r.Bare && len(r.Params.Responses) > 0
-	return !lost && !r.Task.AtOnce && j.Round < e.Limits.Rounds && j.MayHandBack()
+func (s *serving) mayShed() bool {
+	lost := s.Journal.IsManual() || s.Answers.Bare && len(s.Answers.Responses) > 0
+	return !lost && s.Journal.Round < s.Limits.Rounds && s.Journal.MayHandBack()
 }
 
 // shed hands a call back with a state and no questions: the client comes back with it at another time, and perhaps to
 // another instance. (basic/patterns/mrtr, "Server Requirements")
-func (e *Engine) shed(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
-	j.HandBack(r.Params.Responses)
+func (s *serving) shed(ctx context.Context) (*Outcome, error) {
+	s.Journal.HandBack(s.Answers.Responses)
 	out := new(Outcome)
-	if _, err := home.Suspend(ctx, j, out); err != nil {
-		return e.unkept(ctx, r, j, home, j.Round, err)
+	if _, _, err := s.home.Suspend(ctx, s.Journal, out); err != nil {
+		return s.endUnkept(ctx, s.Journal.Round, err)
 	}
-	e.tell(ctx, r, j.ID, j.Round, report.AuditEvent{Kind: report.AuditShed})
-	r.Watch.SetOutcome("shed")
-	r.Watch.SetStateBytes(len(out.State))
+	s.tell(ctx, s.r, s.Journal.ID, s.Journal.Round, report.AuditEvent{Kind: report.AuditShed})
+	s.r.Watch.SetOutcome("shed")
+	s.r.Watch.SetStateBytes(len(out.State))
 	return out, nil
 }
 
-// Round runs the handler once against j and extends j.
-func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home Home) (*Outcome, error) {
-	manual := takeManual(j, r)
-	c := e.newCall(ctx, r, j, manual)
+// round runs the handler once against the journal and extends it.
+func (s *serving) round(ctx context.Context) (*Outcome, error) {
+	e, j := s.Engine, s.Journal
+	c := s.newCall(ctx, takeManual(j, s.Answers))
 	run := &c.run
-	home.Begin(run, j, &e.Limits)
+	s.home.Begin(run, j, s.Answers, &e.Limits)
 	result, err := e.invoke(ctx, c)
-	if !r.Bare || !c.asks.Load() { // a bare retry does not tell whose its answers are
+	if !s.Answers.Bare || !c.asks.Load() { // a bare retry does not tell whose its answers are
 		c.tellManual()
 	}
 	asks, suspended, err := run.Finish(err)
@@ -212,12 +189,10 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 	}
 	if err != nil {
 		e.warnOfDropped(ctx, c, j, asks, err)
-		return e.failed(r, err)
+		return s.failed(err)
 	}
 	requests, state, isManual := ManualOutcome(result)
 	switch {
-	case isManual && r.Task.Running:
-		return e.failed(r, errors.New("a handler in the manual style cannot run as a task: it has to ask through its Call"))
 	case suspended && isManual:
 		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
 	case suspended:
@@ -237,7 +212,7 @@ func (e *Engine) Round(ctx context.Context, r *Request, j *journal.Journal, home
 		}
 		return out, nil
 	case isManual:
-		out, err := e.suspendManual(r.Can, j, requests, state, result.GetMeta())
+		out, err := e.suspendManual(c.Can, j, requests, state, result.GetMeta())
 		if err != nil {
 			return nil, err
 		}
@@ -312,31 +287,34 @@ func declined(j *journal.Journal) bool {
 	})
 }
 
-// CleanUp runs the handler of a task that was ended from outside as far as j goes, and then
-// what it registered to undo what it began.
-func (e *Engine) CleanUp(ctx context.Context, r *Request, j *journal.Journal) error {
-	ctx = r.watch(ctx, j)
-	c := e.newCall(ctx, r, j, Manual{})
-	c.run.Begin(j, nil, &e.Limits)
-	c.run.Halt = errTaskEnded
-	_, err := e.invoke(ctx, c)
-	return c.cleanUp(ctx, err)
+// CleanUp runs the handler of a call that was ended from outside as far as it came, and then what it registered to undo
+// what it began. The operator is told the reason why the call ended.
+func (e *Engine) CleanUp(ctx context.Context, r *Request, home Home, reason string) error {
+	opened, err := home.Open(ctx)
+	if err != nil {
+		return err
+	}
+	s := serving{e, opened, r, home}
+	ctx = s.begin(ctx)
+	c := s.newCall(ctx, Manual{})
+	home.Begin(&c.run, s.Journal, s.Answers, &e.Limits)
+	c.run.Halt = errEnded
+	_, err = e.invoke(ctx, c)
+	if err = c.cleanUp(ctx, err); err == nil {
+		e.tell(ctx, r, s.Journal.ID, c.Round, report.AuditEvent{Kind: report.AuditEnded, Reason: reason})
+	}
+	return err
 }
 
-// TellStopped tells the operator that a task was ended from outside, and has cleaned up.
-func (e *Engine) TellStopped(ctx context.Context, r *Request, j *journal.Journal, reason string) {
-	e.tell(ctx, r, j.ID, j.Round+1, report.AuditEvent{Kind: report.AuditEnded, Reason: reason})
-}
-
-// errTaskEnded is what a handler gets that runs again to clean up, for all that it had not done before.
-var errTaskEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
+// errEnded is what a handler gets that runs again to clean up, for all that it had not done before.
+var errEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
 
 // failed makes a handler's error its tool's result, except where the protocol has an error for it.
-func (e *Engine) failed(r *Request, err error) (*Outcome, error) {
-	if r.Handler.Fail == nil || fault.Of(err).Sent() || r.lost(err) {
+func (s *serving) failed(err error) (*Outcome, error) {
+	if s.r.Handler.Fail == nil || fault.Of(err).Sent() || s.interrupted(err) {
 		return nil, err
 	}
-	return &Outcome{Result: r.Handler.Fail(err)}, nil
+	return &Outcome{Result: s.r.Handler.Fail(err)}, nil
 }
 
 func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err error) {
@@ -374,17 +352,17 @@ type Manual struct {
 
 // takeManual takes the manual part out of j: answers count only for what j has pending, or
 // where the client answers without a state.
-func takeManual(j *journal.Journal, r *Request) Manual {
+func takeManual(j *journal.Journal, answers Answers) Manual {
 	m := Manual{State: j.Manual}
-	if r.Bare {
-		m.Responses = r.Params.Responses
+	if answers.Bare {
+		m.Responses = answers.Responses
 	}
 	j.Manual = ""
 	j.Pending = slices.DeleteFunc(j.Pending, func(q journal.Question) bool {
 		if q.Digest != (journal.Digest{}) {
 			return false
 		}
-		if raw, ok := r.Params.Responses[q.Wire]; ok {
+		if raw, ok := answers.Responses[q.Wire]; ok {
 			if m.Responses == nil {
 				m.Responses = make(map[string][]byte)
 			}

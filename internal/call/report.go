@@ -27,10 +27,8 @@ func (e *Engine) tell(ctx context.Context, r *Request, id string, round int, eve
 }
 
 // tellEnded tells the operator how a call ended.
-func (e *Engine) tellEnded(ctx context.Context, r *Request, id string, round int, out *Outcome, err error) {
-	if !r.interrupted(ctx, err) {
-		e.tell(ctx, r, id, round, report.AuditEvent{Kind: report.AuditEnded, Reason: endReason(ctx, out, err)})
-	}
+func (s *serving) tellEnded(ctx context.Context, round int, out *Outcome, err error) {
+	s.tell(ctx, s.r, s.Journal.ID, round, report.AuditEvent{Kind: report.AuditEnded, Reason: endReason(ctx, out, err)})
 }
 
 // endReason is the outcome of a call that has ended.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -16,53 +15,44 @@ import (
 // that another process can go on.
 type echoed struct {
 	*home.Held
-	carried *home.Carried
-	states  bool // there is a store beside requestState
-	call    *Call
+	call *Call
 }
 
-// Echo returns what makes the home of a call in a session whose questions carry a state.
-func Echo(carrier *home.Carrier) func(r *call.Request, held *home.Held, id []byte) (call.Home, error) {
-	return func(r *call.Request, held *home.Held, id []byte) (call.Home, error) {
-		e := &echoed{Held: held, carried: carrier.Home(r), states: carrier.States != nil}
-		e.call = &Call{Session: held.Session.ID(), ID: id, Method: r.Handler.Method, Params: r.Raw}
-		var err error
-		if init := held.Session.InitializeParams(); init != nil {
-			e.call.Capabilities, err = json.Marshal(init.Capabilities)
-		}
-		return e, err
+// Echo returns the home of a call in a session whose questions carry a state.
+func Echo(r *call.Request, held *home.Held, id []byte) (call.Home, error) {
+	e := &echoed{held, &Call{Session: held.Session.ID(), ID: id, Method: r.Handler.Method, Params: r.Raw}}
+	var err error
+	if init := held.Session.InitializeParams(); init != nil {
+		e.call.Capabilities, err = json.Marshal(init.Capabilities)
 	}
-}
-
-// Begin implements [call.Home].
-func (e *echoed) Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits) {
-	e.Held.Begin(run, j, limits)
-	run.Distinct = e.states
+	return e, err
 }
 
 // Suspend implements [call.Home]. Where there can be no state, because it is too large or the store fails, the call
 // goes on all the same.
-func (e *echoed) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
-	sealed, _, err := e.carried.Seal(ctx, j)
+func (e *echoed) Suspend(
+	ctx context.Context, j *journal.Journal, out *call.Outcome,
+) (answers call.Answers, again bool, err error) {
+	sealed, _, err := e.Seal(ctx, j)
 	if err != nil {
 		return e.Held.Suspend(ctx, j, out)
 	}
 	for i, q := range out.Questions {
 		state, err := e.call.Encode(sealed, q.Key)
 		if err != nil {
-			return false, err
+			return answers, false, err
 		}
 		out.Questions[i].Question = q.WithTyped(home.WithMeta(q.Typed(), mcp.Meta{MetaState: state}))
 	}
-	if again, err = e.Held.Suspend(ctx, j, out); err != nil {
-		return again, err
+	if answers, again, err = e.Held.Suspend(ctx, j, out); err != nil {
+		return answers, again, err
 	}
-	return again, e.carried.Spend(ctx, j, sealed)
+	return answers, again, e.Spend(ctx, j, sealed)
 }
 
 // End implements [call.Home].
-func (e *echoed) End(ctx context.Context, j *journal.Journal, _ error) {
+func (e *echoed) End(ctx context.Context, j *journal.Journal, _ *call.Outcome, _ error) {
 	if j.Round > 0 {
-		e.carried.Drop(ctx, j)
+		e.Drop(ctx, j)
 	}
 }

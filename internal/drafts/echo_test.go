@@ -123,7 +123,7 @@ func (c *echoCall) inSession(t *testing.T) string {
 	defer connected.Close()
 	r := c.request(&wire.Params{Target: "x", Arguments: []byte("{}")})
 	r.InSession = true
-	at, err := Echo(c.carrier)(r, &home.Held{Session: session, Request: r}, []byte("9"))
+	at, err := Echo(r, c.carrier.Held(r, session), []byte("9"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,9 +302,9 @@ func TestKeysOfACallInASession(t *testing.T) {
 			}
 		}
 		r := c.request(&wire.Params{Target: "x"})
-		at := &echoed{Held: &home.Held{Request: r}, carried: c.carrier.Home(r), states: c.carrier.States != nil}
+		at := &echoed{Held: c.carrier.Held(r, nil)}
 		var run journal.Run
-		if at.Begin(&run, new(journal.Journal), new(bound.Limits)); run.Distinct != store {
+		if at.Begin(&run, new(journal.Journal), call.Answers{}, new(bound.Limits)); run.Distinct != store {
 			t.Errorf("with a store %v: distinct keys %v", store, run.Distinct)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
@@ -20,8 +22,7 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// Carrier makes the homes of calls whose journal the client carries. It is safe for concurrent
-// use, once its fields are set.
+// Carrier makes the homes of clients' calls. It is safe for concurrent use, once its fields are set.
 type Carrier struct {
 	Keys     *seal.Ring
 	Audience string
@@ -34,9 +35,10 @@ type Carrier struct {
 	Since  time.Time
 	States *state.Options // nil: there is no store beside requestState
 	Audit  *report.Audit
-	// FindTask returns the outcome of a request whose call became a task before, or nil.
-	FindTask func(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error)
-	Log      *slog.Logger
+	Tasks  Tasks // nil: no call becomes one
+	// PlainForms has the meaning of askback.Options.PlainForms.
+	PlainForms func(client *mcp.Implementation) bool
+	Log        *slog.Logger
 }
 
 // Home returns the home of one request's call.
@@ -50,6 +52,7 @@ type Carried struct {
 	// As the journal was opened:
 	resumed bool // in a round after the first
 	manual  bool // with a handler in the SDK's manual style
+	task    TaskRequest
 	entries int
 	stored  []byte // what the store holds of the call, if no other request has changed it
 
@@ -58,12 +61,18 @@ type Carried struct {
 }
 
 // Open implements [call.Home].
-func (c *Carried) Open(ctx context.Context) (*journal.Journal, *call.Outcome, error) {
-	j, out, err := c.open(ctx, time.Now())
-	if j != nil {
-		c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
+func (c *Carried) Open(ctx context.Context) (opened call.Opened, err error) {
+	params := c.request.Params
+	if c.task, err = c.readTaskRequest(c.request, params.Meta.Capabilities&wire.Tasks != 0); err != nil {
+		return opened, err
 	}
-	return j, out, err
+	j, out, err := c.open(ctx, time.Now())
+	if j == nil {
+		return call.Opened{Outcome: out}, err
+	}
+	c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
+	answers := call.Answers{Responses: params.Responses, Bare: c.Bare && !params.HasState}
+	return c.opened(ctx, j, answers), nil
 }
 
 // open returns the journal of the request's state, or a new call's. If it returns another journal than the state's,
@@ -71,7 +80,6 @@ func (c *Carried) Open(ctx context.Context) (*journal.Journal, *call.Outcome, er
 func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *call.Outcome, error) {
 	params := c.request.Params
 	if !params.HasState {
-		c.request.Bare = c.Bare
 		// Without Bare an answer to nothing is one whose state got lost.
 		if len(params.Responses) > 0 && !c.Bare {
 			if j, err := c.recall(ctx, state.Missing); j != nil || err != nil {
@@ -109,9 +117,9 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 		return nil, nil, err
 	}
 	if !fresh {
-		if c.FindTask != nil {
+		if c.Tasks != nil {
 			// The round was repeated, because its response was lost.
-			if out, err := c.FindTask(ctx, c.request, j.ID); out != nil || err != nil {
+			if out, err := c.Tasks.Find(ctx, c.request, c.task, j.ID); out != nil || err != nil {
 				return nil, out, err
 			}
 		}
@@ -153,26 +161,28 @@ func (c *Carried) tell(ctx context.Context, kind, reason string) {
 }
 
 // Begin implements [call.Home].
-func (c *Carried) Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits) {
+func (c *Carried) Begin(run *journal.Run, j *journal.Journal, answers call.Answers, limits *bound.Limits) {
 	begin := run.Begin
-	if c.request.Bare {
+	if answers.Bare {
 		begin = run.BeginBare
 	}
-	begin(j, c.request.Params.Responses, limits)
+	begin(j, answers.Responses, limits)
 	run.Distinct = c.States != nil // in every phase: one may be rolled out
 }
 
 // Suspend implements [call.Home]: it seals the journal. A call that was handed back without a question as often as
 // clients accept waits here, and then continues in the same request.
-func (c *Carried) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
+func (c *Carried) Suspend(
+	ctx context.Context, j *journal.Journal, out *call.Outcome,
+) (none call.Answers, again bool, err error) {
 	if len(out.Questions) == 0 && !j.IsManual() && j.HandedBackTooOften() {
-		return true, c.pause(ctx)
+		return none, true, c.pause(ctx)
 	}
 	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 && !out.Named {
-		return false, nil
+		return none, false, nil
 	}
 	out.State, out.Expires, err = c.Seal(ctx, j)
-	return false, err
+	return none, false, err
 }
 
 // The pauses between rounds inside one request. Each pause is twice as long as the one before it.
@@ -181,11 +191,8 @@ const (
 	maxPause   = time.Second
 )
 
-// pause waits as a client would before it sends the request again. The round that follows has no answers.
+// pause waits as a client would before it sends the request again.
 func (c *Carried) pause(ctx context.Context) error {
-	params := *c.request.Params
-	params.Responses = nil
-	c.request.Params, c.request.Bare = &params, false
 	c.paused = min(max(2*c.paused, firstPause), maxPause)
 	timer := time.NewTimer(c.paused)
 	defer timer.Stop()
@@ -229,7 +236,7 @@ func (c *Carried) expiry(j *journal.Journal, now time.Time) time.Time {
 }
 
 // End implements [call.Home].
-func (c *Carried) End(ctx context.Context, j *journal.Journal, err error) {
+func (c *Carried) End(ctx context.Context, j *journal.Journal, _ *call.Outcome, err error) {
 	switch {
 	case !c.resumed:
 	case ctx.Err() != nil && len(j.Entries) > c.entries && !c.manual:

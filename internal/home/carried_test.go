@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -113,7 +114,7 @@ func TestExpiry(t *testing.T) {
 			j := &journal.Journal{ID: "id", Started: time.Now(), Round: 1}
 			time.Sleep(c.after)
 			out := new(call.Outcome)
-			again, err := i.carrier.Home(i.asCall(began)).Suspend(t.Context(), j, out)
+			_, again, err := i.carrier.Home(i.asCall(began)).Suspend(t.Context(), j, out)
 			limit := ""
 			if reached, ok := errors.AsType[*fault.LimitError](err); ok {
 				limit = reached.Error()
@@ -192,7 +193,8 @@ func TestBare(t *testing.T) {
 		i := f.plain(f.trip)
 		out := &call.Outcome{Questions: c.asked}
 		c.j.Started = time.Now()
-		if _, err := i.carrier.Home(i.asCall(began)).Suspend(t.Context(), &c.j, out); err != nil || (out.State != "") != c.state {
+		_, _, err := i.carrier.Home(i.asCall(began)).Suspend(t.Context(), &c.j, out)
+		if err != nil || (out.State != "") != c.state {
 			t.Errorf("%s: the state is %q, %v", c.says, out.State, err)
 		}
 	}
@@ -217,6 +219,19 @@ func (g brokenGuard) Use(context.Context, string, time.Time) (bool, error) {
 	return true, errors.New("no connection")
 }
 
+// find finds the tasks that calls have become, and creates none.
+type find func(r *call.Request, callID string) (*call.Outcome, error)
+
+func (f find) Create(
+	context.Context, *call.Request, home.TaskRequest, *journal.Journal,
+) (*call.Outcome, error) {
+	return nil, errors.New("this test creates no task")
+}
+
+func (f find) Find(_ context.Context, r *call.Request, _ home.TaskRequest, callID string) (*call.Outcome, error) {
+	return f(r, callID)
+}
+
 // A guard lets each state be used once, and one that fails lets none be used.
 func TestReplayGuard(t *testing.T) {
 	f := newFleet(t)
@@ -235,20 +250,18 @@ func TestReplayGuard(t *testing.T) {
 	f.refused("replayed")
 
 	// Where the state's call is a task by now, the round that is repeated gets it.
-	i.carrier.FindTask = func(_ context.Context, q *call.Request, id string) (*call.Outcome, error) {
+	i.carrier.Tasks = find(func(q *call.Request, id string) (*call.Outcome, error) {
 		if q.Principal != "alice" || id == "" {
 			t.Errorf("looked for %q of %q", id, q.Principal)
 		}
 		return &call.Outcome{Encoded: []byte("its task")}, nil
-	}
+	})
 	i.want("its task", second)
 	f.refused()
-	i.carrier.FindTask = func(context.Context, *call.Request, string) (*call.Outcome, error) {
-		return nil, errors.New("no store")
-	}
+	i.carrier.Tasks = find(func(*call.Request, string) (*call.Outcome, error) { return nil, errors.New("no store") })
 	i.want("-32603 no store", second)
 	f.refused()
-	i.carrier.FindTask = func(context.Context, *call.Request, string) (*call.Outcome, error) { return nil, nil }
+	i.carrier.Tasks = find(func(*call.Request, string) (*call.Outcome, error) { return nil, nil })
 	i.want("refused", second)
 	f.refused("replayed")
 }

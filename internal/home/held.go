@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -26,43 +24,42 @@ import (
 // Held is the home of a journal that stays in memory inside one request of a session, whose
 // client is asked there and then. It implements [call.Home].
 type Held struct {
+	*Carried
 	Session *mcp.ServerSession
-	Request *call.Request
-	Log     *slog.Logger
 }
 
-// Open implements [call.Home].
-func (h *Held) Open(context.Context) (*journal.Journal, *call.Outcome, error) {
-	return &journal.Journal{ID: rand.Text(), Started: time.Now()}, nil, nil
+// Held returns the home of a call in a session.
+func (c *Carrier) Held(r *call.Request, session *mcp.ServerSession) *Held {
+	return &Held{c.Home(r), session}
 }
 
-// Begin implements [call.Home].
-func (h *Held) Begin(run *journal.Run, j *journal.Journal, limits *bound.Limits) {
-	run.Begin(j, h.Request.Params.Responses, limits)
+// Open implements [call.Home]. A request in a session has neither a state nor answers.
+func (h *Held) Open(ctx context.Context) (opened call.Opened, err error) {
+	if h.task, err = h.readTaskRequest(h.request, false); err != nil { // nor the extension
+		return opened, err
+	}
+	j := &journal.Journal{ID: rand.Text(), Started: time.Now()}
+	return h.opened(ctx, j, call.Answers{}), nil
 }
 
 // Suspend implements [call.Home]: it asks the client, and the call goes on.
-func (h *Held) Suspend(ctx context.Context, j *journal.Journal, out *call.Outcome) (again bool, err error) {
+func (h *Held) Suspend(
+	ctx context.Context, j *journal.Journal, out *call.Outcome,
+) (answers call.Answers, again bool, err error) {
 	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+		return answers, false, context.Cause(ctx)
 	}
-	params := *h.Request.Params
 	id := journal.Derived("call", j.ID)
 	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed())
 	for _, q := range out.Questions {
 		if err == nil && unfit[q.Key] && q.Accept == nil { // its handler would take it for one that fits
 			refusal := journal.Refusal{Key: q.Key, Reason: q.Unfit(responses[q.Key])}
-			call.LogRefused(ctx, h.Log, id, h.Request.Handler.Method, params.Target, j.Round, refusal)
+			call.LogRefused(ctx, h.Log, id, h.request.Handler.Method, h.request.Params.Target, j.Round, refusal)
 			delete(responses, q.Key)
 		}
 	}
-	params.Responses = responses
-	h.Request.Params = &params
-	return true, err
+	return call.Answers{Responses: responses}, true, err
 }
-
-// End implements [call.Home].
-func (h *Held) End(context.Context, *journal.Journal, error) {}
 
 // Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are among
 // the responses, too.

@@ -93,7 +93,7 @@ func TestHeld(t *testing.T) {
 				return text(string(record)), err
 			}}
 			engine := &call.Engine{Limits: bound.Limits{Rounds: 5, Questions: 5, CallTTL: time.Hour}, Log: slog.New(slog.DiscardHandler)}
-			out, err := engine.Serve(t.Context(), r, &home.Held{Session: session, Request: r})
+			out, err := engine.Serve(t.Context(), r, new(home.Carrier).Held(r, session))
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = out.Result.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
@@ -118,8 +118,8 @@ func TestHeld(t *testing.T) {
 	over := errors.New("over")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(over)
-	h := &home.Held{Request: &call.Request{Params: new(wire.Params)}}
-	if again, err := h.Suspend(ctx, nil, nil); again || !errors.Is(err, over) {
+	h := new(home.Carrier).Held(&call.Request{Params: new(wire.Params)}, nil)
+	if _, again, err := h.Suspend(ctx, nil, nil); again || !errors.Is(err, over) {
 		t.Errorf("got %v, %v after the call's end", again, err)
 	}
 }

@@ -30,14 +30,14 @@ func (l *leased) Err() error {
 // step that runs sees it, too.
 func TestNothingBeginsAfterTheLease(t *testing.T) {
 	worker := &leased{Context: t.Context()}
-	kept := &home.Stored{Work: &taskrun.Work{Task: new(task.Task),
-		Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}}
-	j, _, err := kept.Open(worker)
+	kept := home.NewStored(&taskrun.Work{Task: new(task.Task),
+		Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)})
+	opened, err := kept.Open(worker)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var run journal.Run
-	kept.Begin(&run, j, new(bound.Limits))
+	kept.Begin(&run, opened.Journal, opened.Answers, new(bound.Limits))
 	run.Commit = nil // this test has no store
 	for _, name := range []string{"worker", "author"} {
 		worker.lost = nil
@@ -74,9 +74,9 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 // A task with an entry that a newer release wrote is left to that release. A damaged journal is nobody's.
 func TestAJournalOfANewerReleaseIsLeftToIt(t *testing.T) {
 	open := func(entry []byte) error {
-		kept := &home.Stored{Work: &taskrun.Work{Task: new(task.Task), Entries: [][]byte{entry},
-			Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}}
-		_, _, err := kept.Open(t.Context())
+		kept := home.NewStored(&taskrun.Work{Task: new(task.Task), Entries: [][]byte{entry},
+			Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)})
+		_, err := kept.Open(t.Context())
 		return err
 	}
 	if err := open([]byte{0xff, 1, 'k'}); !errors.Is(err, taskrun.ErrElsewhere) {

@@ -64,7 +64,7 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 	h.stateless = mcp.NewStreamableHTTPHandler(getServer, &streamable)
 	if opts.Drafts {
 		h.drafts = &drafts.Edge{Ratified: h.serveTranslated, HasSession: h.hasSession, Owns: h.owns, Depth: h.limits.Depth}
-		echo := sdkfront.EchoFunc(drafts.Echo(sdk.Carrier))
+		echo := sdkfront.EchoFunc(drafts.Echo)
 		sdk.Echo.Store(&echo)
 	}
 	return h, nil
@@ -528,7 +528,7 @@ func (h *handler) pass(ctx context.Context, v *visit, handler *call.Handler, req
 			Handler:   handler,
 			Params:    &v.params,
 			Raw:       req.Params,
-			Can:       v.params.Meta.Capabilities,
+			Can:       v.params.Meta.Capabilities &^ wire.Tasks, // the home says whether this call can become one
 			Principal: p.Principal,
 			Crowded:   p.Crowded,
 			Watch:     p.Watch,

@@ -355,7 +355,7 @@ func (f *Front) serveForeign(ctx context.Context, p gate.Passage, method string,
 	r.As = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
 	var at call.Home = f.Carrier.Home(r)
 	if r.InSession {
-		at = &home.Held{Session: sessionOf(req), Request: r, Log: f.Log}
+		at = f.Carrier.Held(r, sessionOf(req))
 	}
 	out, err := f.Calls.Serve(ctx, r, at)
 	switch {
@@ -406,7 +406,7 @@ func (f *Front) serveOwn(ctx context.Context, p gate.Passage, h *call.Handler, r
 		Handler:   h,
 		Params:    params,
 		Raw:       raw,
-		Can:       params.Meta.Capabilities,
+		Can:       params.Meta.Capabilities &^ wire.Tasks, // the home says whether this call can become one
 		Principal: p.Principal,
 		InSession: p.InSession,
 		Crowded:   p.Crowded,
@@ -419,7 +419,7 @@ func (f *Front) serveOwn(ctx context.Context, p gate.Passage, h *call.Handler, r
 		return f.Calls.Serve(ctx, r, f.Carrier.Home(r))
 	}
 	r.Can = sessionCapabilities(session)
-	held := &home.Held{Session: session, Request: r, Log: f.Log}
+	held := f.Carrier.Held(r, session)
 	echo := f.Echo.Load()
 	if echo == nil || id == nil {
 		return f.Calls.Serve(ctx, r, held)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
@@ -29,7 +29,7 @@ func (s *Service) list(ctx context.Context, principal string, q *Request) (resul
 	if fault != nil {
 		return result{}, fault
 	}
-	tasks, err := s.Engine.List(ctx, principal, call.DialectProposal, after, perPage+1)
+	tasks, err := s.Engine.List(ctx, principal, home.DialectProposal, after, perPage+1)
 	if err != nil {
 		return result{}, s.failed(ctx, "listing tasks", err)
 	}

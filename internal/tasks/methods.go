@@ -11,7 +11,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/ending"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/gate"
@@ -113,7 +112,7 @@ func (s *Service) get(ctx context.Context, principal string, q *Request) (*task.
 
 // finds returns an error for a task that the client of a request may not know of.
 func (q *Request) finds(t *task.Task) error {
-	if !q.Extension() && t.Dialect != call.DialectProposal {
+	if !q.Extension() && t.Dialect != home.DialectProposal {
 		return task.ErrNotFound
 	}
 	return nil

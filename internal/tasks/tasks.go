@@ -57,15 +57,17 @@ func (s *Service) warnIfIdle(ctx context.Context) {
 }
 
 // Create makes a task of a call, which goes on from the journal j.
-func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journal) (*call.Outcome, error) {
+func (s *Service) Create(
+	ctx context.Context, r *call.Request, as home.TaskRequest, j *journal.Journal,
+) (*call.Outcome, error) {
 	if !s.runs.Load() {
 		s.warnIdle.Do(func() { time.AfterFunc(startsWithin, func() { s.warnIfIdle(context.WithoutCancel(ctx)) }) })
 	}
 	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, PlainForms: j.PlainForms, Params: r.Raw}
 	n := &taskrun.New{
 		ID:        taskID(j.ID),
-		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: r.Task.Dialect,
-		TTL: r.Task.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round,
+		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: as.Dialect,
+		TTL: as.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round,
 		Call:    began.Append(make([]byte, 0, len(r.Raw)+len(j.Trace)+128)),
 		Entries: stored.EncodeEntries(j.Entries),
 	}
@@ -73,7 +75,7 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 	if err != nil {
 		return nil, s.failed(ctx, "creating a task", err)
 	}
-	return outcome(r, t)
+	return outcome(as, t)
 }
 
 // taskID returns the ID of the task that a call becomes. It is always the same, so that a
@@ -81,22 +83,24 @@ func (s *Service) Create(ctx context.Context, r *call.Request, j *journal.Journa
 func taskID(callID string) string { return journal.Derived("task", callID) }
 
 // Find returns the outcome of a request whose call became a task before, or nil.
-func (s *Service) Find(ctx context.Context, r *call.Request, callID string) (*call.Outcome, error) {
-	if r.Task.Dialect == "" {
+func (s *Service) Find(
+	ctx context.Context, r *call.Request, as home.TaskRequest, callID string,
+) (*call.Outcome, error) {
+	if as.Dialect == "" {
 		return nil, nil
 	}
 	t, err := s.Engine.Get(ctx, r.Principal, taskID(callID))
 	if err != nil {
 		return nil, nil
 	}
-	return outcome(r, t)
+	return outcome(as, t)
 }
 
 // outcome answers a call with its task. A task that was created in the extension's dialect is
 // an error for a client that does not declare the extension now.
-func outcome(r *call.Request, t *task.Task) (*call.Outcome, error) {
-	extension := r.Task.Dialect == call.DialectExtension
-	if t.Dialect == call.DialectExtension && !extension {
+func outcome(as home.TaskRequest, t *task.Task) (*call.Outcome, error) {
+	extension := as.Dialect == home.DialectExtension
+	if t.Dialect == home.DialectExtension && !extension {
 		return nil, wire.MissingCapability(wire.Tasks)
 	}
 	w := row(t, extension)
@@ -136,32 +140,27 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 		Params:    params,
 		Raw:       began.Params,
 		Can:       began.Can,
-		Task:      call.TaskRequest{Running: true, Claim: w.Task.Claim},
 		Principal: w.Task.Principal,
+		Fence:     w.Task.Claim.Fence,
+		Nonce:     w.Task.Claim.Nonce,
 		Progress: func(_ context.Context, progress, total float64, message string) error {
 			w.Report(progressMessage(progress, total, message))
 			return nil
 		},
 	}
-	kept := &home.Stored{Work: w}
+	kept := home.NewStored(w)
 	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.ID))
 	s.Calls.WatchRun(r, recovered)
 	if w.Stopped {
-		j, _, err := kept.Open(ctx)
-		if err != nil {
-			return taskrun.Verdict{}, err
-		}
-		if err = s.Calls.CleanUp(ctx, r, j); err == nil {
-			s.Calls.TellStopped(ctx, r, j, string(w.Task.Status))
-		}
+		err := s.Calls.CleanUp(ctx, r, kept, string(w.Task.Status))
 		r.Watch.SetOutcome("cleaned_up")
 		finishRun(ctx, r.Watch, err, err)
 		return taskrun.Verdict{}, err
 	}
 	err, void := error(nil), errors.New("the handler ended its goroutine")
 	defer func() { finishRun(ctx, r.Watch, err, void) }()
-	out, err := s.Calls.Serve(ctx, r, kept)
-	verdict, void := kept.Verdict(out, err)
+	_, err = s.Calls.Serve(ctx, r, kept)
+	verdict, void := kept.Verdict()
 	return verdict, void
 }
 
