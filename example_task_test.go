@@ -14,7 +14,6 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -209,76 +208,4 @@ func ExampleServer_RunTasks() {
 	// shop is deployed.
 	// 1 task, completed
 	// stopped: <nil>
-}
-
-// Whoever runs the store sees what waits in it, and cancels it.
-func ExampleTaskQuestions() {
-	ctx, store := context.Background(), new(task.MemoryStore)
-	id := parkTask(ctx, store)
-
-	show := func(tool string, q input.Question) {
-		fmt.Printf("%s waits for %s, which is %s: %s\n", tool, q.Key, q.Method, q.Message)
-	}
-	waiting, err := store.Select(ctx, task.Filter{Statuses: []task.Status{task.InputRequired}}, "", 100)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, t := range waiting {
-		questions, err := askback.TaskQuestions(t)
-		if err != nil {
-			log.Fatal(err)
-		}
-		for _, q := range questions {
-			show(t.Target, q)
-		}
-	}
-
-	engine, err := task.NewEngine(store, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	t, err := engine.Cancel(ctx, "", id)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(t.Status)
-	// Output:
-	// deploy waits for window, which is elicitation/create: When shall it go out?
-	// cancelled
-}
-
-// parkTask makes a task that waits for an answer.
-func parkTask(ctx context.Context, store task.Store) (id string) {
-	m := mcp.NewServer(&mcp.Implementation{Name: "deployer", Version: "1.0.0"}, nil)
-	srv, err := askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil, func(_ context.Context, call *askback.Call, in Deployment) (string, error) {
-		_, err := askback.Elicit[Window](call, "window", "When shall it go out?")
-		return in.Service, err
-	})
-	running, stop := context.WithCancel(ctx)
-	done := make(chan error)
-	go func() { done <- srv.RunTasks(running) }()
-	defer func() { stop(); <-done }()
-	web := httptest.NewServer(srv.HTTPHandler(nil))
-	defer web.Close()
-	session, err := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, client.ErrPark }}).
-		Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer session.Close()
-	t, _, err := session.StartTask(ctx, &mcp.CallToolParams{Name: "deploy", Arguments: Deployment{"shop"}}, 0)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for t.Status != "input_required" {
-		time.Sleep(10 * time.Millisecond)
-		if t, err = session.GetTask(ctx, t.ID); err != nil {
-			log.Fatal(err)
-		}
-	}
-	return t.ID
 }

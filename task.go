@@ -7,9 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
-	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/throttle"
@@ -110,7 +108,3 @@ func (c *Call) Detach() error { return c.c.Detach() }
 //
 // Outside of tasks the functions never run.
 func (c *Call) OnCancel(cleanup func(context.Context) error) { c.c.OnCancel(cleanup) }
-
-// TaskQuestions returns what a task of the store of [Tasks] waits for, each question under the key of its handler. It is
-// for whoever runs the store: see Select of [task.Store].
-func TaskQuestions(t *task.Task) ([]input.Question, error) { return stored.Asked(t.Pending) }

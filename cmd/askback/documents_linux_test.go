@@ -38,7 +38,7 @@ var left = []struct{ command, reason string }{
 	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `, "is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^askback (serve|call) .*--otlp `, "needs a collector, as TestServeSendsOneTrace has one"},
-	{`^askback task cancel sqlite:tasks.db bsahkQkl`, "names a task that only its reader has"},
+	{`^askback task (get|cancel) sqlite:tasks.db 23WGRG`, "names a task that only its reader has"},
 }
 
 // leftPages are documents whose commands this test only looks up, each with the reason.

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -90,145 +90,165 @@ func (f *storeFlags) filter() task.Filter {
 	return filter
 }
 
-// selectTasks yields the tasks of a store until each returns false.
-func selectTasks(ctx context.Context, s task.Store, f task.Filter, each func(*task.Task) bool) error {
-	for after := ""; ; {
-		page, err := s.Select(ctx, f, after, 1000)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		for _, t := range page {
-			if !each(t) {
-				return nil
-			}
-		}
-		after = page[len(page)-1].ID
-	}
-}
-
-// listStore prints the tasks of a store, the oldest first.
-func listStore(cmd *cobra.Command, name string, f *storeFlags) error {
+// atDesk opens a desk on the store that a command names, and calls do with it.
+func atDesk(cmd *cobra.Command, name string, do func(ctx context.Context, d *desk.Desk, format string) error) error {
 	format := cmd.Flags().Lookup("output").Value.String()
 	if format != "text" && format != "json" {
 		return usagef("--output %s: want text or json", format)
 	}
-	store, err := openTasks(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	var list []*task.Task
-	more := false
-	err = selectTasks(cmd.Context(), store, f.filter(), func(t *task.Task) bool {
-		if more = len(list) == maxTasks; !more {
-			list = append(list, t)
-		}
-		return !more
-	})
-	if err != nil {
-		return err
-	}
-	if more {
-		warn(cmd, fmt.Sprintf("the store has more tasks, these are %d of them: choose with --status, --principal and --tool", maxTasks))
-	}
-	slices.SortFunc(list, func(a, b *task.Task) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
-	rows := make([]storedTask, len(list))
-	for i, t := range list {
-		if rows[i], err = storedTaskOf(t); err != nil {
-			return err
-		}
-	}
-	if format == "json" {
-		return outputJSON(cmd.OutOrStdout(), map[string]any{"tasks": rows})
-	}
-	return output(cmd.OutOrStdout(), storedTaskTable(rows, time.Now()))
-}
-
-// storedTask is a task as its operator sees it. Its id stays secret: who knows it can act on the task of an anonymous caller.
-type storedTask struct {
-	Fingerprint string           `json:"fingerprint"`
-	Principal   string           `json:"principal"`
-	Method      string           `json:"method"`
-	Target      string           `json:"target"`
-	Status      task.Status      `json:"status"`
-	Message     string           `json:"statusMessage,omitempty"`
-	Created     time.Time        `json:"createdAt"`
-	Updated     time.Time        `json:"lastUpdatedAt"`
-	Expires     time.Time        `json:"expiresAt"`
-	Attempts    int              `json:"attempts,omitempty"`
-	WaitsFor    []input.Question `json:"waitsFor,omitempty"`
-}
-
-func storedTaskOf(t *task.Task) (storedTask, error) {
-	questions, err := askback.TaskQuestions(t)
-	if err != nil {
-		return storedTask{}, fmt.Errorf("task %s: %w", task.Name(t.ID), err)
-	}
-	return storedTask{
-		Fingerprint: task.Name(t.ID), Principal: t.Principal, Method: t.Method, Target: t.Target, Status: t.Status, Message: t.Message,
-		Created: t.Created, Updated: t.Updated, Expires: t.Expires, Attempts: t.Attempts, WaitsFor: questions,
-	}, nil
-}
-
-func storedTaskTable(list []storedTask, now time.Time) string {
-	if len(list) == 0 {
-		return "no tasks\n"
-	}
-	rows := []string{"TASK\tSTATUS\tTOOL\tPRINCIPAL\tAGE\tUPDATED\tEXPIRES\tWAITS FOR"}
-	for _, t := range list {
-		expires := "expired"
-		if t.Expires.After(now) {
-			expires = "in " + span(t.Expires.Sub(now))
-		}
-		var waits []string
-		for _, q := range t.WaitsFor {
-			waits = append(waits, fmt.Sprintf("%s: %s", q.Key, cmp.Or(q.Message, q.Method)))
-		}
-		if waits == nil {
-			waits = []string{t.Message}
-		}
-		rows = append(rows, strings.Join([]string{
-			t.Fingerprint, string(t.Status), harmlessLine(t.Target, 30), harmlessLine(cmp.Or(t.Principal, "(anonymous)"), 30),
-			span(now.Sub(t.Created)), span(now.Sub(t.Updated)) + " ago", expires, harmlessLine(strings.Join(waits, "; "), 60),
-		}, "\t"))
-	}
-	return table(rows)
-}
-
-// cancelStored cancels a task of a store, whose fingerprint, the beginning of it, or id is given.
-func cancelStored(cmd *cobra.Command, name, which string) error {
 	ctx := cmd.Context()
 	store, err := openTasks(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	const enough = 6
-	var found []*task.Task
-	err = selectTasks(ctx, store, task.Filter{Statuses: []task.Status{task.Working, task.InputRequired}}, func(t *task.Task) bool {
-		if t.ID == which || len(which) >= enough && strings.HasPrefix(task.Name(t.ID), which) {
-			found = append(found, t)
+	d, err := desk.Open(store, nil)
+	if err != nil {
+		return err
+	}
+	return do(ctx, d, format)
+}
+
+// listStore prints the tasks of a store, the oldest first.
+func listStore(cmd *cobra.Command, name string, f *storeFlags) error {
+	return atDesk(cmd, name, func(ctx context.Context, d *desk.Desk, format string) error {
+		list := []*desk.Task{}
+		for t, err := range d.List(ctx, f.filter()) {
+			if t == nil {
+				return err
+			}
+			if err != nil {
+				warn(cmd, err.Error())
+			}
+			if len(list) == maxTasks {
+				warn(cmd, fmt.Sprintf("the store has more tasks, these are %d of them: "+
+					"choose with --status, --principal and --tool", maxTasks))
+				break
+			}
+			list = append(list, t)
 		}
-		return len(found) < 2
+		slices.SortFunc(list, func(a, b *desk.Task) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+		})
+		if format == "json" {
+			return outputJSON(cmd.OutOrStdout(), map[string]any{"tasks": list})
+		}
+		return output(cmd.OutOrStdout(), storedTaskTable(list, time.Now()))
 	})
+}
+
+func storedTaskTable(list []*desk.Task, now time.Time) string {
+	if len(list) == 0 {
+		return "no tasks\n"
+	}
+	rows := []string{"TASK\tSTATUS\tTOOL\tPRINCIPAL\tAGE\tUPDATED\tEXPIRES\tWAITS FOR"}
+	for _, t := range list {
+		waits := questionTexts(t)
+		if waits == nil {
+			waits = []string{t.Message}
+		}
+		rows = append(rows, strings.Join([]string{
+			t.Name, string(t.Status), harmlessLine(t.Target, 30), harmlessLine(cmp.Or(t.Principal, "(anonymous)"), 30),
+			span(now.Sub(t.Created)), span(now.Sub(t.Updated)) + " ago", expiresText(t, now),
+			harmlessLine(strings.Join(waits, "; "), 60),
+		}, "\t"))
+	}
+	return table(rows)
+}
+
+func questionTexts(t *desk.Task) (texts []string) {
+	for _, q := range t.Questions {
+		texts = append(texts, fmt.Sprintf("%s: %s", q.Key, cmp.Or(q.Message, q.Method)))
+	}
+	return texts
+}
+
+func expiresText(t *desk.Task, now time.Time) string {
+	if t.Expires.After(now) {
+		return "in " + span(t.Expires.Sub(now))
+	}
+	return "expired"
+}
+
+// getStored prints a task of a store, by its name, the beginning of that, or its ID.
+func getStored(cmd *cobra.Command, store, which string) error {
+	return atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
+		t, err := d.Show(ctx, which)
+		if t == nil {
+			return err
+		}
+		if err != nil {
+			warn(cmd, err.Error())
+		}
+		if format == "json" {
+			return outputJSON(cmd.OutOrStdout(), t)
+		}
+		return output(cmd.OutOrStdout(), storedTaskText(t, time.Now()))
+	})
+}
+
+func storedTaskText(t *desk.Task, now time.Time) string {
+	rows := []string{
+		"task\t" + t.Name, "call\t" + cmp.Or(t.Call, "(stored by another release)"), "status\t" + string(t.Status),
+		"tool\t" + harmlessLine(t.Target, 100), "principal\t" + harmlessLine(cmp.Or(t.Principal, "(anonymous)"), 100),
+		"created\t" + span(now.Sub(t.Created)) + " ago", "updated\t" + span(now.Sub(t.Updated)) + " ago", "expires\t" +
+			expiresText(t, now),
+	}
+	if t.Message != "" {
+		rows = append(rows, "message\t"+harmlessLine(t.Message, 200))
+	}
+	for _, text := range questionTexts(t) {
+		rows = append(rows, "waits for\t"+harmlessLine(text, 200))
+	}
+	if c := t.Cancellation; c != nil {
+		rows = append(rows, fmt.Sprintf("cancelled\t%s ago by %s: %s", span(now.Sub(c.At)), harmlessLine(c.By, 100),
+			harmlessLine(c.Reason, 200)))
+	}
+	return table(rows)
+}
+
+// cancelFlags say who cancels a task of a store, and why.
+type cancelFlags struct{ by, reason string }
+
+func (f *cancelFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.by, "by", "", "with a store: `NAME` of who decided it; default: the user of this command")
+	cmd.Flags().StringVar(&f.reason, "reason", "",
+		"with a store, required: `TEXT` for the audit, which the client does not see")
+}
+
+// check compares the flags with the target.
+func (f *cancelFlags) check(target string) error {
 	switch {
-	case err != nil:
-		return err
-	case len(found) == 0:
-		return fmt.Errorf("no task that has not ended has the fingerprint %s: 'askback task list --all' shows them; at least %d characters tell one from the others", harmlessLine(which, 60), enough)
-	case len(found) > 1:
-		return fmt.Errorf("several tasks have fingerprints that begin with %s: give more of it", harmlessLine(which, 60))
+	case !isStore(target) && f.by+f.reason != "":
+		return usagef("--by and --reason are for a store")
+	case isStore(target) && f.reason == "":
+		return usagef("cancelling a task of a store needs --reason TEXT, for the audit; its client does not see it")
 	}
-	engine, err := task.NewEngine(store, nil)
-	if err != nil {
-		return err
+	return nil
+}
+
+// cancelStored cancels a task of a store, which is named as for getStored.
+func cancelStored(cmd *cobra.Command, store, which string, f *cancelFlags) error {
+	by := f.by
+	if by == "" {
+		self, err := user.Current()
+		if err != nil {
+			return usagef("who cancels the task? Say it with --by NAME: %v", err)
+		}
+		by = self.Username
 	}
-	t, err := engine.Cancel(ctx, found[0].Principal, found[0].ID)
-	if errors.Is(err, task.ErrEnded) {
-		return fmt.Errorf("the task has ended meanwhile: it is %s", t.Status)
-	}
-	if err != nil {
-		return err
-	}
-	return output(cmd.OutOrStdout(), fmt.Sprintf("%s of %s is cancelled; a server that runs such tasks cleans up.\n", harmlessLine(t.Target, 60), harmlessLine(cmp.Or(t.Principal, "an anonymous caller"), 60)))
+	return atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
+		t, err := d.Cancel(ctx, which, desk.Cancellation{By: by, Reason: f.reason})
+		if errors.Is(err, task.ErrNotFound) {
+			return fmt.Errorf("%w: 'askback task list --all' shows their names", err)
+		}
+		if err != nil {
+			return err
+		}
+		if format == "json" {
+			return outputJSON(cmd.OutOrStdout(), t)
+		}
+		return output(cmd.OutOrStdout(), fmt.Sprintf("%s of %s is cancelled; a server that runs such tasks cleans up.\n",
+			harmlessLine(t.Target, 60), harmlessLine(cmp.Or(t.Principal, "an anonymous caller"), 60)))
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -21,13 +22,13 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	id = strings.TrimSpace(id)
-	list := func(args ...string) (tasks []storedTask) {
+	list := func(args ...string) (tasks []desk.Task) {
 		t.Helper()
 		code, stdout, stderr := command(t, append([]string{"task", "list", "--all", store, "--output", "json"}, args...)...)
 		if code != 0 {
 			t.Fatal(stderr)
 		}
-		var got struct{ Tasks []storedTask }
+		var got struct{ Tasks []desk.Task }
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -46,10 +47,11 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 		}
 		t.Fatal("it never came about that " + what)
 	}
-	var waits []storedTask
+	var waits []desk.Task
 	until("the task waits", func() bool { waits = list("--status", "input_required"); return len(waits) == 1 })
-	if w := waits[0]; w.Fingerprint != task.Name(id) || w.Target != "provision_vm" || w.Principal != "" || len(w.WaitsFor) != 1 || w.WaitsFor[0].Key != "network" ||
-		!strings.Contains(w.WaitsFor[0].Message, "Which network") || time.Since(w.Created) > time.Hour {
+	if w := waits[0]; w.Name != task.Name(id) || w.Target != "provision_vm" || w.Principal != "" ||
+		len(w.Questions) != 1 || w.Questions[0].Key != "network" ||
+		!strings.Contains(w.Questions[0].Message, "Which network") || time.Since(w.Created) > time.Hour {
 		t.Errorf("%+v", w)
 	}
 	for _, none := range [][]string{{"--status", "working"}, {"--principal", "bob"}, {"--tool", "other"}} {
@@ -67,16 +69,24 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 		}
 	}
 
-	if code, _, stderr := command(t, "task", "cancel", store, task.Name(id)[:5]); code != 1 || !strings.Contains(stderr, "at least 6 characters") {
+	if code, _, stderr := command(t, "task", "cancel", store, task.Name(id)[:5], "--reason", "?"); code != 1 ||
+		!strings.Contains(stderr, "at least 6 characters") {
 		t.Errorf("a short name: %d %s", code, stderr)
 	}
-	if code, stdout, stderr := command(t, "task", "cancel", store, task.Name(id)[:8]); code != 0 || !strings.Contains(stdout, "is cancelled") {
+	name := task.Name(id)[:8]
+	if code, stdout, stderr := command(t, "task", "get", store, name); code != 0 || strings.Contains(stdout, id) ||
+		!strings.Contains(stdout, task.Name(id)) || !strings.Contains(stdout, "network: The files of web-1 are ready") {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+	code, stdout, stderr := command(t, "task", "cancel", store, name, "--by", "alice", "--reason", "the host is replaced")
+	if code != 0 || !strings.Contains(stdout, "is cancelled") {
 		t.Fatalf("%d %s %s", code, stdout, stderr)
 	}
 	if got := list("--status", "cancelled"); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	if code, _, stderr := command(t, "task", "cancel", store, task.Name(id)[:8]); code != 1 || !strings.Contains(stderr, "no task that has not ended") {
+	code, _, stderr = command(t, "task", "cancel", store, name, "--reason", "again")
+	if code != 1 || !strings.Contains(stderr, "none that has not ended") {
 		t.Errorf("again: %d %s", code, stderr)
 	}
 	// What runs such tasks removes what was made.
@@ -84,6 +94,13 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 		found, err := filepath.Glob(filepath.Join(dir, "machines", "web-1*"))
 		return err == nil && len(found) == 0
 	})
+	// Who cancelled it is known afterwards, and not to its client.
+	if _, text, _ := command(t, "task", "get", store, name); !strings.Contains(text, "by alice: the host is replaced") {
+		t.Errorf("the operator sees\n%s", text)
+	}
+	if code, text, stderr := command(t, "task", "get", url, id); code != 0 || strings.Contains(text, "alice") {
+		t.Errorf("the client sees %d %s %s", code, text, stderr)
+	}
 }
 
 func TestOperatorsMistakes(t *testing.T) {
@@ -100,10 +117,14 @@ func TestOperatorsMistakes(t *testing.T) {
 		{[]string{"list", "--all", "--status", "wrking", absent}, 2, "want working, input_required"},
 		{[]string{"list", "--all", "--output", "xml", absent}, 2, "text or json"},
 		{[]string{"list", "--all", absent}, 1, "no such file"},
-		{[]string{"cancel", absent, "abcdef"}, 1, "no such file"},
-		{[]string{"cancel", "sqlite:", "abcdef"}, 2, "sqlite:PATH"},
+		{[]string{"cancel", absent, "abcdef", "--reason", "?"}, 1, "no such file"},
+		{[]string{"cancel", absent, "abcdef"}, 2, "needs --reason"},
+		{[]string{"cancel", "sqlite:", "abcdef", "--reason", "?"}, 2, "sqlite:PATH"},
+		{[]string{"cancel", "http://127.0.0.1:1/mcp", "abcdef", "--by", "me"}, 2, "are for a store"},
+		{[]string{"get", absent, "abcdef"}, 1, "no such file"},
 	} {
-		if code, _, stderr := command(t, append([]string{"task"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.want) {
+		if code, _, stderr := command(t, append([]string{"task"}, c.args...)...); code != c.code ||
+			!strings.Contains(stderr, c.want) {
 			t.Errorf("%q: %d %s", c.args, code, stderr)
 		}
 	}

@@ -47,19 +47,32 @@ func taskSubcommand(cmd *cobra.Command, groups flagGroups, do func(ctx context.C
 }
 
 func taskGetCommand() *cobra.Command {
-	return taskSubcommand(&cobra.Command{
+	cmd := taskSubcommand(&cobra.Command{
 		Use:   "get TARGET ID",
 		Short: "Show how a task stands and what it asks",
 		Long: `Show the status of the task ID of the server at TARGET, what it asks, when it
 was created and when it expires.
 
+If TARGET is a store, sqlite:PATH or postgres://…, ID is the name that 'askback
+task list --all' and logs show, or the beginning of it. The task is shown
+whoever's it is, and who cancelled it if an operator did.
+
 Exit codes: 0 it is shown; 1 there is no such task, or asking the server failed;
 2 wrong usage; 130 interrupted.`,
-		Example: `  askback task get http://127.0.0.1:8080/mcp XVN…`,
+		Example: `  askback task get http://127.0.0.1:8080/mcp XVN…
+  askback task get sqlite:tasks.db 23WGRG`,
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		t, err := s.GetTask(ctx, c.taskID)
 		return func() error { return c.printTask(t) }, err
 	})
+	overServer := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if isStore(args[0]) {
+			return getStored(cmd, args[0], args[1])
+		}
+		return overServer(cmd, args)
+	}
+	return cmd
 }
 
 func taskResultCommand() *cobra.Command {
@@ -122,12 +135,13 @@ server decides whether and when the work ends. If it does not show the task
 after that, the command prints a warning only.
 
 If TARGET is a store, sqlite:PATH or postgres://…, the task is cancelled there,
-whoever's it is. ID is then what 'askback task list --all' shows, or the
-beginning of it; write -- before one that begins with a hyphen.
+whoever's it is. ID is then the name that 'askback task list --all' and logs
+show, or the beginning of it. Who cancels it, and why, is kept with the task for
+its operators; the client does not see it.
 
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…
-  askback task cancel sqlite:tasks.db t9pQ0w`,
+  askback task cancel sqlite:tasks.db 23WGRG --reason "the host is replaced"`,
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		if err := s.CancelTask(ctx, c.taskID); err != nil {
 			return nil, err
@@ -135,10 +149,14 @@ Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.
 		t, err := c.seeTask(ctx, s, "was asked to cancel the task")
 		return func() error { return c.printTask(t) }, err
 	})
-	overServer := cmd.RunE
+	f, overServer := new(cancelFlags), cmd.RunE
+	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(args[0]); err != nil {
+			return err
+		}
 		if isStore(args[0]) {
-			return cancelStored(cmd, args[0], args[1])
+			return cancelStored(cmd, args[0], args[1], f)
 		}
 		return overServer(cmd, args)
 	}
@@ -154,7 +172,7 @@ func taskListCommand() *cobra.Command {
 
 With --all TARGET is a store, and the list has the tasks of everybody, the
 oldest first, with what they wait for. It is for whoever runs the store. Tasks
-are named by fingerprints: the ids are the secrets of their clients.
+have names, as in logs: their ids are the secrets of their clients.
 
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp

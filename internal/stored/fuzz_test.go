@@ -72,11 +72,18 @@ func FuzzOutcome(f *testing.F) {
 	f.Add([]byte(`{"resultType":"complete","content":[],"_meta":{"k":1},"isError":false}`))
 	f.Add([]byte(`{"code":-32603,"message":"no"}`))
 	f.Add([]byte(`{"_meta":null}`))
+	f.Add([]byte(`{"cancelled":{"by":"alice","reason":"maintenance","at":"2026-11-23T12:00:00Z"}}`))
 	f.Add([]byte(`{"_meta":{"a":`))
 	f.Add([]byte(`{"\u0061":1,"b`))
 	f.Fuzz(func(t *testing.T, outcome []byte) {
 		if fault := DecodeFault(outcome, "message"); fault.Code == 0 {
 			t.Fatalf("%s is an error without a code", outcome)
+		}
+		if c, ok := DecodeCancellation(outcome); ok {
+			encoded, err := EncodeCancellation(c)
+			if again, ok := DecodeCancellation(encoded); err != nil || !ok || again.By != c.By || !again.At.Equal(c.At) {
+				t.Fatalf("%s is written again as %s: %v", outcome, encoded, err)
+			}
 		}
 		members, meta, err := DecodeResult(outcome)
 		if err != nil || !json.Valid(outcome) {

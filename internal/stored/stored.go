@@ -6,6 +6,7 @@
 //	Pending of a parked task      [EncodeQuestions], [DecodeQuestions], [Asked]
 //	Outcome of a completed task   [EncodeResult], [DecodeResult]
 //	Outcome of a failed task      [EncodeFault], [DecodeFault]
+//	Outcome of a cancelled task   [EncodeCancellation], [DecodeCancellation]
 //
 // Instances of several releases share a store, so each function that decodes reads what every release has written, and
 // refuses what it does not know.
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -205,4 +207,29 @@ func DecodeFault(outcome []byte, message string) *jsonrpc.Error {
 		return wire.Errorf(jsonrpc.CodeInternalError, "%s", message)
 	}
 	return fault
+}
+
+// Cancellation is who cancelled a task in place of its client, and why. A task that its client cancelled has none.
+type Cancellation struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// cancelled is the outcome of a cancelled task.
+type cancelled struct {
+	Cancelled *Cancellation `json:"cancelled"`
+}
+
+// EncodeCancellation encodes who cancelled a task. A release before desks keeps these bytes and never shows them: it
+// reads the outcome of completed and failed tasks only.
+func EncodeCancellation(c Cancellation) ([]byte, error) { return json.Marshal(cancelled{&c}) }
+
+// DecodeCancellation reads what [EncodeCancellation] wrote, and reports whether there is such a thing.
+func DecodeCancellation(outcome []byte) (Cancellation, bool) {
+	var read cancelled
+	if err := json.Unmarshal(outcome, &read); err != nil || read.Cancelled == nil {
+		return Cancellation{}, false
+	}
+	return *read.Cancelled, true
 }

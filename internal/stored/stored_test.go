@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -201,6 +202,27 @@ func TestFaults(t *testing.T) {
 		got := DecodeFault([]byte(bad), "of the row")
 		if got.Code != jsonrpc.CodeInternalError || got.Message != "of the row" {
 			t.Errorf("%s is read as %+v", bad, got)
+		}
+	}
+}
+
+func TestCancellationsStayTheSame(t *testing.T) {
+	const row = `{"cancelled":{"by":"alice","reason":"the host is replaced","at":"2026-11-23T12:00:00.25Z"}}`
+	want := Cancellation{By: "alice", Reason: "the host is replaced",
+		At: time.Date(2026, 11, 23, 12, 0, 0, 250e6, time.UTC)}
+	if got, err := EncodeCancellation(want); err != nil || string(got) != row {
+		t.Errorf("encoded as %s, %v, want %s", got, err, row)
+	}
+	later := strings.Replace(row, `{"by"`, `{"vote":1,"by"`, 1)
+	for _, outcome := range []string{row, later} {
+		if got, ok := DecodeCancellation([]byte(outcome)); !ok || !cmp.Equal(got, want) {
+			t.Errorf("%s is read as %+v, %v", outcome, got, ok)
+		}
+	}
+	for _, outcome := range []string{"", "null", "{}", `{"cancelled":null}`, `{"cancelled":1}`,
+		`{"code":-32603,"message":"no"}`, "{"} {
+		if got, ok := DecodeCancellation([]byte(outcome)); ok || got != (Cancellation{}) {
+			t.Errorf("%q is read as %+v", outcome, got)
 		}
 	}
 }

@@ -165,10 +165,7 @@ const longestID = 128
 // Get reads a task of a principal. For another principal's task the error is [task.ErrNotFound], as
 // for a task that does not exist.
 func (e *Engine) Get(ctx context.Context, principal, id string) (*task.Task, error) {
-	if id == "" || len(id) > longestID {
-		return nil, task.ErrNotFound
-	}
-	t, err := e.store.Get(ctx, id)
+	t, err := e.Row(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +173,19 @@ func (e *Engine) Get(ctx context.Context, principal, id string) (*task.Task, err
 		return nil, task.ErrNotFound
 	}
 	return t, nil
+}
+
+// Row reads a task, whoever its principal is.
+func (e *Engine) Row(ctx context.Context, id string) (*task.Task, error) {
+	if id == "" || len(id) > longestID {
+		return nil, task.ErrNotFound
+	}
+	return e.store.Get(ctx, id)
+}
+
+// Select reads up to limit tasks of all principals: see [task.Store].
+func (e *Engine) Select(ctx context.Context, f task.Filter, after string, limit int) ([]*task.Task, error) {
+	return e.store.Select(ctx, f, after, limit)
 }
 
 // Journal reads what a task began with and has recorded, whoever its principal is.
@@ -246,13 +256,13 @@ func (e *Engine) Cancel(ctx context.Context, principal, id string) (*task.Task, 
 		if t.Status.Terminal() {
 			return nil, task.ErrEnded
 		}
-		return stop(t, task.Cancelled, "The task was cancelled by request.", nil), nil
+		return Stop(t, task.Cancelled, "The task was cancelled by request.", nil), nil
 	})
 }
 
-// stop makes t a task that was ended from outside. A parked task becomes due, so that its
+// Stop makes t a task that was ended from outside, and returns the update that writes it. A parked task becomes due, so that its
 // handler cleans up; any other has a worker, or soon will have one.
-func stop(t *task.Task, s task.Status, message string, outcome []byte) *task.Update {
+func Stop(t *task.Task, s task.Status, message string, outcome []byte) *task.Update {
 	u := &task.Update{Keep: t.Status != task.InputRequired}
 	t.Status, t.Message, t.Pending, t.Outcome = s, message, nil, outcome
 	t.Stopped, t.Attempts = true, 0
@@ -412,7 +422,7 @@ func (e *Engine) expire(ctx context.Context, id string) error {
 		if t.Status == task.InputRequired {
 			message = fmt.Sprintf("The input did not come in time: the task's time to live of %v ended.", ttl)
 		}
-		u := stop(t, task.Failed, message, e.opts.Failure(message))
+		u := Stop(t, task.Failed, message, e.opts.Failure(message))
 		if err := e.store.Update(ctx, t, *u); !errors.Is(err, task.ErrConflict) {
 			e.changed(task.Name(id), !u.Keep)
 			return err

@@ -161,7 +161,7 @@ func (e *Engine) giveUp(ctx context.Context, t *task.Task, reason string) {
 		return
 	}
 	message := "The task failed: " + reason + "."
-	_ = stop(t, task.Failed, message, e.opts.Failure(message))
+	_ = Stop(t, task.Failed, message, e.opts.Failure(message))
 	_ = e.settle(ctx, t, task.Update{Leased: true, Due: 0}) // to clean up
 }
 

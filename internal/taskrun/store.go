@@ -66,6 +66,14 @@ func (s safeStore) List(
 	return s.store.List(ctx, principal, dialect, created, id, limit)
 }
 
+func (s safeStore) Select(
+	ctx context.Context, f task.Filter, after string, limit int,
+) (tasks []*task.Task, err error) {
+	ctx, done := s.bound(ctx, &err)
+	defer done()
+	return s.store.Select(ctx, f, after, limit)
+}
+
 func (s safeStore) Claim(
 	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
 ) (claimed []*task.Claimed, err error) {

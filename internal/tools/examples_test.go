@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/doc"
 	"go/types"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,20 +13,27 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Each exported name of the root package is used in a runnable example: its functions, types, methods, constants, and the
-// fields of its options.
+// Each exported name of these packages is used in a runnable example: their functions, types, methods, constants, and the
+// fields of their options.
 func TestExportedNamesHaveExamples(t *testing.T) {
+	for _, directory := range []string{".", "desk"} {
+		t.Run(directory, func(t *testing.T) { testExamples(t, directory) })
+	}
+}
+
+func testExamples(t *testing.T, directory string) {
 	loaded, err := packages.Load(&packages.Config{
-		Mode:  packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedFiles | packages.NeedExportFile,
+		Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo |
+			packages.NeedImports | packages.NeedFiles | packages.NeedExportFile,
 		Tests: true,
-		Dir:   "../..",
+		Dir:   filepath.Join("../..", directory),
 	}, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(loaded, func(p *packages.Package) bool { return p.Name == "askback_test" })
+	at := slices.IndexFunc(loaded, func(p *packages.Package) bool { return strings.HasSuffix(p.Name, "_test") })
 	if at < 0 {
-		t.Fatal("the root has no package askback_test")
+		t.Fatal("there is no package of its tests")
 	}
 	tests := loaded[at]
 	for _, err := range tests.Errors {
@@ -43,11 +52,11 @@ func TestExportedNamesHaveExamples(t *testing.T) {
 			return true
 		})
 	}
-	root := importOf(tests.Types, root)
-	if root == nil {
-		t.Fatal("the tests do not import the root")
+	tested := importOf(tests.Types, path.Join(root, directory))
+	if tested == nil {
+		t.Fatal("the tests do not import the package")
 	}
-	for name, object := range exported(root) {
+	for name, object := range exported(tested) {
 		file := tests.Fset.Position(object.Pos()).Filename
 		if !used[object] && !strings.HasSuffix(file, "_test.go") {
 			t.Errorf("no example uses %s", name)
@@ -64,7 +73,7 @@ func importOf(p *types.Package, path string) *types.Package {
 	return nil
 }
 
-// exported returns what a package exports, by its names, without Error and String.
+// exported returns what a package exports, by its names, without the methods that only errors and fmt call.
 func exported(p *types.Package) map[string]types.Object {
 	all := make(map[string]types.Object)
 	for _, name := range p.Scope().Names() {
@@ -78,7 +87,7 @@ func exported(p *types.Package) map[string]types.Object {
 			continue
 		}
 		for method := range named.Methods() {
-			if method.Exported() && method.Name() != "Error" && method.Name() != "String" {
+			if method.Exported() && !slices.Contains([]string{"Error", "Unwrap", "String"}, method.Name()) {
 				all[name+"."+method.Name()] = method
 			}
 		}
