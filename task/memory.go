@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// MemoryStore is a [Store] for a service of one process, and for tests: nothing survives
-// the process. The zero value is ready to use; it must not be copied.
+// MemoryStore is a [Store] for a service of one process, and for tests: nothing survives the process. The zero value is
+// ready to use; it must not be copied.
 //
-// Any number of engines in the process may share a MemoryStore, as instances share a database.
-// It is a [Watcher], so they learn of each other's writes at once. It holds a task with its
-// journal until an [Engine] purges it after its time to live.
+// Any number of servers in the process may share a MemoryStore, as instances share a database. It is a [Watcher], so
+// they learn of each other's writes at once. It holds a task with its journal until a server purges it after its time
+// to live.
 type MemoryStore struct {
 	mu    sync.Mutex
 	tasks map[string]*memoryTask
@@ -90,7 +90,8 @@ func (s *MemoryStore) doTask(
 }
 
 // Create adds a task with its journal. See [Store].
-func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota Quota) error {
+func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte,
+	quota Quota) error {
 	return s.do(ctx, func(now int64) error {
 		if s.tasks[t.ID] != nil {
 			return ErrExists
@@ -105,7 +106,8 @@ func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Durat
 			t.claim()
 		}
 		s.seq++
-		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now + roundUp(lease), call: bytes.Clone(call), bytes: int64(len(call))}
+		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now + roundUp(lease), call: bytes.Clone(call),
+			bytes: int64(len(call))}
 		m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
 		m.add(entries...)
 		s.tasks[m.ID] = m
@@ -128,7 +130,8 @@ func (s *MemoryStore) Get(ctx context.Context, id string) (t *Task, err error) {
 }
 
 // List reads tasks of a principal. See [Store].
-func (s *MemoryStore) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*Task, err error) {
+func (s *MemoryStore) List(ctx context.Context, principal, dialect string, created time.Time, id string,
+	limit int) (tasks []*Task, err error) {
 	err = s.do(ctx, func(int64) error {
 		place := &memoryTask{Task: Task{ID: id, Principal: principal, Dialect: dialect, Created: created}}
 		start := sort.Search(len(s.list), func(i int) bool {
@@ -154,7 +157,8 @@ func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit 
 	err = s.do(ctx, func(int64) error {
 		for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
 			m := s.tasks[id]
-			if len(tasks) < limit && id > after && lets(f.Statuses, m.Status) && lets(f.Principals, m.Principal) && lets(f.Targets, m.Target) {
+			if len(tasks) < limit && id > after && lets(f.Statuses, m.Status) && lets(f.Principals, m.Principal) &&
+				lets(f.Targets, m.Target) {
 				tasks = append(tasks, m.clone())
 			}
 		}
@@ -202,7 +206,7 @@ func (s *MemoryStore) Claim(
 ) (claimed []*Claimed, err error) {
 	counts := make(load)
 	for _, l := range running {
-		counts.add(l.Principal, l.Target, l.Tasks)
+		counts[[2]string{l.Principal, l.Target}] += l.Tasks
 	}
 	err = s.do(ctx, func(now int64) error {
 		for free := limit; free > 0; free-- {
@@ -212,7 +216,7 @@ func (s *MemoryStore) Claim(
 			}
 			s.change(m, func() { m.lease(now, lease) })
 			claimed = append(claimed, &Claimed{m.clone(), bytes.Clone(m.call), cloneAll(m.entries)})
-			counts.add(m.Principal, m.Target, 1)
+			counts[[2]string{m.Principal, m.Target}]++
 			after = m.Principal
 		}
 		return nil
@@ -404,7 +408,10 @@ type memoryWatch struct {
 func (s *MemoryStore) changed(id string, due bool) {
 	for w := range s.watches {
 		w.ids[id] = w.ids[id] || due
-		signal(w.news)
+		select {
+		case w.news <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -450,6 +457,19 @@ func (x *memoryIndex) insert(m *memoryTask, order memoryOrder) {
 func (x *memoryIndex) remove(m *memoryTask, order memoryOrder) {
 	i, _ := slices.BinarySearchFunc(*x, m, order)
 	*x = slices.Delete(*x, i, i+1)
+}
+
+// load counts tasks by principal and target.
+type load map[[2]string]int
+
+// of returns how many tasks of a principal there are.
+func (l load) of(principal string) (n int) {
+	for key, tasks := range l {
+		if key[0] == principal {
+			n += tasks
+		}
+	}
+	return n
 }
 
 // next returns the task of the index due that is to be claimed next, if so many workers are free. See [Store.Claim].

@@ -2,9 +2,9 @@ package task_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,26 +51,29 @@ func TestMemoryStoreForgetsPrincipals(t *testing.T) {
 	}
 }
 
+// A server creates a task, a worker claims it, records a step, and completes it.
 func ExampleMemoryStore() {
-	store := new(task.MemoryStore)
-	engine, err := task.NewEngine(store, &task.Options{
-		Handler: func(_ context.Context, w *task.Work) (task.Verdict, error) {
-			return task.Verdict{Status: task.Completed, Outcome: append([]byte("deployed "), w.Call...)}, nil
-		},
-	})
+	ctx, store := context.Background(), new(task.MemoryStore)
+	created := &task.Task{ID: rand.Text(), Principal: "alice", Target: "deploy", Status: task.Working}
+	err := store.Create(ctx, created, 24*time.Hour, 0, []byte("shop"), nil, task.Quota{Unfinished: 10})
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = engine.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
 
-	t, err := engine.Create(ctx, &task.New{Principal: "alice", Target: "deploy", Call: []byte("shop")})
-	for err == nil && !t.Status.Terminal() {
-		t, err = engine.Wait(ctx, "alice", t.ID, t.Version)
+	claimed, err := store.Claim(ctx, "", nil, 10*time.Second, 1)
+	if err != nil || len(claimed) != 1 {
+		log.Fatal(len(claimed), err)
 	}
+	c := claimed[0]
+	if err := store.Append(ctx, c.ID, c.Claim, len(c.Entries), []byte("uploaded")); err != nil {
+		log.Fatal(err)
+	}
+	c.Status, c.Outcome = task.Completed, append([]byte("deployed "), c.Call...)
+	if err := store.Update(ctx, c.Task, task.Update{Leased: true, Due: -1}); err != nil {
+		log.Fatal(err)
+	}
+
+	t, err := store.Get(ctx, created.ID)
 	if err != nil {
 		log.Fatal(err)
 	}

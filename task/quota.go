@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Quota bounds what one principal has in a store, or says how much it has. As a bound, a field that is 0 bounds nothing.
+// Quota bounds what one principal has in a store, or says how much it has. As a bound, a field that is 0 bounds
+// nothing.
 type Quota struct {
 	Unfinished int   // tasks that have not ended
 	Kept       int   // tasks that are stored, including those that have ended
@@ -27,14 +28,8 @@ func (q Quota) Check(used, add Quota) error {
 	return nil
 }
 
-func (q *Quota) setDefaults(d Quota) {
-	setDefault(&q.Unfinished, d.Unfinished)
-	setDefault(&q.Kept, d.Kept)
-	setDefault(&q.Bytes, d.Bytes)
-}
-
-// least returns the least of the bounds.
-func (q Quota) least() int64 { return min(int64(q.Unfinished), int64(q.Kept), q.Bytes) }
+// ErrQuota says that the principal has as much in the store as its [Quota] allows. The error is a [*QuotaError].
+var ErrQuota = errors.New("the quota of tasks is used up")
 
 // QuotaError is the error of a write that would pass a bound of a [Quota]. It matches [ErrQuota].
 type QuotaError struct {
@@ -54,7 +49,3 @@ func (e *QuotaError) Error() string {
 
 // Is reports whether target is [ErrQuota].
 func (e *QuotaError) Is(target error) bool { return target == ErrQuota }
-
-// ErrTooLarge is the error of [Work.Record] for an entry with which the task would hold more than
-// [Settings.TaskBytes]. The task then fails.
-var ErrTooLarge = errors.New("the task holds too much")

@@ -1,30 +1,23 @@
-// Package task runs durable tasks: work that survives the process, waits for input
-// without holding anything, and goes on in any instance that shares the store.
+// Package task is the contract between the servers that run durable tasks and the stores that keep them. A task is work
+// that survives the process, waits for input without holding anything, and goes on in any instance that shares the
+// store.
 //
 // A [Task] is one small row: its principal, its status, its open questions. What its work has recorded, the journal,
 // is kept apart from it, so that reading the status costs the same whatever the task has done. A [Store] keeps both:
 // task/sqlite and task/postgres durably, [MemoryStore] for as long as the process lives. task/storetest is the suite
 // that every store must pass.
 //
-// An [Engine] runs tasks: it claims those that are due under a lease, runs a [Handler] with
-// the journal, and writes the outcome:
+// Package askback runs calls of tools as tasks, with the [Settings] and the Store of its Tasks. Package desk is for
+// whoever runs the store. Use this package to configure tasks, or to write a store.
 //
-//	engine := task.NewEngine(store, &task.Options{Handler: handler})
-//	go engine.Run(ctx) // claims and runs until ctx is done, then gives its leases back
+// What a server promises on a store that keeps its contract:
 //
-//	t, err := engine.Create(ctx, &task.New{Principal: "alice", Method: "tools/call", Target: "deploy", Call: call})
-//
-// What the package promises:
-//
-//   - A task exists before Create returns.
+//   - A task exists before its client knows its ID.
 //   - At any time at most one worker can write to a task: a [Claim] has a number, which rises with each claim, and a
 //     random nonce, and a worker that lost its lease can commit nothing.
 //   - What a worker recorded is there for the next one, unless the database itself loses commits, as an asynchronous
 //     failover does. Even then two workers never write under one claim: see docs/failover.md.
 //   - A parked task is a row and nothing else.
-//
-// The package knows neither HTTP nor MCP. Package askback lets calls of tools run as
-// tasks; use this package to configure it, or to write a store.
 package task
 
 import (
@@ -56,7 +49,7 @@ type Task struct {
 	Principal string // the owner; "" is the anonymous principal
 	Method    string // the method of the request that became a task, such as "tools/call"
 	Target    string // the tool's name, or what else the method names
-	Dialect   string // the dialect of the client that made it; the Engine does not look at it
+	Dialect   string // the dialect of the client that made it; only its server looks at it
 
 	Status       Status
 	Message      string // for people: the progress, or the reason of a failure
@@ -102,8 +95,6 @@ var (
 	ErrLeaseLost = errors.New("the lease on the task is lost")
 	// ErrExists says that there is a task with this ID already.
 	ErrExists = errors.New("there is a task with this id already")
-	// ErrQuota says that the principal has as much in the store as its [Quota] allows. The error is a [*QuotaError].
-	ErrQuota = errors.New("the quota of tasks is used up")
 )
 
 // Update is what an update of a task writes besides the row.
@@ -258,7 +249,7 @@ type Store interface {
 }
 
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other
-// Store an [Engine] learns of them by asking again.
+// Store a server learns of them by asking again.
 type Watcher interface {
 	// Watch calls changed with the [Name] of each task that another instance has created or updated, and says whether
 	// the task is due at once; until ctx is done: then it returns the error of ctx. A task that was

@@ -5,9 +5,11 @@ import (
 	"log"
 	"os"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/task/postgres"
 )
 
+// One of the instances that share a database.
 func ExampleOpen() {
 	// postgres://askback:password@db.example:5432/askback?sslmode=verify-full&pool_max_conns=20
 	store, err := postgres.Open(context.Background(), os.Getenv("DATABASE_URL"))
@@ -16,9 +18,6 @@ func ExampleOpen() {
 	}
 	defer store.Close()
 
-	n, err := store.Purge(context.Background(), 0, 1000)
-	if err != nil {
-		log.Fatal(err)
-	}
-	log.Printf("%d old tasks are gone", n)
+	// Make the server with these options. Its RunTasks runs the tasks of all instances.
+	_ = &askback.Options{Tasks: &askback.Tasks{Store: store}}
 }

@@ -1,11 +1,5 @@
-// Package postgres keeps tasks in PostgreSQL, for any number of instances that share them.
-//
-//	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
-//	if err != nil {
-//		return err
-//	}
-//	defer store.Close()
-//	engine := task.NewEngine(store, &task.Options{Handler: handler})
+// Package postgres keeps tasks in PostgreSQL, for any number of instances that share them. The example of [Open] is an
+// instance.
 //
 // # The database
 //

@@ -16,6 +16,39 @@ import (
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
+// A server keeps its tasks in a file. Other processes of the machine may serve and run the same tasks.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "tasks.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "deployer", Version: "1.0.0"}, nil), &askback.Options{
+		Tasks:  &askback.Tasks{Store: store},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil,
+		func(_ context.Context, _ *askback.Call, in struct{ Service string }) (string, error) {
+			return in.Service + " is deployed.", nil
+		})
+	ran := make(chan error)
+	go func() { ran <- srv.RunTasks(ctx) }()
+	// Serve srv.HTTPHandler(nil) meanwhile.
+	stop()
+	fmt.Println("stopped:", <-ran)
+	// Output: stopped: <nil>
+}
+
 // A task outlives the process that created it: here the store is closed and opened again.
 func ExampleOpen() {
 	ctx := context.Background()
@@ -31,7 +64,8 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	t := &task.Task{ID: "5d41402abc4b2a76b9719d911017c592", Principal: "alice", Target: "deploy", Status: task.Working}
-	if err := store.Create(ctx, t, 24*time.Hour, 0, []byte(`{"name":"deploy"}`), nil, task.Quota{Unfinished: 10}); err != nil {
+	if err := store.Create(ctx, t, 24*time.Hour, 0, []byte(`{"name":"deploy"}`), nil,
+		task.Quota{Unfinished: 10}); err != nil {
 		log.Fatal(err)
 	}
 	if err := store.Close(); err != nil {

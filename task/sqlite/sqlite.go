@@ -1,12 +1,6 @@
 // Package sqlite keeps tasks in one SQLite file: a [task.Store] that needs no server, no cgo and no setting up. It is
-// the store for one machine; several processes on it may open the same file.
-//
-//	store, err := sqlite.Open(ctx, "/var/lib/deployer/tasks.db")
-//	if err != nil {
-//		return err
-//	}
-//	defer store.Close()
-//	engine := task.NewEngine(store, &task.Options{Handler: handler})
+// the store for one machine; several processes on it may open the same file. The package's example is a server that
+// keeps its tasks in one.
 //
 // What a method has done when it returns survives the end of the process and the loss of
 // power: each write is synced to the disk. That sync is most of what a write costs.
@@ -22,8 +16,8 @@
 // The store's clock is that of the machine. A step of it ends leases early, or keeps them longer: docs/tasks.md says
 // what follows.
 //
-// Instances are not told of each other's writes (there is no [task.Watcher]): an engine
-// learns of them by asking, which costs two probes of an index when nothing is due.
+// Instances are not told of each other's writes (there is no [task.Watcher]): a server learns of them by asking, which
+// costs two probes of an index when nothing is due.
 package sqlite
 
 import (
