@@ -342,13 +342,13 @@ func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (result json.RawM
 // send sends a request. The result comes as it is, and also in its type if the SDK has decoded it.
 func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.Result, error) {
 	if c.direct != nil {
-		if res := c.direct.cached(c); res != nil {
+		if res := c.direct.cached(c.method, c.target); res != nil {
 			return nil, res, nil
 		}
 	}
 	ctx, end := c.operate(ctx, x, Operation{Method: c.method, Target: c.target, Round: c.round}, &c.trace)
 	if c.direct != nil {
-		result, err := c.direct.call(ctx, c, x)
+		result, err := c.direct.call(ctx, x, c.method, c.target, c.sent, c.arguments)
 		end(result, err)
 		return result, nil, err
 	}

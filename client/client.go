@@ -34,7 +34,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/client/internal/streamable"
 	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // Client makes connections that share their handlers. It is safe for concurrent use.
@@ -85,7 +87,8 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	if web, ok := t.(*mcp.StreamableClientTransport); ok {
+	web, _ := t.(*mcp.StreamableClientTransport)
+	if web != nil {
 		s.endpoint = web.Endpoint
 		if web.OAuthHandler != nil {
 			once := &authorizeOnce{OAuthHandler: web.OAuthHandler}
@@ -126,6 +129,10 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 	s.inline = c.inline.of(s.sdk)
 	s.forget = func() { c.inline.states.Delete(s.sdk) }
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	s.direct = s.newDirect(t, c, config)
+	if res := s.sdk.InitializeResult(); web != nil && res != nil && res.ProtocolVersion == wire.Version {
+		s.direct = newDirect(&streamable.Endpoint{
+			URL: web.Endpoint, Client: web.HTTPClient, OAuth: web.OAuthHandler, Life: s.life, Config: config,
+		}, s.opts, s.inline, func(method string, params []byte) { c.inline.notify(s.life, s.sdk, method, params) })
+	}
 	return s, nil
 }

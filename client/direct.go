@@ -22,45 +22,48 @@ import (
 //
 // No middleware of a host is passed by: nobody can add any, because nothing of [Client] gives out its mcp.Client.
 type direct struct {
-	endpoint streamable.Endpoint
+	endpoint *streamable.Endpoint
 	inline   *inlineState
 	notices  notices
 	meta     map[string]any // what every request says about its client
 	encoded  []byte         // meta as JSON
 }
 
-// newDirect returns nil where the SDK's client sends everything.
-func (s *Session) newDirect(t mcp.Transport, c *Client, config tap.Config) *direct {
-	web, ok := t.(*mcp.StreamableClientTransport)
-	if res := s.sdk.InitializeResult(); !ok || res == nil || res.ProtocolVersion != wire.Version {
-		return nil
-	}
-	d := &direct{inline: s.inline, meta: map[string]any{
+// newDirect returns what sends requests to an endpoint for a client with these options. The request's notifications go to
+// deliver.
+func newDirect(
+	endpoint *streamable.Endpoint, opts *Options, state *inlineState, deliver func(method string, params []byte),
+) *direct {
+	d := &direct{endpoint: endpoint, inline: state, meta: map[string]any{
 		mcp.MetaKeyProtocolVersion:    wire.Version,
-		mcp.MetaKeyClientInfo:         c.opts.implementation(),
-		mcp.MetaKeyClientCapabilities: encodable(c.opts.capabilities()),
+		mcp.MetaKeyClientInfo:         opts.implementation(),
+		mcp.MetaKeyClientCapabilities: encodable(opts.capabilities()),
 	}}
 	d.encoded, _ = json.Marshal(d.meta) // strings and types of the SDK
-	d.endpoint = streamable.Endpoint{URL: web.Endpoint, Client: web.HTTPClient, OAuth: web.OAuthHandler, Life: s.life, Config: config}
-	d.notices.deliver = func(method string, params []byte) { c.inline.notify(s.life, s.sdk, method, params) }
+	d.notices.deliver = deliver
 	return d
 }
 
 // cached returns the result of a resource that is still fresh, or nil.
-func (d *direct) cached(c *call) mcp.Result {
-	if c.method != wire.ReadResource {
+func (d *direct) cached(method, target string) mcp.Result {
+	if method != wire.ReadResource {
 		return nil
 	}
-	return d.inline.resources.get(c.target)
+	return d.inline.resources.get(target)
 }
 
-// call sends one round of a call and returns its result.
-func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMessage, error) {
-	params, err := x.Inject(c.sent)
+// call sends one round of a call and returns its result. The tool's arguments may go into headers, too.
+func (d *direct) call(
+	ctx context.Context, x *tap.Exchange, method, target string, params, arguments json.RawMessage,
+) (json.RawMessage, error) {
+	params, err := x.Inject(params)
 	if err != nil {
 		return nil, err
 	}
-	r := &streamable.Request{Method: c.method, Name: c.target, Params: params, Header: d.inline.headers(c), Notify: d.notices.add}
+	r := &streamable.Request{Method: method, Name: target, Params: params, Notify: d.notices.add}
+	if method == wire.CallTool {
+		r.Header = d.inline.headers(target, arguments)
+	}
 	result, err := d.endpoint.Send(ctx, r)
 	if x.Meta != nil { // it is observed
 		x.Sent = r.ID()
@@ -69,19 +72,17 @@ func (d *direct) call(ctx context.Context, c *call, x *tap.Exchange) (json.RawMe
 		err = away.Cause
 	}
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("calling %q: %w", c.method, err)
+		err = fmt.Errorf("calling %q: %w", method, err)
 	}
-	if c.method == wire.ReadResource && err == nil {
-		d.inline.resources.put(c.target, result)
+	if method == wire.ReadResource && err == nil {
+		d.inline.resources.put(target, result)
 	}
 	return result, err
 }
 
 // request sends a request about a task, or a subscription to one, and returns its result.
-func (d *direct) request(ctx context.Context, x *tap.Exchange, params *taskParams) (json.RawMessage, error) {
-	plain := *params
-	plain.SetMeta(nil)
-	data, err := d.encode(&plain, params.GetMeta())
+func (d *direct) request(ctx context.Context, x *tap.Exchange, params any, meta mcp.Meta) (json.RawMessage, error) {
+	data, err := d.encode(params, meta)
 	if err != nil {
 		return nil, err
 	}

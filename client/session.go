@@ -128,7 +128,9 @@ func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, 
 	defer done()
 	raw, err := s.observeTask(ctx, x, func(ctx context.Context) (json.RawMessage, error) {
 		if s.direct != nil {
-			return s.direct.request(ctx, x, params)
+			plain := *params
+			plain.SetMeta(nil)
+			return s.direct.request(ctx, x, &plain, params.GetMeta())
 		}
 		_, err := mcp.CallCustomMethod[*taskParams, *rawResult](x.Context(ctx), s.sdk, tap.CustomMethod, params)
 		raw, broken := x.Result()

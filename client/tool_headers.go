@@ -32,18 +32,15 @@ func (i *inlineSessions) learnHeaders(next mcp.MethodHandler) mcp.MethodHandler 
 	}
 }
 
-// headers returns the headers that mirror arguments of a call, or nil.
-func (s *inlineState) headers(c *call) http.Header {
-	if c.method != wire.CallTool {
-		return nil
-	}
-	params, ok := s.mirrored.Load(c.target)
+// headers returns the headers that mirror arguments of a tool, or nil.
+func (s *inlineState) headers(tool string, arguments []byte) http.Header {
+	params, ok := s.mirrored.Load(tool)
 	if !ok {
 		return nil
 	}
 	h := make(http.Header)
 	for _, p := range params.([]wire.ParamHeader) {
-		p.Set(h, c.arguments)
+		p.Set(h, arguments)
 	}
 	return h
 }
