@@ -47,14 +47,14 @@ type await struct {
 	have   map[string]reply // answers that are not sent yet, by the questions' keys
 	known  []*Question      // those asked before the waiting was resumed
 
-	task     *Task            // as the server last reported it
-	reported *Task            // as OnRound last saw it
-	sent     map[string]reply // answers that the server has
-	still    int              // status responses in a row in which all questions were answered
-	failures int              // in a row
-	over     bool             // the task has ended
-	news     *news            // which may never come
-	woken    int              // how often news ended a pause
+	task         *Task            // as the server last reported it
+	reported     *Task            // as OnRound last saw it
+	sent         map[string]reply // answers that the server has
+	still        int              // status responses in a row in which all questions were answered
+	failures     int              // in a row
+	over         bool             // the task has ended
+	subscription *subscription    // may bring no reports
+	woken        int              // how often the subscription ended a pause
 }
 
 // reply is an answer, with the digest of the question that it answers.
@@ -136,9 +136,9 @@ func (w *await) pending() *Pending {
 }
 
 func (w *await) drive(ctx context.Context) (*mcp.CallToolResult, error) {
-	w.sent, w.news = make(map[string]reply), newNews(w.Session, w.id)
+	w.sent, w.subscription = make(map[string]reply), newSubscription(w.Session, w.id)
 	if w.tasks == TasksExtension && !w.silent.Load() && (w.task == nil || !w.task.Ended()) {
-		defer w.news.subscribe(ctx, w.tasks)()
+		defer w.subscription.subscribe(ctx, w.tasks)()
 	}
 	var err error
 	r := new(Round)
@@ -171,8 +171,8 @@ func (w *await) poll(ctx context.Context) (*Round, error) {
 		began := time.Now()
 		t, err := w.pollOnce(ctx)
 		r.Elapsed = time.Since(began)
-		if err != nil && w.news.ended.Err() != nil {
-			t, r.Method, err = w.news.take(), tap.MethodTask, nil
+		if err != nil && w.subscription.ended.Err() != nil {
+			t, r.Method, err = w.subscription.take(), tap.MethodTask, nil
 		}
 		if err == nil {
 			w.task, w.failures = t, 0
@@ -189,7 +189,7 @@ func (w *await) poll(ctx context.Context) (*Round, error) {
 
 // pollOnce requests the status once, until the server reports the task's end meanwhile.
 func (w *await) pollOnce(ctx context.Context) (*Task, error) {
-	ctx, cancel := join(ctx, w.news.ended)
+	ctx, cancel := join(ctx, w.subscription.ended)
 	defer cancel()
 	return w.getTask(ctx, w.tasks, w.id)
 }
@@ -399,7 +399,7 @@ func (w *await) recheck(ctx context.Context, failed error) error {
 // returns the round of the report.
 func (w *await) rest(ctx context.Context) (*Round, error) {
 	interval := w.interval()
-	if w.news.reports() {
+	if w.subscription.reports() {
 		interval = max(interval, backstop)
 	}
 	if w.woken > 32 { // a server may report faster than is good for the client
@@ -412,9 +412,9 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 		return nil, ctx.Err()
 	case <-time.After(interval):
 		return nil, nil
-	case <-w.news.wake:
+	case <-w.subscription.wake:
 		w.woken++
-		t := w.news.take() // nil if the reports have just begun or ended
+		t := w.subscription.take() // nil if the reports have just begun or ended
 		if t == nil || w.isStale(t) {
 			return nil, nil // the status is requested again
 		}

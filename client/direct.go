@@ -22,11 +22,11 @@ import (
 //
 // No middleware of a host is passed by: nobody can add any, because nothing of [Client] gives out its mcp.Client.
 type direct struct {
-	endpoint *streamable.Endpoint
-	inline   *inlineState
-	notices  notices
-	meta     map[string]any // what every request says about its client
-	encoded  []byte         // meta as JSON
+	endpoint      *streamable.Endpoint
+	inline        *inlineState
+	notifications notificationQueue
+	meta          map[string]any // what every request says about its client
+	encoded       []byte         // meta as JSON
 }
 
 // newDirect returns what sends requests to an endpoint for a client with these options. The request's notifications go to
@@ -40,7 +40,7 @@ func newDirect(
 		mcp.MetaKeyClientCapabilities: encodable(opts.capabilities()),
 	}}
 	d.encoded, _ = json.Marshal(d.meta) // strings and types of the SDK
-	d.notices.deliver = deliver
+	d.notifications.deliver = deliver
 	return d
 }
 
@@ -60,7 +60,7 @@ func (d *direct) call(
 	if err != nil {
 		return nil, err
 	}
-	r := &streamable.Request{Method: method, Name: target, Params: params, Notify: d.notices.add}
+	r := &streamable.Request{Method: method, Name: target, Params: params, Notify: d.notifications.add}
 	if method == wire.CallTool {
 		r.Header = d.inline.headers(target, arguments)
 	}
@@ -89,7 +89,7 @@ func (d *direct) request(ctx context.Context, x *tap.Exchange, params any, meta 
 	if data, err = x.Inject(data); err != nil {
 		return nil, err
 	}
-	r := &streamable.Request{Method: x.Method, Name: x.Name, Params: data, Notify: d.notices.add, Timer: x.Timer}
+	r := &streamable.Request{Method: x.Method, Name: x.Name, Params: data, Notify: d.notifications.add, Timer: x.Timer}
 	if x.Notify != nil {
 		r.Listens = true
 		r.Notify = func(method string, params []byte) error { x.Notify(method, params); return nil }

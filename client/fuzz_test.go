@@ -97,7 +97,7 @@ func FuzzTask(f *testing.F) {
 			}
 		}
 		// As a notification it is the same, or none.
-		n := newNews(s, got.ID)
+		n := newSubscription(s, got.ID)
 		n.agreed = true
 		n.receive(tap.MethodTask, raw)
 		if told := n.take(); told == nil || told.Status != got.Status {

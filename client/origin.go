@@ -2,16 +2,12 @@ package client
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -90,29 +86,4 @@ func origin(u *url.URL) string {
 	scheme := strings.ToLower(u.Scheme)
 	implied := map[string]string{"http": "80", "https": "443"}[scheme]
 	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), implied))
-}
-
-// authorizeOnce asks for authorization once while a session connects. When authorization is
-// refused during server/discover, the SDK assumes a server of an earlier revision, connects
-// again, and would send the user through the same authorization a second time.
-type authorizeOnce struct {
-	auth.OAuthHandler
-
-	connected atomic.Bool // a refusal is not remembered any more
-	mu        sync.Mutex
-	refused   error
-}
-
-func (a *authorizeOnce) Authorize(ctx context.Context, req *http.Request, res *http.Response) error {
-	if a.connected.Load() {
-		return a.OAuthHandler.Authorize(ctx, req, res)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.refused == nil {
-		a.refused = a.OAuthHandler.Authorize(ctx, req, res)
-	} else {
-		res.Body.Close()
-	}
-	return a.refused
 }

@@ -9,35 +9,35 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// notices hands the notifications on the streams of direct requests to the host's handlers as the SDK does: one after
+// notificationQueue hands the notifications on the streams of direct requests to the host's handlers as the SDK does: one after
 // the other in the order of their arrival, and without holding up the request.
-type notices struct {
+type notificationQueue struct {
 	deliver func(method string, params []byte)
 
 	mu      sync.Mutex
-	queue   []notice
+	queue   []notification
 	bytes   int
 	running bool
 }
 
-type notice struct {
+type notification struct {
 	method string
 	params []byte
 }
 
 // size is how many bytes a notification takes while it waits.
-func (n notice) size() int { return 128 + len(n.method) + len(n.params) }
+func (n notification) size() int { return 128 + len(n.method) + len(n.params) }
 
-// maxNotices is how many bytes of notifications wait for a handler that does not return.
-const maxNotices = 16 << 20
+// maxNotifications is how many bytes of notifications wait for a handler that does not return.
+const maxNotifications = 16 << 20
 
 // add adds a notification, unless too many wait.
-func (n *notices) add(method string, params []byte) error {
+func (n *notificationQueue) add(method string, params []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	last := notice{method, bytes.Clone(params)}
-	if n.bytes+last.size() > maxNotices {
-		return &LimitError{"bytes of notifications at once", maxNotices}
+	last := notification{method, bytes.Clone(params)}
+	if n.bytes+last.size() > maxNotifications {
+		return &LimitError{"bytes of notifications at once", maxNotifications}
 	}
 	n.bytes += last.size()
 	n.queue = append(n.queue, last)
@@ -49,7 +49,7 @@ func (n *notices) add(method string, params []byte) error {
 }
 
 // run delivers what waits, and ends when nothing does.
-func (n *notices) run() {
+func (n *notificationQueue) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for len(n.queue) > 0 {
@@ -80,16 +80,16 @@ func (i *inlineSessions) notify(life context.Context, s *mcp.ClientSession, meth
 
 // notifications reads those of a server that the SDK has handlers for.
 var notifications = map[string]func(*mcp.ClientSession, []byte) (mcp.Request, error){
-	"notifications/progress":               notification[mcp.ProgressNotificationParams],
-	"notifications/message":                notification[mcp.LoggingMessageParams],
-	"notifications/tools/list_changed":     notification[mcp.ToolListChangedParams],
-	"notifications/prompts/list_changed":   notification[mcp.PromptListChangedParams],
-	"notifications/resources/list_changed": notification[mcp.ResourceListChangedParams],
-	"notifications/resources/updated":      notification[mcp.ResourceUpdatedNotificationParams],
-	"notifications/elicitation/complete":   notification[mcp.ElicitationCompleteParams],
+	"notifications/progress":               readNotification[mcp.ProgressNotificationParams],
+	"notifications/message":                readNotification[mcp.LoggingMessageParams],
+	"notifications/tools/list_changed":     readNotification[mcp.ToolListChangedParams],
+	"notifications/prompts/list_changed":   readNotification[mcp.PromptListChangedParams],
+	"notifications/resources/list_changed": readNotification[mcp.ResourceListChangedParams],
+	"notifications/resources/updated":      readNotification[mcp.ResourceUpdatedNotificationParams],
+	"notifications/elicitation/complete":   readNotification[mcp.ElicitationCompleteParams],
 }
 
-func notification[P any, Ptr interface {
+func readNotification[P any, Ptr interface {
 	*P
 	mcp.Params
 }](s *mcp.ClientSession, params []byte) (mcp.Request, error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
-// news holds what a server reports about one task by itself, on a stream that the client
+// subscription holds what a server reports about one task by itself, on a stream that the client
 // opens (SEP-2663, "Task Status Notifications").
-type news struct {
+type subscription struct {
 	*Session
 	id    string
 	wake  chan struct{}   // receives after each change; has room for one
@@ -27,15 +27,15 @@ type news struct {
 	latest       *Task // the last report that was not taken
 }
 
-func newNews(s *Session, id string) *news {
-	n := &news{Session: s, id: id, wake: make(chan struct{}, 1)}
+func newSubscription(s *Session, id string) *subscription {
+	n := &subscription{Session: s, id: id, wake: make(chan struct{}, 1)}
 	n.ended, n.end = context.WithCancel(context.Background())
 	return n
 }
 
 // receive takes a notification. It ignores reports about other tasks, those that cannot be
 // read and those after the end: the client requests the status itself now and then.
-func (n *news) receive(method string, params []byte) {
+func (n *subscription) receive(method string, params []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch method {
@@ -60,14 +60,14 @@ func (n *news) receive(method string, params []byte) {
 }
 
 // reports tells whether the server reports changes.
-func (n *news) reports() bool {
+func (n *subscription) reports() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.agreed
 }
 
 // signal says that there is something to take.
-func (n *news) signal() {
+func (n *subscription) signal() {
 	select {
 	case n.wake <- struct{}{}:
 	default:
@@ -75,7 +75,7 @@ func (n *news) signal() {
 }
 
 // take takes the last report, or nil.
-func (n *news) take() *Task {
+func (n *subscription) take() *Task {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t := n.latest
@@ -84,7 +84,7 @@ func (n *news) take() *Task {
 }
 
 // reset notes the end of a stream, and returns what its server had acknowledged.
-func (n *news) reset() (acknowledged, agreed bool) {
+func (n *subscription) reset() (acknowledged, agreed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	acknowledged, agreed = n.acknowledged, n.agreed
@@ -94,7 +94,7 @@ func (n *news) reset() (acknowledged, agreed bool) {
 }
 
 // subscribe opens the stream about the task, and again when it ends, until stop is called.
-func (n *news) subscribe(ctx context.Context, d TaskDialect) (stop func()) {
+func (n *subscription) subscribe(ctx context.Context, d TaskDialect) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
