@@ -244,15 +244,6 @@ func parseSample(text, model string) (*mcp.CreateMessageWithToolsResult, error) 
 // The methods of input requests.
 const sampling, elicitation = "sampling/createMessage", "elicitation/create"
 
-// join shows a list on one line.
-func join[T any](list []T, show func(T) string) string {
-	var texts []string
-	for _, item := range list {
-		texts = append(texts, show(item))
-	}
-	return strings.Join(texts, ", ")
-}
-
 func questions(list []*client.Question) string {
 	return join(list, func(q *client.Question) string {
 		kind := map[string]string{sampling: "sampling", "roots/list": "roots", elicitation: "form"}[q.Method]
@@ -261,10 +252,6 @@ func questions(list []*client.Question) string {
 		}
 		return fmt.Sprintf("%s (%s)", harmlessLine(q.Key, 60), kind)
 	})
-}
-
-func keys(list []string) string {
-	return join(list, func(key string) string { return harmlessLine(key, 60) })
 }
 
 // describe shows a question and how to answer it.
@@ -328,16 +315,4 @@ func sampleContent(schema json.RawMessage) string {
 		members = append(members, compact(name)+":"+compact(value))
 	}
 	return "{" + strings.Join(members, ",") + "}"
-}
-
-// maxDepth is how deep JSON of the command line may be nested.
-const maxDepth = 64
-
-// checkObject checks that a text is one JSON object.
-func checkObject(text []byte) error {
-	err := strictjson.Check(text, maxDepth)
-	if err == nil && strictjson.TypeOf(text) != strictjson.TypeObject {
-		err = errors.New("it is not an object")
-	}
-	return err
 }

@@ -212,22 +212,6 @@ func (c *conversation) park(parked *client.PendingError) error {
 	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", parked, again, until)}
 }
 
-// show prints a value as JSON, or its text for people.
-func (c *conversation) show(value any, text string) error {
-	if c.asJSON() {
-		return outputJSON(c.cmd.OutOrStdout(), value)
-	}
-	return output(c.cmd.OutOrStdout(), text)
-}
-
-// asJSON reports whether the outcome is printed as JSON.
-func (c *conversation) asJSON() bool { return c.connect.output == "json" }
-
-// printer returns a function that prints a result.
-func (c *conversation) printer(res mcp.Result) func() error {
-	return func() error { return c.printResult(res) }
-}
-
 func revision(s *client.Session) string {
 	if res := s.SDK().InitializeResult(); res != nil {
 		return res.ProtocolVersion

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
@@ -59,21 +58,4 @@ func getPrompt(ctx context.Context, s *client.Session, name string, pairs []pair
 		return nil, fmt.Errorf("listing the prompts, to know the arguments of %s: %w", name, err)
 	}
 	return nil, unknownName("prompt", name, names)
-}
-
-// promptSchema describes the arguments of a prompt, which are all strings.
-func promptSchema(prompt *mcp.Prompt) *inputSchema {
-	s := &inputSchema{Schema: new(jsonschema.Schema)}
-	s.Properties = make(map[string]*jsonschema.Schema)
-	s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // false
-	for _, a := range prompt.Arguments {
-		if a == nil {
-			continue
-		}
-		s.Properties[a.Name] = &jsonschema.Schema{Description: a.Description, Title: a.Title}
-		if a.Required {
-			s.Required = append(s.Required, a.Name)
-		}
-	}
-	return s
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/hinshun/vt10x"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
-	"github.com/askback-mcp/askback/cmd/askback/internal/recording"
 )
 
 // The recording that README.md shows. This makes it again:
@@ -76,7 +75,7 @@ func TestRecordingOfTheDemo(t *testing.T) {
 	if info, err := file.Stat(); err != nil || info.Size() > 200_000 {
 		t.Errorf("%s has more than 200,000 bytes, or cannot be read (%v)", recordingFile, err)
 	}
-	frames, err := recording.Read(file)
+	frames, err := readRecording(file)
 	if err != nil || len(frames) != len(demoScenes) {
 		t.Fatalf("%s has %d frames (%v), want %d: record it again with -record", recordingFile, len(frames), err, len(demoScenes))
 	}
@@ -168,7 +167,7 @@ func (s *stage) write(output string) {
 	_, _ = io.WriteString(s.screen, output)
 }
 
-func (s *stage) frame(show time.Duration) recording.Frame { return recording.Capture(s.screen, show) }
+func (s *stage) frame(show time.Duration) frame { return capture(s.screen, show) }
 
 func (s *stage) press(t *testing.T, keys string) {
 	t.Helper()
@@ -179,7 +178,7 @@ func (s *stage) press(t *testing.T, keys string) {
 
 // record plays the scenes and writes the recording.
 func (s *stage) record(t *testing.T, scenes []scene) {
-	var frames []recording.Frame
+	var frames []frame
 	for i, scene := range scenes {
 		for scene.until == "" || !strings.Contains(s.frame(0).String(), scene.until) {
 			if !s.show(20 * time.Second) {
@@ -197,7 +196,7 @@ func (s *stage) record(t *testing.T, scenes []scene) {
 	}
 	var svg bytes.Buffer
 	title := "A recording of askback demo: a tool asks twice, each server that asked is killed, and the next one continues"
-	if err := recording.Write(&svg, title, s.columns, s.rows, frames); err != nil {
+	if err := writeRecording(&svg, title, s.columns, s.rows, frames); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(repository(t)+recordingFile, svg.Bytes(), 0o644); err != nil {

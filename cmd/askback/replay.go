@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/transcript"
 	"github.com/askback-mcp/askback/internal/drafts"
-	"github.com/askback-mcp/askback/internal/transcript"
 )
 
 func replayCommand() *cobra.Command {

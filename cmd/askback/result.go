@@ -9,6 +9,22 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// show prints a value as JSON, or its text for people.
+func (c *conversation) show(value any, text string) error {
+	if c.asJSON() {
+		return outputJSON(c.cmd.OutOrStdout(), value)
+	}
+	return output(c.cmd.OutOrStdout(), text)
+}
+
+// asJSON reports whether the outcome is printed as JSON.
+func (c *conversation) asJSON() bool { return c.connect.output == "json" }
+
+// printer returns a function that prints a result.
+func (c *conversation) printer(res mcp.Result) func() error {
+	return func() error { return c.printResult(res) }
+}
+
 // printResult prints a result. A tool's error goes to standard error, and the command exits with exitToolError.
 func (c *conversation) printResult(res mcp.Result) error {
 	tool, _ := res.(*mcp.CallToolResult)

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -86,26 +83,6 @@ func foreignQuote(word string) string {
 	return "$'" + strings.ReplaceAll(quoted[1:len(quoted)-1], "'", `\'`) + "'"
 }
 
-// inert escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the same
-// meaning.
-func inert(text []byte) string {
-	var b strings.Builder
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		text = text[n:]
-		switch {
-		case r == '\n', strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
 // moment shows a time and its distance from now. Past is the word for a time that is over.
 func moment(t, now time.Time, past string) string {
 	distance := "in " + span(t.Sub(now))
@@ -145,46 +122,23 @@ func table(rows []string) string {
 	return b.String()
 }
 
+// join shows a list on one line.
+func join[T any](list []T, show func(T) string) string {
+	var texts []string
+	for _, item := range list {
+		texts = append(texts, show(item))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func keys(list []string) string {
+	return join(list, func(key string) string { return harmlessLine(key, 60) })
+}
+
 // endLine ends the last line of a text.
 func endLine(text string) string {
 	if strings.HasSuffix(text, "\n") {
 		return text
 	}
 	return text + "\n"
-}
-
-// indentedJSON encodes a value as JSON on several lines in which nothing acts on a terminal.
-func indentedJSON(v any) (string, error) {
-	text, err := encodeJSON(v, "  ")
-	if err != nil {
-		return "", fmt.Errorf("the output as JSON: %w", err)
-	}
-	return inert(text), nil
-}
-
-// indentedRaw shows JSON on lines that are indented by four spaces, except the first. It quotes a text that is not JSON.
-func indentedRaw(raw []byte) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
-		return strconv.Quote(string(raw))
-	}
-	return inert(b.Bytes())
-}
-
-// compact encodes a value as JSON on one line, with every character as itself.
-func compact(v any) string {
-	text, err := encodeJSON(v, "")
-	if err != nil {
-		return "…"
-	}
-	return string(bytes.TrimSpace(text))
-}
-
-func encodeJSON(v any, indent string) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", indent)
-	err := encoder.Encode(v)
-	return b.Bytes(), err
 }
