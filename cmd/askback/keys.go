@@ -105,9 +105,29 @@ For - the keys are read from standard input, and the new ones are printed.`,
 	return cmd
 }
 
-// rotate takes one step. The explanation goes to standard output or, if the keys go there, to standard error.
+// rotate takes one step.
 func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
+	return changeKeys(cmd, file, func(ring *seal.Ring, place string) (*seal.Ring, string, error) {
+		now := time.Now()
+		next, step, err := ring.Rotate(now, wait)
+		if errors.Is(err, seal.ErrTooEarly) {
+			err = fmt.Errorf("%s: %w; --wait changes how long that is, --force does not wait", file, err)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		return next, explainStep(step, ring, next, place, now, wait), nil
+	})
+}
+
+// changeKeys replaces the keys of a file, or prints those that take the place of the keys on standard input. Change
+// returns the new keys and what to tell about them. That goes to standard output or, if the keys go there, to standard
+// error. Place names the keys in it.
+func changeKeys(cmd *cobra.Command, file string,
+	change func(ring *seal.Ring, place string) (next *seal.Ring, told string, err error)) error {
+	place, out := "the keys", cmd.ErrOrStderr()
 	if file != "-" {
+		place, out = file, cmd.OutOrStdout()
 		if err := checkReplaceable(file); err != nil {
 			return err
 		}
@@ -117,37 +137,19 @@ func rotate(cmd *cobra.Command, file string, wait time.Duration) error {
 		return err
 	}
 	warn(cmd, warning)
-
-	now := time.Now()
-	next, step, err := ring.Rotate(now, wait)
-	if errors.Is(err, seal.ErrTooEarly) {
-		return fmt.Errorf("%s: %w; --wait changes how long that is, --force does not wait", file, err)
-	}
+	next, told, err := change(ring, place)
 	if err != nil {
 		return err
 	}
-
-	out, place, err := saveKeys(cmd, file, next)
-	if err != nil {
-		return err
-	}
-	return output(out, explainStep(step, ring, next, place, now, wait))
-}
-
-// saveKeys writes the keys to where they came from. It returns the stream for what there is to say, which is standard
-// error if the keys go to standard output, and the place of the keys in words.
-func saveKeys(cmd *cobra.Command, file string, ring *seal.Ring) (out io.Writer, place string, err error) {
-	out, place = cmd.OutOrStdout(), file
 	if file == "-" {
-		out, place = cmd.ErrOrStderr(), "the keys"
-		err = outputSecrets(cmd, ring)
+		err = outputSecrets(cmd, next)
 	} else {
-		err = replaceKeyFile(file, ring.EncodeSecrets())
+		err = replaceKeyFile(file, next.EncodeSecrets())
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("replacing the keys: %w", err)
+		return fmt.Errorf("replacing the keys: %w", err)
 	}
-	return out, place, nil
+	return output(out, told)
 }
 
 func keysRevokeCommand() *cobra.Command {
@@ -185,23 +187,11 @@ For - the keys are read from standard input, and the new ones are printed.`,
 }
 
 func revoke(cmd *cobra.Command, file string, before time.Time) error {
-	if file != "-" {
-		if err := checkReplaceable(file); err != nil {
-			return err
-		}
-	}
-	ring, warning, err := readKeys(file, cmd.InOrStdin())
-	if err != nil {
-		return err
-	}
-	warn(cmd, warning)
-	next := ring.RevokeBefore(before)
-	out, place, err := saveKeys(cmd, file, next)
-	if err != nil {
-		return err
-	}
-	return output(out, fmt.Sprintf("revoke: no requestState opens that was sealed before %s.\nNext: %s.\n",
-		next.Revoked().Format(time.RFC3339), giveOut(place)))
+	return changeKeys(cmd, file, func(ring *seal.Ring, place string) (*seal.Ring, string, error) {
+		next := ring.RevokeBefore(before)
+		return next, fmt.Sprintf("revoke: no requestState opens that was sealed before %s.\nNext: %s.\n",
+			next.Revoked().Format(time.RFC3339), giveOut(place)), nil
+	})
 }
 
 // giveOut says how servers get keys that have changed.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/edits"
 )
 
 // didYouMean suggests the nearest name. It is empty if none is similar.
@@ -28,7 +30,7 @@ func nearest(name string, among []string) string {
 		if abs := len(other) - len(word); abs > most || -abs > most {
 			continue
 		}
-		if d := edits(word, other); d < most || d == most && best == "" {
+		if d := edits.Count(word, other); d < most || d == most && best == "" {
 			best, most = one, d
 		}
 	}
@@ -39,32 +41,6 @@ func nearest(name string, among []string) string {
 const maxWord = 200
 
 var noLetters = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
-
-// edits counts the letters to insert, to delete, to replace or to swap with their neighbour, until a is b.
-func edits(a, b []rune) int {
-	if slices.Equal(a, b) {
-		return 0
-	}
-	var before, last []int // the rows of a's last letters but one and but none
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range a {
-		before, last, row = last, row, make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range b {
-			row[j+1] = 1 + min(last[j+1], row[j], last[j])
-			if a[i] == b[j] {
-				row[j+1] = min(row[j+1], last[j])
-			}
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-	}
-	return row[len(b)]
-}
 
 // unknownName returns the error of a tool or prompt that the server does not have.
 func unknownName(kind, name string, names []string) error {

@@ -1,23 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/transcript"
-	"github.com/askback-mcp/askback/internal/drafts"
 )
 
 func replayCommand() *cobra.Command {
@@ -164,38 +157,5 @@ func replay(cmd *cobra.Command, t *transcript.Transcript, p transcript.Player, v
 		return cmp.Or(err, failed)
 	}
 	step("FAIL", failure.Step)
-	// The most likely cause is a server that does not serve drafts.
-	if strings.HasPrefix(failure.Part.Title, "Draft") && failure.Server != "" && !servesDrafts(cmd.Context(), p.URLs[failure.Server]) {
-		at, _ := parseTarget(p.URLs[failure.Server]) // serverURLs has parsed it before
-		return fmt.Errorf("the server at %s does not serve the drafts of the protocol, which %s needs: start it with 'askback serve --drafts'", at.shown(), t.Name)
-	}
 	return fmt.Errorf("%w\n\n%s", failure, startServers(t))
-}
-
-// servesDrafts reports whether a server serves the drafts: it then refuses a draft that does not exist by its name. A
-// server that does not answer like an endpoint, as at a wrong path, counts as one that serves them.
-func servesDrafts(ctx context.Context, address string) bool {
-	u, err := url.Parse(address)
-	if err != nil {
-		return true
-	}
-	query := u.Query()
-	query.Set("draft", "none")
-	u.RawQuery = query.Encode()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-	if err != nil {
-		return true
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return true
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	endpoint := res.StatusCode == http.StatusOK || res.StatusCode == http.StatusBadRequest
-	return err != nil || !endpoint || bytes.Contains(answer, []byte(drafts.UnknownForm))
 }

@@ -50,10 +50,6 @@ const (
 
 var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2, State}
 
-// UnknownForm begins the error for a URL that names another form. A client recognises a server with drafts by it: a
-// server without drafts ignores the name.
-const UnknownForm = "unknown draft in the URL's query"
-
 func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
 
 // assumedCapabilities are those of a client that declares none, because the drafts have no place for it: the requests
@@ -95,7 +91,7 @@ func parse(body []byte) message {
 func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	form := formOf(r)
 	if form != "" && !slices.Contains(forms, form) {
-		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, UnknownForm+": want one of %v", forms))
+		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "unknown draft in the URL's query: want one of %v", forms))
 		return true
 	}
 	if form == State {

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/edits"
 )
 
 // observation is the weather at one place.
@@ -100,41 +102,17 @@ func (a *atlas) find(location string) (observation, error) {
 // nearest returns up to three cities whose names are like location, the likeliest first.
 func (a *atlas) nearest(location string) []string {
 	var near []string
-	edits := make(map[string]int)
+	away := make(map[string]int) // in edits
 	for _, city := range a.cities {
 		x, y := []rune(fold(location)), []rune(fold(city))
-		edits[city] = distance(x, y)
+		away[city] = edits.Count(x, y)
 		// Beyond half of the letters, a suggestion is noise.
-		if 2*edits[city] <= max(len(x), len(y)) {
+		if 2*away[city] <= max(len(x), len(y)) {
 			near = append(near, city)
 		}
 	}
-	slices.SortStableFunc(near, func(a, b string) int { return edits[a] - edits[b] })
+	slices.SortStableFunc(near, func(a, b string) int { return away[a] - away[b] })
 	return near[:min(3, len(near))]
-}
-
-// distance counts the edits that turn a into b: letters inserted, deleted, replaced, or swapped with their neighbour.
-func distance(a, b []rune) int {
-	// Three rows of the usual matrix are enough: a swap looks two rows back.
-	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range a {
-		before, above, row = above, row, before
-		row[0] = i + 1
-		for j := range b {
-			replaced := above[j]
-			if a[i] != b[j] {
-				replaced++
-			}
-			row[j+1] = min(replaced, above[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }
 
 // fold maps the spellings of a name to one: lower case, no accents, single spaces.
