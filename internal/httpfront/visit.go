@@ -145,8 +145,9 @@ func (h *handler) keep(v *visit, req *wire.Request, body []byte) []byte {
 	if v.reader != nil {
 		v.reader.Reset(nil)
 	}
-	v.params = wire.Params{}
 	*req, _ = wire.ParseRequest(body, h.limits.Depth, &v.outline, false)
+	v.params = wire.Params{Target: v.params.Target}
+	v.params.Meta, _ = wire.ParseMeta(strictjson.Get(req.Params, "_meta")) // checked before
 	if len(body) <= bound.Small {
 		v.body.Release()
 	} else {
