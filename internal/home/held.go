@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +51,8 @@ func (h *Held) Suspend(
 		return answers, false, context.Cause(ctx)
 	}
 	id := journal.Derived("call", j.ID)
-	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed())
+	manual := slices.ContainsFunc(out.Questions, func(q call.Question) bool { return q.Accept == nil })
+	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), !manual)
 	for _, q := range out.Questions {
 		if err == nil && unfit[q.Key] && q.Accept == nil { // its handler would take it for one that fits
 			refusal := journal.Refusal{Key: q.Key, Reason: q.Unfit(responses[q.Key])}
@@ -61,18 +63,20 @@ func (h *Held) Suspend(
 	return call.Answers{Responses: responses}, true, err
 }
 
-// Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are among
-// the responses, too.
-func Ask(ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap) (responses map[string][]byte, unfit map[string]bool, err error) {
+// Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are
+// among the responses, too: they are unfit, unless the caller of Ask checks all of them.
+func Ask(
+	ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap, checked bool,
+) (responses map[string][]byte, unfit map[string]bool, err error) {
 	var mu sync.Mutex
 	responses, unfit = make(map[string][]byte, len(requests)), make(map[string]bool)
 	group, ctx := errgroup.WithContext(ctx)
 	for key, request := range requests {
 		group.Go(func() error {
-			a := new(answered)
+			a := &answered{checked: checked}
 			result, err := send(context.WithValue(ctx, answeredKey{}, a), session, callID, key, request)
 			doesNotFit := err != nil && isUnfit(err)
-			if doesNotFit {
+			if doesNotFit || err == nil && a.result != nil {
 				result, err = a.result, nil
 			}
 			if err != nil {
@@ -95,17 +99,29 @@ func Ask(ctx context.Context, session *mcp.ServerSession, callID string, request
 	return responses, unfit, group.Wait()
 }
 
-// answered is what a client answered, before the SDK checks it. The SDK's error tells that an answer does not fit, and may
-// repeat it; the question's own check tells why.
-type answered struct{ result any }
+// answered is what a client answered, before the SDK checks it. The SDK's error tells that an answer does not fit, and
+// may repeat it; the question's own check tells why.
+type answered struct {
+	result  mcp.Result
+	checked bool // by the question
+}
 
 type answeredKey struct{}
 
-// Answered keeps the result of a question of [Ask]. It is for the middleware around what the SDK's server sends.
-func Answered(ctx context.Context, result any) {
-	if a, ok := ctx.Value(answeredKey{}).(*answered); ok {
-		a.result = result
+// Answered keeps the result of a question of [Ask], and returns what the SDK is to have of it. It is for the middleware
+// around what the SDK's server sends. The SDK would check the content of an answer by the question's schema, which it
+// reads anew for each answer: that is a third of what a question in a session costs. A question that checks its answer
+// itself therefore leaves the content out.
+func Answered(ctx context.Context, result mcp.Result) mcp.Result {
+	a, ok := ctx.Value(answeredKey{}).(*answered)
+	if !ok {
+		return result
 	}
+	a.result = result
+	if answer, ok := result.(*mcp.ElicitResult); ok && a.checked && answer != nil {
+		return &mcp.ElicitResult{Action: answer.Action}
+	}
+	return result
 }
 
 func send(ctx context.Context, session *mcp.ServerSession, callID, key string, request mcp.InputRequest) (any, error) {

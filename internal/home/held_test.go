@@ -72,7 +72,9 @@ func TestHeld(t *testing.T) {
 			server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 					result, err := next(ctx, method, req)
-					home.Answered(ctx, result)
+					if err == nil {
+						result = home.Answered(ctx, result)
+					}
 					return result, err
 				}
 			})

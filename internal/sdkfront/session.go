@@ -33,9 +33,11 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		if gaveWay := resume(); gaveWay != nil {
 			return nil, gaveWay
 		}
-		home.Answered(ctx, result)
 		if native && err == nil {
 			f.tellNative(ctx, p, report.AuditAnswered, result)
+		}
+		if err == nil {
+			result = home.Answered(ctx, result)
 		}
 		if cause := context.Cause(ctx); err != nil && fault.Of(cause) == fault.Limit {
 			err = cause
