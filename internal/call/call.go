@@ -1,6 +1,7 @@
 // Package call runs the handlers of tools, prompts and resources. For a request that has passed the gate, the [Engine]
 // opens the call's journal in its [Home], runs the handler once against it, and hands the [Outcome] to the home to be
-// kept, or back to the front that brought the request. The package knows no transport, and nothing of where journals are.
+// kept, or back to the front that brought the request. The package knows no transport, nor does it know where journals
+// are.
 package call
 
 import (
@@ -8,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,55 +21,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/report"
-	"github.com/askback-mcp/askback/internal/wire"
 )
-
-// TaskSupport says how the calls of a tool become tasks: see askback.TaskSupport.
-type TaskSupport struct {
-	Required, AtDetach bool
-	PollInterval       time.Duration
-}
-
-// Handler is a registered tool, prompt or resource.
-type Handler struct {
-	Method  string
-	Headers []wire.ParamHeader
-	Tasks   *TaskSupport // of a tool whose calls may be tasks, or nil
-	Sealed  atomic.Bool  // arguments of its calls have been sealed, and probably will be
-	// Template is that of a resource template, which Matches reads.
-	Template string
-	Matches  func(uri string) bool
-	// Invoke decodes the request's arguments and runs the author's function. Its errors are
-	// those of the handler, or a *jsonrpc.Error.
-	Invoke func(ctx context.Context, c *Call, params *wire.Params) (mcp.Result, error)
-	// Fail turns the handler's error into a result, for tools.
-	Fail func(error) mcp.Result
-}
-
-// ProgressFunc tells the client how far a call is.
-type ProgressFunc func(ctx context.Context, progress, total float64, message string) error
-
-// Request is a request for a handler that has passed the gate, whatever front brought it.
-type Request struct {
-	Handler   *Handler
-	Params    *wire.Params
-	Raw       []byte // the parameters as they came
-	Can       wire.Capability
-	Principal string
-	InSession bool // the request is the whole call, in a session before 2026-07-28
-	Watch     *report.Watch
-	// Crowded waits a moment for a share of the calls that run at once, and reports whether there is still none: then
-	// the call is to be handed back to the client, if it can be. It is nil if the call has its share.
-	Crowded  func(context.Context) bool
-	Progress ProgressFunc
-	Session  *mcp.ServerSession // nil outside of sessions
-	// Fence and Nonce are those of the claim under which a task runs. They are zero outside of tasks.
-	Fence int64
-	Nonce string
-	Extra *mcp.RequestExtra // nil in a task
-	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
-	As func(Manual) mcp.Request
-}
 
 // Call is one call as its handler sees it in one round. It is safe for concurrent use until the handler returns.
 type Call struct {
@@ -82,30 +36,19 @@ type Call struct {
 	id     string      // the journal's: a secret
 	named  atomic.Bool // the handler has read what is derived from id
 	run    journal.Run
-	engine *Engine
 	trace  string      // the journal's
 	plain  bool        // the journal's PlainForms
 	asks   atomic.Bool // the handler asks through its Call
 
 	detaches, audited bool // as [Opened] has it
 
+	audit    *report.Audit
+	observer *report.Observer
+
 	mu   sync.Mutex
 	undo []func(context.Context) error
 	last float64 // the last progress that was sent
 	sent bool
-}
-
-func (s *serving) newCall(ctx context.Context, manual Manual) *Call {
-	j := s.Journal
-	probe, _ := ctx.Value(probeKey{}).(Probe)
-	c := &Call{
-		Request: s.r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID, engine: s.Engine,
-		trace: j.Trace, plain: j.PlainForms, detaches: s.Detach != nil, audited: s.Audited,
-	}
-	if probe != nil {
-		c.id = probe.CallID(j.ID)
-	}
-	return c
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.
@@ -150,7 +93,8 @@ func (c *Call) View() mcp.Request {
 func (c *Call) SetView(view mcp.Request) { c.view = view }
 
 // errInline is for a handler that asks through its session.
-var errInline = errors.New("a handler added with AddInlineTool asks through its session: to ask through its Call, add it with AddTool")
+var errInline = errors.New("a handler added with AddInlineTool asks through its session: " +
+	"to ask through its Call, add it with AddTool")
 
 // Ask returns the recorded answer to a question, as its Accept returned it. The error is
 // [journal.ErrInputRequired] until there is one.
@@ -181,7 +125,7 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	} else if c.Can&q.Need != q.Need {
 		ask.Unable = &fault.UnableError{Key: key, Need: q.Need &^ c.Can}
 	}
-	if c.engine.Audit == nil || c.audited {
+	if c.audit == nil || c.audited {
 		return c.run.Ask(ask)
 	}
 	c.asks.Store(true)
@@ -204,8 +148,7 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 		watched := step
 		step = func(ctx context.Context) ([]byte, error) { return c.Probe.Step(ctx, name, watched) }
 	}
-	audit, observer := c.engine.Audit, c.engine.Observer
-	if audit == nil && observer == nil {
+	if c.audit == nil && c.observer == nil {
 		return c.run.Step(ctx, name, step)
 	}
 	ran := false
@@ -217,7 +160,7 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 	defer func() { end() }() // also when the step panics
 	value, err := c.run.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
 		ran, op.Began = true, time.Now()
-		ctx, end = observer.Begin(ctx, op)
+		ctx, end = c.observer.Begin(ctx, op)
 		op.Outcome = "failed"
 		return step(ctx)
 	})
@@ -277,4 +220,24 @@ func (c *Call) cleanUp(ctx context.Context, err error) error {
 		err = errors.Join(err, fault.Safely(func() error { return f(ctx) }))
 	}
 	return err
+}
+
+// tell tells the operator what happened in this round of the call.
+func (c *Call) tell(ctx context.Context, event report.AuditEvent) {
+	c.Request.tell(ctx, c.audit, c.id, c.Round, event)
+}
+
+// tellManual tells the operator of the answers that a handler in the SDK's manual style was given.
+func (c *Call) tellManual() {
+	if c.audit == nil || len(c.manual.Responses) == 0 {
+		return
+	}
+	responses := responsesOf(c.Request.view(c.manual))
+	for _, key := range slices.Sorted(maps.Keys(responses)) {
+		action := ""
+		if r, ok := responses[key].(*mcp.ElicitResult); ok {
+			action = r.Action
+		}
+		c.tell(c.ctx, report.AuditEvent{Kind: report.AuditAnswered, Key: key, Action: action})
+	}
 }

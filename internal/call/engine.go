@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -68,7 +67,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		if err == nil && out.detached {
 			out, err = s.Detach(ctx, s.Journal)
 		}
-		e.ended(ctx, r, s.Journal, round, began, s.outcome(ctx, out, err), out)
+		r.ended(ctx, e.Log, s.Journal.ID, round, began, s.outcome(ctx, out, err), out)
 		if err != nil || !out.InputRequired() {
 			return s.end(ctx, round, out, err)
 		}
@@ -132,6 +131,12 @@ func (s *serving) end(ctx context.Context, round int, out *Outcome, err error) (
 	return out, err
 }
 
+// tellEnded tells the operator how the call ended.
+func (s *serving) tellEnded(ctx context.Context, round int, out *Outcome, err error) {
+	ended := report.AuditEvent{Kind: report.AuditEnded, Reason: endReason(ctx, out, err)}
+	s.r.tell(ctx, s.Audit, s.Journal.ID, round, ended)
+}
+
 // endUnkept ends a call whose journal its home could not keep.
 func (s *serving) endUnkept(ctx context.Context, round int, err error) (*Outcome, error) {
 	s.tellEnded(ctx, round, nil, err)
@@ -159,7 +164,7 @@ func (s *serving) shed(ctx context.Context) (*Outcome, error) {
 	if _, _, err := s.home.Suspend(ctx, s.Journal, out); err != nil {
 		return s.endUnkept(ctx, s.Journal.Round, err)
 	}
-	s.tell(ctx, s.r, s.Journal.ID, s.Journal.Round, report.AuditEvent{Kind: report.AuditShed})
+	s.r.tell(ctx, s.Audit, s.Journal.ID, s.Journal.Round, report.AuditEvent{Kind: report.AuditShed})
 	s.r.Watch.SetOutcome("shed")
 	s.r.Watch.SetStateBytes(len(out.State))
 	return out, nil
@@ -177,7 +182,9 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 	}
 	asks, suspended, err := run.Finish(err)
 	refused := run.Refused()
-	e.logRefused(ctx, c, refused)
+	for _, refusal := range refused {
+		LogRefused(ctx, e.Log, c.PublicID(), c.Handler.Method, c.Params.Target, c.Round, refusal)
+	}
 	if err == nil && suspended {
 		if i := slices.IndexFunc(refused, func(r journal.Refusal) bool { return r.Final }); i >= 0 {
 			return nil, Unanswerable(&refused[i])
@@ -188,103 +195,61 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 		err = refused[len(refused)-1].LimitReached(err)
 	}
 	if err != nil {
-		e.warnOfDropped(ctx, c, j, asks, err)
+		warnOfDropped(ctx, e.Log, c, j, asks, err)
 		return s.failed(err)
 	}
 	requests, state, isManual := ManualOutcome(result)
 	switch {
 	case suspended && isManual:
-		return nil, errors.New("the handler asked through its Call and returned input requests of its own: it can do one or the other")
+		return nil, errors.New("the handler asked through its Call and returned input requests of its own: " +
+			"it can do one or the other")
 	case suspended:
-		e.warnOfStrayed(ctx, c, asks, run.Strayed())
-		out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: run.Detached()}
-		for i, a := range asks {
-			q := a.Request.(*question.Question)
-			for _, r := range refused {
-				if r.Key == a.Key && r.Reason != journal.ErrReworded {
-					q = q.Again(r.Reason)
-				}
-			}
-			out.Questions[i] = Question{j.Pending[i].Wire, q}
-			if e.Audit != nil {
-				c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
-			}
-		}
-		return out, nil
+		warnOfStrayed(ctx, e.Log, c, asks, run.Strayed())
+		return s.suspended(ctx, c, asks, refused), nil
 	case isManual:
-		out, err := e.suspendManual(c.Can, j, requests, state, result.GetMeta())
-		if err != nil {
-			return nil, err
-		}
-		out.Named = c.named.Load()
-		for _, q := range out.Questions {
-			c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: q.Key})
-		}
-		return out, nil
+		return s.suspendedManual(ctx, c, requests, state, result.GetMeta())
 	case result == nil:
 		return nil, fault.Wire(errors.New("the handler returned no result"))
 	}
 	return &Outcome{Result: result}, nil
 }
 
+// suspended returns the outcome of a round that asks, or that only has to come back.
+func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, refused []journal.Refusal) *Outcome {
+	out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: c.run.Detached()}
+	for i, a := range asks {
+		q := a.Request.(*question.Question)
+		for _, r := range refused {
+			if r.Key == a.Key && r.Reason != journal.ErrReworded {
+				q = q.Again(r.Reason)
+			}
+		}
+		out.Questions[i] = Question{s.Journal.Pending[i].Wire, q}
+		if s.Audit != nil {
+			c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
+		}
+	}
+	return out
+}
+
+// suspendedManual returns the outcome of a round of a handler in the SDK's manual style.
+func (s *serving) suspendedManual(
+	ctx context.Context, c *Call, requests mcp.InputRequestMap, state string, meta mcp.Meta,
+) (*Outcome, error) {
+	out, err := suspendManual(&s.Limits, c.Can, s.Journal, requests, state)
+	if err != nil {
+		return nil, err
+	}
+	out.Meta, out.Named = meta, c.named.Load()
+	for _, q := range out.Questions {
+		c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: q.Key})
+	}
+	return out, nil
+}
+
 // Unanswerable is the error of a call whose client gave an answer that nobody can correct.
 func Unanswerable(r *journal.Refusal) error {
 	return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", r.Err())
-}
-
-// logRefused tells why questions are asked again that the client has answered.
-func (e *Engine) logRefused(ctx context.Context, c *Call, refused []journal.Refusal) {
-	for _, r := range refused {
-		LogRefused(ctx, e.Log, c.PublicID(), c.Handler.Method, c.Params.Target, c.Round, r)
-	}
-}
-
-// LogRefused logs why an answer does not count.
-func LogRefused(ctx context.Context, log *slog.Logger, callID, method, target string, round int, r journal.Refusal) {
-	message := "askback: an answer does not fit; its question is asked again"
-	if r.Final {
-		message = "askback: an answer does not fit, and to ask again would not help; the call ends"
-	}
-	log.InfoContext(ctx, message, "call", callID, "method", method, "target", target, "round", round, "key", r.Key,
-		"reason", r.Reason)
-}
-
-// warnOfDropped warns of a handler that asked, and then ended the call with an error that is not about the questions.
-func (e *Engine) warnOfDropped(ctx context.Context, c *Call, j *journal.Journal, asks []journal.Ask, err error) {
-	// A panic, which is logged, is an error of the protocol, too.
-	if len(asks) == 0 || fault.Of(err) != fault.Handler || ctx.Err() != nil || declined(j) {
-		return
-	}
-	e.Log.WarnContext(ctx, "askback: a handler asked and then ended the call with another error, so that its questions are not asked; it should return the error of the ask",
-		"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round, "keys", keysOf(asks))
-}
-
-// warnOfStrayed warns of a handler that asked something new, and did not ask again for answers that the call has.
-func (e *Engine) warnOfStrayed(ctx context.Context, c *Call, asks []journal.Ask, unread []string) {
-	if len(unread) > 0 {
-		e.Log.WarnContext(ctx, "askback: a handler asked something new, but not again what was answered in an earlier round; its questions must depend on its arguments and on answers alone",
-			"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round, "asked", keysOf(asks), "answered", unread)
-	}
-}
-
-func keysOf(asks []journal.Ask) []string {
-	keys := make([]string, len(asks))
-	for i, a := range asks {
-		keys[i] = a.Key
-	}
-	return keys
-}
-
-// declined reports whether the client has declined or cancelled a question of the call. The handler may end the call
-// because of that, whatever else it asks.
-func declined(j *journal.Journal) bool {
-	return slices.ContainsFunc(j.Entries, func(e journal.Entry) bool {
-		if e.Kind != journal.Answer {
-			return false
-		}
-		action, err := question.Action(e.Value)
-		return err == nil && action != "accept"
-	})
 }
 
 // CleanUp runs the handler of a call that was ended from outside as far as it came, and then what it registered to undo
@@ -301,7 +266,7 @@ func (e *Engine) CleanUp(ctx context.Context, r *Request, home Home, reason stri
 	c.run.Halt = errEnded
 	_, err = e.invoke(ctx, c)
 	if err = c.cleanUp(ctx, err); err == nil {
-		e.tell(ctx, r, s.Journal.ID, c.Round, report.AuditEvent{Kind: report.AuditEnded, Reason: reason})
+		r.tell(ctx, e.Audit, s.Journal.ID, c.Round, report.AuditEvent{Kind: report.AuditEnded, Reason: reason})
 	}
 	return err
 }
@@ -315,6 +280,21 @@ func (s *serving) failed(err error) (*Outcome, error) {
 		return nil, err
 	}
 	return &Outcome{Result: s.r.Handler.Fail(err)}, nil
+}
+
+// newCall returns the call as its handler sees it in this round.
+func (s *serving) newCall(ctx context.Context, manual Manual) *Call {
+	j := s.Journal
+	probe, _ := ctx.Value(probeKey{}).(Probe)
+	c := &Call{
+		Request: s.r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID,
+		audit: s.Audit, observer: s.Observer, trace: j.Trace, plain: j.PlainForms,
+		detaches: s.Detach != nil, audited: s.Audited,
+	}
+	if probe != nil {
+		c.id = probe.CallID(j.ID)
+	}
+	return c
 }
 
 func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err error) {
@@ -338,74 +318,4 @@ func (e *Engine) Panicked(ctx context.Context, c *Call, v any) error {
 	e.Log.ErrorContext(ctx, "askback: a handler panicked", "method", c.Handler.Method,
 		"call", c.PublicID(), "panic", v, "stack", string(debug.Stack()))
 	return fault.Internal()
-}
-
-// A handler in the SDK's manual style returns InputRequests and RequestState itself, and
-// finds InputResponses and RequestState in its next request. Its state is kept as
-// journal.Manual, and the keys of its questions as pending ones with no digest.
-
-// Manual is what such a handler gets back.
-type Manual struct {
-	State     string
-	Responses map[string][]byte
-}
-
-// takeManual takes the manual part out of j: answers count only for what j has pending, or
-// where the client answers without a state.
-func takeManual(j *journal.Journal, answers Answers) Manual {
-	m := Manual{State: j.Manual}
-	if answers.Bare {
-		m.Responses = answers.Responses
-	}
-	j.Manual = ""
-	j.Pending = slices.DeleteFunc(j.Pending, func(q journal.Question) bool {
-		if q.Digest != (journal.Digest{}) {
-			return false
-		}
-		if raw, ok := answers.Responses[q.Wire]; ok {
-			if m.Responses == nil {
-				m.Responses = make(map[string][]byte)
-			}
-			m.Responses[q.Wire] = raw
-		}
-		return true
-	})
-	return m
-}
-
-// ManualOutcome returns the questions and the state of a result in the manual style.
-func ManualOutcome(result mcp.Result) (requests mcp.InputRequestMap, state string, manual bool) {
-	switch r := result.(type) {
-	case *mcp.CallToolResult:
-		requests, state = r.InputRequests, r.RequestState
-	case *mcp.GetPromptResult:
-		requests, state = r.InputRequests, r.RequestState
-	case *mcp.ReadResourceResult:
-		requests, state = r.InputRequests, r.RequestState
-	}
-	return requests, state, requests != nil || state != ""
-}
-
-// suspendManual records a manual outcome in j, which starts a new round.
-func (e *Engine) suspendManual(can wire.Capability, j *journal.Journal, requests mcp.InputRequestMap, state string, meta mcp.Meta) (*Outcome, error) {
-	if len(requests) > e.Limits.Questions {
-		return nil, &fault.LimitError{Limit: "questions per round", Max: int64(e.Limits.Questions)}
-	}
-	if j.Round++; j.Round > e.Limits.Rounds {
-		return nil, &fault.LimitError{Limit: "rounds per call", Max: int64(e.Limits.Rounds)}
-	}
-	j.Manual = state
-	out := &Outcome{Meta: meta}
-	for _, key := range slices.Sorted(maps.Keys(requests)) {
-		q, err := question.Manual(requests[key])
-		if err != nil {
-			return nil, fault.Wire(fmt.Errorf("input request %q: %w", key, err)) // ours, and not the handler's
-		}
-		if can&q.Need != q.Need {
-			return nil, &fault.UnableError{Key: key, Need: q.Need &^ can}
-		}
-		j.Pending = append(j.Pending, journal.Question{Key: key, Wire: key})
-		out.Questions = append(out.Questions, Question{key, q})
-	}
-	return out, nil
 }

@@ -105,7 +105,8 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 // is text, as most are.
 func appendText(dst []byte, result mcp.Result) (encoded []byte, ok bool) {
 	r, ok := result.(*mcp.CallToolResult)
-	if !ok || len(r.Meta) > 0 || r.Content == nil || r.StructuredContent != nil || r.InputRequests != nil || r.RequestState != "" {
+	if !ok || len(r.Meta) > 0 || r.Content == nil || r.StructuredContent != nil ||
+		r.InputRequests != nil || r.RequestState != "" {
 		return nil, false
 	}
 	end := `],"isError":true}`

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,18 +15,13 @@ import (
 )
 
 // tell tells the operator of an event of a call, whose secret id is given.
-func (e *Engine) tell(ctx context.Context, r *Request, id string, round int, event report.AuditEvent) {
-	if e.Audit == nil {
+func (r *Request) tell(ctx context.Context, audit *report.Audit, id string, round int, event report.AuditEvent) {
+	if audit == nil {
 		return
 	}
 	event.Principal, event.Method, event.Target = r.Principal, r.Handler.Method, r.Params.Target
 	event.Call, event.Round = journal.Derived("call", id), round
-	e.Audit.Tell(ctx, event)
-}
-
-// tellEnded tells the operator how a call ended.
-func (s *serving) tellEnded(ctx context.Context, round int, out *Outcome, err error) {
-	s.tell(ctx, s.r, s.Journal.ID, round, report.AuditEvent{Kind: report.AuditEnded, Reason: endReason(ctx, out, err)})
+	audit.Tell(ctx, event)
 }
 
 // endReason is the outcome of a call that has ended.
@@ -53,38 +46,10 @@ func endReason(ctx context.Context, out *Outcome, err error) string {
 	return "completed"
 }
 
-// tell tells the operator what happened in this round of the call.
-func (c *Call) tell(ctx context.Context, event report.AuditEvent) {
-	c.engine.tell(ctx, c.Request, c.id, c.Round, event)
-}
-
 // Answered is the event of a client's answer to a question.
 func Answered(key string, d journal.Digest, answer []byte) report.AuditEvent {
 	action, _ := question.Action(answer) // only the answer to an elicitation has one
 	return report.AuditEvent{Kind: report.AuditAnswered, Key: key, Digest: digestText(d), Action: action}
-}
-
-// tellManual tells the operator of the answers that a handler in the SDK's manual style was given.
-func (c *Call) tellManual() {
-	if c.engine.Audit == nil || len(c.manual.Responses) == 0 {
-		return
-	}
-	var responses mcp.InputResponseMap
-	switch r := c.Request.view(c.manual).(type) {
-	case *mcp.CallToolRequest:
-		responses = r.Params.InputResponses
-	case *mcp.GetPromptRequest:
-		responses = r.Params.InputResponses
-	case *mcp.ReadResourceRequest:
-		responses = r.Params.InputResponses
-	}
-	for _, key := range slices.Sorted(maps.Keys(responses)) {
-		action := ""
-		if r, ok := responses[key].(*mcp.ElicitResult); ok {
-			action = r.Action
-		}
-		c.tell(c.ctx, report.AuditEvent{Kind: report.AuditAnswered, Key: key, Action: action})
-	}
 }
 
 // digestText is a digest as an event has it. A handler in the SDK's manual style asks questions without one.
@@ -95,18 +60,19 @@ func digestText(d journal.Digest) string {
 	return hex.EncodeToString(d[:])
 }
 
-// WatchRun follows a run of a task, whose request is given.
-func (e *Engine) WatchRun(r *Request, recovered bool) {
-	if e.Observer == nil {
+// WatchRun follows a run of a task, if there is an observer. Recovered says that the run before it did not end.
+func (r *Request) WatchRun(o *report.Observer, recovered bool) {
+	if o == nil {
 		return
 	}
-	r.Watch = report.Follow(e.Observer, report.Operation{
+	r.Watch = report.Follow(o, report.Operation{
 		Kind: report.OperationRun, Method: r.Handler.Method, Target: r.Params.Target, Recovered: recovered,
 		Protocol: r.Params.Meta.Version, Meta: report.MetaOf(&r.Params.Meta),
 	})
 }
 
-// watch tells the operator that the request's call continues from j. It returns the context of what happens from now on.
+// watch tells the operator that the request's call continues from j. It returns the context of all that happens from now
+// on.
 func (r *Request) watch(ctx context.Context, j *journal.Journal) context.Context {
 	if r.Watch != nil {
 		ctx, j.Trace = r.Watch.Begin(ctx, journal.Derived("call", j.ID), j.Round+1, j.Trace)
@@ -115,8 +81,10 @@ func (r *Request) watch(ctx context.Context, j *journal.Journal) context.Context
 }
 
 // ended notes the end of a round that began at a time, for the log and the operator.
-func (e *Engine) ended(ctx context.Context, r *Request, j *journal.Journal, round int, began time.Time, outcome string, out *Outcome) {
-	debug := e.Log.Enabled(ctx, slog.LevelDebug)
+func (r *Request) ended(
+	ctx context.Context, log *slog.Logger, id string, round int, began time.Time, outcome string, out *Outcome,
+) {
+	debug := log.Enabled(ctx, slog.LevelDebug)
 	if r.Watch == nil && !debug {
 		return
 	}
@@ -128,7 +96,7 @@ func (e *Engine) ended(ctx context.Context, r *Request, j *journal.Journal, roun
 	}
 	r.Watch.Round(round, outcome, asked)
 	if debug {
-		e.Log.LogAttrs(ctx, slog.LevelDebug, "askback: a round", slog.String("call", journal.Derived("call", j.ID)),
+		log.LogAttrs(ctx, slog.LevelDebug, "askback: a round", slog.String("call", journal.Derived("call", id)),
 			slog.String("method", r.Handler.Method), slog.String("target", r.Params.Target), slog.Int("round", round),
 			slog.Any("asked", asked), slog.String("outcome", outcome), slog.Duration("duration", time.Since(began)))
 	}

@@ -150,7 +150,7 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	}
 	kept := home.NewStored(w)
 	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.ID))
-	s.Calls.WatchRun(r, recovered)
+	r.WatchRun(s.Calls.Observer, recovered)
 	if w.Stopped {
 		err := s.Calls.CleanUp(ctx, r, kept, string(w.Task.Status))
 		r.Watch.SetOutcome("cleaned_up")

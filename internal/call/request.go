@@ -1,0 +1,67 @@
+package call
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// TaskSupport says how the calls of a tool become tasks: see askback.TaskSupport.
+type TaskSupport struct {
+	Required, AtDetach bool
+	PollInterval       time.Duration
+}
+
+// Handler is a registered tool, prompt or resource.
+type Handler struct {
+	Method  string
+	Headers []wire.ParamHeader
+	Tasks   *TaskSupport // of a tool whose calls may be tasks, or nil
+	Sealed  atomic.Bool  // arguments of its calls have been sealed, and probably will be
+	// Template is that of a resource template, which Matches reads.
+	Template string
+	Matches  func(uri string) bool
+	// Invoke decodes the request's arguments and runs the author's function. Its errors are
+	// those of the handler, or a *jsonrpc.Error.
+	Invoke func(ctx context.Context, c *Call, params *wire.Params) (mcp.Result, error)
+	// Fail turns the handler's error into a result, for tools.
+	Fail func(error) mcp.Result
+}
+
+// ProgressFunc tells the client how far a call is.
+type ProgressFunc func(ctx context.Context, progress, total float64, message string) error
+
+// Request is a request for a handler that has passed the gate, whatever front brought it.
+type Request struct {
+	Handler   *Handler
+	Params    *wire.Params
+	Raw       []byte // the parameters as they came
+	Can       wire.Capability
+	Principal string
+	InSession bool // the request is the whole call, in a session before 2026-07-28
+	Watch     *report.Watch
+	// Crowded waits a moment for a share of the calls that run at once, and reports whether there is still none: then
+	// the call is to be handed back to the client, if it can be. It is nil if the call has its share.
+	Crowded  func(context.Context) bool
+	Progress ProgressFunc
+	Session  *mcp.ServerSession // nil outside of sessions
+	// Fence and Nonce are those of the claim under which a task runs. They are zero outside of tasks.
+	Fence int64
+	Nonce string
+	Extra *mcp.RequestExtra // nil in a task
+	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
+	As func(Manual) mcp.Request
+}
+
+// view returns the SDK's view of the request.
+func (r *Request) view(m Manual) mcp.Request {
+	if r.As != nil {
+		return r.As(m)
+	}
+	return View(r.Handler.Method, r.Raw, r.Session, r.Extra, m)
+}
