@@ -208,7 +208,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	shares, err := s.opts.Limits.shares()
+	shares, err := s.opts.Limits.shares(s.log)
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +241,9 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		}
 	}
 	way := &gate.Gate{
-		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares, Audit: audit,
-		Observer: observer, Log: s.log, Live: m.Sessions,
+		Name: s.opts.Principal, AnonymousTokens: s.opts.AnonymousTokens, Limits: limits, Shares: shares,
+		Sessions: &gate.Sessions{Shares: shares, Calls: limits.SessionCalls, Live: m.Sessions},
+		Audit:    audit, Observer: observer, Log: s.log,
 	}
 	if authorize := s.opts.Authorize; authorize != nil {
 		way.Authorize = func(ctx context.Context, a gate.Access) error { return authorize(ctx, Access(a)) }

@@ -3,6 +3,7 @@ package askback
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -64,7 +65,8 @@ func (l *Limits) setDefaults() error {
 }
 
 // shares makes the pools of what has a limit with owners.
-func (l *Limits) shares() (shares gate.Shares, err error) {
+func (l *Limits) shares(log *slog.Logger) (*gate.Shares, error) {
+	shares := &gate.Shares{Log: log}
 	message := int(min(l.MessageBytes, math.MaxInt/8))
 	requests := l.Requests
 	setDefault(&requests.Total, 2048)
@@ -87,7 +89,8 @@ func (l *Limits) shares() (shares gate.Shares, err error) {
 		setDefault(&s.share.PerPrincipal, max(s.share.Total/4, s.least))
 		setDefault(&s.share.Anonymous, max(s.share.Total/2, s.least))
 		if least := min(s.share.Total, s.share.PerPrincipal, s.share.Anonymous); least < s.least {
-			return shares, fmt.Errorf("askback: a share of Limits.%s is %d, too little for one request: it must be at least %d, and zero means the default", s.field, least, s.least)
+			return nil, fmt.Errorf("askback: a share of Limits.%s is %d, too little for one request: it must be at least %d, "+
+				"and zero means the default", s.field, least, s.least)
 		}
 		*s.pool = bound.NewPool(s.what, bound.Share(s.share))
 	}

@@ -4,10 +4,7 @@ package gate
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -30,21 +27,12 @@ type Gate struct {
 	// Authorize decides whether a caller may make a request. Nil lets everybody.
 	Authorize func(ctx context.Context, a Access) error
 	Limits    bound.Limits
-	Shares    Shares
+	Shares    *Shares
+	Sessions  *Sessions
 	Audit     *report.Audit
 	Observer  *report.Observer
 	Log       *slog.Logger
-	// Live yields the sessions that have not ended.
-	Live func() iter.Seq[*mcp.ServerSession]
-
-	owners   sync.Map // the principals of those who opened sessions, by the session's ID
-	sessions sessions
-	refusals refusals
 }
-
-// Shares are the limits that principals share. Open bounds the number of open requests of sessions, and OpenBytes the
-// bytes of their parameters, except for small ones.
-type Shares struct{ Requests, Calls, BodyBytes, Sessions, Streams, Open, OpenBytes *bound.Pool }
 
 // Access is a request at the gate.
 type Access struct {
@@ -85,9 +73,12 @@ type Passage struct {
 	Crowded func(context.Context) bool
 }
 
+// ServeFunc serves a request that has passed the gate. Its error is one for the client.
+type ServeFunc func(ctx context.Context, p Passage) error
+
 // Pass lets a request through to serve, or refuses it. The session is that of a client
 // before 2026-07-28, or nil. The error is one for the client.
-func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
+func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.ServerSession, serve ServeFunc) error {
 	return g.observe(ctx, a, from, func(w *report.Watch) (err error) {
 		if a.Principal, err = g.Principal(ctx, a); err != nil {
 			return err
@@ -97,7 +88,7 @@ func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.Ser
 }
 
 // PassNamed is [Gate.Pass] for a request outside of sessions whose caller [Gate.Principal] has named already.
-func (g *Gate) PassNamed(ctx context.Context, a Access, from Origin, serve func(ctx context.Context, p Passage) error) error {
+func (g *Gate) PassNamed(ctx context.Context, a Access, from Origin, serve ServeFunc) error {
 	return g.observe(ctx, a, from, func(w *report.Watch) error { return g.pass(ctx, a, w, nil, serve) })
 }
 
@@ -141,7 +132,7 @@ func checkTarget(a *Access) error {
 		most)
 }
 
-func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp.ServerSession, serve func(ctx context.Context, p Passage) error) error {
+func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp.ServerSession, serve ServeFunc) error {
 	if session != nil {
 		if err := g.CheckOwner(ctx, session.ID(), a); err != nil {
 			return err
@@ -167,7 +158,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 	p := Passage{a.Principal, a.Method, a.Target, session != nil, w, nil}
 	if session == nil && wire.MayAsk(a.Method) {
 		if whole, _ := ctx.Value(undividedKey{}).(*undivided); whole != nil {
-			if err := g.takeWhole(ctx, whole, a.Principal); err != nil {
+			if err := g.Shares.takeWhole(ctx, whole, a.Principal); err != nil {
 				return err
 			}
 		} else if hold, full := g.Shares.Calls.Take(a.Principal, 1); full == nil {
@@ -176,8 +167,8 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 			late := new(bound.Hold) // of its own, because a Hold in a closure is allocated
 			defer late.Release()
 			p.Crowded = func(ctx context.Context) bool {
-				if full := g.awaitShare(ctx, late, a.Principal); full != nil {
-					_ = g.full(ctx, full) // logs it
+				if full := g.Shares.awaitCall(ctx, late, a.Principal); full != nil {
+					_ = g.Shares.GaveWay(ctx, full) // logs it
 					return true
 				}
 				return false
@@ -189,60 +180,6 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 		err = context.Cause(ctx)
 	}
 	return err
-}
-
-// A call looks for a share during shareWait, once every shareLook, before it is handed back. Some clients come back at
-// once, and a server may hand a call back only a few times.
-const (
-	shareWait = 500 * time.Millisecond
-	shareLook = 20 * time.Millisecond
-)
-
-// awaitShare takes a share of the calls that run at once as soon as one is free. It returns the error of the last
-// attempt.
-func (g *Gate) awaitShare(ctx context.Context, hold *bound.Hold, principal string) (full error) {
-	ctx, cancel := context.WithTimeout(ctx, shareWait)
-	defer cancel()
-	look := time.NewTicker(shareLook)
-	defer look.Stop()
-	for {
-		if *hold, full = g.Shares.Calls.Take(principal, 1); full == nil {
-			return nil
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return full
-		}
-	}
-}
-
-// undividedKey is the key of the share of a request that is not divided into rounds.
-type undividedKey struct{}
-
-type undivided struct {
-	hold  bound.Hold
-	taken bool
-}
-
-// Undivided returns the context of a request that serves several rounds of a call one after the other, because its
-// client cannot come back between them. The gate takes one share of calls for all of them until release. If there is
-// none, it refuses the first round before the call's state is used, instead of handing the call back.
-func Undivided(ctx context.Context) (_ context.Context, release func()) {
-	whole := new(undivided)
-	return context.WithValue(ctx, undividedKey{}, whole), func() { whole.hold.Release() }
-}
-
-// takeWhole takes the share of an undivided request, in its first round.
-func (g *Gate) takeWhole(ctx context.Context, whole *undivided, principal string) error {
-	if whole.taken {
-		return nil
-	}
-	if full := g.awaitShare(ctx, &whole.hold, principal); full != nil {
-		return g.full(ctx, full)
-	}
-	whole.taken = true
-	return nil
 }
 
 // namedKey is the key of the principal of [Named].
@@ -276,8 +213,8 @@ func (g *Gate) Principal(ctx context.Context, a Access) (string, error) {
 		principal = extra.TokenInfo.UserID
 	}
 	if err == nil && principal == "" && extra.TokenInfo != nil && !g.AnonymousTokens {
-		err = errors.New("a verified token names nobody: have its verifier set the UserID of TokenInfo, or name the caller in Options.Principal, " +
-			"or set Options.AnonymousTokens to serve all such tokens as one anonymous caller")
+		err = errors.New("a verified token names nobody: have its verifier set the UserID of TokenInfo, or name the caller " +
+			"in Options.Principal, or set Options.AnonymousTokens to serve all such tokens as one anonymous caller")
 	}
 	if err != nil {
 		g.Log.WarnContext(ctx, "askback: a caller was refused", "error", err)
@@ -302,7 +239,8 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 	if sent, ok := errors.AsType[*jsonrpc.Error](err); ok && sent != nil {
 		return g.refuse(ctx, a, "authorize", sent)
 	}
-	return g.refuse(ctx, a, "authorize", wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request"))
+	return g.refuse(ctx, a, "authorize",
+		wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request"))
 }
 
 // refuse tells the operator that a request does not pass, and returns the error for the client.
@@ -313,95 +251,21 @@ func (g *Gate) refuse(ctx context.Context, a Access, reason string, sent *jsonrp
 	return &fault.RefusedError{Fault: sent, Reason: reason}
 }
 
-// Take takes n of one of the gate's Shares for a principal. The error is one for the client.
-func (g *Gate) Take(ctx context.Context, from *bound.Pool, principal string, n int) (bound.Hold, error) {
-	hold, err := from.Take(principal, n)
-	return hold, g.full(ctx, err)
-}
-
-// Resize makes a Hold one of n. The error is one for the client.
-func (g *Gate) Resize(ctx context.Context, hold *bound.Hold, n int) error {
-	return g.full(ctx, hold.Resize(n))
-}
-
-// retryAfter is how soon a client may try again that was refused because of a limit that others share.
-const retryAfter = time.Second
-
-// GaveWay turns the reason why a Hold gave way into an error for the client.
-func (g *Gate) GaveWay(ctx context.Context, because *bound.FullError) error {
-	return g.full(ctx, because)
-}
-
-// full makes the error of a [bound.Pool] one for the client. The operator is told at times.
-func (g *Gate) full(ctx context.Context, err error) error {
-	full, ok := errors.AsType[*bound.FullError](err)
-	if !ok {
-		return err
-	}
-	if n := g.refusals.add(*full, time.Now()); n > 0 {
-		g.Log.WarnContext(ctx, "askback: requests were refused or handed back because of a limit", "limit", full.What, "max", full.Max, "reason", string(full.Whose)+" limit", "requests", n)
-	}
-	unavailable := &fault.UnavailableError{Reason: full.Error(), RetryAfter: retryAfter}
-	if full.Whose == bound.Everybody {
-		return unavailable
-	}
-	return &fault.CrowdedError{UnavailableError: unavailable}
-}
-
-// refusals counts the requests that were refused because of each limit.
-type refusals struct {
-	mu      sync.Mutex
-	byLimit map[bound.FullError]refused
-}
-
-type refused struct {
-	n    int       // since it was logged
-	from time.Time // when a refusal is logged again
-}
-
-// add counts a refusal. It returns how many to log, or 0 if some were a short time ago.
-func (r *refusals) add(limit bound.FullError, now time.Time) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byLimit == nil {
-		r.byLimit = make(map[bound.FullError]refused)
-	}
-	is := r.byLimit[limit]
-	if is.n++; now.Before(is.from) {
-		r.byLimit[limit] = is
-		return 0
-	}
-	r.byLimit[limit] = refused{from: now.Add(10 * time.Second)}
-	return is.n
-}
-
 // Opened records that the caller opened the session.
 func (g *Gate) Opened(ctx context.Context, session *mcp.ServerSession, extra *mcp.RequestExtra) error {
-	id := session.ID()
-	if id == "" { // of a transport that is one session
+	if session.ID() == "" { // of a transport that is one session
 		return nil
 	}
 	principal, err := g.Principal(ctx, Access{Method: "initialize", Extra: extra})
 	if err != nil {
 		return err
 	}
-	if err := g.open(ctx, session, principal); err != nil {
-		return err
-	}
-	g.owners.Store(id, principal)
-	runtime.AddCleanup(session, func(id string) { g.owners.Delete(id) }, id)
-	return nil
-}
-
-// Owns reports whether a principal opened a session. It is true if it is not known who opened the session.
-func (g *Gate) Owns(principal, sessionID string) bool {
-	known, ok := g.owners.Load(sessionID)
-	return !ok || known == principal
+	return g.Sessions.Open(ctx, session, principal)
 }
 
 // CheckOwner refuses what comes in a session from another principal than the one who opened it.
 func (g *Gate) CheckOwner(ctx context.Context, sessionID string, a Access) error {
-	if !g.Owns(a.Principal, sessionID) {
+	if !g.Sessions.Owns(a.Principal, sessionID) {
 		return g.refuse(ctx, a, "session", wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller"))
 	}
 	return nil

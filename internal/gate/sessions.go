@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"runtime"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,9 +17,15 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 )
 
-// sessions are the SDK's sessions that hold something: those that clients before 2026-07-28 opened, until they end,
-// and connections of whole messages as long as they have open requests.
-type sessions struct {
+// Sessions are the SDK's sessions that hold something: those that clients before 2026-07-28 opened, until they end,
+// and connections of whole messages as long as they have open requests. They are safe for concurrent use.
+type Sessions struct {
+	Shares *Shares
+	Calls  int                                 // open requests of one session
+	Live   func() iter.Seq[*mcp.ServerSession] // yields the sessions that have not ended
+
+	owners sync.Map // the principals of those who opened sessions, by the session's ID
+
 	mu    sync.Mutex
 	open  map[*mcp.ServerSession]*openSession
 	byID  map[string]*openSession // the sessions that clients opened
@@ -26,10 +33,10 @@ type sessions struct {
 	posts map[uintptr]*post       // by the address of their header, the only thing that the SDK passes on of them
 }
 
-// openSession is guarded by the mutex of sessions.
+// openSession is guarded by the mutex of Sessions.
 type openSession struct {
 	*mcp.ServerSession
-	gate      *Gate
+	all       *Sessions
 	principal string
 	hold      bound.Hold // of Shares.Sessions, if a client opened the session; it waits while none of the calls works
 	counted   bool       // hold is taken, and given back when the session ends
@@ -48,38 +55,36 @@ type post struct {
 
 // openCall is an open request of a session, or of a connection of whole messages. Its HTTP request may have ended.
 type openCall struct {
-	gate        *Gate
 	own         *openSession
 	post        *post // nil if it is not known
 	slot, bytes bound.Hold
 	cancel      context.CancelCauseFunc
-	waits       int // what it waits for at once; guarded by the mutex of sessions
+	waits       int // what it waits for at once; guarded by the mutex of Sessions
 }
 
 func (s *openSession) idle() bool { return s.announced == 0 && len(s.calls) == 0 }
 
 // at returns the record of an SDK's session, which forget may remove.
-func (g *Gate) at(ss *mcp.ServerSession) *openSession {
-	s := &g.sessions
+func (s *Sessions) at(ss *mcp.ServerSession) *openSession {
 	if s.open == nil {
 		s.open, s.byID = make(map[*mcp.ServerSession]*openSession), make(map[string]*openSession)
 		s.posts = make(map[uintptr]*post)
 	}
 	if s.open[ss] == nil {
-		s.open[ss] = &openSession{ServerSession: ss, gate: g, calls: make(map[*openCall]struct{})}
+		s.open[ss] = &openSession{ServerSession: ss, all: s, calls: make(map[*openCall]struct{})}
 	}
 	return s.open[ss]
 }
 
 // forget removes a record that holds nothing.
-func (s *sessions) forget(own *openSession) {
+func (s *Sessions) forget(own *openSession) {
 	if own.idle() && !own.counted {
 		delete(s.open, own.ServerSession)
 	}
 }
 
 // end gives back the share of a session, once, and cancels its open calls.
-func (s *sessions) end(own *openSession, because error) {
+func (s *Sessions) end(own *openSession, because error) {
 	if !own.counted {
 		return
 	}
@@ -96,7 +101,7 @@ var errSessionEnded = errors.New("the session has ended")
 
 // endAll ends those that the SDK has no longer. Nobody tells when that happens: to wait for it takes a goroutine a
 // session.
-func (s *sessions) endAll(live iter.Seq[*mcp.ServerSession]) {
+func (s *Sessions) endAll(live iter.Seq[*mcp.ServerSession]) {
 	ended := maps.Clone(s.byID)
 	for ss := range live {
 		delete(ended, ss.ID())
@@ -107,23 +112,38 @@ func (s *sessions) endAll(live iter.Seq[*mcp.ServerSession]) {
 	s.kept = len(s.byID)
 }
 
-// open takes the share of a session that a principal opens. If there is no room, another session gives way: its client
-// gets 404 and opens a new one.
-func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string) error {
-	hold, err := g.Take(ctx, g.Shares.Sessions, principal, 1)
+// Open records that a principal opened a session, and takes the session's share. If there is no room, another session
+// gives way: its client gets 404 and opens a new one.
+func (s *Sessions) Open(ctx context.Context, ss *mcp.ServerSession, principal string) error {
+	if err := s.take(ctx, ss, principal); err != nil {
+		return err
+	}
+	s.owners.Store(ss.ID(), principal)
+	runtime.AddCleanup(ss, func(id string) { s.owners.Delete(id) }, ss.ID())
+	return nil
+}
+
+// Owns reports whether a principal opened a session. It is true if it is not known who opened the session.
+func (s *Sessions) Owns(principal, sessionID string) bool {
+	owner, known := s.owners.Load(sessionID)
+	return !known || owner == principal
+}
+
+// take takes the share of a session that a principal opens.
+func (s *Sessions) take(ctx context.Context, ss *mcp.ServerSession, principal string) error {
+	hold, err := s.Shares.Take(ctx, s.Shares.Sessions, principal, 1)
 	if err != nil {
 		return err
 	}
-	s := &g.sessions
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := g.at(ss)
+	own := s.at(ss)
 	if own.counted {
 		hold.Release()
 		return nil // it is initialized again, which the SDK refuses
 	}
 	if few := 16; len(s.byID) >= few+2*s.kept { // so that those that have ended are not kept for long
-		s.endAll(g.Live())
+		s.endAll(s.Live())
 	}
 	own.principal, own.hold, own.counted = principal, hold, true
 	if own.working == 0 {
@@ -136,17 +156,16 @@ func (g *Gate) open(ctx context.Context, ss *mcp.ServerSession, principal string
 // GiveWay implements [bound.Waiter].
 func (s *openSession) GiveWay(because *bound.FullError) {
 	go func() { // ends when the session's handlers have returned
-		s.gate.sessions.mu.Lock()
-		s.gate.sessions.end(s, s.gate.full(context.Background(), because))
-		s.gate.sessions.mu.Unlock()
+		s.all.mu.Lock()
+		s.all.end(s, s.all.Shares.GaveWay(context.Background(), because))
+		s.all.mu.Unlock()
 		_ = s.Close()
 	}()
 }
 
-// EndSession cancels the open calls of a session and gives back its share. The SDK waits for these calls when it ends
+// End cancels the open calls of a session and gives back its share. The SDK waits for these calls when it ends
 // the session.
-func (g *Gate) EndSession(sessionID string) {
-	s := &g.sessions
+func (s *Sessions) End(sessionID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own := s.byID[sessionID]; own != nil {
@@ -155,27 +174,25 @@ func (g *Gate) EndSession(sessionID string) {
 }
 
 // crowded returns an error if a session has too many open requests.
-func (g *Gate) crowded(open int) error {
-	if open <= g.Limits.SessionCalls {
+func (s *Sessions) crowded(open int) error {
+	if open <= s.Calls {
 		return nil
 	}
-	reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one",
-		g.Limits.SessionCalls)
+	reason := fmt.Sprintf("the limit of %d open requests of one session is reached: wait for the response to one", s.Calls)
 	return &fault.CrowdedError{UnavailableError: &fault.UnavailableError{Reason: reason, RetryAfter: retryAfter}}
 }
 
 // Announce admits n requests of a session, before the HTTP request that brings them starts a goroutine for each. The
 // sessionID is empty if they open a session. The stream is the HTTP request's share while it stays open; it waits when
 // each of its requests waits or has ended.
-func (g *Gate) Announce(
+func (s *Sessions) Announce(
 	sessionID string, n int, header http.Header, stream *bound.Hold, w bound.Waiter,
 ) (release func(), err error) {
-	s := &g.sessions
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.byID[sessionID]
 	if own != nil {
-		if err := g.crowded(max(own.announced+n, len(own.calls))); err != nil {
+		if err := s.crowded(max(own.announced+n, len(own.calls))); err != nil {
 			return nil, err
 		}
 		own.announced += n
@@ -199,19 +216,19 @@ func (g *Gate) Announce(
 // Hold takes the shares of a request of a session, or of a connection of whole messages, for as long as it is open. The
 // size of its parameters is in bytes, and header is the header of its HTTP request. The request uses the returned
 // context from now on.
-func (g *Gate) Hold(
+func (s *Sessions) Hold(
 	ctx context.Context, ss *mcp.ServerSession, size int, header http.Header,
 ) (_ context.Context, release func(), err error) {
-	c := &openCall{gate: g}
+	c := new(openCall)
 	ctx, c.cancel = context.WithCancelCause(ctx)
-	if err := g.register(c, ss, header); err != nil {
+	if err := s.register(c, ss, header); err != nil {
 		c.cancel(nil)
 		return nil, nil, err
 	}
 	if ss.ID() != "" { // connections are opened by the operator
-		c.slot, err = g.Take(ctx, g.Shares.Open, c.own.principal, 1)
+		c.slot, err = s.Shares.Take(ctx, s.Shares.Open, c.own.principal, 1)
 		if err == nil && size > bound.Small {
-			c.bytes, err = g.Take(ctx, g.Shares.OpenBytes, c.own.principal, size)
+			c.bytes, err = s.Shares.Take(ctx, s.Shares.OpenBytes, c.own.principal, size)
 		}
 	}
 	if err != nil {
@@ -222,15 +239,14 @@ func (g *Gate) Hold(
 }
 
 // register counts a call in its session, unless the session has too many already.
-func (g *Gate) register(c *openCall, ss *mcp.ServerSession, header http.Header) error {
-	s := &g.sessions
+func (s *Sessions) register(c *openCall, ss *mcp.ServerSession, header http.Header) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.own = g.at(ss)
+	c.own = s.at(ss)
 	if header != nil {
 		c.post = s.posts[reflect.ValueOf(header).Pointer()]
 	}
-	err := g.crowded(max(c.own.announced, len(c.own.calls)+1))
+	err := s.crowded(max(c.own.announced, len(c.own.calls)+1))
 	if err != nil {
 		s.forget(c.own)
 		return err
@@ -238,7 +254,7 @@ func (g *Gate) register(c *openCall, ss *mcp.ServerSession, header http.Header) 
 	if err := c.count(1); err != nil {
 		_ = c.count(-1)
 		s.forget(c.own)
-		return g.full(context.Background(), err)
+		return s.Shares.GaveWay(context.Background(), err)
 	}
 	c.own.calls[c] = struct{}{}
 	return nil
@@ -249,7 +265,7 @@ func (c *openCall) end() {
 	c.cancel(nil)
 	c.slot.Release()
 	c.bytes.Release()
-	s := &c.gate.sessions
+	s := c.own.all
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(c.own.calls, c)
@@ -288,7 +304,7 @@ func (p *post) count(n int) {
 
 // Wait implements [Waits].
 func (c *openCall) Wait() {
-	s := &c.gate.sessions
+	s := c.own.all
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.waits++; c.waits > 1 {
@@ -301,7 +317,7 @@ func (c *openCall) Wait() {
 
 // Resume implements [Waits].
 func (c *openCall) Resume() error {
-	s := &c.gate.sessions
+	s := c.own.all
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.waits--; c.waits > 0 {
@@ -313,7 +329,7 @@ func (c *openCall) Resume() error {
 			err = gone
 		}
 	}
-	if err = c.gate.full(context.Background(), err); err != nil {
+	if err = c.own.all.Shares.GaveWay(context.Background(), err); err != nil {
 		c.cancel(err)
 	}
 	return err
@@ -321,29 +337,5 @@ func (c *openCall) Resume() error {
 
 // GiveWay implements [bound.Waiter].
 func (c *openCall) GiveWay(because *bound.FullError) {
-	c.cancel(c.gate.full(context.Background(), because))
-}
-
-// Waits is a request that can wait for a person or another party. Until it resumes, its shares give way to others.
-type Waits interface {
-	Wait()
-	// Resume ends the wait. The error is for the client and says that the request has given way.
-	Resume() error
-}
-
-type waitsKey struct{}
-
-// WithWaits returns the context of a request that can wait.
-func WithWaits(ctx context.Context, w Waits) context.Context {
-	return context.WithValue(ctx, waitsKey{}, w)
-}
-
-// Waiting says that the request of a context waits until resume is called. The error of resume is for the client.
-func Waiting(ctx context.Context) (resume func() error) {
-	w, ok := ctx.Value(waitsKey{}).(Waits)
-	if !ok {
-		return func() error { return nil }
-	}
-	w.Wait()
-	return w.Resume
+	c.cancel(c.own.all.Shares.GaveWay(context.Background(), because))
 }

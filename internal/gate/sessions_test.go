@@ -13,28 +13,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
-	"github.com/askback-mcp/askback/internal/report"
 )
 
-// newSessionGate returns a gate on which a session may have three open requests, and a caller five, with 40 KiB of
-// parameters.
-func newSessionGate() *Gate {
+// newSessions returns sessions of which each may have three open requests, and a caller five with 40 KiB of parameters.
+func newSessions() *Sessions {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	share := func(what string, all, own int) *bound.Pool {
 		return bound.NewPool(what, bound.Share{Total: all, PerPrincipal: own, Anonymous: own})
 	}
-	return &Gate{
-		Limits: bound.Limits{SessionCalls: 3},
-		Shares: Shares{Sessions: share("sessions", 4, 4), Open: share("open requests", 16, 5),
-			OpenBytes: share("bytes of open requests", 80<<10, 40<<10)},
-		Audit: &report.Audit{Log: log},
-		Log:   log,
+	return &Sessions{
+		Shares: &Shares{Sessions: share("sessions", 4, 4), Open: share("open requests", 16, 5),
+			OpenBytes: share("bytes of open requests", 80<<10, 40<<10), Log: log},
+		Calls: 3,
 		Live:  func() iter.Seq[*mcp.ServerSession] { return slices.Values[[]*mcp.ServerSession](nil) },
 	}
 }
 
 // openSessionOf opens a session of a principal.
-func openSessionOf(t *testing.T, g *Gate, id, principal string) *mcp.ServerSession {
+func openSessionOf(t *testing.T, s *Sessions, id, principal string) *mcp.ServerSession {
 	t.Helper()
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
 	ss, err := m.Connect(t.Context(), &mcp.StreamableServerTransport{SessionID: id}, nil)
@@ -42,7 +38,7 @@ func openSessionOf(t *testing.T, g *Gate, id, principal string) *mcp.ServerSessi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ss.Close() })
-	if err := g.open(t.Context(), ss, principal); err != nil {
+	if err := s.Open(t.Context(), ss, principal); err != nil {
 		t.Fatal(err)
 	}
 	return ss
@@ -51,12 +47,12 @@ func openSessionOf(t *testing.T, g *Gate, id, principal string) *mcp.ServerSessi
 // A request that is refused, and one that has ended, leaves nothing behind: no ghost of it counts in its session, in
 // its caller's share or in everybody's.
 func TestEndedAndRefusedRequestsLeaveNothing(t *testing.T) {
-	g := newSessionGate()
-	ss := openSessionOf(t, g, "session", "alice")
-	other := openSessionOf(t, g, "other", "alice")
-	bob := openSessionOf(t, g, "bob's", "bob")
+	s := newSessions()
+	ss := openSessionOf(t, s, "session", "alice")
+	other := openSessionOf(t, s, "other", "alice")
+	bob := openSessionOf(t, s, "bob's", "bob")
 	hold := func(ss *mcp.ServerSession, size int) (release func(), err error) {
-		_, release, err = g.Hold(t.Context(), ss, size, nil)
+		_, release, err = s.Hold(t.Context(), ss, size, nil)
 		return release, err
 	}
 	crowded := func(err error) bool { return err != nil && strings.Contains(err.Error(), "of one session") }
@@ -120,41 +116,41 @@ func TestEndedAndRefusedRequestsLeaveNothing(t *testing.T) {
 	releaseAll()
 	full("refusals for the session")
 	for range 20 {
-		release, err := g.Announce("session", 3, nil, new(bound.Hold), nil)
+		release, err := s.Announce("session", 3, nil, new(bound.Hold), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.Announce("session", 1, nil, new(bound.Hold), nil); !crowded(err) {
+		if _, err := s.Announce("session", 1, nil, new(bound.Hold), nil); !crowded(err) {
 			t.Errorf("a fourth announced request: %v", err)
 		}
 		release()
 	}
 	full("announcements")
-	if open := len(g.sessions.open); open != 3 {
+	if open := len(s.open); open != 3 {
 		t.Errorf("%d records are left of 3 sessions", open)
 	}
 	for _, id := range []string{"session", "other", "bob's"} {
-		g.EndSession(id)
+		s.End(id)
 	}
-	if open := len(g.sessions.open); open != 0 {
+	if open := len(s.open); open != 0 {
 		t.Errorf("%d records are left of sessions that have ended", open)
 	}
 }
 
 // The context of a request ends with the request and with its session.
 func TestARequestEndsWithItsSession(t *testing.T) {
-	g := newSessionGate()
-	ss := openSessionOf(t, g, "session", "alice")
-	ctx, release, err := g.Hold(t.Context(), ss, 0, nil)
+	s := newSessions()
+	ss := openSessionOf(t, s, "session", "alice")
+	ctx, release, err := s.Hold(t.Context(), ss, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.EndSession("session")
+	s.End("session")
 	if !errors.Is(context.Cause(ctx), errSessionEnded) {
 		t.Errorf("after its session has ended, the cause is %v", context.Cause(ctx))
 	}
 	release()
-	if open := len(g.sessions.open); open != 0 {
+	if open := len(s.open); open != 0 {
 		t.Errorf("%d records are left", open)
 	}
 }

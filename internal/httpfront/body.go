@@ -129,12 +129,12 @@ func (h *handler) takeBytes(ctx context.Context, v *visit, n int) (err error) {
 		return nil
 	}
 	if v.size == 0 {
-		if v.body, err = h.SDK.Gate.Take(ctx, h.SDK.Gate.Shares.BodyBytes, v.principal, 0); err != nil {
+		if v.body, err = h.SDK.Gate.Shares.Take(ctx, h.SDK.Gate.Shares.BodyBytes, v.principal, 0); err != nil {
 			return err
 		}
 		v.body.Wait(v)
 	}
-	if err = h.SDK.Gate.Resize(ctx, &v.body, n); err == nil {
+	if err = h.SDK.Gate.Shares.Resize(ctx, &v.body, n); err == nil {
 		v.size = n
 	}
 	return err

@@ -304,7 +304,7 @@ func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 		} else {
 			// They hold shares of their own, even once this request is gone.
 			v.body.Release()
-			release, err := h.SDK.Gate.Announce(id, calls, r.Header, &v.request, v)
+			release, err := h.SDK.Gate.Sessions.Announce(id, calls, r.Header, &v.request, v)
 			if err != nil {
 				h.turnAway(v, r, err)
 				return
@@ -322,7 +322,7 @@ func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
 // endSession ends a session and its open calls. The SDK waits until the handlers of these calls return; the client
 // waits for a moment only.
 func (h *handler) endSession(v *visit, r *http.Request, id string) {
-	h.SDK.Gate.EndSession(id)
+	h.SDK.Gate.Sessions.End(id)
 	answer := make(chan *answer, 1)
 	go func() { // ends when the session's handlers have returned
 		a := newAnswer()
@@ -371,7 +371,7 @@ func (h *handler) hasSession(id string) bool {
 
 // owns reports whether the caller of a request may send messages in the session that it names.
 func (h *handler) owns(r *http.Request) bool {
-	return h.SDK.Gate.Owns(visitOf(r).principal, r.Header.Get("Mcp-Session-Id"))
+	return h.SDK.Gate.Sessions.Owns(visitOf(r).principal, r.Header.Get("Mcp-Session-Id"))
 }
 
 // serveTranslated serves a request that the edge has translated from a draft. The drafts

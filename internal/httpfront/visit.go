@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -50,7 +49,7 @@ func (h *handler) admit(v *visit, r *http.Request) (err error) {
 	if v.principal, err = h.SDK.Gate.Principal(r.Context(), gate.Access{Extra: &v.extra}); err != nil {
 		return err
 	}
-	v.request, err = h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Requests, v.principal, 1)
+	v.request, err = h.SDK.Gate.Shares.Take(r.Context(), h.SDK.Gate.Shares.Requests, v.principal, 1)
 	return err
 }
 
@@ -81,16 +80,13 @@ func (v *visit) resume(ctx context.Context) error {
 	if err == nil {
 		err = v.body.Resume()
 	}
-	if full, ok := errors.AsType[*bound.FullError](err); ok {
-		return v.gate.GaveWay(ctx, full)
-	}
-	return nil
+	return v.gate.Shares.GaveWay(ctx, err)
 }
 
 // GiveWay implements [bound.Waiter].
 func (v *visit) GiveWay(because *bound.FullError) {
 	if v.cancel != nil {
-		v.cancel(v.gate.GaveWay(context.Background(), because))
+		v.cancel(v.gate.Shares.GaveWay(context.Background(), because))
 	}
 	v.cutOff()
 }
@@ -118,7 +114,7 @@ func (v *visit) FlushError() error {
 // stayOpen counts a request as a stream instead of a request in progress. It returns the request with a context that
 // ends when the stream gives way.
 func (h *handler) stayOpen(v *visit, r *http.Request) (*http.Request, error) {
-	stream, err := h.SDK.Gate.Take(r.Context(), h.SDK.Gate.Shares.Streams, v.principal, 1)
+	stream, err := h.SDK.Gate.Shares.Take(r.Context(), h.SDK.Gate.Shares.Streams, v.principal, 1)
 	if err != nil {
 		return r, err
 	}

@@ -201,7 +201,7 @@ func (f *Front) hold(
 	if extra := req.GetExtra(); extra != nil {
 		header = extra.Header
 	}
-	return f.Gate.Hold(ctx, session, size, header)
+	return f.Gate.Sessions.Hold(ctx, session, size, header)
 }
 
 // Receive serves a request for one of our handlers or about tasks past the SDK, through the middleware of
