@@ -26,8 +26,8 @@ type MemoryStore struct {
 	used map[string]Quota // by principal; without those that have nothing
 
 	// The indexes. Each task is in list. It is in due if it is due now or later, in expiry if
-	// it has not ended, and in purge if it has ended and is not due any more.
-	list, due, expiry, purge memoryIndex
+	// it has not ended, in purge if it has ended and is not due any more, and in waking if it is parked until a time.
+	list, due, expiry, purge, waking memoryIndex
 
 	watches map[*memoryWatch]struct{}
 }
@@ -39,6 +39,7 @@ type memoryTask struct {
 
 	scheduled bool  // it is due now or later
 	dueAt     int64 // the time at which it is due, in milliseconds since 1970
+	wakeAt    int64 // the time until which it is parked, or 0
 
 	call    []byte
 	entries [][]byte
@@ -57,6 +58,7 @@ func (m *memoryTask) usage() Quota {
 var (
 	_ Store   = (*MemoryStore)(nil)
 	_ Watcher = (*MemoryStore)(nil)
+	_ Waker   = (*MemoryStore)(nil)
 )
 
 // do calls do with the store locked, for one method, and with the time of its writes.
@@ -299,12 +301,29 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 				t.Claim, t.Attempts = m.Claim, m.Attempts
 			case !u.Keep:
 				m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
+				if m.wakeAt = 0; u.Due < 0 && u.Wake > 0 {
+					m.wakeAt = now + roundUp(u.Wake)
+				}
 			}
 			m.add(u.Entries...)
 		})
 		s.changed(m.ID, m.scheduled && m.dueAt <= now)
 		return nil
 	})
+}
+
+// Woken finds parked tasks whose time has come. See [Waker].
+func (s *MemoryStore) Woken(ctx context.Context, limit int) (ids []string, err error) {
+	err = s.do(ctx, func(now int64) error {
+		for _, m := range s.waking {
+			if len(ids) >= limit || m.wakeAt > now {
+				break
+			}
+			ids = append(ids, m.ID)
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // Expired finds tasks whose time to live has ended. See [Store].
@@ -431,6 +450,9 @@ func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask
 	if m.scheduled {
 		do(&s.due, m, longestDue)
 	}
+	if m.Status == InputRequired && m.wakeAt > 0 {
+		do(&s.waking, m, firstWoken)
+	}
 	used, u := s.used[m.Principal], m.usage()
 	used = Quota{used.Unfinished + n*u.Unfinished, used.Kept + n*u.Kept, used.Bytes + int64(n)*u.Bytes}
 	if s.used[m.Principal] = used; used.Kept == 0 {
@@ -522,6 +544,11 @@ func firstExpired(a, b *memoryTask) int {
 	return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.seq, b.seq))
 }
 
+// firstWoken is the order of waking.
+func firstWoken(a, b *memoryTask) int {
+	return cmp.Or(cmp.Compare(a.wakeAt, b.wakeAt), cmp.Compare(a.seq, b.seq))
+}
+
 // clone returns a task that shares no bytes with t.
 func (t *Task) clone() *Task {
 	c := *t
@@ -531,7 +558,7 @@ func (t *Task) clone() *Task {
 
 // lease claims the task, and makes it due again at the end of the lease.
 func (m *memoryTask) lease(now int64, lease time.Duration) {
-	m.scheduled, m.dueAt = true, now+roundUp(lease)
+	m.scheduled, m.dueAt, m.wakeAt = true, now+roundUp(lease), 0
 	m.claim()
 }
 

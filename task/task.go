@@ -110,6 +110,9 @@ type Update struct {
 	// Due is the time from now after which the task may be claimed. Negative means that the
 	// task is parked: it cannot be claimed. With Keep, Due is ignored.
 	Due time.Duration
+	// Wake is the time from now after which a [Waker] gives the ID of a task that this update parks, unless a later
+	// update comes first. Zero means never. With Keep, Wake is ignored. Any other Store ignores it always.
+	Wake time.Duration
 	// Entries are added to the journal.
 	Entries [][]byte
 	// Quota bounds the bytes that the task's principal has once the Entries are added. Its other fields are ignored.
@@ -246,6 +249,16 @@ type Store interface {
 
 	// Close releases what the store holds. Nothing else may be called afterwards.
 	Close() error
+}
+
+// Waker is a [Store] whose parked tasks may wait for a time as well as for an answer, such as for the deadline of an
+// open question. A release that does not know of this must not take such a task for one that is due, so the time is
+// stored apart from what Claim looks at. Whoever gets the ID decides what becomes of the task, by an Update that is
+// refused if an answer was first.
+type Waker interface {
+	// Woken returns the IDs of up to limit tasks with the status InputRequired that an Update parked and whose Wake has
+	// passed, the one that has waited longest first. It returns them again until an Update without Keep.
+	Woken(ctx context.Context, limit int) (ids []string, err error)
 }
 
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other

@@ -19,7 +19,7 @@ import (
 type statements struct {
 	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, count, claim, journal, append, renew, update,
 	updateWithin, notify, state string
-	expired, purgeable, evictable, purge string
+	expired, woken, purgeable, evictable, purge string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
 }
@@ -202,7 +202,7 @@ func newStatements(schema string) statements {
 		// The usage is exact since its statement begins when the lock is held.
 		updateWithin: in(update(
 			"used AS MATERIALIZED ("+usage("(SELECT principal FROM {schema}.task WHERE id = $1)", "null::bigint")+"), ",
-			"FROM used", "AND used.bytes + $15 <= $20::bigint")),
+			"FROM used", "AND used.bytes + $15 <= $21::bigint")),
 
 		notify: in(`SELECT pg_notify({name}, fingerprint) FROM unnest($1::text[]) AS fingerprint`),
 
@@ -212,6 +212,12 @@ func newStatements(schema string) statements {
 			SELECT id FROM {schema}.task
 			WHERE expires <= statement_timestamp() AND ` + expirable + `
 			ORDER BY expires
+			LIMIT $1`),
+
+		woken: in(`
+			SELECT id FROM {schema}.task
+			WHERE parked_until <= statement_timestamp() AND ` + waiting + `
+			ORDER BY parked_until
 			LIMIT $1`),
 
 		purgeable: in(`
@@ -277,6 +283,7 @@ const (
 	calledState = `call > ''`
 	purgeable   = `status IN ('completed', 'failed', 'cancelled') AND due IS NULL`
 	kept        = `created < 'infinity'`
+	waiting     = `status = 'input_required' AND parked_until > '-infinity'`
 	inTurn      = `due > '-infinity'`
 	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND created < 'infinity'`
 )
@@ -291,6 +298,8 @@ func update(with, from, where string) string {
 				nonce = coalesce(nullif($18::text, ''), nonce),
 				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
 					WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
+				parked_until = CASE WHEN $16::interval IS NOT NULL THEN NULL WHEN $12::boolean THEN parked_until
+					WHEN $13::interval IS NULL THEN statement_timestamp() + $20::interval END,
 				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint
 			` + from + `
 			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3 AND nonce = $19)

@@ -93,6 +93,7 @@ type Store struct {
 var (
 	_ task.Store   = (*Store)(nil)
 	_ task.Watcher = (*Store)(nil)
+	_ task.Waker   = (*Store)(nil)
 )
 
 // Open connects to the database with this URL and creates or updates its tables; see the
@@ -387,15 +388,18 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	if u.Leased {
 		leased = &t.Fence
 	}
-	var due *time.Duration
+	var due, wake *time.Duration
 	if u.Due >= 0 {
 		due = &u.Due
+	}
+	if u.Wake > 0 {
+		wake = &u.Wake
 	}
 	args := []any{
 		lookup(t.ID), t.Version, leased,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
-		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0, "", t.Nonce,
+		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0, "", t.Nonce, wake,
 	}
 	var nonce string
 	if u.Lease > 0 {
@@ -425,6 +429,12 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	}
 	s.tell(t.ID, u.Lease <= 0 && !u.Keep && u.Due == 0)
 	return nil
+}
+
+// Woken implements [task.Waker].
+func (s *Store) Woken(ctx context.Context, limit int) (ids []string, err error) {
+	defer s.wrap(ctx, "look for tasks whose time has come", &err)
+	return collect(ctx, s, clients, pgx.RowTo[string], s.sql.woken, max(limit, 0))
 }
 
 // Expired implements [task.Store]. The tasks that expired first come first.

@@ -22,6 +22,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"list", listSQL, []string{"SEARCH task USING INDEX task_list (principal=? AND dialect=? AND (created,id)<(?,?))"}},
 		{"journal", journalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)", "SCALAR SUBQUERY", "SEARCH task USING COVERING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"expired", expiredSQL, []string{"SEARCH task USING INDEX task_expiry (expires<?)"}},
+		{"woken", wokenSQL, []string{"SEARCH task USING INDEX task_parked (parked_until<?)"}},
 		{"count", countSQL, []string{"SCAN task USING INDEX task_expiry"}},
 		{"any due", anyDueSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "SCAN task USING COVERING INDEX task_due", "SCALAR SUBQUERY", "SEARCH task USING COVERING INDEX task_wake (wake<?)"}},
 		{"any to purge", anyPurgeableSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "SEARCH task USING INDEX task_purge (expires<?)"}},

@@ -28,6 +28,8 @@ const (
 	versionsSQL = `SELECT id, version FROM task WHERE id IN (SELECT value FROM json_each(?))`
 	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
 	expiredSQL  = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
+	wokenSQL    = `SELECT id FROM task WHERE status = 'input_required' AND parked_until <= ?
+		ORDER BY parked_until LIMIT ?`
 
 	// Claim and Purge look before they write, because there is seldom something to do.
 	anyDueSQL       = `SELECT EXISTS (SELECT 1 FROM task WHERE due IS NOT NULL) OR EXISTS (SELECT 1 FROM task WHERE wake <= ?)`
@@ -35,7 +37,8 @@ const (
 )
 
 // reads are the statements of the readers.
-var reads = []string{getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL, getStateSQL, findStatesSQL}
+var reads = []string{getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, wokenSQL, anyDueSQL, anyPurgeableSQL,
+	getStateSQL, findStatesSQL}
 
 // Get reads the row of a task. See [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
@@ -144,6 +147,12 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error) {
 	defer s.wrap(ctx, "find expired tasks", &err)
 	return collect(ctx, s.r[expiredSQL], column[string], time.Now().UnixMilli(), max(limit, 0))
+}
+
+// Woken finds parked tasks whose time has come. See [task.Waker].
+func (s *Store) Woken(ctx context.Context, limit int) (ids []string, err error) {
+	defer s.wrap(ctx, "find tasks whose time has come", &err)
+	return collect(ctx, s.r[wokenSQL], column[string], time.Now().UnixMilli(), max(limit, 0))
 }
 
 // collect returns what scan makes of each row of a query.

@@ -56,7 +56,7 @@ const (
 	updateWhereSQL = ` WHERE id = ? AND version = ? AND (NOT ? OR fence = ? AND nonce = ?)
 		AND (ended = 0 OR status = ?) RETURNING seq, fence`
 	updateKeepSQL = updateSQL + updateWhereSQL
-	updateDueSQL  = updateSQL + `, due = ?, wake = ?, fence = fence + ?, nonce = coalesce(nullif(?, ''), nonce)` +
+	updateDueSQL  = updateSQL + `, due = ?, wake = ?, parked_until = ?, fence = fence + ?, nonce = coalesce(nullif(?, ''), nonce)` +
 		updateWhereSQL
 
 	stateSQL = `SELECT version, fence, nonce FROM task WHERE id = ?`
@@ -464,7 +464,11 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 		if u.Lease > 0 || !u.Keep {
 			stmt = s.w[updateDueSQL]
 			due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
-			args = append(args, due, wake, claims, nonce)
+			var until any
+			if due == nil && wake == nil && u.Wake > 0 {
+				until = now + ceil(u.Wake)
+			}
+			args = append(args, due, wake, until, claims, nonce)
 		}
 		var seq int64
 		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, u.Leased, t.Fence, t.Nonce,

@@ -55,6 +55,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Journal and Append", journalTests},
 		{"Renew", renewTests},
 		{"Update", updateTests},
+		{"Woken", wakeTests},
 		{"Expired", expiredTests},
 		{"Purge", purgeTests},
 		{"Evict", evictTests},
