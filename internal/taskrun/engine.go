@@ -57,6 +57,9 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
+	if _, wakes := s.(task.Waker); e.opts.Wake != nil && !wakes {
+		return nil, errors.New("task: Wake needs a store that is a task.Waker")
+	}
 	e.log = throttle.New(e.opts.Logger)
 	e.store = safeStore{s, e.opts.StoreTimeout, e.log}
 	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
@@ -278,7 +281,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	w := newWorkers(ctx, e.opts.Workers, newLeases(e.store, e.opts.Lease), e.work)
 	defer w.close()
 	w.all.Go(func() { e.watch(ctx) })
-	w.all.Go(func() { e.sweep(ctx) })
+	w.all.Go(func() { e.repeat(ctx, "sweeping", e.opts.Look, e.sweep) })
+	if e.opts.Wake != nil {
+		w.all.Go(func() { e.repeat(ctx, "waking parked tasks", e.opts.Look/2, e.wakeParked) })
+	}
 	w.all.Go(func() { checkPace(ctx, e.store, &e.opts.Settings) })
 	e.workers.Store(w)
 	defer e.workers.CompareAndSwap(w, nil)
@@ -378,23 +384,63 @@ func (e *Engine) wakeWorkers() {
 // sweepLimit bounds the tasks of one sweep, so that none holds the store for long.
 const sweepLimit = 100
 
-// sweep fails tasks whose time to live has ended, and deletes those that ended it long ago.
-func (e *Engine) sweep(ctx context.Context) {
+// repeat calls do, with a pause when it has done less than it can do at once.
+func (e *Engine) repeat(
+	ctx context.Context, doing string, pause time.Duration, do func(context.Context) (int, error),
+) {
 	for ctx.Err() == nil {
-		n, err := e.sweepOnce(ctx)
+		n, err := do(ctx)
 		if err != nil && ctx.Err() == nil {
-			e.log.ErrorContext(ctx, "task: sweeping failed; trying again", "error", err)
+			e.log.ErrorContext(ctx, "task: "+doing+" failed; trying again", "error", err)
 		}
 		if n < sweepLimit {
 			select {
-			case <-time.After(e.opts.Look):
+			case <-time.After(pause):
 			case <-ctx.Done():
 			}
 		}
 	}
 }
 
-func (e *Engine) sweepOnce(ctx context.Context) (n int, err error) {
+// wakeParked gives tasks that were parked until a time that has come to [Options.Wake].
+func (e *Engine) wakeParked(ctx context.Context) (n int, err error) {
+	ids, err := e.store.woken(ctx, sweepLimit)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if err := e.wakeTask(ctx, id); err != nil && !errors.Is(err, task.ErrNotFound) {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+func (e *Engine) wakeTask(ctx context.Context, id string) error {
+	t, err := e.store.Get(ctx, id)
+	if err != nil || t.Status != task.InputRequired {
+		return err
+	}
+	parked := *t
+	u, err := e.opts.Wake(ctx, t)
+	if err != nil {
+		e.log.ErrorContext(ctx, "task: waking a parked task failed; trying again in a minute",
+			"task", task.Name(id), "target", parked.Target, "error", err)
+		t, u = &parked, &task.Update{Due: -1, Wake: time.Minute}
+	}
+	switch err := e.store.Update(ctx, t, *u); {
+	case err == nil:
+		e.changed(task.Name(id), u.Due == 0 && !u.Keep)
+		return nil
+	case errors.Is(err, task.ErrConflict): // an answer was first
+		return nil
+	default:
+		return err
+	}
+}
+
+// sweep fails tasks whose time to live has ended, and deletes those that ended it long ago.
+func (e *Engine) sweep(ctx context.Context) (n int, err error) {
 	ids, err := e.store.Expired(ctx, sweepLimit)
 	if err != nil {
 		return 0, err

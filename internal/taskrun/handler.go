@@ -34,12 +34,15 @@ type Handler func(ctx context.Context, w *Work) (Verdict, error)
 // Verdict is the outcome of one run of a task.
 type Verdict struct {
 	// Status is one of four: Completed and Failed end the task; InputRequired parks it until
-	// it is given answers; Working lets it go on at once, here or in another process.
+	// it is given answers; Working lets it go on after Wait, here or in another process.
 	Status  task.Status
 	Message string
 	Pending []byte
 	Outcome []byte
 	Round   int
+	// Wait is how long a task that is Working pauses before it continues. A task that is InputRequired is given to
+	// [Options.Wake] after it, if no answer comes, or never if it is zero.
+	Wait time.Duration
 }
 
 // ErrTooLarge is the error of [Work.Record] for an entry with which the task would hold more than

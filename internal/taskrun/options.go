@@ -1,6 +1,7 @@
 package taskrun
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
@@ -18,6 +19,11 @@ type Options struct {
 	// Failure makes the Outcome of a task that fails without its handler: at the end of
 	// its time to live, or after too many attempts. Nil leaves the Outcome empty.
 	Failure func(message string) []byte
+
+	// Wake, if set, is called with a task that was parked until a time, when that has come: see [task.Waker], which the
+	// store must be. It changes the task, and returns the update that lets it continue or parks it again. After an error
+	// the task is parked for a minute. Nil leaves such tasks to other processes.
+	Wake func(ctx context.Context, t *task.Task) (*task.Update, error)
 
 	// Grace is how long a task is kept beyond its time to live, and at least after its end; default 10 minutes.
 	Grace time.Duration

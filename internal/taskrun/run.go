@@ -58,9 +58,9 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 			t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending,
 				verdict.Outcome, verdict.Round
 			t.Attempts = 0
-			u := task.Update{Leased: true, Due: -1}
+			u := task.Update{Leased: true, Due: -1, Wake: verdict.Wait}
 			if t.Status == task.Working {
-				u.Due = 0
+				u.Due = verdict.Wait
 			}
 			if err := e.settle(write, t, u); !errors.Is(err, task.ErrConflict) {
 				return

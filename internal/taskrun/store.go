@@ -147,6 +147,13 @@ func (s safeStore) watch(
 	return true, w.Watch(ctx, ready, changed)
 }
 
+// woken is Woken of a store that is a [task.Waker].
+func (s safeStore) woken(ctx context.Context, limit int) (ids []string, err error) {
+	ctx, done := s.bound(ctx, &err)
+	defer done()
+	return s.store.(task.Waker).Woken(ctx, limit)
+}
+
 // persist repeats a write until the store takes it, refuses it, or ctx is done.
 func (s safeStore) persist(ctx context.Context, write func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
