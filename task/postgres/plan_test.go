@@ -51,7 +51,8 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"journal", s.sql.journal, "''", "journal_pkey"},
 			{"append", s.sql.append, "'',0,'',0,''", "task_pkey"},
 			{"renew", s.sql.renew, "'{a,b}','{1,2}','{x,y}','1m'", "task_pkey"},
-			{"update", s.sql.update, "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',null", "task_pkey"},
+			{"update", s.sql.update,
+				"'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',null", "task_pkey"},
 			{"update within", s.sql.updateWithin,
 				"'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',null,10", "task_kept"},
 			{"count", s.sql.count, "", "task_expired"},
@@ -152,7 +153,8 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	}
 	measure := func(id int) (wake, claim, none int) {
 		wake = pages(fmt.Sprintf(
-			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',null,1000000)",
+			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',null," +
+				"1000000)",
 			id))
 		claim = pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")
 		return wake, claim, pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")

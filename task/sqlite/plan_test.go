@@ -53,7 +53,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"purge used states", purgeUsedSQL, []string{"SEARCH used_state USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH used_state USING COVERING INDEX used_state_expires (expires<?)"}},
 		{"purge states", purgeStatesSQL, []string{"SEARCH state USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY", "SEARCH state USING COVERING INDEX state_expires (expires<?)"}},
 	} {
-		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.sql, make([]any, 20)...)
+		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.sql, make([]any, 21)...)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

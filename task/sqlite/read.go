@@ -37,8 +37,10 @@ const (
 )
 
 // reads are the statements of the readers.
-var reads = []string{getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, wokenSQL, anyDueSQL, anyPurgeableSQL,
-	getStateSQL, findStatesSQL}
+var reads = []string{
+	getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, wokenSQL, anyDueSQL, anyPurgeableSQL,
+	getStateSQL, findStatesSQL,
+}
 
 // Get reads the row of a task. See [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {

@@ -137,8 +137,8 @@ ALTER TABLE task ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
 CREATE INDEX task_turns ON task (principal, target, due) WHERE due IS NOT NULL;
 `},
 	{"parked until", `
--- The time until which a task is parked, in milliseconds since 1970. An older release leaves it as it is when it changes
--- the task, so that only the status says whether it still holds.
+-- The time until which a task is parked, in milliseconds since 1970. An older release leaves it as it is when it
+-- changes the task, so that only the status says whether it still holds.
 ALTER TABLE task ADD COLUMN parked_until INTEGER;
 CREATE INDEX task_parked ON task (parked_until) WHERE status = 'input_required' AND parked_until IS NOT NULL;
 `},

@@ -56,8 +56,8 @@ const (
 	updateWhereSQL = ` WHERE id = ? AND version = ? AND (NOT ? OR fence = ? AND nonce = ?)
 		AND (ended = 0 OR status = ?) RETURNING seq, fence`
 	updateKeepSQL = updateSQL + updateWhereSQL
-	updateDueSQL  = updateSQL + `, due = ?, wake = ?, parked_until = ?, fence = fence + ?, nonce = coalesce(nullif(?, ''), nonce)` +
-		updateWhereSQL
+	updateDueSQL  = updateSQL + `, due = ?, wake = ?, parked_until = ?, fence = fence + ?,
+		nonce = coalesce(nullif(?, ''), nonce)` + updateWhereSQL
 
 	stateSQL = `SELECT version, fence, nonce FROM task WHERE id = ?`
 	ownerSQL = `SELECT unfinished, kept, usage.bytes FROM task JOIN usage USING (principal) WHERE seq = ?`

@@ -78,10 +78,22 @@ var wakeTests = []test{
 	}},
 	{"any other update takes the time back, or sets another", func(f *fixture, s task.Store) {
 		for says, change := range map[string]func(t *task.Task) task.Update{
-			"it is answered":              func(t *task.Task) task.Update { t.Status = task.Working; return task.Update{} },
-			"it is answered, and claimed": func(t *task.Task) task.Update { t.Status = task.Working; return task.Update{Lease: long} },
-			"it is cancelled":             func(t *task.Task) task.Update { t.Status = task.Cancelled; return task.Update{} },
-			"it has ended":                func(t *task.Task) task.Update { t.Status = task.Failed; return task.Update{Due: -1, Wake: soon} },
+			"it is answered": func(t *task.Task) task.Update {
+				t.Status = task.Working
+				return task.Update{}
+			},
+			"it is answered, and claimed": func(t *task.Task) task.Update {
+				t.Status = task.Working
+				return task.Update{Lease: long}
+			},
+			"it is cancelled": func(t *task.Task) task.Update {
+				t.Status = task.Cancelled
+				return task.Update{}
+			},
+			"it has ended": func(t *task.Task) task.Update {
+				t.Status = task.Failed
+				return task.Update{Due: -1, Wake: soon}
+			},
 			"it is parked for longer":     func(*task.Task) task.Update { return task.Update{Due: -1, Wake: long} },
 			"it waits for an answer only": func(*task.Task) task.Update { return task.Update{Due: -1} },
 			"it is due":                   func(*task.Task) task.Update { return task.Update{Wake: soon} },
