@@ -559,12 +559,12 @@ func TestSessionsAreShared(t *testing.T) {
 	// A stream that nothing comes on does not keep a session.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	listening, stream := make(chan struct{}), newStarted()
+	listening, stream := make(chan struct{}), harness.NewBegun()
 	go func() {
 		defer close(listening)
 		h.ServeHTTP(stream, first.request(ctx, http.MethodGet, "2025-11-25", ""))
 	}()
-	harness.Eventually(t, "stream", stream.began.Load)
+	harness.Eventually(t, "stream", stream.Began.Load)
 	third.alive()
 	fourth := must("alice")
 	ended("the session with a stream", first)
@@ -762,12 +762,12 @@ func TestStreamsAreShared(t *testing.T) {
 	listen := func(user string) chan *httptest.ResponseRecorder {
 		r := harness.Request{Method: "subscriptions/listen", Header: http.Header{"X-User": {user}, "Mcp-Name": nil}, Body: harness.Message(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, harness.AllCapabilities)}
 		got := make(chan *httptest.ResponseRecorder, 1)
-		started := newStarted()
+		started := harness.NewBegun()
 		go func() {
 			h.ServeHTTP(started, r.HTTP(t).WithContext(ctx))
 			got <- started.ResponseRecorder
 		}()
-		harness.Eventually(t, "subscription", func() bool { return started.began.Load() || len(got) > 0 })
+		harness.Eventually(t, "subscription", func() bool { return started.Began.Load() || len(got) > 0 })
 		return got
 	}
 	oldest := listen("alice")
@@ -778,9 +778,9 @@ func TestStreamsAreShared(t *testing.T) {
 	carol := listen("carol")
 	<-alice
 	l, _ := openSession(t, h, "")
-	get, read := newStarted(), make(chan struct{})
+	get, read := harness.NewBegun(), make(chan struct{})
 	go func() { h.ServeHTTP(get, l.request(ctx, http.MethodGet, "2025-11-25", "")); close(read) }()
-	harness.Eventually(t, "stream of a session", get.began.Load)
+	harness.Eventually(t, "stream of a session", get.Began.Load)
 	close(w.open)
 	as("alice", "").Send(t, h).Text(t)
 	cancel()
@@ -788,19 +788,6 @@ func TestStreamsAreShared(t *testing.T) {
 		<-open
 	}
 	<-read
-}
-
-// started is a response that tells when it has begun.
-type started struct {
-	*httptest.ResponseRecorder
-	began atomic.Bool
-}
-
-func newStarted() *started { return &started{ResponseRecorder: httptest.NewRecorder()} }
-
-func (s *started) Write(p []byte) (int, error) {
-	defer s.began.Store(true)
-	return s.ResponseRecorder.Write(p)
 }
 
 // Where pages have a name of their own that may lead here, the names of the server have to be said.
@@ -940,12 +927,12 @@ func TestProgressTokensAreShort(t *testing.T) {
 func (l *legacy) postUntil(body string) string {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	defer cancel()
-	w, ended := newStarted(), make(chan struct{})
+	w, ended := harness.NewBegun(), make(chan struct{})
 	go func() {
 		defer close(ended)
 		l.h.ServeHTTP(w, l.request(ctx, http.MethodPost, "2025-11-25", body))
 	}()
-	harness.Eventually(l.t, "response", w.began.Load)
+	harness.Eventually(l.t, "response", w.Began.Load)
 	cancel()
 	<-ended
 	return w.Body.String()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -178,4 +179,19 @@ func Quote(s string) string {
 		panic(err)
 	}
 	return string(data)
+}
+
+// Begun is a response that tells when it has begun.
+type Begun struct {
+	*httptest.ResponseRecorder
+	Began atomic.Bool
+}
+
+// NewBegun returns a response that has not begun.
+func NewBegun() *Begun { return &Begun{ResponseRecorder: httptest.NewRecorder()} }
+
+// Write implements [io.Writer].
+func (b *Begun) Write(p []byte) (int, error) {
+	defer b.Began.Store(true)
+	return b.ResponseRecorder.Write(p)
 }

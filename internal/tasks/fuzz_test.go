@@ -46,7 +46,8 @@ func FuzzCursor(f *testing.F) {
 // A request about tasks is checked or refused, and nothing but strings reach the store as IDs.
 func FuzzRequest(f *testing.F) {
 	for _, method := range append(wire.TaskMethods, MethodListen) {
-		f.Add(method, []byte(`{"taskId":"x","_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`))
+		f.Add(method, []byte(`{"taskId":"x",`+
+			`"_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`))
 		f.Add(method, []byte(`{"taskId":7,"notifications":{"taskIds":["x"]}}`))
 		f.Add(method, []byte(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}},"task":{"ttl":1e999}}`))
 	}

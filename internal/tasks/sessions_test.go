@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"bufio"
@@ -24,6 +24,7 @@ import (
 )
 
 func TestTasksOverStdio(t *testing.T) {
+	t.Parallel()
 	c := harness.TaskPipe(t, harness.AddEcho)
 	// The extension.
 	created := c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension)
@@ -31,17 +32,23 @@ func TestTasksOverStdio(t *testing.T) {
 	if harness.At(created, "result", "resultType") != "task" || id == "" {
 		t.Fatalf("%v", created)
 	}
-	for harness.At(c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result", "status") != "input_required" {
+	for harness.At(c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result",
+		"status") != "input_required" {
 	}
-	if ack := c.Call(3, "tasks/update", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`, harness.WithExtension); harness.At(ack, "result", "resultType") != "complete" {
+	if ack := c.Call(3, "tasks/update",
+		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`,
+		harness.WithExtension); harness.At(ack, "result", "resultType") != "complete" {
 		t.Errorf("%v", ack)
 	}
-	for harness.At(c.Call(4, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result", "result", "isError") != false {
+	for harness.At(c.Call(4, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result", "result",
+		"isError") != false {
 	}
-	if gone := c.Call(5, "tasks/result", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(gone, "error", "code") != -32601.0 {
+	if gone := c.Call(5, "tasks/result", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(gone, "error",
+		"code") != -32601.0 {
 		t.Errorf("%v", gone)
 	}
-	if none := c.Call(6, "tasks/get", `"taskId":"none"`, harness.ProposalOnly); harness.At(none, "error", "code") != -32021.0 {
+	if none := c.Call(6, "tasks/get", `"taskId":"none"`, harness.ProposalOnly); harness.At(none, "error",
+		"code") != -32021.0 {
 		t.Errorf("%v", none)
 	}
 	// The proposals' dialect.
@@ -54,18 +61,21 @@ func TestTasksOverStdio(t *testing.T) {
 	if harness.At(asked, "result", "inputRequests", "echo_input") == nil {
 		t.Fatalf("%v", asked)
 	}
-	c.Call(9, "tasks/input_response", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"y"}}}`, harness.ProposalOnly)
+	c.Call(9, "tasks/input_response",
+		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"y"}}}`, harness.ProposalOnly)
 	final := c.Call(10, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly)
 	if harness.At(final, "result", "content").([]any)[0].(map[string]any)["text"] != "Echo: y" {
 		t.Errorf("%v", final)
 	}
-	if found := c.Call(11, "server/discover", "", harness.ProposalOnly); harness.At(found, "result", "capabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
+	if found := c.Call(11, "server/discover", "", harness.ProposalOnly); harness.At(found, "result", "capabilities",
+		"extensions", "io.modelcontextprotocol/tasks") == nil {
 		t.Errorf("%v", found)
 	}
 }
 
 // Through the SDK, too, a task belongs to its principal, and parameters are checked.
 func TestPrincipalsOverStdio(t *testing.T) {
+	t.Parallel()
 	store := new(task.MemoryStore)
 	var who atomic.Value
 	who.Store("alice")
@@ -78,21 +88,25 @@ func TestPrincipalsOverStdio(t *testing.T) {
 	listen := func(request int) any {
 		c.Request(request, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, harness.WithExtension)
 		ack := c.Until("acknowledgment", func(m map[string]any) bool {
-			return m["method"] == "notifications/subscriptions/acknowledged" && harness.At(m, "params", "_meta", "io.modelcontextprotocol/subscriptionId") == float64(request)
+			return m["method"] == "notifications/subscriptions/acknowledged" &&
+				harness.At(m, "params", "_meta", "io.modelcontextprotocol/subscriptionId") == float64(request)
 		})
 		return fmt.Sprint(harness.At(ack, "params", "notifications", "taskIds"))
 	}
-	if now := c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(now, "result", "status") != "working" {
+	if now := c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(now, "result",
+		"status") != "working" {
 		t.Errorf("%v", now)
 	}
 	if got := listen(3); got != "["+id+"]" {
 		t.Errorf("agreed to %v", got)
 	}
-	if twice := c.Call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, harness.WithExtension); harness.At(twice, "error", "code") != -32700.0 {
+	if twice := c.Call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, harness.WithExtension); harness.At(twice, "error",
+		"code") != -32700.0 {
 		t.Errorf("a member that is there twice: %v", twice)
 	}
 	who.Store("bob")
-	if foreign := c.Call(5, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(foreign, "error", "code") != -32602.0 {
+	if foreign := c.Call(5, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(foreign, "error",
+		"code") != -32602.0 {
 		t.Errorf("%v", foreign)
 	}
 	if got := listen(6); got != "[]" {
@@ -100,13 +114,15 @@ func TestPrincipalsOverStdio(t *testing.T) {
 	}
 	// A server that can tell callers apart offers the list of tasks.
 	old := harness.Pipe(t, srv)
-	hello := old.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}`, "")
+	hello := old.Call(1, "initialize",
+		`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}`, "")
 	if harness.At(hello, "result", "capabilities", "tasks", "list") == nil {
 		t.Errorf("%v", hello)
 	}
 }
 
 func TestTasksInASessionBefore20260728(t *testing.T) {
+	t.Parallel()
 	c := harness.TaskPipe(t, harness.AddEcho, harness.AddRequired, harness.AddGreet)
 	testSession(t, c)
 	// Over this transport the session sends status notifications.
@@ -114,6 +130,7 @@ func TestTasksInASessionBefore20260728(t *testing.T) {
 }
 
 func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho, harness.AddRequired, harness.AddGreet)
 	testSession(t, overHTTP(t, s.URL))
 }
@@ -169,14 +186,16 @@ func overHTTP(t *testing.T, url string) *harness.Conversation {
 // A server that stops ends the waits for results in its sessions, with an error after which clients try again, and
 // does not wait for those who wait.
 func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
+	t.Parallel()
 	logger := slog.New(slog.DiscardHandler)
 	var waits atomic.Int32
-	opts := &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Authorize: func(_ context.Context, a askback.Access) error {
-		if a.Method == "tasks/result" {
-			waits.Add(1)
-		}
-		return nil
-	}}
+	opts := &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)},
+		Authorize: func(_ context.Context, a askback.Access) error {
+			if a.Method == "tasks/result" {
+				waits.Add(1)
+			}
+			return nil
+		}}
 	srv := harness.NewServer(t, opts, harness.AddEcho,
 		harness.AddText("wait", nil, func(ctx context.Context, _ *askback.Call) (string, error) {
 			<-ctx.Done()
@@ -191,12 +210,14 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 	all.Go(func() { _ = srv.RunTasks(t.Context()) }) // goes on, so that only the stop ends what waits
 	ended := make(chan error, 1)
 	all.Go(func() {
-		ended <- drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)}, &drain.Options{Delay: -1, Grace: time.Minute, Logger: logger})
+		ended <- drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)},
+			&drain.Options{Delay: -1, Grace: time.Minute, Logger: logger})
 	})
 	t.Cleanup(func() { stop(); all.Wait() })
 
 	c := overHTTP(t, "http://"+listener.Addr().String())
-	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c",`+
+		`"version":"1"}`, "")
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	for i, tool := range []string{"wait", "echo"} {
 		created := c.Call(10+i, "tools/call", `"name":"`+tool+`","task":{}`, "")
@@ -209,7 +230,8 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 	stop()
 	for i := range 2 {
 		res := c.Response(20 + i)
-		if message, _ := harness.At(res, "error", "message").(string); harness.At(res, "error", "code") != -32603.0 || !strings.Contains(message, "send the request again") {
+		if message, _ := harness.At(res, "error", "message").(string); harness.At(res, "error", "code") != -32603.0 ||
+			!strings.Contains(message, "send the request again") {
 			t.Errorf("%v", res)
 		}
 	}
@@ -221,8 +243,10 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 // testSession runs a task from start to end in a session of 2025-11-25.
 func testSession(t *testing.T, c *harness.Conversation) {
 	t.Helper()
-	hello := c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
-	if harness.At(hello, "result", "capabilities", "tasks", "requests", "tools", "call") == nil || harness.At(hello, "result", "capabilities", "tasks", "cancel") == nil {
+	hello := c.Call(1, "initialize",
+		`"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	if harness.At(hello, "result", "capabilities", "tasks", "requests", "tools", "call") == nil ||
+		harness.At(hello, "result", "capabilities", "tasks", "cancel") == nil {
 		t.Errorf("initialize: %v", hello)
 	}
 	if harness.At(hello, "result", "capabilities", "tasks", "list") != nil {
@@ -273,16 +297,19 @@ func testSession(t *testing.T, c *harness.Conversation) {
 	answer(first, `"result":{"action":"accept","content":{"input":"z"}}`)
 	final := c.Response(5)
 	content, _ := harness.At(final, "result", "content").([]any)
-	if len(content) != 1 || harness.At(content[0], "text") != "Echo: z" || harness.At(final, "result", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
+	if len(content) != 1 || harness.At(content[0], "text") != "Echo: z" ||
+		harness.At(final, "result", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("final: %v", final)
 	}
-	if res := c.Call(6, "tasks/update", `"taskId":"`+id+`","inputResponses":{}`, ""); harness.At(res, "error", "code") != -32601.0 {
+	if res := c.Call(6, "tasks/update", `"taskId":"`+id+`","inputResponses":{}`, ""); harness.At(res, "error",
+		"code") != -32601.0 {
 		t.Errorf("tasks/update: %v", res)
 	}
 	if res := c.Call(7, "tasks/get", `"taskId":"none"`, ""); harness.At(res, "error", "code") != -32602.0 {
 		t.Errorf("an unknown task: %v", res)
 	}
-	for i, method := range []string{"tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/input_response", "tasks/update"} {
+	for i, method := range []string{"tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/input_response",
+		"tasks/update"} {
 		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, 20+i, method))
 		if res := c.Response(20 + i); harness.At(res, "error", "code") == nil {
 			t.Errorf("%s without params: %v", method, res)
@@ -321,23 +348,28 @@ func testSession(t *testing.T, c *harness.Conversation) {
 
 	created = c.Call(8, "tools/call", `"name":"echo","task":{}`, "")
 	id, _ = harness.At(created, "result", "task", "taskId").(string)
-	if res := c.Call(9, "tasks/cancel", `"taskId":"`+id+`"`, ""); harness.At(res, "result", "status") != "cancelled" || harness.At(res, "result", "taskId") != id {
+	if res := c.Call(9, "tasks/cancel", `"taskId":"`+id+`"`, ""); harness.At(res, "result", "status") != "cancelled" ||
+		harness.At(res, "result", "taskId") != id {
 		t.Errorf("cancelled: %v", res)
 	}
 }
 
 func TestSessionGetsATaskThoughItsToolDetachesLater(t *testing.T) {
+	t.Parallel()
 	var first, second atomic.Int32
 	c := harness.TaskPipe(t, harness.AddPainter(&first, &second))
-	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c",`+
+		`"version":"1"}`, "")
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	if res := c.Call(3, "tools/call", `"name":"paint","task":{"ttl":1000}`, ""); harness.At(res, "result", "task", "status") != "working" {
+	if res := c.Call(3, "tools/call", `"name":"paint","task":{"ttl":1000}`, ""); harness.At(res, "result", "task",
+		"status") != "working" {
 		t.Errorf("%v", res)
 	}
 }
 
 // All open questions of a task are sent together, and only the client answers them.
 func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
+	t.Parallel()
 	c := harness.TaskPipe(t, harness.AddText("two", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
 		b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
@@ -346,7 +378,8 @@ func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 		}
 		return a.Color + b.Color, nil
 	}))
-	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c",`+
+		`"version":"1"}`, "")
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	id, _ := harness.At(c.Call(2, "tools/call", `"name":"two","task":{}`, ""), "result", "task", "taskId").(string)
 	c.Request(3, "tasks/result", `"taskId":"`+id+`"`, "")
@@ -367,14 +400,18 @@ func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 
 // Each request of the server in a session names its task.
 func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
+	t.Parallel()
 	c := harness.TaskPipe(t, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		if _, err := askback.Sample(call, "sample", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}); err != nil {
+		if _, err := askback.Sample(call, "sample", &mcp.CreateMessageWithToolsParams{MaxTokens: 1,
+			Messages: []*mcp.SamplingMessageV2{{Role: "user",
+				Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}); err != nil {
 			return "", err
 		}
 		_, err := askback.Roots(call, "roots")
 		return "done", err
 	}))
-	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{}},`+
+		`"clientInfo":{"name":"c","version":"1"}`, "")
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	id, _ := harness.At(c.Call(2, "tools/call", `"name":"t","task":{}`, ""), "result", "task", "taskId").(string)
 	c.Request(3, "tasks/result", `"taskId":"`+id+`"`, "")
@@ -394,6 +431,7 @@ func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
 }
 
 func TestModernListOfToolsHasNoExecution(t *testing.T) {
+	t.Parallel()
 	c := harness.TaskPipe(t, harness.AddEcho)
 	for _, tool := range harness.At(c.Call(1, "tools/list", "", harness.WithExtension), "result", "tools").([]any) {
 		if harness.At(tool, "execution") != nil {

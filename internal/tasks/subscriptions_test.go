@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"bufio"
@@ -23,6 +23,7 @@ import (
 )
 
 func TestSubscriptionToTasks(t *testing.T) {
+	t.Parallel()
 	for _, others := range []string{"", `,"toolsListChanged":true`} {
 		for _, transport := range []string{"stdio", "http"} {
 			t.Run(transport+others, func(t *testing.T) {
@@ -39,22 +40,28 @@ func TestSubscriptionToTasks(t *testing.T) {
 				}
 				id, _ := harness.At(c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension), "result", "taskId").(string)
 				filter := `"notifications":{"taskIds":["` + id + `","none"]` + others + `}`
-				if res := c.Call(2, "subscriptions/listen", filter, harness.ProposalOnly); harness.At(res, "error", "code") != -32021.0 {
+				if res := c.Call(2, "subscriptions/listen", filter, harness.ProposalOnly); harness.At(res, "error",
+					"code") != -32021.0 {
 					t.Errorf("without the extension: %v", res)
 				}
 				listening.Request(50, "subscriptions/listen", filter, harness.WithExtension)
 				ack := listening.Until(harness.Notification("notifications/subscriptions/acknowledged", ""))
-				if ids := harness.At(ack, "params", "notifications", "taskIds"); fmt.Sprint(ids) != "["+id+"]" || harness.At(ack, "params", "_meta", "io.modelcontextprotocol/subscriptionId") != 50.0 {
+				if ids := harness.At(ack, "params", "notifications", "taskIds"); fmt.Sprint(ids) != "["+id+"]" ||
+					harness.At(ack, "params", "_meta", "io.modelcontextprotocol/subscriptionId") != 50.0 {
 					t.Errorf("acknowledged %v", ack)
 				}
-				if harness.At(ack, "params", "notifications", "toolsListChanged") != nil && others == "" || others != "" && harness.At(ack, "params", "notifications", "toolsListChanged") != true {
+				if harness.At(ack, "params", "notifications", "toolsListChanged") != nil && others == "" || others != "" &&
+					harness.At(ack, "params", "notifications", "toolsListChanged") != true {
 					t.Errorf("acknowledged %v", ack)
 				}
 				parked := listening.Until(harness.Notification("notifications/tasks", "input_required"))
-				if harness.At(parked, "params", "inputRequests", "echo_input") == nil || harness.At(parked, "params", "_meta", "io.modelcontextprotocol/subscriptionId") != 50.0 || harness.At(parked, "params", "resultType") != nil {
+				if harness.At(parked, "params", "inputRequests", "echo_input") == nil ||
+					harness.At(parked, "params", "_meta", "io.modelcontextprotocol/subscriptionId") != 50.0 ||
+					harness.At(parked, "params", "resultType") != nil {
 					t.Errorf("parked %v", parked)
 				}
-				c.Call(3, "tasks/update", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`, harness.WithExtension)
+				c.Call(3, "tasks/update", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept",`+
+					`"content":{"input":"x"}}}`, harness.WithExtension)
 				done := listening.Until(harness.Notification("notifications/tasks", "completed"))
 				if harness.At(done, "params", "result", "isError") != false || harness.At(done, "params", "taskId") != id {
 					t.Errorf("done %v", done)
@@ -63,7 +70,8 @@ func TestSubscriptionToTasks(t *testing.T) {
 					end() // the rest would continue
 					return
 				}
-				if res := listening.Response(50); harness.At(res, "result", "resultType") != "complete" || harness.At(res, "result", "_meta", "io.modelcontextprotocol/subscriptionId") != 50.0 {
+				if res := listening.Response(50); harness.At(res, "result", "resultType") != "complete" ||
+					harness.At(res, "result", "_meta", "io.modelcontextprotocol/subscriptionId") != 50.0 {
 					t.Errorf("ended with %v", res)
 				}
 			})
@@ -73,26 +81,31 @@ func TestSubscriptionToTasks(t *testing.T) {
 
 // A subscription to tasks alone costs no session of the SDK's, whose goroutines and memory would be as much again.
 func TestSubscriptionToTasksAloneHasNoSession(t *testing.T) {
+	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-	srv, err := askback.New(server, &askback.Options{Keys: harness.NewRing(t), Tasks: &askback.Tasks{Store: new(task.MemoryStore)}})
+	srv, err := askback.New(server, &askback.Options{Keys: harness.NewRing(t),
+		Tasks: &askback.Tasks{Store: new(task.MemoryStore)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	harness.AddEcho(srv)
 	h := srv.HTTPHandler(nil)
 	var created struct{ Result struct{ TaskID string } }
-	if raw := (harness.Request{Target: "echo", Capabilities: harness.WithExtension}.Send(t, h)).Raw; json.Unmarshal([]byte(raw), &created) != nil {
+	if raw := (harness.Request{Target: "echo", Capabilities: harness.WithExtension}.Send(t,
+		h)).Raw; json.Unmarshal([]byte(raw), &created) != nil {
 		t.Fatal(raw)
 	}
 	for others, want := range map[string]int{"": 0, `,"toolsListChanged":true`: 1} {
 		ctx, cancel := context.WithCancel(t.Context())
-		stream := newStarted()
+		stream := harness.NewBegun()
 		var open sync.WaitGroup
 		open.Go(func() {
 			h.ServeHTTP(stream, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
-				Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+created.Result.TaskID+`"]`+others+`}`, harness.WithExtension)}.HTTP(t).WithContext(ctx))
+				Body: harness.Message(1, "subscriptions/listen",
+					`"notifications":{"taskIds":["`+created.Result.TaskID+`"]`+others+`}`,
+					harness.WithExtension)}.HTTP(t).WithContext(ctx))
 		})
-		harness.Eventually(t, "stream", stream.began.Load)
+		harness.Eventually(t, "stream", stream.Began.Load)
 		got := 0
 		for range server.Sessions() {
 			got++
@@ -106,6 +119,7 @@ func TestSubscriptionToTasksAloneHasNoSession(t *testing.T) {
 }
 
 func TestSubscriptionToAForeignTask(t *testing.T) {
+	t.Parallel()
 	principal := func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 		return extra.Header.Get("X-User"), nil
 	}
@@ -114,21 +128,26 @@ func TestSubscriptionToAForeignTask(t *testing.T) {
 	id := harness.At(response, "result", "taskId").(string)
 	// A subscription to no task ends at once, without a notification.
 	r := harness.Request{Method: "subscriptions/listen", Header: http.Header{"X-User": {"bob"}, "Mcp-Name": nil},
-		Body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"taskIds":["` + id + `"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + harness.WithExtension + `}}}`,
+		Body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"taskIds":["` + id +
+			`"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` +
+			harness.WithExtension + `}}}`,
 		Context: func(r *http.Request) *http.Request {
 			ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 			t.Cleanup(cancel)
 			return r.WithContext(ctx)
 		}}
-	if res := r.Send(t, s.Handler); strings.Contains(res.Raw, id) || !strings.Contains(res.Raw, `"taskIds":[]`) || res.Result == nil {
+	if res := r.Send(t, s.Handler); strings.Contains(res.Raw, id) || !strings.Contains(res.Raw, `"taskIds":[]`) ||
+		res.Result == nil {
 		t.Errorf("%s", res.Raw)
 	}
 }
 
 func TestSubscriptionToTooManyTasks(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	ids := strings.TrimSuffix(strings.Repeat(`"x",`, 65), ",")
-	if code, _ := s.Fault(harness.WithExtension, "subscriptions/listen", "", `"notifications":{"taskIds":[`+ids+`]}`); code != -32602 {
+	if code, _ := s.Fault(harness.WithExtension, "subscriptions/listen", "",
+		`"notifications":{"taskIds":[`+ids+`]}`); code != -32602 {
 		t.Errorf("%d", code)
 	}
 }
@@ -143,7 +162,8 @@ func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 	before := runtime.NumGoroutine()
 	refused := 0
 	for i := range 100 {
-		c.Request(2000+i, "subscriptions/listen", `"notifications":{"taskIds":[`+strings.Join(ids, ",")+`]}`, harness.WithExtension)
+		c.Request(2000+i, "subscriptions/listen", `"notifications":{"taskIds":[`+strings.Join(ids, ",")+`]}`,
+			harness.WithExtension)
 		m := c.Until("answer", func(m map[string]any) bool {
 			return m["method"] == "notifications/subscriptions/acknowledged" || m["id"] == float64(2000+i)
 		})
@@ -154,60 +174,76 @@ func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 	if refused != 100-16 {
 		t.Errorf("%d of 100 were refused", refused)
 	}
-	harness.Eventually(t, "end of the goroutines of refused requests", func() bool { return runtime.NumGoroutine()-before <= 40 })
+	harness.Eventually(t, "end of the goroutines of refused requests",
+		func() bool { return runtime.NumGoroutine()-before <= 40 })
 	// A cancelled subscription makes room for another.
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2000}}`)
 	c.Request(3000, "subscriptions/listen", `"notifications":{"taskIds":[`+ids[0]+`]}`, harness.WithExtension)
 	c.Until("acknowledgment", func(m map[string]any) bool {
-		return m["method"] == "notifications/subscriptions/acknowledged" && harness.At(m, "params", "_meta", "io.modelcontextprotocol/subscriptionId") == 3000.0
+		return m["method"] == "notifications/subscriptions/acknowledged" &&
+			harness.At(m, "params", "_meta", "io.modelcontextprotocol/subscriptionId") == 3000.0
 	})
 }
 
 // Subscriptions that have ended or were refused make room for others.
 func TestSubscriptionsOfOneConnectionOneAfterAnother(t *testing.T) {
-	c := harness.TaskPipe(t, harness.AddText("quick", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
+	t.Parallel()
+	c := harness.TaskPipe(t, harness.AddText("quick", nil, func(context.Context, *askback.Call) (string,
+		error) {
+		return "", nil
+	}))
 	id, _ := harness.At(c.Call(1, "tools/call", `"name":"quick"`, harness.WithExtension), "result", "taskId").(string)
 	for i := range 40 {
-		if res := c.Call(100+i, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, harness.WithExtension); harness.At(res, "result", "resultType") != "complete" {
+		if res := c.Call(100+i, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`,
+			harness.WithExtension); harness.At(res, "result", "resultType") != "complete" {
 			t.Fatalf("subscription %d: %v", i, res)
 		}
 	}
 	for i := range 40 {
-		if res := c.Call(200+i, "subscriptions/listen", `"notifications":{"taskIds":[7],"toolsListChanged":true}`, harness.WithExtension); harness.At(res, "error", "code") != -32602.0 {
+		if res := c.Call(200+i, "subscriptions/listen", `"notifications":{"taskIds":[7],"toolsListChanged":true}`,
+			harness.WithExtension); harness.At(res, "error", "code") != -32602.0 {
 			t.Fatalf("refused subscription %d: %v", i, res)
 		}
 	}
 	for i := range 40 {
-		if res := c.Call(300+i, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"],"toolsListChanged":"no boolean"}`, harness.WithExtension); harness.At(res, "error", "code") == -32600.0 && strings.Contains(fmt.Sprint(res), "too many") {
+		if res := c.Call(300+i, "subscriptions/listen",
+			`"notifications":{"taskIds":["`+id+`"],"toolsListChanged":"no boolean"}`, harness.WithExtension); harness.At(res,
+			"error", "code") == -32600.0 && strings.Contains(fmt.Sprint(res), "too many") {
 			t.Fatalf("subscription %d that the SDK refused: %v", i, res)
 		}
 	}
 }
 
 func TestSubscriptionWithTheIDOfAnother(t *testing.T) {
+	t.Parallel()
 	c := harness.TaskPipe(t, harness.AddEcho)
 	id, _ := harness.At(c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension), "result", "taskId").(string)
 	filter := `"notifications":{"taskIds":["` + id + `"]}`
 	c.Request(50, "subscriptions/listen", filter, harness.WithExtension)
 	c.Until(harness.Notification("notifications/tasks", "input_required"))
-	if res := c.Call(50, "subscriptions/listen", filter, harness.WithExtension); harness.At(res, "error", "code") != -32600.0 {
+	if res := c.Call(50, "subscriptions/listen", filter, harness.WithExtension); harness.At(res, "error",
+		"code") != -32600.0 {
 		t.Errorf("%v", res)
 	}
 	// The first one continues.
-	c.Call(3, "tasks/update", harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`), harness.WithExtension)
+	c.Call(3, "tasks/update", harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`),
+		harness.WithExtension)
 	c.Until(harness.Notification("notifications/tasks", "completed"))
 }
 
 // If the SDK refuses the other parts of a subscription, the refusal is the answer.
 func TestSubscriptionThatTheSDKRefuses(t *testing.T) {
+	t.Parallel()
 	add := func(s *askback.Server) {
 		harness.AddEcho(s)
-		s.AddResource(&mcp.Resource{Name: "r", URI: "file:///r"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{}, nil
-		})
+		s.AddResource(&mcp.Resource{Name: "r", URI: "file:///r"},
+			func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+				return &mcp.ReadResourceResult{}, nil
+			})
 	}
 	s := harness.NewTaskServer(t, nil, add)
-	status, response := s.Send(harness.WithExtension, "subscriptions/listen", "", `"notifications":{"taskIds":["x"],"toolsListChanged":"no boolean"}`)
+	status, response := s.Send(harness.WithExtension, "subscriptions/listen", "",
+		`"notifications":{"taskIds":["x"],"toolsListChanged":"no boolean"}`)
 	if status != http.StatusBadRequest || harness.At(response, "error", "code") == nil {
 		t.Errorf("%d %v", status, response)
 	}
@@ -215,6 +251,7 @@ func TestSubscriptionThatTheSDKRefuses(t *testing.T) {
 
 // The other parts of a subscription continue after its tasks have ended, and send notifications.
 func TestRestOfASubscriptionGoesOn(t *testing.T) {
+	t.Parallel()
 	for _, transport := range []string{"stdio", "http"} {
 		t.Run(transport, func(t *testing.T) {
 			store := new(task.MemoryStore)
@@ -228,7 +265,8 @@ func TestRestOfASubscriptionGoesOn(t *testing.T) {
 				listening = streamOf(t, s)
 			}
 			id := s.Result(harness.WithExtension, "tools/call", "quick", `"name":"quick"`)["taskId"].(string)
-			listening.Request(50, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`","`+id+`"],"toolsListChanged":true}`, harness.WithExtension)
+			listening.Request(50, "subscriptions/listen",
+				`"notifications":{"taskIds":["`+id+`","`+id+`"],"toolsListChanged":true}`, harness.WithExtension)
 			ack := listening.Until(harness.Notification("notifications/subscriptions/acknowledged", ""))
 			if ids := harness.At(ack, "params", "notifications", "taskIds"); fmt.Sprint(ids) != "["+id+"]" {
 				t.Errorf("acknowledged %v", ack)
@@ -242,6 +280,7 @@ func TestRestOfASubscriptionGoesOn(t *testing.T) {
 
 // A subscription to tasks continues even if its other parts were not accepted.
 func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
+	t.Parallel()
 	for _, transport := range []string{"stdio", "http"} {
 		for _, more := range []string{`"toolsListChanged":false`, `"promptsListChanged":true`} {
 			t.Run(transport+" "+more, func(t *testing.T) {
@@ -256,7 +295,8 @@ func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 				id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 				c.Request(50, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"],`+more+`}`, harness.WithExtension)
 				c.Until(harness.Notification("notifications/tasks", "input_required"))
-				s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`))
+				s.Result(harness.WithExtension, "tasks/update", id,
+					harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`))
 				s.Get(harness.WithExtension, id, "completed")
 				timeout := time.After(5 * time.Second)
 				var seen []map[string]any
@@ -279,6 +319,7 @@ func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 // Over stdio a session before 2026-07-28 gets notifications for all its tasks, one after another,
 // each only after a change. A modern client gets only those that it subscribed to.
 func TestWhoIsToldOfTasksUnasked(t *testing.T) {
+	t.Parallel()
 	quick := harness.AddText("quick", nil, func(context.Context, *askback.Call) (string, error) { return "", nil })
 	c := harness.TaskPipe(t, quick)
 	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}`, "")
@@ -289,12 +330,14 @@ func TestWhoIsToldOfTasksUnasked(t *testing.T) {
 			if strings.Contains(fmt.Sprint(harness.At(m, "params", "statusMessage")), "has been created") {
 				t.Errorf("told of its creation: %v", m)
 			}
-			return m["method"] == "notifications/tasks/status" && harness.At(m, "params", "taskId") == id && harness.At(m, "params", "status") == "completed"
+			return m["method"] == "notifications/tasks/status" && harness.At(m, "params", "taskId") == id &&
+				harness.At(m, "params", "status") == "completed"
 		})
 	}
 	modern := harness.TaskPipe(t, quick)
 	for i := range 5 {
-		id, _ := harness.At(modern.Call(100+i, "tools/call", `"name":"quick","task":{}`, harness.ProposalOnly), "result", "task", "taskId").(string)
+		id, _ := harness.At(modern.Call(100+i, "tools/call", `"name":"quick","task":{}`, harness.ProposalOnly), "result",
+			"task", "taskId").(string)
 		modern.Call(200+i, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly)
 	}
 	for _, m := range modern.Kept {
@@ -312,7 +355,8 @@ func streamOf(t *testing.T, s *harness.TaskServer) *harness.Conversation {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, h := range []string{"Content-Type: application/json", "Accept: application/json, text/event-stream", "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen"} {
+		for _, h := range []string{"Content-Type: application/json", "Accept: application/json, text/event-stream",
+			"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen"} {
 			key, value, _ := strings.Cut(h, ": ")
 			req.Header.Set(key, value)
 		}
@@ -349,7 +393,8 @@ func listenOverHTTP(t *testing.T) (calls, stream *harness.Conversation, end func
 			run := func() {
 				req := httptest.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(message))
 				req.RequestURI = ""
-				for key, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+				for key, value := range map[string]string{"Content-Type": "application/json",
+					"Accept":               "application/json, text/event-stream",
 					"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": m["method"].(string), "Mcp-Name": name} {
 					req.Header.Set(key, value)
 				}
@@ -391,6 +436,7 @@ func (brokenLog) Handle(_ context.Context, r slog.Record) error {
 
 // A panic while a subscription begins costs the request alone: its ID can be used again, as often as the client likes.
 func TestASubscriptionThatPanicsGivesItsIDBack(t *testing.T) {
+	t.Parallel()
 	for name, notifications := range map[string]string{
 		"tasks": `"taskIds":["x"]`, "more": `"taskIds":["x"],"toolsListChanged":true`,
 	} {

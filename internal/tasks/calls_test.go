@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"context"
@@ -21,26 +21,32 @@ import (
 )
 
 func TestTaskSupportOfATool(t *testing.T) {
+	t.Parallel()
 	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(context.Context, *askback.Call,
+			struct{}) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{}, nil
 		})
 	}
 	s := harness.NewTaskServer(t, nil, harness.AddEcho, plain, harness.AddRequired)
-	if got := s.Result(harness.WithExtension, "tools/call", "plain", `"name":"plain","task":{"ttl":"bad"}`); got["resultType"] != "complete" {
+	if got := s.Result(harness.WithExtension, "tools/call", "plain",
+		`"name":"plain","task":{"ttl":"bad"}`); got["resultType"] != "complete" {
 		t.Errorf("a tool without tasks: %v", got)
 	}
 	if code, message := s.Fault(harness.ProposalOnly, "tools/call", "plain", `"name":"plain","task":{}`); code != -32601 {
 		t.Errorf("a forbidden task: %d %s", code, message)
 	}
 	_, response := s.Send(harness.ProposalOnly, "tools/call", "required", `"name":"required"`)
-	if harness.At(response, "error", "code") != -32021.0 || harness.At(response, "error", "data", "requiredCapabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
+	if harness.At(response, "error", "code") != -32021.0 ||
+		harness.At(response, "error", "data", "requiredCapabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
 		t.Errorf("a required task: %v", response)
 	}
-	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo"`); got["resultType"] != "input_required" || got["requestState"] == nil {
+	if got := s.Result(harness.ProposalOnly, "tools/call", "echo",
+		`"name":"echo"`); got["resultType"] != "input_required" || got["requestState"] == nil {
 		t.Errorf("a client without tasks: %v", got)
 	}
-	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":null`); got["resultType"] != "input_required" {
+	if got := s.Result(harness.ProposalOnly, "tools/call", "echo",
+		`"name":"echo","task":null`); got["resultType"] != "input_required" {
 		t.Errorf("task null: %v", got)
 	}
 	for _, member := range []string{`7`, `{"ttl":"x"}`, `{"ttl":-1}`, `{"ttl":0}`, `[]`} {
@@ -48,28 +54,33 @@ func TestTaskSupportOfATool(t *testing.T) {
 			t.Errorf("task %s: %d", member, code)
 		}
 	}
-	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); harness.At(got, "task", "ttl") != 3600*1000.0 {
+	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); harness.At(got,
+		"task", "ttl") != 3600*1000.0 {
 		t.Errorf("a huge time to live: %v", got)
 	}
 }
 
 func TestQuotaOfAPrincipal(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Unfinished: 2}}}}, harness.AddEcho)
 	for range 2 {
 		s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	}
-	if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", `"name":"echo"`); code != -32603 || !strings.Contains(message, "at most 2") {
+	if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", `"name":"echo"`); code != -32603 ||
+		!strings.Contains(message, "at most 2") {
 		t.Errorf("%d %s", code, message)
 	}
 }
 
 // One anonymous caller must not fill the store for everybody, neither with tasks that have ended nor with large ones.
 func TestQuotaOfAnonymousCallers(t *testing.T) {
+	t.Parallel()
 	for name, quota := range map[string]task.Quota{
 		"at most 3 are kept": {Kept: 3},
 		"at most 2000 bytes": {Bytes: 2000},
 	} {
-		s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: quota}}}, harness.AddEcho)
+		s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: quota}}},
+			harness.AddEcho)
 		call := `"name":"echo","arguments":{"input":"` + strings.Repeat("x", 300) + `"}`
 		created := 0
 		for {
@@ -83,7 +94,8 @@ func TestQuotaOfAnonymousCallers(t *testing.T) {
 				t.Fatalf("%s: no task is refused", name)
 			}
 		}
-		if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", call); code != -32603 || !strings.Contains(message, name) || created < 2 {
+		if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", call); code != -32603 ||
+			!strings.Contains(message, name) || created < 2 {
 			t.Errorf("after %d tasks: %d %s, want %q", created, code, message, name)
 		}
 	}
@@ -91,31 +103,38 @@ func TestQuotaOfAnonymousCallers(t *testing.T) {
 
 // An answer for which there is no room is refused, and the task still waits.
 func TestQuotaOfAnswers(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Bytes: 2000}}}}, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
 	long := harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"`+strings.Repeat("x", 2000)+`"}}`)
-	if code, message := s.Fault(harness.WithExtension, "tasks/update", id, long); code != -32603 || !strings.Contains(message, "2000 bytes") {
+	if code, message := s.Fault(harness.WithExtension, "tasks/update", id, long); code != -32603 ||
+		!strings.Contains(message, "2000 bytes") {
 		t.Errorf("%d %s", code, message)
 	}
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"short"}}`))
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"short"}}`))
 	s.Get(harness.WithExtension, id, "completed")
 }
 
 func TestMaxTTLAlone(t *testing.T) {
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{MaxTTL: time.Hour}}}, harness.AddEcho)
+	t.Parallel()
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{MaxTTL: time.Hour}}},
+		harness.AddEcho)
 	if got := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`); got["ttlMs"] != 3600000.0 {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
+	t.Parallel()
 	can := func(_ context.Context, call *askback.Call) (string, error) {
 		return fmt.Sprint(call.Can(askback.CapabilityTasks)), nil
 	}
 	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (string, error) {
 			said, err := can(ctx, call)
 			return said, err
 		})
@@ -134,28 +153,36 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 		}
 	}
 	// A server without a store has no tasks, even for a client that can take them.
-	none := harness.ServeTasks(t, harness.NewServer(t, nil, harness.AddText("detaching", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		return "no task", call.Detach()
-	})))
-	if got := harness.Content(none.Result(harness.WithExtension, "tools/call", "detaching", `"name":"detaching"`)); got != "no task" {
+	none := harness.ServeTasks(t, harness.NewServer(t, nil,
+		harness.AddText("detaching", &askback.TaskSupport{AtDetach: true},
+			func(ctx context.Context, call *askback.Call) (string, error) {
+				return "no task", call.Detach()
+			})))
+	if got := harness.Content(none.Result(harness.WithExtension, "tools/call", "detaching",
+		`"name":"detaching"`)); got != "no task" {
 		t.Errorf("without Options.Tasks: %v", got)
 	}
 }
 
 func TestOtherRequestsIgnoreTheMemberTask(t *testing.T) {
+	t.Parallel()
 	add := func(s *askback.Server) {
-		s.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		s.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call,
+			map[string]string) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{}}, nil
 		})
 	}
 	s := harness.NewTaskServer(t, nil, add)
-	if got := s.Result(harness.ProposalOnly, "prompts/get", "p", `"name":"p","task":{"ttl":"no number"}`); got["resultType"] != "complete" {
+	if got := s.Result(harness.ProposalOnly, "prompts/get", "p",
+		`"name":"p","task":{"ttl":"no number"}`); got["resultType"] != "complete" {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestRoundsGoOnAsATask(t *testing.T) {
-	for name, capabilities := range map[string]string{"extension": harness.WithExtension, "proposal": harness.ProposalOnly} {
+	t.Parallel()
+	for name, capabilities := range map[string]string{"extension": harness.WithExtension,
+		"proposal": harness.ProposalOnly} {
 		t.Run(name, func(t *testing.T) {
 			var first, second atomic.Int32
 			s := harness.NewTaskServer(t, nil, harness.AddPainter(&first, &second))
@@ -164,25 +191,30 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 				params += `,"task":{"ttl":60000}`
 			}
 			asked := s.Result(capabilities, "tools/call", "paint", params)
-			if asked["resultType"] != "input_required" || harness.At(asked, "inputRequests", "base") == nil || asked["taskId"] != nil {
+			if asked["resultType"] != "input_required" || harness.At(asked, "inputRequests", "base") == nil ||
+				asked["taskId"] != nil {
 				t.Fatalf("round 1: %v", asked)
 			}
 			created := s.Result(capabilities, "tools/call", "paint",
-				params+`,"inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"`+asked["requestState"].(string)+`"`)
+				params+`,"inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},`+
+					`"requestState":"`+asked["requestState"].(string)+`"`)
 			if created["requestState"] != nil || created["inputRequests"] != nil {
 				t.Errorf("round 2: %v", created)
 			}
 			// The response was lost, and the client repeats the round: there is still one task.
 			again := s.Result(capabilities, "tools/call", "paint",
-				params+`,"inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"`+asked["requestState"].(string)+`"`)
-			if again["taskId"] != created["taskId"] || harness.At(again, "task", "taskId") != harness.At(created, "task", "taskId") {
+				params+`,"inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},`+
+					`"requestState":"`+asked["requestState"].(string)+`"`)
+			if again["taskId"] != created["taskId"] || harness.At(again, "task", "taskId") != harness.At(created, "task",
+				"taskId") {
 				t.Errorf("round 2 again: %v, after %v", again, created)
 			}
 			answer := `"inputResponses":{"top":{"action":"accept","content":{"color":"blue"}}}`
 			var text any
 			if capabilities == harness.WithExtension {
 				id := created["taskId"].(string)
-				if parked := s.Get(capabilities, id, "input_required"); harness.At(parked, "inputRequests", "top") == nil || harness.At(parked, "inputRequests", "base") != nil {
+				if parked := s.Get(capabilities, id, "input_required"); harness.At(parked, "inputRequests", "top") == nil ||
+					harness.At(parked, "inputRequests", "base") != nil {
 					t.Errorf("parked: %v", parked)
 				}
 				s.Result(capabilities, "tasks/update", id, `"taskId":"`+id+`",`+answer)
@@ -191,7 +223,8 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 				id := harness.At(created, "task", "taskId").(string)
 				s.Get(capabilities, id, "input_required")
 				s.Result(capabilities, "tasks/input_response", "", answer+`,"taskId":"`+id+`"`)
-				text = s.Result(capabilities, "tasks/result", "", `"taskId":"`+id+`"`)["content"].([]any)[0].(map[string]any)["text"]
+				text = s.Result(capabilities, "tasks/result", "",
+					`"taskId":"`+id+`"`)["content"].([]any)[0].(map[string]any)["text"]
 			}
 			if text != "red+white/blue" {
 				t.Errorf("result %v", text)
@@ -205,6 +238,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 }
 
 func TestDetachIsNothingForAClientWithoutTasks(t *testing.T) {
+	t.Parallel()
 	var first, second atomic.Int32
 	s := harness.NewTaskServer(t, nil, harness.AddPainter(&first, &second))
 	state, answer := "", ""
@@ -223,13 +257,15 @@ func TestDetachIsNothingForAClientWithoutTasks(t *testing.T) {
 }
 
 func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
+	t.Parallel()
 	passed := make(chan error, 10)
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		_, err := askback.Elicit[harness.Color](call, "c", "Which?") // not checked before the Detach
-		detached := call.Detach()
-		passed <- detached
-		return "", errors.Join(err, detached)
-	}))
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", &askback.TaskSupport{AtDetach: true},
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			_, err := askback.Elicit[harness.Color](call, "c", "Which?") // not checked before the Detach
+			detached := call.Detach()
+			passed <- detached
+			return "", errors.Join(err, detached)
+		}))
 	for _, capabilities := range []string{harness.ProposalOnly, harness.WithExtension} {
 		if got := s.Result(capabilities, "tools/call", "t", `"name":"t"`); got["resultType"] != "input_required" {
 			t.Errorf("%v", got)
@@ -241,20 +277,24 @@ func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 }
 
 func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		if _, err := askback.Elicit[harness.Color](call, "c", "Which?"); err != nil {
-			return "", err
-		}
-		if err := call.Detach(); err != nil {
-			return "", err
-		}
-		req := call.Request().(*mcp.CallToolRequest)
-		return fmt.Sprintf("%d %v %s %v", call.Round(), req.Params.Meta["example.com/own"], req.Params.Name, req.Extra == nil), nil
-	}))
+	t.Parallel()
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", &askback.TaskSupport{AtDetach: true},
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			if _, err := askback.Elicit[harness.Color](call, "c", "Which?"); err != nil {
+				return "", err
+			}
+			if err := call.Detach(); err != nil {
+				return "", err
+			}
+			req := call.Request().(*mcp.CallToolRequest)
+			return fmt.Sprintf("%d %v %s %v", call.Round(), req.Params.Meta["example.com/own"], req.Params.Name,
+				req.Extra == nil), nil
+		}))
 	asked := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)
 	const andOwn = harness.WithExtension + `,"example.com/own":"mine"` // another member of _meta
-	created := s.Result(andOwn, "tools/call", "t", `"name":"t","inputResponses":{"c":{"action":"accept","content":{"color":"red"}}},"requestState":"`+
-		asked["requestState"].(string)+`"`)
+	created := s.Result(andOwn, "tools/call", "t",
+		`"name":"t","inputResponses":{"c":{"action":"accept","content":{"color":"red"}}},"requestState":"`+
+			asked["requestState"].(string)+`"`)
 	done := s.Get(harness.WithExtension, created["taskId"].(string), "completed")
 	if got := harness.Content(harness.At(done, "result").(map[string]any)); got != "3 mine t true" {
 		t.Errorf("%v", got)
@@ -263,19 +303,26 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 
 // A round that becomes a task at once uses the answers that it carries.
 func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	asked := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo"`)
-	created := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}},"requestState":"`+asked["requestState"].(string)+`"`)
-	if done := s.Get(harness.WithExtension, created["taskId"].(string), "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "Echo: x" {
+	created := s.Result(harness.WithExtension, "tools/call", "echo",
+		`"name":"echo","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}},`+
+			`"requestState":"`+asked["requestState"].(string)+`"`)
+	if done := s.Get(harness.WithExtension, created["taskId"].(string), "completed"); harness.Content(harness.At(done,
+		"result").(map[string]any)) != "Echo: x" {
 		t.Errorf("%v", done)
 	}
 }
 
 func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
+	t.Parallel()
 	var first, second atomic.Int32
-	s := harness.NewTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)}, harness.AddPainter(&first, &second))
+	s := harness.NewTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)},
+		harness.AddPainter(&first, &second))
 	asked := s.Result(harness.ProposalOnly, "tools/call", "paint", `"name":"paint","task":{}`)
-	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
+	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
+		asked["requestState"].(string) + `"`
 	s.Result(harness.ProposalOnly, "tools/call", "paint", again+`,"task":{}`)
 	if code, message := s.Fault(harness.ProposalOnly, "tools/call", "paint", again); code != -32602 {
 		t.Errorf("%d %s", code, message)
@@ -283,10 +330,13 @@ func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
 }
 
 func TestReplayedRoundFindsItsTask(t *testing.T) {
+	t.Parallel()
 	var first, second atomic.Int32
-	s := harness.NewTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)}, harness.AddPainter(&first, &second))
+	s := harness.NewTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)},
+		harness.AddPainter(&first, &second))
 	asked := s.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
-	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
+	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
+		asked["requestState"].(string) + `"`
 	id := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"]
 	if got := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"]; got != id {
 		t.Errorf("got the task %v, then %v", id, got)
@@ -297,26 +347,32 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 	}
 	// A task that has ended says so.
 	s.Result(harness.WithExtension, "tasks/cancel", id.(string), fmt.Sprintf(`"taskId":%q`, id))
-	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "cancelled" || got["statusMessage"] != "The task was cancelled by request." {
+	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "cancelled" ||
+		got["statusMessage"] != "The task was cancelled by request." {
 		t.Errorf("after its end: %v", got)
 	}
 }
 
 func TestRoundThatIsRepeatedLaterTellsHowItsTaskStands(t *testing.T) {
+	t.Parallel()
 	var first, second atomic.Int32
 	s := harness.NewTaskServer(t, nil, harness.AddPainter(&first, &second))
 	asked := s.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
-	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` + asked["requestState"].(string) + `"`
+	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
+		asked["requestState"].(string) + `"`
 	id := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
-	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "input_required" || got["statusMessage"] != nil {
+	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "input_required" ||
+		got["statusMessage"] != nil {
 		t.Errorf("%v", got)
 	}
 }
 
 // A round that detached can be repeated until its state expires.
 func TestTasksAreKeptAsLongAsARoundCanBeRepeated(t *testing.T) {
-	for ttl, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: 10 * time.Minute, 3 * time.Hour: 3 * time.Hour} {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: 10 * time.Minute,
+		3 * time.Hour: 3 * time.Hour} {
 		store := &purging{new(task.MemoryStore), make(chan time.Duration, 1)}
 		harness.NewTaskServerOn(t, store, &askback.Options{Limits: askback.Limits{RoundTTL: ttl}}, harness.AddEcho)
 		if got := <-store.grace; got != want {
@@ -340,6 +396,7 @@ func (p *purging) Purge(ctx context.Context, grace time.Duration, limit int) (in
 }
 
 func TestTaskOutcomes(t *testing.T) {
+	t.Parallel()
 	add := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "end"}, nil, func(ctx context.Context, call *askback.Call, in struct {
 			How string `json:"how"`
@@ -350,7 +407,8 @@ func TestTaskOutcomes(t *testing.T) {
 			case "panic":
 				panic("with a secret")
 			case "sample":
-				_, err := askback.Sample(call, "s", &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
+				_, err := askback.Sample(call, "s", &mcp.CreateMessageWithToolsParams{MaxTokens: 1,
+					Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
 				return nil, err
 			}
 			return &mcp.CallToolResult{Meta: mcp.Meta{"own": 1}}, nil
@@ -359,13 +417,15 @@ func TestTaskOutcomes(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, add)
 	end := func(how, status string) map[string]any {
 		t.Helper()
-		id := s.Result(harness.WithExtension, "tools/call", "end", `"name":"end","arguments":{"how":"`+how+`"}`)["taskId"].(string)
+		id := s.Result(harness.WithExtension, "tools/call", "end",
+			`"name":"end","arguments":{"how":"`+how+`"}`)["taskId"].(string)
 		return s.Get(harness.WithExtension, id, status)
 	}
 	if got := end("error", "completed"); harness.At(got, "result", "isError") != true || got["error"] != nil {
 		t.Errorf("a tool's error: %v", got)
 	}
-	if got := end("panic", "failed"); harness.At(got, "error", "code") != -32603.0 || got["result"] != nil || strings.Contains(fmt.Sprint(got), "secret") {
+	if got := end("panic", "failed"); harness.At(got, "error", "code") != -32603.0 || got["result"] != nil ||
+		strings.Contains(fmt.Sprint(got), "secret") {
 		t.Errorf("a panic: %v", got)
 	}
 	if got := end("sample", "failed"); harness.At(got, "error", "code") != -32021.0 {
@@ -375,49 +435,59 @@ func TestTaskOutcomes(t *testing.T) {
 		t.Errorf("a result with _meta: %v", got)
 	}
 	// In the proposals' dialect a tool error is a failure of the task.
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":"error"},"task":{}`), "task", "taskId").(string)
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "end",
+		`"name":"end","arguments":{"how":"error"},"task":{}`), "task", "taskId").(string)
 	if now := s.Get(harness.ProposalOnly, id, "failed"); now["statusMessage"] != "no luck" {
 		t.Errorf("a tool's error in the proposals' dialect: %v", now)
 	}
 	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); final["isError"] != true {
 		t.Errorf("its result: %v", final)
 	}
-	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":""},"task":{}`), "task", "taskId").(string)
-	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.At(final, "_meta", "own") != 1.0 || harness.At(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
+	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":""},"task":{}`),
+		"task", "taskId").(string)
+	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.At(final, "_meta",
+		"own") != 1.0 || harness.At(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("_meta of a result: %v", final)
 	}
-	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":"panic"},"task":{}`), "task", "taskId").(string)
+	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "end",
+		`"name":"end","arguments":{"how":"panic"},"task":{}`), "task", "taskId").(string)
 	if code, _ := s.Fault(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 {
 		t.Errorf("the error of a failed task: %d", code)
 	}
 }
 
 func TestManualStyleIsNoTask(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "manual"}, nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{RequestState: "mine"}, nil
-		})
+		askback.AddTaskTool(s, &mcp.Tool{Name: "manual"}, nil,
+			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{RequestState: "mine"}, nil
+			})
 	})
 	id := s.Result(harness.WithExtension, "tools/call", "manual", `"name":"manual"`)["taskId"].(string)
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.At(done, "result", "isError") != true || !strings.Contains(fmt.Sprint(done), "manual style") {
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.At(done, "result", "isError") != true ||
+		!strings.Contains(fmt.Sprint(done), "manual style") {
 		t.Errorf("%v", done)
 	}
 }
 
 func TestProgressOfATask(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		total         float64
 		message, want string
-	}{{0, "", "1"}, {3, "", "1 of 3"}, {0, "laying bricks", "laying bricks"}, {3, "laying bricks", "laying bricks (1 of 3)"}} {
+	}{{0, "", "1"}, {3, "", "1 of 3"}, {0, "laying bricks", "laying bricks"}, {3, "laying bricks",
+		"laying bricks (1 of 3)"}} {
 		gate := make(chan struct{})
-		s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-			err := call.Progress(ctx, 1, c.total, c.message)
-			select {
-			case <-gate:
-			case <-ctx.Done():
-			}
-			return "", err
-		}))
+		s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
+			func(ctx context.Context, call *askback.Call) (string, error) {
+				err := call.Progress(ctx, 1, c.total, c.message)
+				select {
+				case <-gate:
+				case <-ctx.Done():
+				}
+				return "", err
+			}))
 		id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 		harness.Eventually(t, c.want, func() bool {
 			return s.Result(harness.WithExtension, "tasks/get", id, `"taskId":"`+id+`"`)["statusMessage"] == c.want
@@ -427,25 +497,32 @@ func TestProgressOfATask(t *testing.T) {
 }
 
 func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		_, err := askback.Elicit[harness.Color](call, "c", "Which?")
-		return "", err
-	}))
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t","task":{"ttl":300}`), "task", "taskId").(string)
+	t.Parallel()
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			_, err := askback.Elicit[harness.Color](call, "c", "Which?")
+			return "", err
+		}))
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t","task":{"ttl":300}`), "task",
+		"taskId").(string)
 	now := s.Get(harness.WithExtension, id, "failed") // the same task, to a client of the extension
-	if harness.At(now, "error", "code") != -32603.0 || !strings.Contains(fmt.Sprint(harness.At(now, "error", "message")), "time to live of 300ms") || now["statusMessage"] != harness.At(now, "error", "message") {
+	if harness.At(now, "error", "code") != -32603.0 || !strings.Contains(fmt.Sprint(harness.At(now, "error", "message")),
+		"time to live of 300ms") || now["statusMessage"] != harness.At(now, "error", "message") {
 		t.Errorf("%v", now)
 	}
-	if code, message := s.Fault(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 || !strings.Contains(message, "time to live") {
+	if code, message := s.Fault(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 ||
+		!strings.Contains(message, "time to live") {
 		t.Errorf("tasks/result: %d %s", code, message)
 	}
 }
 
 // A tool asks in the same form in a call and in a task.
 func TestToolsAndTasksAskAlike(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	inCall := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo"`)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
+		"taskId").(string)
 	s.Get(harness.ProposalOnly, id, "input_required")
 	inTask := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 	for _, member := range []string{"resultType", "inputRequests"} {
@@ -453,13 +530,16 @@ func TestToolsAndTasksAskAlike(t *testing.T) {
 			t.Errorf("%s (-call +task):\n%s", member, diff)
 		}
 	}
-	if diff := cmp.Diff(inCall["inputRequests"], s.Get(harness.WithExtension, id, "input_required")["inputRequests"]); diff != "" {
+	if diff := cmp.Diff(inCall["inputRequests"], s.Get(harness.WithExtension, id,
+		"input_required")["inputRequests"]); diff != "" {
 		t.Errorf("in tasks/get of the extension (-call +task):\n%s", diff)
 	}
 }
 
 func TestEveryKindOfQuestionInATask(t *testing.T) {
-	sampling := &mcp.CreateMessageWithToolsParams{MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}
+	t.Parallel()
+	sampling := &mcp.CreateMessageWithToolsParams{MaxTokens: 1,
+		Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}}
 	tools := *sampling
 	tools.Tools = []*mcp.Tool{{Name: "hammer", InputSchema: map[string]any{"type": "object"}}}
 	add := harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
@@ -480,10 +560,12 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 		}
 		return fmt.Sprint(len(sampled.Content), len(used.Content), len(roots)), nil
 	})
-	const can = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	const can = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},` +
+		`"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	s := harness.NewTaskServer(t, nil, add)
 	id := s.Result(can, "tools/call", "t", `"name":"t"`)["taskId"].(string)
-	const plain, use = `{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`, `{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"1","name":"hammer","input":{}}]}`
+	const plain, use = `{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`, `{"role":"assistant",` +
+		`"model":"m","content":[{"type":"tool_use","id":"1","name":"hammer","input":{}}]}`
 	for _, step := range [][2]string{
 		{"url", `{"action":"accept"}`},
 		{"sample", plain},
@@ -501,8 +583,10 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 }
 
 func TestPartialAnswers(t *testing.T) {
+	t.Parallel()
 	two := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (string, error) {
 			a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
 			b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
 			if err := errors.Join(err1, err2); err != nil {
@@ -513,7 +597,8 @@ func TestPartialAnswers(t *testing.T) {
 	}
 	s := harness.NewTaskServer(t, nil, two)
 	id := s.Result(harness.WithExtension, "tools/call", "two", `"name":"two"`)["taskId"].(string)
-	if parked := s.Get(harness.WithExtension, id, "input_required"); harness.At(parked, "inputRequests", "a") == nil || harness.At(parked, "inputRequests", "b") == nil {
+	if parked := s.Get(harness.WithExtension, id, "input_required"); harness.At(parked, "inputRequests", "a") == nil ||
+		harness.At(parked, "inputRequests", "b") == nil {
 		t.Errorf("both are asked at once, but got %v", parked)
 	}
 	update := func(answers string) {
@@ -521,23 +606,27 @@ func TestPartialAnswers(t *testing.T) {
 		s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{`+answers+`}`)
 	}
 	update(`"b":{"action":"accept","content":{"color":"2"}}`)
-	if now := s.Get(harness.WithExtension, id, "input_required"); harness.At(now, "inputRequests", "b") != nil || harness.At(now, "inputRequests", "a") == nil {
+	if now := s.Get(harness.WithExtension, id, "input_required"); harness.At(now, "inputRequests", "b") != nil ||
+		harness.At(now, "inputRequests", "a") == nil {
 		t.Errorf("%v", now)
 	}
 	update(`"b":{"action":"accept","content":{"color":"changed"}}`)
 	update(`"a":{"action":"accept","content":{"color":"1"}}`)
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.At(done, "result", "content").([]any)[0].(map[string]any)["text"] != "12" {
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.At(done, "result",
+		"content").([]any)[0].(map[string]any)["text"] != "12" {
 		t.Errorf("%v", done)
 	}
 
 	// In the other dialect they come with the answer to tasks/result.
-	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "two", `"name":"two","task":{}`), "task", "taskId").(string)
+	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "two", `"name":"two","task":{}`), "task",
+		"taskId").(string)
 	for answered, open := range [][]string{{"a", "b"}, {"a"}} {
 		asked, _ := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)["inputRequests"].(map[string]any)
 		if got := slices.Sorted(maps.Keys(asked)); !slices.Equal(got, open) {
 			t.Errorf("after %d answers tasks/result asks %q, want %q", answered, got, open)
 		}
-		s.Result(harness.ProposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"`+open[len(open)-1]+`":{"action":"accept","content":{"color":"3"}}}`)
+		s.Result(harness.ProposalOnly, "tasks/input_response", "",
+			`"taskId":"`+id+`","inputResponses":{"`+open[len(open)-1]+`":{"action":"accept","content":{"color":"3"}}}`)
 	}
 	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.Content(final) != "33" {
 		t.Errorf("%v", final)
@@ -547,70 +636,86 @@ func TestPartialAnswers(t *testing.T) {
 // An answered key is not used for another question of the same name. That question gets a new key,
 // and its answer is found.
 func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		all := ""
-		for i := range 3 {
-			got, err := askback.Elicit[harness.Color](call, "c", fmt.Sprintf("Which, for the %d. time?", i+1))
-			if err != nil {
-				return "", err
+	t.Parallel()
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			all := ""
+			for i := range 3 {
+				got, err := askback.Elicit[harness.Color](call, "c", fmt.Sprintf("Which, for the %d. time?", i+1))
+				if err != nil {
+					return "", err
+				}
+				all += got.Color
 			}
-			all += got.Color
-		}
-		return all, nil
-	}))
+			return all, nil
+		}))
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	for i, key := range []string{"c", "c#2", "c#3"} {
 		harness.Eventually(t, "question "+key, func() bool {
 			return harness.At(s.Result(harness.WithExtension, "tasks/get", id, `"taskId":"`+id+`"`), "inputRequests", key) != nil
 		})
-		s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, fmt.Sprintf(`%q:{"action":"accept","content":{"color":"%d"}}`, key, i)))
+		s.Result(harness.WithExtension, "tasks/update", id,
+			harness.Answered(id, fmt.Sprintf(`%q:{"action":"accept","content":{"color":"%d"}}`, key, i)))
 	}
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "012" {
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
+		"result").(map[string]any)) != "012" {
 		t.Errorf("%v", done)
 	}
 }
 
 // A new key differs from the keys of other questions.
 func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		a, err1 := askback.Elicit[harness.Color](call, "k", "K?")
-		b, err2 := askback.Elicit[harness.Color](call, "k#2", "K2?")
-		if err := errors.Join(err1, err2); err != nil {
-			return "", err
-		}
-		return a.Color + b.Color, nil
-	}))
+	t.Parallel()
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			a, err1 := askback.Elicit[harness.Color](call, "k", "K?")
+			b, err2 := askback.Elicit[harness.Color](call, "k#2", "K2?")
+			if err := errors.Join(err1, err2); err != nil {
+				return "", err
+			}
+			return a.Color + b.Color, nil
+		}))
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k":{"action":"accept","content":{}}`))
 	requests := s.Get(harness.WithExtension, id, "input_required")["inputRequests"].(map[string]any)
 	again := "K?\n\nThe answer before this one does not fit: color: is required."
-	if len(requests) != 2 || harness.At(requests, "k#2", "params", "message") != "K2?" || harness.At(requests, "k#3", "params", "message") != again {
+	if len(requests) != 2 || harness.At(requests, "k#2", "params", "message") != "K2?" ||
+		harness.At(requests, "k#3", "params", "message") != again {
 		t.Fatalf("%v", requests)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k#3":{"action":"accept","content":{"color":7}}`))
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"k#3":{"action":"accept","content":{"color":7}}`))
 	requests = s.Get(harness.WithExtension, id, "input_required")["inputRequests"].(map[string]any)
-	if got := fmt.Sprint(harness.At(requests, "k#4", "params", "message")); strings.Count(got, "does not fit") != 1 || !strings.Contains(got, "string") {
+	if got := fmt.Sprint(harness.At(requests, "k#4", "params", "message")); strings.Count(got, "does not fit") != 1 ||
+		!strings.Contains(got, "string") {
 		t.Fatalf("after two answers that do not fit: %v", requests)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k#2":{"action":"accept","content":{"color":"2"}},"k#4":{"action":"accept","content":{"color":"1"}}`))
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "12" {
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"k#2":{"action":"accept","content":{"color":"2"}},"k#4":{"action":"accept",`+
+			`"content":{"color":"1"}}`))
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
+		"result").(map[string]any)) != "12" {
 		t.Errorf("%v", done)
 	}
 }
 
 // A refused answer is asked again as long as the call has rounds left, including the last one.
 func TestEveryRoundOfATaskMayBeUsed(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 2}}, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"echo_input":{"action":"accept","content":{}}`))
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"echo_input":{"action":"accept","content":{}}`))
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"echo_input#2":{"action":"accept","content":{"input":"x"}}`))
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"echo_input#2":{"action":"accept","content":{"input":"x"}}`))
 	s.Get(harness.WithExtension, id, "completed")
 }
 
 func TestAnswersThatNeverFitEndATask(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 3}}, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	used := map[string]bool{}
@@ -628,23 +733,26 @@ func TestAnswersThatNeverFitEndATask(t *testing.T) {
 				`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"input":%d}}}`, id, key, i))
 		}
 	}
-	if now := s.Get(harness.WithExtension, id, "failed"); !strings.Contains(now["statusMessage"].(string), "3 rounds per call") {
+	if now := s.Get(harness.WithExtension, id, "failed"); !strings.Contains(now["statusMessage"].(string),
+		"3 rounds per call") {
 		t.Errorf("%v", now)
 	}
 }
 
 func TestAnswersThatChangeNothing(t *testing.T) {
+	t.Parallel()
 	store := new(task.MemoryStore)
 	var runs atomic.Int32
-	s := harness.NewTaskServerOn(t, store, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		runs.Add(1)
-		a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
-		b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
-		if err := errors.Join(err1, err2); err != nil {
-			return "", err
-		}
-		return a.Color + b.Color, nil
-	}))
+	s := harness.NewTaskServerOn(t, store, nil, harness.AddText("t", nil,
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			runs.Add(1)
+			a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
+			b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
+			if err := errors.Join(err1, err2); err != nil {
+				return "", err
+			}
+			return a.Color + b.Color, nil
+		}))
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
 	version := func() int64 {
@@ -660,11 +768,13 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 		t.Errorf("an answer to no question was written")
 	}
 	// While a question is open the handler does not run, because it could not continue.
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"a":{"action":"accept","content":{"color":"1"}}`))
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"a":{"action":"accept","content":{"color":"1"}}`))
 	if claimed, err := store.Claim(t.Context(), "", nil, time.Minute, 1); err != nil || claimed != nil {
 		t.Errorf("a task that still asks is due: %v, %v", claimed, err)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"b":{"action":"accept","content":{"color":"2"}}`))
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"b":{"action":"accept","content":{"color":"2"}}`))
 	s.Get(harness.WithExtension, id, "completed")
 	if n := runs.Load(); n != 2 {
 		t.Errorf("%d runs", n)

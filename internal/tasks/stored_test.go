@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 // What somebody else wrote into the database is an error that the log explains, and that nobody repeats for ever.
 func TestStoredQuestionsThatDoNotDecode(t *testing.T) {
+	t.Parallel()
 	for _, pending := range []string{
 		"rubbish",
 		`{"wire":"w"}`,
@@ -49,7 +50,8 @@ func TestStoredQuestionsThatDoNotDecode(t *testing.T) {
 			{harness.ProposalOnly, "tasks/input_response", proposal},
 		} {
 			status, response := s.Send(r.capabilities, r.method, r.id, harness.Answered(r.id, `"w":{"action":"cancel"}`))
-			if code, message := harness.At(response, "error", "code"), harness.At(response, "error", "message"); status != http.StatusOK ||
+			if code, message := harness.At(response, "error", "code"), harness.At(response, "error",
+				"message"); status != http.StatusOK ||
 				code != -32603.0 || message != "internal error: reading a stored task failed" {
 				t.Errorf("%s with %s: %d %v", r.method, pending, status, response)
 			}
@@ -89,15 +91,26 @@ func (s *unreadable) Claim(
 
 // A task whose journal does not decode is tried as often as any other, and then fails.
 func TestStoredJournalsThatDoNotDecode(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, logged string
 		spoil        func(call []byte, entries [][]byte) ([]byte, [][]byte)
 	}{
-		{"the call is rubbish", "the stored call", func([]byte, [][]byte) ([]byte, [][]byte) { return []byte("secret"), nil }},
+		{"the call is rubbish", "the stored call", func([]byte, [][]byte) ([]byte,
+			[][]byte) {
+			return []byte("secret"), nil
+		}},
 		{"there is no call", "the stored call", func([]byte, [][]byte) ([]byte, [][]byte) { return nil, nil }},
-		{"the call has no parameters", "the stored call", func([]byte, [][]byte) ([]byte, [][]byte) { return []byte(`{"call":"secret"}`), nil }},
-		{"an entry is rubbish", "entry 0 of the journal", func(call []byte, _ [][]byte) ([]byte, [][]byte) { return call, [][]byte{[]byte("secret")} }},
-		{"an entry is empty", "entry 0 of the journal", func(call []byte, _ [][]byte) ([]byte, [][]byte) { return call, [][]byte{nil} }},
+		{"the call has no parameters", "the stored call",
+			func([]byte, [][]byte) ([]byte, [][]byte) { return []byte(`{"call":"secret"}`), nil }},
+		{"an entry is rubbish", "entry 0 of the journal", func(call []byte, _ [][]byte) ([]byte,
+			[][]byte) {
+			return call, [][]byte{[]byte("secret")}
+		}},
+		{"an entry is empty", "entry 0 of the journal", func(call []byte, _ [][]byte) ([]byte,
+			[][]byte) {
+			return call, [][]byte{nil}
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -107,14 +120,16 @@ func TestStoredJournalsThatDoNotDecode(t *testing.T) {
 				time.Sleep(50 * time.Minute) // its time to live is an hour
 				state := w.send(t, t.Context(), "tasks/get", `"taskId":"`+w.id+`"`).body(t)
 				message, _ := harness.At(state, "result", "statusMessage").(string)
-				if harness.At(state, "result", "status") != "failed" || !strings.Contains(message, "it was begun 25 times and came to nothing") {
+				if harness.At(state, "result", "status") != "failed" ||
+					!strings.Contains(message, "it was begun 25 times and came to nothing") {
 					t.Errorf("%v", state)
 				}
 				// 25 times to run and 25 times to clean up; and to give up each of them.
 				if n := store.claims.Load(); n != 52 {
 					t.Errorf("the task was claimed %d times", n)
 				}
-				if !strings.Contains(log.String(), tt.logged) || strings.Contains(log.String(), "secret") || strings.Contains(log.String(), "panic") {
+				if !strings.Contains(log.String(), tt.logged) || strings.Contains(log.String(), "secret") ||
+					strings.Contains(log.String(), "panic") {
 					t.Errorf("the log has %s", log)
 				}
 			})

@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"context"
@@ -22,23 +22,28 @@ import (
 )
 
 func TestEchoInTheProposalsDialect(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
-	created := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task").(map[string]any)
+	created := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`),
+		"task").(map[string]any)
 	id := created["taskId"].(string)
 	if created["status"] != "working" || created["ttl"] != 60000.0 || created["pollInterval"] != 100.0 ||
 		created["statusMessage"] != "Task has been created for echo tool invocation." {
 		t.Errorf("created %v", created)
 	}
 	parked := s.Get(harness.ProposalOnly, id, "input_required")
-	if parked["statusMessage"] != "Input Required to Proceed call tasks/result" || parked["inputRequests"] != nil || parked["resultType"] != "complete" {
+	if parked["statusMessage"] != "Input Required to Proceed call tasks/result" || parked["inputRequests"] != nil ||
+		parked["resultType"] != "complete" {
 		t.Errorf("parked %v", parked)
 	}
 	asked := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
-	if asked["resultType"] != "input_required" || harness.At(asked, "inputRequests", "echo_input", "method") != "elicitation/create" ||
+	if asked["resultType"] != "input_required" || harness.At(asked, "inputRequests", "echo_input",
+		"method") != "elicitation/create" ||
 		harness.At(asked, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("asked %v", asked)
 	}
-	related := harness.ProposalOnly + `,"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}` // another member of _meta
+	// another member of _meta
+	related := harness.ProposalOnly + `,"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}`
 	// What was not requested leaves the task as it is, and it is asked again.
 	ack := s.Result(related, "tasks/input_response", "",
 		`"inputResponses":{"echo_input":{"action":"accept","content":{"not_requested_parameter":"x"}}}`)
@@ -49,46 +54,58 @@ func TestEchoInTheProposalsDialect(t *testing.T) {
 		t.Errorf("after an answer that does not fit: %v", now)
 	}
 	again := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
-	if harness.At(again, "inputRequests", "echo_input#2", "method") != "elicitation/create" || harness.At(again, "inputRequests", "echo_input") != nil {
+	if harness.At(again, "inputRequests", "echo_input#2", "method") != "elicitation/create" ||
+		harness.At(again, "inputRequests", "echo_input") != nil {
 		t.Errorf("asked again %v", again)
 	}
 	s.Result(related, "tasks/input_response", "",
 		`"inputResponses":{"echo_input#2":{"action":"accept","content":{"input":"Hello World!"}},"unknown":{"x":1}}`)
-	if done := s.Get(harness.ProposalOnly, id, "completed"); done["statusMessage"] != "Task has been completed successfully, call tasks/result" || done["result"] != nil {
+	if done := s.Get(harness.ProposalOnly, id,
+		"completed"); done["statusMessage"] != "Task has been completed successfully, call tasks/result" ||
+		done["result"] != nil {
 		t.Errorf("done %v", done)
 	}
 	final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
-	if text := final["content"].([]any)[0].(map[string]any)["text"]; text != "Echo: Hello World!" || final["isError"] != false ||
+	if text := final["content"].([]any)[0].(map[string]any)["text"]; text != "Echo: Hello World!" ||
+		final["isError"] != false ||
 		harness.At(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("final %v", final)
 	}
-	if code, message := s.Fault(harness.ProposalOnly, "tasks/cancel", "", `"taskId":"`+id+`"`); code != -32602 || !strings.Contains(message, "already in terminal status 'completed'") {
+	if code, message := s.Fault(harness.ProposalOnly, "tasks/cancel", "", `"taskId":"`+id+`"`); code != -32602 ||
+		!strings.Contains(message, "already in terminal status 'completed'") {
 		t.Errorf("cancelling a task that ended: %d %s", code, message)
 	}
 }
 
 func TestEchoInTheExtensionsDialect(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	created := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	id := created["taskId"].(string)
-	if created["resultType"] != "task" || created["status"] != "working" || created["ttlMs"] != 3600000.0 || created["pollIntervalMs"] != 100.0 || created["task"] != nil {
+	if created["resultType"] != "task" || created["status"] != "working" || created["ttlMs"] != 3600000.0 ||
+		created["pollIntervalMs"] != 100.0 || created["task"] != nil {
 		t.Errorf("created %v", created)
 	}
 	parked := s.Get(harness.WithExtension, id, "input_required")
-	if harness.At(parked, "inputRequests", "echo_input", "params", "message") != "Please provide the input string to echo back" || parked["resultType"] != "complete" {
+	if harness.At(parked, "inputRequests", "echo_input", "params",
+		"message") != "Please provide the input string to echo back" || parked["resultType"] != "complete" {
 		t.Errorf("parked %v", parked)
 	}
-	ack := s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"other":{"action":"accept"}}`)
+	ack := s.Result(harness.WithExtension, "tasks/update", id,
+		`"taskId":"`+id+`","inputResponses":{"other":{"action":"accept"}}`)
 	if len(ack) != 2 || ack["resultType"] != "complete" {
 		t.Errorf("acknowledged %v", ack)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"Hello World!"}}}`)
+	s.Result(harness.WithExtension, "tasks/update", id,
+		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"Hello World!"}}}`)
 	done := s.Get(harness.WithExtension, id, "completed")
-	if text := harness.At(done, "result", "content").([]any)[0].(map[string]any)["text"]; text != "Echo: Hello World!" || done["inputRequests"] != nil {
+	if text := harness.At(done, "result", "content").([]any)[0].(map[string]any)["text"]; text != "Echo: Hello World!" ||
+		done["inputRequests"] != nil {
 		t.Errorf("done %v", done)
 	}
 	// Repeated answers change nothing.
-	s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"decline"}}`)
+	s.Result(harness.WithExtension, "tasks/update", id,
+		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"decline"}}`)
 	s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
 	s.Get(harness.WithExtension, id, "completed")
 	for _, method := range []string{"tasks/result", "tasks/list", "tasks/input_response", "tasks/whatever"} {
@@ -100,40 +117,47 @@ func TestEchoInTheExtensionsDialect(t *testing.T) {
 }
 
 func TestProposalTaskForAClientWithoutTheExtension(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		got, err := askback.Elicit[harness.Color](call, "c", "Which?")
-		if err == nil {
-			select {
-			case <-gate:
-			case <-ctx.Done():
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			got, err := askback.Elicit[harness.Color](call, "c", "Which?")
+			if err == nil {
+				select {
+				case <-gate:
+				case <-ctx.Done():
+				}
 			}
-		}
-		return got.Color, err
-	}))
+			return got.Color, err
+		}))
 	created := s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t","task":{"ttl":null}`)
 	id, _ := harness.At(created, "task", "taskId").(string)
-	if harness.At(created, "task", "ttl") != 3600000.0 || harness.At(created, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
+	if harness.At(created, "task", "ttl") != 3600000.0 ||
+		harness.At(created, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
 		t.Errorf("created %v", created)
 	}
 	s.Get(harness.ProposalOnly, id, "input_required")
-	if code, _ := s.Fault(harness.ProposalOnly, "tasks/update", "", harness.Answered(id, `"c":{"action":"decline"}`)); code != -32021 {
+	if code, _ := s.Fault(harness.ProposalOnly, "tasks/update", "",
+		harness.Answered(id, `"c":{"action":"decline"}`)); code != -32021 {
 		t.Errorf("tasks/update: %d", code)
 	}
 	if code, _ := s.Fault(harness.ProposalOnly, "tasks/get", "another", `"taskId":"`+id+`"`); code != -32020 {
 		t.Errorf("with another Mcp-Name: %d", code)
 	}
-	s.Result(harness.ProposalOnly, "tasks/input_response", "", harness.Answered(id, `"c":{"action":"accept","content":{"color":"red"}}`))
+	s.Result(harness.ProposalOnly, "tasks/input_response", "",
+		harness.Answered(id, `"c":{"action":"accept","content":{"color":"red"}}`))
 	if now := s.Get(harness.ProposalOnly, id, "working"); now["statusMessage"] != "The operation is now in progress." {
 		t.Errorf("%v", now)
 	}
 	close(gate)
-	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.At(final, "_meta", "io.modelcontextprotocol/serverInfo", "name") != "test" {
+	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.At(final, "_meta",
+		"io.modelcontextprotocol/serverInfo", "name") != "test" {
 		t.Errorf("%v", final)
 	}
 }
 
 func TestRoutingHeadersOfTasks(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
@@ -146,6 +170,7 @@ func TestRoutingHeadersOfTasks(t *testing.T) {
 }
 
 func TestForeignTasksAreNone(t *testing.T) {
+	t.Parallel()
 	principal := func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 		return extra.Header.Get("X-User"), nil
 	}
@@ -182,6 +207,7 @@ func TestForeignTasksAreNone(t *testing.T) {
 
 // A caller who cannot be identified gets 403 from every method.
 func TestStatusOfARefusedPrincipal(t *testing.T) {
+	t.Parallel()
 	refuse := false
 	s := harness.NewTaskServer(t, &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
 		if refuse {
@@ -191,7 +217,8 @@ func TestStatusOfARefusedPrincipal(t *testing.T) {
 	}}, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	refuse = true
-	for _, c := range [][3]string{{"tools/call", "echo", `"name":"echo"`}, {"tasks/get", id, `"taskId":"` + id + `"`}, {"subscriptions/listen", "", `"notifications":{"taskIds":["` + id + `"]}`}} {
+	for _, c := range [][3]string{{"tools/call", "echo", `"name":"echo"`}, {"tasks/get", id, `"taskId":"` + id + `"`},
+		{"subscriptions/listen", "", `"notifications":{"taskIds":["` + id + `"]}`}} {
 		status, res := s.Send(harness.WithExtension, c[0], c[1], c[2])
 		if status != 403 {
 			t.Errorf("%s: %d %v", c[0], status, strings.TrimSpace(fmt.Sprint(res)))
@@ -200,10 +227,13 @@ func TestStatusOfARefusedPrincipal(t *testing.T) {
 }
 
 func TestTasksListIsPaged(t *testing.T) {
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true, Settings: task.Settings{Anonymous: task.Quota{Unfinished: 200}}}}, harness.AddEcho)
+	t.Parallel()
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true,
+		Settings: task.Settings{Anonymous: task.Quota{Unfinished: 200}}}}, harness.AddEcho)
 	created := map[string]bool{}
 	for range 120 {
-		created[harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task", "taskId").(string)] = true
+		created[harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task",
+			"taskId").(string)] = true
 	}
 	for cursor, pages := "", 1; ; pages++ {
 		page := s.Result(harness.ProposalOnly, "tasks/list", "", strings.TrimSuffix(cursor, ","))
@@ -231,13 +261,16 @@ func TestTasksListIsPaged(t *testing.T) {
 }
 
 func TestListAgreesWithGet(t *testing.T) {
+	t.Parallel()
 	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "bad"}, nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
-			return nil, errors.New("API rate limit exceeded")
-		})
+		askback.AddTaskTool(s, &mcp.Tool{Name: "bad"}, nil,
+			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+				return nil, errors.New("API rate limit exceeded")
+			})
 	}
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, add)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "bad", `"name":"bad","task":{}`), "task", "taskId").(string)
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "bad", `"name":"bad","task":{}`), "task",
+		"taskId").(string)
 	get := s.Get(harness.ProposalOnly, id, "failed")
 	listed := s.Result(harness.ProposalOnly, "tasks/list", "", "")["tasks"].([]any)[0]
 	if harness.At(listed, "status") != "failed" || harness.At(listed, "statusMessage") != get["statusMessage"] {
@@ -246,9 +279,11 @@ func TestListAgreesWithGet(t *testing.T) {
 }
 
 func TestTasksResultWaits(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "wait"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "wait"}, nil, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (string, error) {
 			if err := call.Progress(ctx, 1, 2, "waiting"); err != nil {
 				return "", err
 			}
@@ -257,7 +292,8 @@ func TestTasksResultWaits(t *testing.T) {
 		})
 	}
 	s := harness.NewTaskServer(t, nil, add)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "wait", `"name":"wait","task":{}`), "task", "taskId").(string)
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "wait", `"name":"wait","task":{}`), "task",
+		"taskId").(string)
 	for {
 		if now := s.Get(harness.ProposalOnly, id, "working"); now["statusMessage"] == "waiting (1 of 2)" {
 			break
@@ -277,13 +313,15 @@ func TestTasksResultWaits(t *testing.T) {
 }
 
 func TestWaitingForAResultCostsNothing(t *testing.T) {
+	t.Parallel()
 	store := &counting{Store: new(task.MemoryStore)}
 	gate := make(chan struct{})
 	log := new(harness.Log)
-	s := harness.NewTaskServerOn(t, store, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) {
-		<-gate
-		return "", nil
-	}))
+	s := harness.NewTaskServerOn(t, store, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))},
+		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) {
+			<-gate
+			return "", nil
+		}))
 	defer close(gate)
 	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t","task":{}`), "task", "taskId").(string)
 	before := store.gets.Load()
@@ -292,7 +330,9 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 	go func() {
 		defer close(gone)
 		r := harness.Request{Method: "tasks/result", Header: http.Header{"Mcp-Name": nil},
-			Body:    `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"` + id + `","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			Body: `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"` + id +
+				`","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+				`"io.modelcontextprotocol/clientCapabilities":{}}}}`,
 			Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) }}
 		r.Send(t, s.Handler)
 	}()
@@ -327,14 +367,17 @@ func (c *counting) Get(ctx context.Context, id string) (*task.Task, error) {
 // Until the answer arrives, a task that waits for input answers every tasks/result with input
 // required, under the ID of that request. A state that comes with the answer is ignored.
 func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
+		"taskId").(string)
 	s.Get(harness.ProposalOnly, id, "input_required")
 	var first map[string]any
 	for range 3 {
 		status, response := s.Send(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 		asked, _ := response["result"].(map[string]any)
-		if status != 200 || response["id"] != 1.0 || asked["resultType"] != "input_required" || harness.At(asked, "inputRequests", "echo_input") == nil || asked["content"] != nil || asked["requestState"] != nil {
+		if status != 200 || response["id"] != 1.0 || asked["resultType"] != "input_required" ||
+			harness.At(asked, "inputRequests", "echo_input") == nil || asked["content"] != nil || asked["requestState"] != nil {
 			t.Fatalf("asked: %d %v", status, response)
 		}
 		if first == nil {
@@ -344,20 +387,28 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 			t.Errorf("asked differently (-first +now):\n%s", diff)
 		}
 	}
-	s.Result(harness.ProposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","requestState":"forged","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
-	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.Content(final) != "Echo: x" {
+	s.Result(harness.ProposalOnly, "tasks/input_response", "",
+		`"taskId":"`+id+`","requestState":"forged","inputResponses":{"echo_input":{"action":"accept",`+
+			`"content":{"input":"x"}}}`)
+	if final := s.Result(harness.ProposalOnly, "tasks/result", "",
+		`"taskId":"`+id+`"`); harness.Content(final) != "Echo: x" {
 		t.Errorf("final %v", final)
 	}
 }
 
 // Malformed answers are a protocol error in both dialects, and leave the task unchanged.
 func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
-	for capabilities, method := range map[string]string{harness.ProposalOnly: "tasks/input_response", harness.WithExtension: "tasks/update"} {
-		id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	for capabilities, method := range map[string]string{harness.ProposalOnly: "tasks/input_response",
+		harness.WithExtension: "tasks/update"} {
+		id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
+			"taskId").(string)
 		before := s.Get(harness.ProposalOnly, id, "input_required")
-		for _, members := range []string{``, `,"inputResponses":[]`, `,"inputResponses":null`, `,"inputResponses":{"echo_input":"x"}`, `,"inputResponses":{"echo_input":null}`} {
-			if code, message := s.Fault(capabilities, method, id, `"taskId":"`+id+`"`+members); code != -32602 || !strings.Contains(message, "inputResponses") {
+		for _, members := range []string{``, `,"inputResponses":[]`, `,"inputResponses":null`,
+			`,"inputResponses":{"echo_input":"x"}`, `,"inputResponses":{"echo_input":null}`} {
+			if code, message := s.Fault(capabilities, method, id, `"taskId":"`+id+`"`+members); code != -32602 ||
+				!strings.Contains(message, "inputResponses") {
 				t.Errorf("%s with %s: %d %s", method, members, code, message)
 			}
 		}
@@ -370,10 +421,14 @@ func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
 // Only retries use answers and state, and only four methods are answered with input required. Other
 // requests ignore them.
 func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, harness.AddEcho, harness.AddGreet)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	t.Parallel()
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, harness.AddEcho,
+		harness.AddGreet)
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
+		"taskId").(string)
 	s.Get(harness.ProposalOnly, id, "input_required")
-	const more = `,"inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}},"login":{"action":"accept","content":{"name":"x"}}},"requestState":"forged"`
+	const more = `,"inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}},` +
+		`"login":{"action":"accept","content":{"name":"x"}}},"requestState":"forged"`
 	for _, test := range []struct{ capabilities, method, name, members string }{
 		{harness.ProposalOnly, "tools/list", "", ""},
 		{harness.ProposalOnly, "prompts/list", "", ""},
@@ -384,7 +439,9 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 		{harness.ProposalOnly, "tasks/get", id, `,"taskId":"` + id + `"`},
 		{harness.WithExtension, "tasks/get", id, `,"taskId":"` + id + `"`},
 	} {
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}%s%s}}`,
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,`+
+			`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+			`"io.modelcontextprotocol/clientCapabilities":%s}%s%s}}`,
 			test.method, test.capabilities, test.members, more)
 		res := harness.Request{Method: test.method, Target: test.name, Body: body}.Send(t, s.Handler)
 		if res.Result == nil || res.Result.Type != "complete" || res.Result.State != "" {
@@ -399,7 +456,8 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 	if ack["resultType"] != "complete" || ack["inputRequests"] != nil {
 		t.Errorf("acknowledged %v", ack)
 	}
-	if cancelled := s.Result(harness.ProposalOnly, "tasks/cancel", "", `"taskId":"`+id+`"`+more); cancelled["resultType"] != "complete" || cancelled["status"] != "cancelled" {
+	if cancelled := s.Result(harness.ProposalOnly, "tasks/cancel", "",
+		`"taskId":"`+id+`"`+more); cancelled["resultType"] != "complete" || cancelled["status"] != "cancelled" {
 		t.Errorf("cancelled %v", cancelled)
 	}
 }
@@ -417,9 +475,11 @@ func (s *journalReads) Journal(ctx context.Context, id string) ([]byte, [][]byte
 
 // A status request costs the same for every task, because it does not read the journal.
 func TestLookingAtATaskReadsNoJournal(t *testing.T) {
+	t.Parallel()
 	counted := &journalReads{Store: new(task.MemoryStore)}
 	s := harness.NewTaskServerOn(t, counted, nil, harness.AddEcho)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task", "taskId").(string)
+	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
+		"taskId").(string)
 	look := func(status string) {
 		t.Helper()
 		s.Get(harness.ProposalOnly, id, status)
@@ -432,17 +492,20 @@ func TestLookingAtATaskReadsNoJournal(t *testing.T) {
 		}
 	}
 	look("input_required")
-	s.Result(harness.ProposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
+	s.Result(harness.ProposalOnly, "tasks/input_response", "",
+		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`)
 	look("completed")
 }
 
 func TestSecretsOfTasksAreNotLogged(t *testing.T) {
+	t.Parallel()
 	log := new(harness.Log)
 	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := harness.NewTaskServer(t, &askback.Options{Logger: logger}, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"the secret"}}}`)
+	s.Result(harness.WithExtension, "tasks/update", id,
+		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"the secret"}}}`)
 	s.Get(harness.WithExtension, id, "completed")
 	if strings.Contains(log.String(), "the secret") || strings.Contains(log.String(), id) {
 		t.Errorf("the log has %s", log.String())
@@ -477,14 +540,17 @@ func (s *brokenStore) Update(ctx context.Context, t *task.Task, u task.Update) e
 }
 
 func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
+	t.Parallel()
 	log := new(harness.Log)
 	logger := slog.New(slog.NewJSONHandler(log, nil))
 	store := &brokenStore{Store: new(task.MemoryStore)}
-	s := harness.ServeTasks(t, harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: store}}, harness.AddEcho))
+	s := harness.ServeTasks(t, harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: store}},
+		harness.AddEcho))
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	store.broken.Store(true)
 	for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
-		if code, message := s.Fault(harness.WithExtension, method, id, `"taskId":"`+id+`","inputResponses":{}`); code != -32603 || strings.Contains(message, "disk") {
+		if code, message := s.Fault(harness.WithExtension, method, id,
+			`"taskId":"`+id+`","inputResponses":{}`); code != -32603 || strings.Contains(message, "disk") {
 			t.Errorf("%s: %d %s", method, code, message)
 		}
 	}
@@ -495,14 +561,17 @@ func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 
 // A subscription whose store fails ends with an error that tells nothing of the store.
 func TestASubscriptionWhoseStoreFails(t *testing.T) {
+	t.Parallel()
 	store := &brokenStore{Store: new(task.MemoryStore)}
 	s := harness.NewTaskServerOn(t, store, nil, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
 	w := &breaking{httptest.NewRecorder(), store}
 	s.Handler.ServeHTTP(w, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
-		Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, harness.WithExtension)}.HTTP(t))
-	if got := w.Body.String(); !strings.Contains(got, "following a task failed: send the request again") || strings.Contains(got, "disk") {
+		Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`,
+			harness.WithExtension)}.HTTP(t))
+	if got := w.Body.String(); !strings.Contains(got, "following a task failed: send the request again") ||
+		strings.Contains(got, "disk") {
 		t.Errorf("the stream ends with %s", got)
 	}
 }
@@ -522,28 +591,34 @@ func (w *breaking) Write(part []byte) (int, error) {
 func FuzzTasks(f *testing.F) {
 	s := harness.NewTaskServer(f, nil, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
-	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/input_response", "tasks/list", "subscriptions/listen", "tools/call"} {
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/input_response",
+		"tasks/list", "subscriptions/listen", "tools/call"} {
 		f.Add(method, "x", `"taskId":"x","inputResponses":{"echo_input":{"action":"accept"}}`)
 		f.Add(method, "x", `"taskId":{},"cursor":"MTIz","task":{"ttl":1e999}`)
 		f.Add(method, "", `"notifications":{"taskIds":["x",7]},"name":"echo","task":{"ttl":0.5}`)
 		f.Add(method, id, `"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":7}}}`)
 	}
 	f.Fuzz(func(t *testing.T, method, name, members string) {
-		if method == "tasks/result" && strings.Contains(members, id) || method == "subscriptions/listen" && strings.Contains(members, "Changed") {
+		if method == "tasks/result" && strings.Contains(members, id) || method == "subscriptions/listen" &&
+			strings.Contains(members, "Changed") {
 			return // these wait
 		}
 		var params map[string]json.RawMessage
-		if json.Unmarshal([]byte("{"+members+"}"), &params) != nil || params["_meta"] != nil || strings.ContainsAny(method+name, "\r\n\x00") {
+		if json.Unmarshal([]byte("{"+members+"}"), &params) != nil || params["_meta"] != nil ||
+			strings.ContainsAny(method+name, "\r\n\x00") {
 			return
 		}
 		for _, capabilities := range []string{harness.WithExtension, harness.ProposalOnly} {
-			meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
+			meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+				`"io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
 			if members != "" {
 				meta = "," + meta
 			}
-			r := harness.Request{Method: method, Target: name, Body: `{"jsonrpc":"2.0","id":1,"method":` + harness.Quote(method) + `,"params":{` + members + meta + `}}`}
+			r := harness.Request{Method: method, Target: name, Body: `{"jsonrpc":"2.0","id":1,"method":` +
+				harness.Quote(method) + `,"params":{` + members + meta + `}}`}
 			res := r.Send(t, s.Handler)
-			if kind := res.Header.Get("Content-Type"); res.Status >= 500 || kind == "application/json" && !json.Valid([]byte(res.Raw)) {
+			if kind := res.Header.Get("Content-Type"); res.Status >= 500 || kind == "application/json" &&
+				!json.Valid([]byte(res.Raw)) {
 				t.Fatalf("status %d, %s: %q", res.Status, kind, res.Raw)
 			}
 		}

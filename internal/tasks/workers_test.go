@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"context"
@@ -25,17 +25,22 @@ import (
 var taskUpdateDue = task.Update{}
 
 func TestAnotherInstanceGoesOn(t *testing.T) {
+	t.Parallel()
 	store := new(task.MemoryStore)
 	var first, second atomic.Int32
 	ring := harness.NewRing(t)
 	a := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, harness.AddPainter(&first, &second))
 	b := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, harness.AddPainter(&first, &second))
 	asked := a.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
-	created := b.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"`+asked["requestState"].(string)+`"`)
+	created := b.Result(harness.WithExtension, "tools/call", "paint",
+		`"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},`+
+			`"requestState":"`+asked["requestState"].(string)+`"`)
 	id := created["taskId"].(string)
 	a.Get(harness.WithExtension, id, "input_required")
-	b.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{"top":{"action":"accept","content":{"color":"blue"}}}`)
-	if done := a.Get(harness.WithExtension, id, "completed"); harness.At(done, "result", "content").([]any)[0].(map[string]any)["text"] != "red+white/blue" {
+	b.Result(harness.WithExtension, "tasks/update", id,
+		`"taskId":"`+id+`","inputResponses":{"top":{"action":"accept","content":{"color":"blue"}}}`)
+	if done := a.Get(harness.WithExtension, id, "completed"); harness.At(done, "result",
+		"content").([]any)[0].(map[string]any)["text"] != "red+white/blue" {
 		t.Errorf("%v", done)
 	}
 	if first.Load() != 1 || second.Load() != 1 {
@@ -44,14 +49,16 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 }
 
 func TestOptionsReachTheWorkers(t *testing.T) {
+	t.Parallel()
 	var running, most atomic.Int32
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Workers: 1}}}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) {
-		n := running.Add(1)
-		most.Store(max(most.Load(), n))
-		time.Sleep(10 * time.Millisecond) // work
-		running.Add(-1)
-		return "", nil
-	}))
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Workers: 1}}},
+		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) {
+			n := running.Add(1)
+			most.Store(max(most.Load(), n))
+			time.Sleep(10 * time.Millisecond) // work
+			running.Add(-1)
+			return "", nil
+		}))
 	var ids []string
 	for range 5 {
 		ids = append(ids, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string))
@@ -65,11 +72,14 @@ func TestOptionsReachTheWorkers(t *testing.T) {
 }
 
 func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
+	t.Parallel()
 	log := new(harness.Log)
-	s := harness.NewTaskServer(t, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
+	s := harness.NewTaskServer(t, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))},
+		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
 	// It runs the others once one is completed.
 	for range 2 {
-		s.Get(harness.WithExtension, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string), "completed")
+		s.Get(harness.WithExtension, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string),
+			"completed")
 	}
 	if strings.Count(log.String(), "call Server.RunTasks") > 1 {
 		t.Errorf("the log has %s", log)
@@ -77,6 +87,7 @@ func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 }
 
 func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
+	t.Parallel()
 	store := struct{ task.Store }{new(task.MemoryStore)} // each instance polls at its own time; a write does not wake both
 	log := new(harness.Log)
 	plain := func(s *askback.Server) {
@@ -85,7 +96,8 @@ func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 		})
 	}
 	harness.NewTaskServerOn(t, store, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, plain)
-	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "a task", nil }))
+	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}},
+		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "a task", nil }))
 	s := harness.ServeTasks(t, srv)
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	log.Has(t, "leaving tasks of this target to other processes")
@@ -98,18 +110,21 @@ func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	all.Go(func() { _ = srv.RunTasks(ctx) })
 	defer all.Wait()
 	defer cancel()
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "a task" {
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
+		"result").(map[string]any)) != "a task" {
 		t.Errorf("%v", done)
 	}
 }
 
 func TestStepsEndWithTheLease(t *testing.T) {
+	t.Parallel()
 	claimed := make(chan struct{})
 	ran := make(chan string, 10)
 	var runs atomic.Int32
 	store := struct{ task.Store }{new(task.MemoryStore)} // it does not notify the worker
 	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (*mcp.CallToolResult, error) {
 			if runs.Add(1) > 1 {
 				<-ctx.Done() // this is the next worker's run
 				return nil, ctx.Err()
@@ -161,18 +176,22 @@ func (a *appendFails) Append(ctx context.Context, id string, claim task.Claim, t
 }
 
 func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
+	t.Parallel()
 	store := &appendFails{Store: new(task.MemoryStore)}
 	store.failing.Store(true)
-	s := harness.NewTaskServerOn(t, store, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Lease: 300 * time.Millisecond}}}, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		n, err := askback.Do(ctx, call, "step", func(context.Context) (int, error) { return 7, nil })
-		if err != nil {
-			store.failing.Store(false)
-			return "", err
-		}
-		return fmt.Sprint(n), nil
-	}))
+	s := harness.NewTaskServerOn(t, store,
+		&askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Lease: 300 * time.Millisecond}}},
+		harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+			n, err := askback.Do(ctx, call, "step", func(context.Context) (int, error) { return 7, nil })
+			if err != nil {
+				store.failing.Store(false)
+				return "", err
+			}
+			return fmt.Sprint(n), nil
+		}))
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "7" {
+	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
+		"result").(map[string]any)) != "7" {
 		t.Errorf("%v", done)
 	}
 }
@@ -180,6 +199,7 @@ func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 // Serving and running tasks begin at once, so a task may be created before RunTasks is called. Only a process that
 // still does not run any a while later is told so.
 func TestAProcessThatRunsNoTasksIsTold(t *testing.T) {
+	t.Parallel()
 	for says, runs := range map[string]bool{"it runs tasks soon": true, "it runs none": false} {
 		t.Run(says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"context"
@@ -25,7 +25,8 @@ type site struct {
 
 func (s *site) add(srv *askback.Server) {
 	s.working = make(chan struct{}, 10)
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(ctx context.Context, call *askback.Call,
+		_ struct{}) (*mcp.CallToolResult, error) {
 		if run := s.runs.Add(1); s.before != nil {
 			if err := s.before(run); err != nil {
 				return nil, err
@@ -72,6 +73,7 @@ func come(t *testing.T, what string, c <-chan struct{}, n int) {
 }
 
 func TestCancelledTaskCleansUp(t *testing.T) {
+	t.Parallel()
 	undone := make(chan string, 100)
 	undo := func(ctx context.Context, what string) error {
 		select {
@@ -105,7 +107,8 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 	}
 	s := harness.NewTaskServer(t, nil, add)
 	for _, ask := range []bool{false, true} {
-		id := s.Result(harness.WithExtension, "tools/call", "build", fmt.Sprintf(`"name":"build","arguments":{"ask":%v}`, ask))["taskId"].(string)
+		id := s.Result(harness.WithExtension, "tools/call", "build", fmt.Sprintf(`"name":"build","arguments":{"ask":%v}`,
+			ask))["taskId"].(string)
 		if ask {
 			s.Get(harness.WithExtension, id, "input_required")
 		} else {
@@ -126,6 +129,7 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 }
 
 func TestCleaningUpMayReportProgressAndRegisterMore(t *testing.T) {
+	t.Parallel()
 	undone := make(chan struct{}, 10)
 	s := &site{register: func(call *askback.Call) {
 		call.OnCancel(func(ctx context.Context) error {
@@ -142,6 +146,7 @@ func TestCleaningUpMayReportProgressAndRegisterMore(t *testing.T) {
 }
 
 func TestPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
+	t.Parallel()
 	first, second := make(chan struct{}, 100), make(chan struct{}, 100)
 	s := &site{register: func(call *askback.Call) {
 		call.OnCancel(func(context.Context) error { first <- struct{}{}; return nil })
@@ -153,6 +158,7 @@ func TestPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
 }
 
 func TestCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) {
+	t.Parallel()
 	undone := make(chan struct{}, 10)
 	s := &site{
 		before: func(run int32) error {
@@ -170,6 +176,7 @@ func TestCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) {
 }
 
 func TestHandlerThatCleansUpHasALivingContext(t *testing.T) {
+	t.Parallel()
 	undone := make(chan struct{}, 10)
 	var live atomic.Bool
 	s := &site{register: func(call *askback.Call) {
@@ -183,6 +190,7 @@ func TestHandlerThatCleansUpHasALivingContext(t *testing.T) {
 }
 
 func TestShutdownInterruptsCleaningUp(t *testing.T) {
+	t.Parallel()
 	cleaning := make(chan struct{}, 10)
 	s := &site{register: func(call *askback.Call) {
 		call.OnCancel(func(ctx context.Context) error {
@@ -198,12 +206,14 @@ func TestShutdownInterruptsCleaningUp(t *testing.T) {
 }
 
 func TestTaskThatFailsByItsAnswersCleansUp(t *testing.T) {
+	t.Parallel()
 	undone := make(chan struct{}, 10)
-	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 1}}, harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		call.OnCancel(func(context.Context) error { undone <- struct{}{}; return nil })
-		_, err := askback.Elicit[harness.Color](call, "c", "Which?")
-		return "", err
-	}))
+	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 1}},
+		harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+			call.OnCancel(func(context.Context) error { undone <- struct{}{}; return nil })
+			_, err := askback.Elicit[harness.Color](call, "c", "Which?")
+			return "", err
+		}))
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
 	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"c":{"action":"accept","content":{}}`))

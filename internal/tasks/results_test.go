@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"bytes"
@@ -32,6 +32,7 @@ func (o otherRelease) Get(ctx context.Context, id string) (*task.Task, error) {
 // The result of a completed task is exactly what the request would have returned, by the server that the response
 // names. (SEP-2663)
 func TestTheResultOfATaskIsThatOfItsCall(t *testing.T) {
+	t.Parallel()
 	tool := func(name string, handler func() (*mcp.CallToolResult, error)) func(*askback.Server) {
 		return func(srv *askback.Server) {
 			askback.AddTaskTool(srv, &mcp.Tool{Name: name}, nil,
@@ -83,6 +84,7 @@ func structured(content any, meta mcp.Meta) *mcp.CallToolResult {
 
 // A notification has the same result as tasks/get.
 func TestNotificationsOfTasksHaveTheWholeResult(t *testing.T) {
+	t.Parallel()
 	c := harness.TaskPipe(t, harness.AddEcho)
 	id, _ := harness.At(c.Call(1, "tools/call", `"name":"echo"`, harness.WithExtension), "result", "taskId").(string)
 	c.Request(50, "subscriptions/listen", `"notifications":{"taskIds":["`+id+`"]}`, harness.WithExtension)
@@ -98,6 +100,7 @@ func TestNotificationsOfTasksHaveTheWholeResult(t *testing.T) {
 
 // A failed task has an error, also if its store holds none: a task whose time ran out may have none.
 func TestAFailedTaskHasAnError(t *testing.T) {
+	t.Parallel()
 	s := harness.NewTaskServerOn(t, withoutOutcome{new(task.MemoryStore)}, nil,
 		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) {
 			return "", &jsonrpc.Error{Code: -32001, Message: "the reason"}

@@ -1,4 +1,4 @@
-package askback_test
+package tasks_test
 
 import (
 	"context"
@@ -24,22 +24,25 @@ import (
 )
 
 func TestFence(t *testing.T) {
+	t.Parallel()
 	var fences []int64
 	nonces := make(map[string]bool)
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, func(_ context.Context, call *askback.Call) (string, error) {
-		fences = append(fences, call.Fence())
-		if nonces[call.Nonce()] = true; (call.Nonce() == "") != (call.Fence() == 0) {
-			t.Errorf("the claim %d has the nonce %q", call.Fence(), call.Nonce())
-		}
-		_, err := askback.Elicit[struct {
-			Name string `json:"name"`
-		}](call, "name", "Whose?")
-		return "", err
-	}))
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
+		func(_ context.Context, call *askback.Call) (string, error) {
+			fences = append(fences, call.Fence())
+			if nonces[call.Nonce()] = true; (call.Nonce() == "") != (call.Fence() == 0) {
+				t.Errorf("the claim %d has the nonce %q", call.Fence(), call.Nonce())
+			}
+			_, err := askback.Elicit[struct {
+				Name string `json:"name"`
+			}](call, "name", "Whose?")
+			return "", err
+		}))
 	s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t"`)
 	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"name":{"action":"accept","content":{"name":"x"}}`))
+	s.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"name":{"action":"accept","content":{"name":"x"}}`))
 	s.Get(harness.WithExtension, id, "completed")
 	if fmt.Sprint(fences) != "[0 1 2]" || len(nonces) != 3 {
 		t.Errorf("the fencing tokens are %v with %d nonces, want 0 outside of the task, and then one more and another "+
@@ -50,6 +53,7 @@ func TestFence(t *testing.T) {
 // A database that has lost commits gives numbers of claims again. An outside system that was shown a lost number
 // refuses all numbers up to it. The task continues until its number is higher, and then its call ends.
 func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) {
+	t.Parallel()
 	type shown struct {
 		fence int64
 		nonce string
@@ -138,7 +142,8 @@ func (w *waiting) send(t *testing.T, ctx context.Context, method, params string)
 	if method == "subscriptions/listen" {
 		capabilities = harness.WithExtension
 	}
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(harness.Message(1, method, params, capabilities)))
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp",
+		strings.NewReader(harness.Message(1, method, params, capabilities)))
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer token",
 		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method,
@@ -168,7 +173,9 @@ func (r recorded) body(t *testing.T) map[string]any {
 
 // A server that stops ends the requests that wait, with what clients repeat.
 func TestAWaitEndsWhenTheServerStops(t *testing.T) {
-	stopping := &fault.UnavailableError{Reason: "the server is stopping: send the request again", RetryAfter: 1500 * time.Millisecond}
+	t.Parallel()
+	stopping := &fault.UnavailableError{Reason: "the server is stopping: send the request again",
+		RetryAfter: 1500 * time.Millisecond}
 	pass := func(next mcp.MethodHandler) mcp.MethodHandler { return next }
 	for _, middleware := range [][]mcp.Middleware{nil, {pass}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -177,7 +184,8 @@ func TestAWaitEndsWhenTheServerStops(t *testing.T) {
 			time.AfterFunc(time.Minute, func() { cancel(stopping) })
 			res := w.send(t, ctx, "tasks/result", `"taskId":"`+w.id+`"`)
 			message, _ := harness.At(res.body(t), "error", "message").(string)
-			if res.Code != 503 || res.Header().Get("Retry-After") != "2" || message != "the server is stopping: send the request again" {
+			if res.Code != 503 || res.Header().Get("Retry-After") != "2" ||
+				message != "the server is stopping: send the request again" {
 				t.Errorf("%d %v %s", res.Code, res.Header(), res.Body)
 			}
 
@@ -193,6 +201,7 @@ func TestAWaitEndsWhenTheServerStops(t *testing.T) {
 
 // What waits does so for as long as the token of its caller, who is asked for another one then.
 func TestAWaitEndsWithItsToken(t *testing.T) {
+	t.Parallel()
 	for method, params := range map[string]string{
 		"tasks/result":         `"taskId":"%s"`,
 		"subscriptions/listen": `"notifications":{"taskIds":["%s"]}`,
@@ -214,7 +223,8 @@ func TestAWaitEndsWithItsToken(t *testing.T) {
 					t.Errorf("%s ended after %v", method, took)
 				}
 				message, _ := harness.At(res.body(t), "error", "message").(string)
-				if want := "the caller's token has expired: send the request again"; message != want || method == "tasks/result" && res.Code != 503 {
+				if want := "the caller's token has expired: send the request again"; message != want || method == "tasks/result" &&
+					res.Code != 503 {
 					t.Errorf("%s: %d %s", method, res.Code, res.Body)
 				}
 				time.Sleep(time.Second)
@@ -228,12 +238,14 @@ func TestAWaitEndsWithItsToken(t *testing.T) {
 
 // While the database is silent a client is told to come back, in time. When it answers again, so does the server.
 func TestASilentStore(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{Store: new(task.MemoryStore)}
 		w := newWaiting(t, store)
 		store.silent.Store(true)
 		for method, params := range map[string]string{
-			"tasks/get": `"taskId":"` + w.id + `"`, "tasks/cancel": `"taskId":"` + w.id + `"`, "tasks/result": `"taskId":"` + w.id + `"`,
+			"tasks/get": `"taskId":"` + w.id + `"`, "tasks/cancel": `"taskId":"` + w.id + `"`, "tasks/result": `"taskId":"` +
+				w.id + `"`,
 		} {
 			begun := time.Now()
 			res := w.send(t, t.Context(), method, params)
