@@ -356,9 +356,9 @@ func TestLawOfAllTogether(t *testing.T) {
 				mu.Unlock()
 				if requests++; again { // the response is lost
 					requests++
-					post(t, web.URL+"?draft="+form, body)
+					harness.Post(t, web.URL+"?draft="+form, body)
 				}
-				_, res := post(t, web.URL+"?draft="+form, body)
+				_, res := harness.Post(t, web.URL+"?draft="+form, body)
 				return res
 			}
 			got = followAsDraft(t, send, name, plan)

@@ -354,14 +354,14 @@ func followAsDraft(t *testing.T, send func(body string) map[string]any, name, pl
 
 // stateOf returns the state in a message, if it has one.
 func stateOf(message any, name string) map[string]any {
-	if state := member(message, name); state != nil {
+	if state := harness.Member(message, name); state != nil {
 		return map[string]any{name: state}
 	}
 	return map[string]any{}
 }
 
 func accepted(request any) map[string]any {
-	message, _ := member(request, "params", "message").(string)
+	message, _ := harness.Member(request, "params", "message").(string)
 	return map[string]any{"action": "accept", "content": answerTo(message)}
 }
 

@@ -24,7 +24,7 @@ func TestRoutingHeadersOnEveryPath(t *testing.T) {
 		"region": map[string]any{"type": "string", "x-mcp-header": "Region"},
 	}}
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: region}, countedTool(&ran))
+	m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: region}, harness.CountedTool(&ran))
 	tasks := &askback.Tasks{Store: new(task.MemoryStore)}
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Tasks: tasks})
 	if err != nil {
@@ -37,8 +37,8 @@ func TestRoutingHeadersOnEveryPath(t *testing.T) {
 		}
 		askback.AddTool(srv, &mcp.Tool{Name: name, InputSchema: region}, tool)
 	}
-	srv.AddPrompt(&mcp.Prompt{Name: "own"}, countedPrompt(&ran))
-	srv.AddResource(&mcp.Resource{Name: "own", URI: "file:///own"}, countedResource(&ran))
+	srv.AddPrompt(&mcp.Prompt{Name: "own"}, harness.CountedPrompt(&ran))
+	srv.AddResource(&mcp.Resource{Name: "own", URI: "file:///own"}, harness.CountedResource(&ran))
 	web := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	defer web.Close()
 
@@ -233,27 +233,5 @@ func TestRoutingHeadersOnEveryPath(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// countedTool, countedPrompt and countedResource are handlers that count their runs.
-func countedTool(ran *atomic.Int32) mcp.ToolHandler {
-	return func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ran.Add(1)
-		return harness.Text("ran"), nil
-	}
-}
-
-func countedPrompt(ran *atomic.Int32) askback.PromptHandler {
-	return func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
-		ran.Add(1)
-		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{}}, nil
-	}
-}
-
-func countedResource(ran *atomic.Int32) askback.ResourceHandler {
-	return func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-		ran.Add(1)
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}, nil
 	}
 }

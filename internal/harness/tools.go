@@ -25,7 +25,8 @@ type Greeting struct {
 
 // AddGreet adds a tool that asks one question.
 func AddGreet(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call, in Greeting) (string, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call,
+		in Greeting) (string, error) {
 		l, err := askback.Elicit[Login](call, "login", "Who are you?")
 		if err != nil {
 			return "", err
@@ -50,7 +51,8 @@ var Counted atomic.Int64
 
 // AddRounds adds a tool that asks in three rounds, runs a step between them, and reports progress.
 func AddRounds(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "rounds"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "rounds"}, func(ctx context.Context, call *askback.Call,
+		_ struct{}) (string, error) {
 		who, err1 := askback.Elicit[Login](call, "login", "Who are you?")
 		roots, err2 := askback.Roots(call, "roots")
 		if err := errors.Join(err1, err2); err != nil {
@@ -71,7 +73,8 @@ func AddRounds(srv *askback.Server) {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprint(who.Name, " ", roots[0].URI, " ", model.Content[0].(*mcp.TextContent).Text, " ", second.Name, " ", n), nil
+		return fmt.Sprint(who.Name, " ", roots[0].URI, " ", model.Content[0].(*mcp.TextContent).Text, " ", second.Name, " ",
+			n), nil
 	})
 }
 
@@ -98,7 +101,10 @@ func AddEcho(s *askback.Server) {
 
 // AddRequired adds a tool that is served as a task only.
 func AddRequired(s *askback.Server) {
-	AddText("required", &askback.TaskSupport{Required: true}, func(context.Context, *askback.Call) (string, error) { return "", nil })(s)
+	AddText("required", &askback.TaskSupport{Required: true}, func(context.Context, *askback.Call) (string,
+		error) {
+		return "", nil
+	})(s)
 }
 
 // Color is the form that tests of tasks ask to fill in.
@@ -109,36 +115,39 @@ type Color struct {
 // AddPainter adds a tool that asks in a round, detaches, does a step, asks again and does
 // another step. It counts how often each step runs.
 func AddPainter(first, second *atomic.Int32) func(s *askback.Server) {
-	return AddText("paint", &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call) (string, error) {
-		base, err := askback.Elicit[Color](call, "base", "Which base?")
-		if err != nil {
-			return "", err
-		}
-		mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
-			first.Add(1)
-			return base.Color + "+white", nil
+	return AddText("paint", &askback.TaskSupport{AtDetach: true},
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			base, err := askback.Elicit[Color](call, "base", "Which base?")
+			if err != nil {
+				return "", err
+			}
+			mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
+				first.Add(1)
+				return base.Color + "+white", nil
+			})
+			if err != nil {
+				return "", err
+			}
+			if err := call.Detach(); err != nil {
+				return "", err
+			}
+			top, err := askback.Elicit[Color](call, "top", "Which top?")
+			if err != nil {
+				return "", err
+			}
+			return askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
+				second.Add(1)
+				return mixed + "/" + top.Color, nil
+			})
 		})
-		if err != nil {
-			return "", err
-		}
-		if err := call.Detach(); err != nil {
-			return "", err
-		}
-		top, err := askback.Elicit[Color](call, "top", "Which top?")
-		if err != nil {
-			return "", err
-		}
-		return askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
-			second.Add(1)
-			return mixed + "/" + top.Color, nil
-		})
-	})
 }
 
 // AddText adds a task tool whose handler returns a text.
-func AddText(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string, error)) func(*askback.Server) {
+func AddText(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string,
+	error)) func(*askback.Server) {
 	return func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (string, error) {
 			return run(ctx, call)
 		})
 	}
@@ -155,11 +164,37 @@ func Answering(progress *atomic.Int64) *mcp.Client {
 			}
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": name}}, nil
 		},
-		CreateMessageWithToolsHandler: func(_ context.Context, req *mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
-			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m", Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil
+		CreateMessageWithToolsHandler: func(_ context.Context,
+			req *mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
+			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m",
+				Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil
 		},
 		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progress.Add(1) },
 	})
 	client.AddRoots(&mcp.Root{URI: "file:///src"})
 	return client
+}
+
+// CountedTool returns a handler that counts its runs.
+func CountedTool(ran *atomic.Int32) mcp.ToolHandler {
+	return func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ran.Add(1)
+		return Text("ran"), nil
+	}
+}
+
+// CountedPrompt returns a handler that counts its runs.
+func CountedPrompt(ran *atomic.Int32) askback.PromptHandler {
+	return func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		ran.Add(1)
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{}}, nil
+	}
+}
+
+// CountedResource returns a handler that counts its runs.
+func CountedResource(ran *atomic.Int32) askback.ResourceHandler {
+	return func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+		ran.Add(1)
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}, nil
+	}
 }

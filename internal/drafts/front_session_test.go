@@ -1,4 +1,4 @@
-package askback_test
+package drafts_test
 
 import (
 	"bufio"
@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -41,7 +40,8 @@ func newSession(t *testing.T, url, answer string) *oldSession {
 func newSessionThatCan(t *testing.T, url, answer, capabilities string) *oldSession {
 	t.Helper()
 	c := &oldSession{t: t, url: url, answer: answer}
-	res := open(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"c","version":"1"}}}`)
+	res := harness.Open(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize",`+
+		`"params":{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"c","version":"1"}}}`)
 	c.id = res.Header.Get("Mcp-Session-Id")
 	_, _ = io.Copy(io.Discard, res.Body)
 	res.Body.Close()
@@ -51,13 +51,14 @@ func newSessionThatCan(t *testing.T, url, answer, capabilities string) *oldSessi
 
 func (c *oldSession) post(url, body string) (int, map[string]any) {
 	c.t.Helper()
-	return post(c.t, url, body, "Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25")
+	return harness.Post(c.t, url, body, "Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25")
 }
 
 // call begins a call, whose stream stays open.
 func (c *oldSession) call(tool, arguments string) {
 	c.t.Helper()
-	res := open(c.t, c.url, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"`+tool+`","arguments":`+arguments+`}}`,
+	res := harness.Open(c.t, c.url,
+		`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"`+tool+`","arguments":`+arguments+`}}`,
 		"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25")
 	c.t.Cleanup(func() { res.Body.Close() })
 	c.events = bufio.NewScanner(res.Body)
@@ -70,7 +71,7 @@ func (c *oldSession) event() map[string]any {
 	for c.events.Scan() {
 		if data, ok := strings.CutPrefix(c.events.Text(), "data: "); ok && data != "" {
 			c.last = data
-			return asJSON(c.t, data).(map[string]any)
+			return harness.AsJSON(c.t, data).(map[string]any)
 		}
 	}
 	c.t.Fatalf("the stream ended: %v", c.events.Err())
@@ -95,6 +96,7 @@ func named(name string) string { return `{"action":"accept","content":{"name":"`
 // In the process that holds the session, a call continues with or without an echoed state. A wrong
 // state is refused, and the question stays open.
 func TestAStateIsEchoedInASession(t *testing.T) {
+	t.Parallel()
 	url := newDraftServer(t, harness.NewRing(t), true)
 	c := newSession(t, url+"?draft=state", url)
 	c.call("both", "{}")
@@ -104,13 +106,15 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 		if state == "" || q["method"] != "elicitation/create" || strings.Contains(c.last, "askback-mcp/state") {
 			t.Fatalf("question %d: %s", n, c.last)
 		}
-		if status, m := c.respond(q, state+"x", named("x")); status != 400 || member(m, "error", "message") != "Invalid or expired requestState" {
+		if status, m := c.respond(q, state+"x", named("x")); status != 400 ||
+			harness.Member(m, "error", "message") != "Invalid or expired requestState" {
 			t.Errorf("a wrong state: status %d, %v", status, m)
 		}
 		if n == 1 {
 			state = "" // as from a client that does not know it
 		}
-		answer := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}[member(q, "params", "message")]
+		answer := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}[harness.Member(q, "params",
+			"message")]
 		if status, m := c.respond(q, state, named(answer)); status != 202 || m != nil {
 			t.Errorf("status %d, %v", status, m)
 		}
@@ -118,22 +122,24 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 			t.Errorf("a second time: status %d", status)
 		}
 	}
-	if got := member(c.event(), "result", "content", 0, "text"); got != "abc" {
+	if got := harness.Member(c.event(), "result", "content", 0, "text"); got != "abc" {
 		t.Errorf("got %s", c.last)
 	}
 }
 
 // Requests of every kind carry the state, including those without parameters.
 func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
-	url := newDraftServer(t, harness.NewRing(t), true, harness.AddText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		who, err1 := askback.Elicit[harness.Login](call, "login", "?")
-		model, err2 := askback.Sample(call, "capital", harness.Sampling("?"))
-		roots, err3 := askback.Roots(call, "roots")
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return "", err
-		}
-		return fmt.Sprint(who.Name, model.Model, roots[0].URI), nil
-	}))
+	t.Parallel()
+	url := newDraftServer(t, harness.NewRing(t), true,
+		harness.AddText("kinds", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+			who, err1 := askback.Elicit[harness.Login](call, "login", "?")
+			model, err2 := askback.Sample(call, "capital", harness.Sampling("?"))
+			roots, err3 := askback.Roots(call, "roots")
+			if err := errors.Join(err1, err2, err3); err != nil {
+				return "", err
+			}
+			return fmt.Sprint(who.Name, model.Model, roots[0].URI), nil
+		}))
 	c := newSessionThatCan(t, url+"?draft=state", url, `{"elicitation":{},"sampling":{},"roots":{}}`)
 	c.call("kinds", "{}")
 	answers := map[any]string{
@@ -152,7 +158,7 @@ func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 		}
 		delete(answers, q["method"])
 	}
-	if got := member(c.event(), "result", "content", 0, "text"); got != "octocatmfile:///home" {
+	if got := harness.Member(c.event(), "result", "content", 0, "text"); got != "octocatmfile:///home" {
 		t.Errorf("got %s", c.last)
 	}
 }
@@ -160,6 +166,7 @@ func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 // In a process that does not hold the session, the call continues from the state. The response is
 // the next message of the server.
 func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
+	t.Parallel()
 	ring := harness.NewRing(t)
 	here, there := newDraftServer(t, ring, true), newDraftServer(t, ring, true)
 	c := newSession(t, here+"?draft=state", there)
@@ -167,18 +174,20 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	q := c.event()
 	answers := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}
 	for n := range 3 {
-		status, next := c.respond(q, q["state"].(string), named(answers[member(q, "params", "message")]))
+		status, next := c.respond(q, q["state"].(string), named(answers[harness.Member(q, "params", "message")]))
 		if status != 200 {
 			t.Fatalf("status %d: %v", status, next)
 		}
 		if n < 2 {
-			if next["method"] != "elicitation/create" || next["state"] == q["state"] || next["id"] == q["id"] || next["result"] != nil {
+			if next["method"] != "elicitation/create" || next["state"] == q["state"] || next["id"] == q["id"] ||
+				next["result"] != nil {
 				t.Fatalf("question %d: %v", n, next)
 			}
 			q = next
 			continue
 		}
-		want := asJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"abc"}],"isError":false}}`)
+		want := harness.AsJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"abc"}],`+
+			`"isError":false}}`)
 		if diff := cmp.Diff(want, any(next)); diff != "" {
 			t.Errorf("result (-want +got):\n%s", diff)
 		}
@@ -187,23 +196,29 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	bound := newSession(t, here+"?draft=state", there)
 	bound.call("get_weather", `{"location":"New York"}`)
 	q = bound.event()
-	if status, m := c.respond(q, altered(t, q["state"].(string), "New York", "Cairo"), named("octocat")); status != 400 || member(m, "error", "code") != -32602.0 {
+	if status, m := c.respond(q, altered(t, q["state"].(string), "New York", "Cairo"), named("octocat")); status != 400 ||
+		harness.Member(m, "error", "code") != -32602.0 {
 		t.Errorf("other arguments: status %d, %v", status, m)
 	}
 	// A key that is not the question's.
-	if _, m := c.respond(q, altered(t, q["state"].(string), `"github_login"`, `"google_login"`), named("octocat")); m["method"] != "elicitation/create" {
+	if _, m := c.respond(q, altered(t, q["state"].(string), `"github_login"`, `"google_login"`),
+		named("octocat")); m["method"] != "elicitation/create" {
 		t.Errorf("another key: %v", m)
 	}
-	if _, m := c.respond(q, q["state"].(string), named("octocat")); member(m, "result", "content", 0, "text") != weatherText {
+	if _, m := c.respond(q, q["state"].(string), named("octocat")); harness.Member(m, "result", "content", 0,
+		"text") != weatherText {
 		t.Errorf("got %v", m)
 	}
 }
 
 // With single use, a state that was used in its session cannot be used elsewhere.
 func TestAStateOfASessionIsUsedOnce(t *testing.T) {
+	t.Parallel()
 	ran := make(chan string, 9)
-	srv := harness.NewServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard), Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, in struct{}) (string, error) {
+	srv := harness.NewServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard),
+		Logger: slog.New(slog.DiscardHandler)}, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call,
+			in struct{}) (string, error) {
 			who, err := askback.Elicit[struct {
 				Name string `json:"name"`
 			}](call, "name", "Who?")
@@ -220,7 +235,8 @@ func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 	}()
 	elsewhere := func(q map[string]any, want string) {
 		t.Helper()
-		_, m := post(t, ts.URL, `{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(q["state"].(string))+`,"result":`+named("b")+`}`)
+		_, m := harness.Post(t, ts.URL,
+			`{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(q["state"].(string))+`,"result":`+named("b")+`}`)
 		if !strings.Contains(fmt.Sprint(m), want) {
 			t.Errorf("want %s, got %v", want, m)
 		}
@@ -260,6 +276,7 @@ func altered(t *testing.T, state, from, to string) string {
 // Only a request begins a call. A response does not, whatever its state says, for what stands in front of the server
 // looks at the method and the name of requests.
 func TestAResponseBeginsNoCall(t *testing.T) {
+	t.Parallel()
 	var ran atomic.Int32
 	for _, opts := range []askback.Options{
 		{},
@@ -269,7 +286,7 @@ func TestAResponseBeginsNoCall(t *testing.T) {
 	} {
 		opts.Logger = slog.New(slog.DiscardHandler)
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-		m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: map[string]any{"type": "object"}}, countedTool(&ran))
+		m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: map[string]any{"type": "object"}}, harness.CountedTool(&ran))
 		opts.Keys = harness.NewRing(t)
 		srv, err := askback.New(m, &opts)
 		if err != nil {
@@ -279,8 +296,8 @@ func TestAResponseBeginsNoCall(t *testing.T) {
 			ran.Add(1)
 			return "ran", nil
 		})(srv)
-		srv.AddPrompt(&mcp.Prompt{Name: "own"}, countedPrompt(&ran))
-		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "own", URITemplate: "x://{id}"}, countedResource(&ran))
+		srv.AddPrompt(&mcp.Prompt{Name: "own"}, harness.CountedPrompt(&ran))
+		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "own", URITemplate: "x://{id}"}, harness.CountedResource(&ran))
 		ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 		defer ts.Close()
 		for _, call := range []string{
@@ -293,9 +310,9 @@ func TestAResponseBeginsNoCall(t *testing.T) {
 					made := base64.RawURLEncoding.EncodeToString([]byte(envelope))
 					for _, outcome := range []string{`"result":{}`, `"result":{"action":"accept"}`} {
 						body := `{"jsonrpc":"2.0","id":7,"state":"` + made + `",` + outcome + `}`
-						status, m := post(t, ts.URL+url, body, "X-Caller", "alice")
+						status, m := harness.Post(t, ts.URL+url, body, "X-Caller", "alice")
 						// The SDK decodes the answers to its own tool first.
-						refused := member(m, "error", "message") == harness.StateRefused || strings.Contains(call, "foreign")
+						refused := harness.Member(m, "error", "message") == harness.StateRefused || strings.Contains(call, "foreign")
 						if status != 400 || !refused {
 							t.Errorf("%s%s%s: status %d, %v", url, sealed, call, status, m)
 						}
@@ -315,6 +332,7 @@ func callerInHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) 
 
 // Another caller who knows the ID of a session and of a question can neither answer it nor take its state away.
 func TestAnEchoOfAnotherCaller(t *testing.T) {
+	t.Parallel()
 	srv := harness.NewServer(t, &askback.Options{Principal: callerInHeader}, addBoth)
 	ts := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 	t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
@@ -329,7 +347,7 @@ func TestAnEchoOfAnotherCaller(t *testing.T) {
 		for _, echoed := range []string{"", `,"state":"x"`, `,"state":` + harness.Quote(q["state"].(string))} {
 			body := `{"jsonrpc":"2.0","id":` + string(id) + echoed + `,"result":` + named("mallory") + `}`
 			header := []string{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25", "X-Caller", "mallory"}
-			if status, m := post(t, ts.URL, body, header...); status != 403 {
+			if status, m := harness.Post(t, ts.URL, body, header...); status != 403 {
 				t.Errorf("another caller%s: status %d, %v", echoed, status, m)
 			}
 		}
@@ -346,6 +364,7 @@ func TestAnEchoOfAnotherCaller(t *testing.T) {
 // A call that continues from an echo takes its caller's share of calls once, for all its rounds, or is refused before
 // its state is used. The caller sends the echo again.
 func TestAnEchoTakesItsShareOfCalls(t *testing.T) {
+	t.Parallel()
 	var ran atomic.Int32
 	busy, begun := make(chan struct{}), make(chan struct{})
 	register := func(s *askback.Server) {
@@ -380,7 +399,7 @@ func TestAnEchoTakesItsShareOfCalls(t *testing.T) {
 	q := c.event()
 	ended := make(chan map[string]any, 1)
 	go func() {
-		_, m := post(t, there.URL, harness.Message(1, "tools/call", `"name":"busy","arguments":{}`, ""))
+		_, m := harness.Post(t, there.URL, harness.Message(1, "tools/call", `"name":"busy","arguments":{}`, ""))
 		ended <- m
 	}()
 	select {
@@ -393,13 +412,13 @@ func TestAnEchoTakesItsShareOfCalls(t *testing.T) {
 	}
 	// Another caller is served.
 	asks := harness.Message(1, "tools/call", `"name":"asks","arguments":{}`, "")
-	if _, m := post(t, there.URL, asks, "X-Caller", "bob"); member(m, "result", "inputRequests") == nil {
+	if _, m := harness.Post(t, there.URL, asks, "X-Caller", "bob"); harness.Member(m, "result", "inputRequests") == nil {
 		t.Errorf("another caller: %v", m)
 	}
 	close(busy)
 	<-ended
 	status, m := c.respond(q, q["state"].(string), named("octocat"))
-	if status != 200 || member(m, "result", "content", 0, "text") != "asked" || ran.Load() != 4 {
+	if status != 200 || harness.Member(m, "result", "content", 0, "text") != "asked" || ran.Load() != 4 {
 		t.Errorf("when there is room: status %d, ran %d times, %v", status, ran.Load(), m)
 	}
 }
