@@ -9,16 +9,23 @@ import (
 	"strings"
 )
 
-// rpc is what the judge reads of a message.
+// rpc is what the judges read of a message.
 type rpc struct {
+	from   string          // "client" or "server"
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
 		Meta struct {
-			Version string `json:"io.modelcontextprotocol/protocolVersion"`
+			Version      string `json:"io.modelcontextprotocol/protocolVersion"`
+			Capabilities struct {
+				Extensions map[string]json.RawMessage `json:"extensions"`
+			} `json:"io.modelcontextprotocol/clientCapabilities"`
+			related
 		} `json:"_meta"`
 		State     *string                    `json:"requestState"`
 		Responses map[string]json.RawMessage `json:"inputResponses"`
+		TaskID    string                     `json:"taskId"`
+		Task      json.RawMessage            `json:"task"`
 	} `json:"params"`
 	Result *result `json:"result"`
 }
@@ -28,12 +35,92 @@ type result struct {
 	Version  string  `json:"protocolVersion"` // of initialize
 	State    *string `json:"requestState"`
 	Requests map[string]struct {
-		Method string `json:"method"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
 	} `json:"inputRequests"`
-	IsError bool `json:"isError"`
-	Content []struct {
-		Text string `json:"text"`
-	} `json:"content"`
+	IsError bool                    `json:"isError"`
+	Content []struct{ Text string } `json:"content"`
+	Meta    related                 `json:"_meta"`
+
+	taskRow
+	Task         *taskRow  `json:"task"`
+	Tasks        []taskRow `json:"tasks"`
+	Capabilities struct {
+		Tasks struct {
+			List, Cancel json.RawMessage
+			Requests     struct {
+				Tools struct{ Call json.RawMessage }
+			}
+		} `json:"tasks"`
+	} `json:"capabilities"`
+	Result *result `json:"result"` // of a task
+	Error  *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"` // of a task
+}
+
+// related is the metadata of what belongs to a task.
+type related struct {
+	Related *struct {
+		ID string `json:"taskId"`
+	} `json:"io.modelcontextprotocol/related-task"`
+}
+
+// taskRow is a task in a result. The extension has another name for the time to live.
+type taskRow struct {
+	ID      string          `json:"taskId"`
+	Status  string          `json:"status"`
+	Created string          `json:"createdAt"`
+	Updated string          `json:"lastUpdatedAt"`
+	TTL     json.RawMessage `json:"ttl"`
+	TTLMs   json.RawMessage `json:"ttlMs"`
+}
+
+func (t taskRow) complete() bool {
+	return t.ID != "" && t.Status != "" && t.Created != "" && t.Updated != "" && (t.TTL != nil || t.TTLMs != nil)
+}
+
+// decode reads the messages of a cell, without what is none, such as an HTTP error in plain text.
+func decode(messages []message) (all []*rpc) {
+	for _, m := range messages {
+		r := &rpc{from: m.From}
+		if json.Unmarshal(m.Data, r) == nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// exchanges judges the messages of a cell one after the other, until one of the functions says what is wrong: a
+// request of the client, a request of the server, or a result with the client's request that it answers.
+func exchanges(messages []message, call, ask func(r *rpc) string, answer func(request, r *rpc) string) string {
+	requests := make(map[string]*rpc) // of the client, by id
+	for _, r := range decode(messages) {
+		id, fault := string(r.ID), ""
+		switch {
+		case r.from == "client" && r.Method != "" && r.ID != nil:
+			requests[id] = r
+			fault = call(r)
+		case r.from == "server" && r.Method != "" && r.ID != nil:
+			fault = ask(r)
+		case r.from == "server" && r.Result != nil && requests[id] != nil:
+			fault = answer(requests[id], r)
+		}
+		if fault != "" {
+			return fault
+		}
+	}
+	return ""
+}
+
+// asked says that something was asked that does not belong to a scenario, or was not, or nothing.
+func asked(s scenario, who string, got []string) string {
+	want := slices.Sorted(slices.Values(slices.Concat(s.asks...)))
+	if got = slices.Sorted(slices.Values(got)); !slices.Equal(got, want) {
+		return fmt.Sprintf("%s asked %q instead of %q", who, got, want)
+	}
+	return ""
 }
 
 func (r *result) text() string {
@@ -62,52 +149,40 @@ func judgeResult(s scenario, stdout []byte) string {
 
 // judgeWire says what is wrong with the messages of a cell, or nothing.
 func judgeWire(s scenario, transport string, messages []message) string {
-	var calls []rpc
+	var calls []*rpc
 	responses := make(map[string]*rpc) // of the server, by id
-	var asked []string                 // requests of the server
+	var requests []string              // of the server
 	version := ""
-	for _, m := range messages {
-		var r rpc
-		if json.Unmarshal(m.Data, &r) != nil {
-			continue // an HTTP error in plain text
-		}
+	for _, r := range decode(messages) {
 		switch {
-		case m.From == "client" && r.Method == "tools/call":
+		case r.from == "client" && r.Method == "tools/call":
 			calls = append(calls, r)
-		case m.From == "server" && r.Method == "" && r.ID != nil:
-			responses[string(r.ID)] = &r
+		case r.from == "server" && r.Method == "" && r.ID != nil:
+			responses[string(r.ID)] = r
 			if r.Result != nil && r.Result.Version != "" {
 				version = r.Result.Version
 			}
-		case m.From == "server" && r.ID != nil:
-			asked = append(asked, r.Method)
+		case r.from == "server" && r.ID != nil:
+			requests = append(requests, r.Method)
 		}
 	}
 	if transport == "legacy" {
-		return judgeLegacy(s, version, calls, asked)
+		switch {
+		case version != "2025-11-25":
+			return fmt.Sprintf("the session was of revision %q", version)
+		case len(calls) != 1:
+			return fmt.Sprintf("%d requests tools/call instead of 1", len(calls))
+		}
+		return asked(s, "the server", requests)
 	}
-	if len(asked) > 0 {
-		return "the server sent requests of its own: " + strings.Join(asked, ", ")
+	if len(requests) > 0 {
+		return "the server sent requests of its own: " + strings.Join(requests, ", ")
 	}
 	return judgeModern(s, calls, responses)
 }
 
-func judgeLegacy(s scenario, version string, calls []rpc, asked []string) string {
-	switch {
-	case version != "2025-11-25":
-		return fmt.Sprintf("the session was of revision %q", version)
-	case len(calls) != 1:
-		return fmt.Sprintf("%d requests tools/call instead of 1", len(calls))
-	}
-	want := slices.Sorted(slices.Values(slices.Concat(s.asks...)))
-	if got := slices.Sorted(slices.Values(asked)); !slices.Equal(got, want) {
-		return fmt.Sprintf("the server asked %q instead of %q", got, want)
-	}
-	return ""
-}
-
 // judgeModern checks the rounds against basic/patterns/mrtr.
-func judgeModern(s scenario, calls []rpc, responses map[string]*rpc) string {
+func judgeModern(s scenario, calls []*rpc, responses map[string]*rpc) string {
 	if len(calls) != len(s.asks)+1 {
 		return fmt.Sprintf("%d requests tools/call instead of %d", len(calls), len(s.asks)+1)
 	}
@@ -151,7 +226,7 @@ func judgeModern(s scenario, calls []rpc, responses map[string]*rpc) string {
 	return ""
 }
 
-func judgeRetry(res *result, retry rpc) string {
+func judgeRetry(res *result, retry *rpc) string {
 	switch state := retry.Params.State; {
 	case res.State == nil && state != nil:
 		return "has a requestState that nobody gave it"

@@ -38,7 +38,7 @@ func TestJudgeExtension(t *testing.T) {
 		{"another task", `"complete","taskId":"T"`, `"complete","taskId":"U"`, "about another task"},
 		{"no time to live", `,"ttlMs":60000`, "", "tools/call is incomplete"},
 		{"no questions", `"inputRequests"`, `"inputs"`, "has 0 questions"},
-		{"a question too many", `{"q":`, `{"p":{"method":"roots/list"},"q":`, `asked ["roots/list" "elicitation/create"]`},
+		{"a question too many", `{"q":`, `{"p":{"method":"roots/list"},"q":`, `asked ["elicitation/create" "roots/list"]`},
 		{"a key again", `{"resultType":"complete"}}` + "\n", `{"resultType":"complete"}}` + "\n" +
 			`server {"id":2,"result":{"resultType":"complete","taskId":"T","status":"input_required","createdAt":"c","lastUpdatedAt":"u","ttlMs":null,"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"n"}}}}}` + "\n",
 			`"q" is used for two questions`},

@@ -32,15 +32,16 @@ var known = []failure{
 			and hands it out with a nil error. The specification makes inputRequests optional (basic/patterns/mrtr, server
 			requirements 2 and 6) and has such a request retried; a client need not do that by itself (client requirement 1:
 			"MAY"), but the SDK's docs/client.md, "Multi Round-Trip Requests", says that it does for every result whose
-			NeedsInput() is true, as this one's is. Its own server and Askback send an empty inputRequests instead, which works.`,
+			NeedsInput() is true, as this one's is. Its own server and Askback send an empty inputRequests instead, which
+			works.`,
 	},
 	{
 		code: "G2", peer: "gosdk",
 		clients: []string{"gosdk"}, servers: []string{"typescript", "mcpgo"},
 		tools: []string{"t_roots", "t_three"}, transports: modern,
 		words: "unexpected end of JSON input",
-		note: `The client cannot read a roots/list without params: InputRequestMap.UnmarshalJSON unmarshals the params that are
-			not there (mcp/protocol.go:121). The schema's ListRootsRequest requires only method.`,
+		note: `The client cannot read a roots/list without params: InputRequestMap.UnmarshalJSON unmarshals the params
+			that are not there (mcp/protocol.go:121). The schema's ListRootsRequest requires only method.`,
 	},
 	{
 		code: "G3", peer: "gosdk",
@@ -56,16 +57,16 @@ var known = []failure{
 		clients: []string{"gosdk"}, servers: []string{"gosdk"},
 		tools: []string{"t_rounds"}, transports: legacy,
 		words: "2 requests tools/call instead of 1",
-		note: `As G3, but the SDK's own client understands the stray inputRequests and retries with inputResponses: the text is
-			right, and the two speak something that is not 2025-11-25.`,
+		note: `As G3, but the SDK's own client understands the stray inputRequests and retries with inputResponses: the
+			text is right, and the two speak something that is not 2025-11-25.`,
 	},
 	{
 		code: "G5", peer: "gosdk",
 		clients: all, servers: []string{"gosdk"},
 		tools: []string{"t_state"}, transports: legacy,
 		words: "the server is busy, retry later",
-		note: `By design: 2025-11-25 has nothing that says "come again", and the server answers with an error (mcp/mrtr.go:152).
-			Nobody is wrong; Askback and the TypeScript SDK run the handler again inside the open request.`,
+		note: `By design: 2025-11-25 has nothing that says "come again", and the server answers with an error
+			(mcp/mrtr.go:152). Nobody is wrong; Askback and the TypeScript SDK run the handler again inside the open request.`,
 	},
 	{
 		code: "M1", peer: "mcpgo",
@@ -79,8 +80,8 @@ var known = []failure{
 		clients: []string{"askback", "typescript1"}, servers: []string{"typescript1"},
 		tools: []string{"k_refused"}, transports: tasks,
 		words: "not refused: ",
-		note: `A tool that must be called as a task answers a call without one with a result whose text is "MCP error -32601 …"
-			and isError, not with the error -32601 that servers "MUST return" (2025-11-25, basic/utilities/tasks, "Tool-Level
-			Negotiation", 2.3): McpServer throws it (dist/esm/server/mcp.js:168) and catches it itself (:191).`,
+		note: `A tool that must be called as a task answers a call without one with a result whose text is "MCP error
+			-32601 …" and isError, not with the error -32601 that servers "MUST return" (2025-11-25, basic/utilities/tasks,
+			"Tool-Level Negotiation", 2.3): McpServer throws it (dist/esm/server/mcp.js:168) and catches it itself (:191).`,
 	},
 }

@@ -11,7 +11,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 func main() {
@@ -64,7 +64,10 @@ func run(only, keep string, timeout time.Duration, parallel int) error {
 	if err != nil {
 		return err
 	}
-	m := &matrix{work: work, timeout: timeout, programs: make(map[string]func(string) []string), servers: make(map[string]*endpoint)}
+	m := &matrix{
+		work: work, timeout: timeout,
+		programs: make(map[string]func(string) []string), servers: make(map[string]*endpoint),
+	}
 	defer func() {
 		for _, server := range m.servers {
 			server.Kill()
@@ -103,15 +106,14 @@ type endpoint struct {
 
 // prepare builds and installs the peers, and starts their HTTP servers.
 func (m *matrix) prepare() error {
-	for name, dir := range map[string]string{
-		"askback": "askback", "gosdk": "gosdk", "mcpgo": "mcpgo", "tasks-askback": "tasks", "extension-askback": "extension",
-	} {
+	for _, name := range []string{"askback", "gosdk", "mcpgo"} {
 		binary := filepath.Join(m.work, "bin", name)
-		if err := command("go", "build", "-o", binary, "./"+dir); err != nil {
+		if err := command("go", "build", "-o", binary, "./"+name); err != nil {
 			return err
 		}
 		m.programs[name] = func(role string) []string { return []string{binary, role} }
 	}
+	m.programs["tasks-askback"], m.programs["extension-askback"] = m.programs["askback"], m.programs["askback"]
 	dir, err := filepath.Abs("typescript")
 	if err != nil {
 		return err
@@ -137,7 +139,8 @@ func (m *matrix) prepare() error {
 
 // versions says what the peers are.
 func versions() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/modelcontextprotocol/go-sdk", "github.com/mark3labs/mcp-go").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}",
+		"github.com/modelcontextprotocol/go-sdk", "github.com/mark3labs/mcp-go").Output()
 	if err != nil {
 		return "", fmt.Errorf("go list -m: %w", err)
 	}
@@ -158,8 +161,9 @@ func versions() (string, error) {
 	const scope = "@modelcontextprotocol/"
 	return fmt.Sprintf("Askback of this tree; Go SDK %s; TypeScript SDK: client %s, server %s, node %s, v1 %s; "+
 		"ext-tasks %s; mcp-go %s.",
-		modules[0], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"], manifest.Dependencies[scope+"node"],
-		manifest.Dependencies[scope+"sdk"], manifest.Dependencies[scope+"ext-tasks"], modules[1]), nil
+		modules[0], manifest.Dependencies[scope+"client"], manifest.Dependencies[scope+"server"],
+		manifest.Dependencies[scope+"node"], manifest.Dependencies[scope+"sdk"],
+		manifest.Dependencies[scope+"ext-tasks"], modules[1]), nil
 }
 
 func command(name string, args ...string) error {
@@ -173,26 +177,20 @@ func command(name string, args ...string) error {
 
 // startHTTP starts a server over HTTP.
 func (m *matrix) startHTTP(program string) (*endpoint, error) {
-	log, err := os.OpenFile(filepath.Join(m.work, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
 	command := append(m.programs[program]("server"), "http")
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+m.work) // it is killed, and leaves what it has there
-	cmd.Stderr = log
-	server, err := child.Start(cmd)
+	log := filepath.Join(m.work, program+".log")
+	server, line, err := process.StartReady(cmd, log)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the server of %s: %w", program, err)
 	}
-	line, err := server.Wait(m.timeout)
-	if urls := strings.Fields(line); len(urls) == 2 {
-		return &endpoint{server, urls[0], urls[1]}, nil
+	urls := strings.Fields(line)
+	if len(urls) != 2 {
+		server.Kill()
+		return nil, fmt.Errorf("the server of %s printed no URLs: %s", program, process.Tail(log))
 	}
-	server.Kill()
-	text, _ := os.ReadFile(log.Name())
-	return nil, fmt.Errorf("the server of %s did not start: %w: %s", program, cmp.Or(err, errors.New("it printed no URLs")), text)
+	return &endpoint{server, urls[0], urls[1]}, nil
 }
 
 // cell is one run of one scenario.
@@ -217,7 +215,7 @@ func allCells(only string) []*cell {
 			for _, client := range section.clients {
 				for _, server := range section.servers {
 					for _, s := range section.scenarios {
-						c := &cell{section: section, client: client.name, server: server.name, scenario: s, transport: t.name}
+						c := &cell{section, client.name, server.name, s, t.name, ""}
 						if strings.Contains(c.String(), only) {
 							cells = append(cells, c)
 						}
@@ -256,7 +254,8 @@ func (m *matrix) runCell(c *cell) string {
 		if err != nil {
 			return err.Error()
 		}
-		command, err := json.Marshal(slices.Concat([]string{self, "tap", record + ".tap"}, m.programs[program]("server"), []string{"stdio"}))
+		tapped := slices.Concat([]string{self, "tap", record + ".tap"}, m.programs[program]("server"), []string{"stdio"})
+		command, err := json.Marshal(tapped)
 		if err != nil {
 			return err.Error()
 		}

@@ -41,7 +41,8 @@ func (r *report) verdict() error {
 			if f.explains(c) {
 				listed = listed || f.peer != "askback"
 			} else {
-				problems = append(problems, fmt.Sprintf("%v is listed under %s, but does not fail so: %s", c, f.code, cmp.Or(c.fault, "it passes")))
+				problems = append(problems, fmt.Sprintf("%v is listed under %s, but does not fail so: %s",
+					c, f.code, cmp.Or(c.fault, "it passes")))
 			}
 		}
 		if c.fault != "" && c.askbacks() && !listed {
@@ -105,7 +106,8 @@ func (r *report) section(b *strings.Builder, s *section) {
 	if b.WriteString("\n"); s.title != "" {
 		b.WriteString(s.title + ": ")
 	}
-	fmt.Fprintf(b, "%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n", passed, all, own, ownPassed)
+	fmt.Fprintf(b, "%d of %d cells pass; of the %d with Askback as client, server or both, %d.\n",
+		passed, all, own, ownPassed)
 	for _, t := range s.transports {
 		rows := [][]string{{"client", "server"}}
 		for _, scenario := range s.scenarios {
@@ -158,28 +160,19 @@ func (r *report) footnotes() string {
 
 const begin, end = "<!-- tables: written by go run . -->\n", "<!-- end of tables -->\n"
 
-// marks reads the marks of tables as [report.tables] writes them, by table, client, server and scenario.
+// marks reads the marks of tables as [report.tables] writes them, by table, client, server and number of the scenario.
 func marks(text string) map[string]string {
 	all := make(map[string]string)
-	title, head := "", []string(nil)
+	title := ""
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
 		if found, ok := strings.CutPrefix(line, "### "); ok {
-			title, head = found, nil
+			title = strings.TrimSpace(found)
 		}
-		if !strings.HasPrefix(line, "| ") {
-			continue
-		}
-		row := strings.Split(strings.Trim(line, "|"), "|")
-		for i := range row {
-			row[i] = strings.TrimSpace(row[i])
-		}
-		if head == nil {
-			head = row
-			continue
-		}
-		for i := 2; i < min(len(row), len(head)); i++ {
-			all[fmt.Sprintf("%s: %s with the server of %s, %s", title, row[0], row[1], head[i])] = row[i]
+		row := strings.Split(line, "|") // with nothing before the first bar
+		for i := 3; i < len(row)-1; i++ {
+			cell := fmt.Sprintf("%s: %s with the server of %s, scenario %d",
+				title, strings.TrimSpace(row[1]), strings.TrimSpace(row[2]), i-2)
+			all[cell] = strings.TrimSpace(row[i])
 		}
 	}
 	return all
@@ -196,10 +189,10 @@ func (r *report) regressions(readme string) error {
 				cell, cmp.Or(now[cell], "no such cell")))
 		}
 	}
-	slices.Sort(problems)
 	if len(problems) == 0 {
 		return nil
 	}
+	slices.Sort(problems)
 	return errors.New(strings.Join(problems, "\n"))
 }
 

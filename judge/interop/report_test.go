@@ -84,7 +84,7 @@ func TestWriteREADME(t *testing.T) {
 	failing.fault = "it came apart"
 	for _, cells := range [][]*cell{{&failing}, {}} {
 		err := (&report{cells, nil, ""}).writeREADME(name)
-		const want = "HTTP, 2026-07-28: Askback with the server of Askback, elicitation: passed when"
+		const want = "HTTP, 2026-07-28: Askback with the server of Askback, scenario 1: passed when"
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a cell that passed before: %v", err)
 		}

@@ -1,15 +1,20 @@
-// Askback as a peer of the matrix: its server, and its client.
+// Askback as a peer of the matrices: its server has the tools of all of them, and its client makes the calls. The
+// names of tools say which matrix they are of: t_ are those that ask, k_ tasks of 2025-11-25, x_ tasks of 2026-07-28.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/judge/interop/program"
 )
@@ -21,6 +26,7 @@ func main() {
 			if err != nil {
 				return nil, nil, err
 			}
+			go func() { _ = srv.RunTasks(context.Background()) }() // nil, with tasks configured; the process is killed
 			return srv.HTTPHandler(nil), nil, nil
 		},
 		Stdio: func(ctx context.Context) error {
@@ -28,18 +34,24 @@ func main() {
 			if err != nil {
 				return err
 			}
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			go func() { _ = srv.RunTasks(ctx) }() // the same
 			return srv.Run(ctx, &mcp.StdioTransport{})
 		},
 		Call: call,
 	})
 }
 
-func call(ctx context.Context, target program.Target, tool string) (any, error) {
-	c := client.New(&client.Options{
+// call makes the call of a scenario. What a task ends with is described in a line.
+func call(ctx context.Context, target program.Target, scenario string) (any, error) {
+	opts := &client.Options{
 		Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-			return program.Elicit(tool), nil
+			return program.Elicit(scenario), nil
 		},
-		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (
+			*mcp.CreateMessageWithToolsResult, error,
+		) {
 			return &mcp.CreateMessageWithToolsResult{
 				Role: "assistant", Model: "fixed", Content: []mcp.Content{&mcp.TextContent{Text: "Paris"}},
 			}, nil
@@ -47,95 +59,134 @@ func call(ctx context.Context, target program.Target, tool string) (any, error) 
 		Roots: func(context.Context) ([]*mcp.Root, error) {
 			return []*mcp.Root{{URI: "file:///work", Name: "work"}}, nil
 		},
-	})
-	transport, opts := target.Dial()
-	session, err := c.Connect(ctx, transport, opts)
+	}
+	if scenario == "k_refused" {
+		opts.Tasks = client.TasksOff
+	}
+	transport, sessionOptions := target.Dial()
+	if strings.HasPrefix(scenario, "k_") {
+		sessionOptions.ProtocolVersion = program.Legacy
+	}
+	s, err := client.New(opts).Connect(ctx, transport, sessionOptions)
 	if err != nil {
 		return nil, err
 	}
-	defer session.Close()
-	return session.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+	defer s.Close()
+	if strings.HasPrefix(scenario, "t_") {
+		return s.CallTool(ctx, &mcp.CallToolParams{Name: scenario})
+	}
+	text, err := outcome(ctx, s, scenario)
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, err
 }
 
-type person struct {
-	Name string `json:"name"`
-}
-
-func newServer() (*askback.Server, error) {
-	m := mcp.NewServer(&mcp.Implementation{Name: "askback", Version: "1.0.0"}, nil)
-	srv, err := askback.New(m, nil)
+// outcome runs a scenario of tasks and describes its outcome in a line.
+func outcome(ctx context.Context, s *client.Session, scenario string) (string, error) {
+	switch scenario {
+	case "k_required": // which is not asked to be a task
+		res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: scenario})
+		return text(res), err
+	case "k_refused":
+		res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "k_required"})
+		if err == nil {
+			return "not refused: " + text(res), nil
+		}
+		return code(err), nil
+	case "k_list":
+		return list(ctx, s)
+	case "x_unknown":
+		_, err := s.GetTask(ctx, "none")
+		return code(err), nil
+	}
+	t, res, err := s.StartTask(ctx, &mcp.CallToolParams{Name: scenario}, time.Minute)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	tool := func(name string, run func(ctx context.Context, call *askback.Call) (string, error)) {
-		askback.AddTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			return run(ctx, call)
-		})
+	if t == nil {
+		return "immediate, completed: " + text(res), nil
 	}
-	tool("t_elicit", func(ctx context.Context, call *askback.Call) (string, error) {
-		p, err := askback.Elicit[person](call, "person", "What is your name?")
-		return fmt.Sprintf("Hello, %s.", p.Name), err
-	})
-	tool("t_sample", func(ctx context.Context, call *askback.Call) (string, error) {
-		capital, err := askback.Sample(call, "capital", prompt("What is the capital of France?"))
-		return "The model says: " + said(capital), err
-	})
-	tool("t_roots", func(ctx context.Context, call *askback.Call) (string, error) {
-		roots, err := askback.Roots(call, "roots")
-		return "Roots: " + first(roots), err
-	})
-	tool("t_three", func(ctx context.Context, call *askback.Call) (string, error) {
-		p, err1 := askback.Elicit[person](call, "person", "What is your name?")
-		capital, err2 := askback.Sample(call, "capital", prompt("What is the capital of France?"))
-		roots, err3 := askback.Roots(call, "roots")
-		return fmt.Sprintf("%s, %s, %s", p.Name, said(capital), first(roots)), errors.Join(err1, err2, err3)
-	})
-	tool("t_rounds", func(ctx context.Context, call *askback.Call) (string, error) {
-		p, err := askback.Elicit[person](call, "person", "What is your name?")
-		if err != nil {
-			return "", err
-		}
-		city, err := askback.Sample(call, "city", prompt("Where does "+p.Name+" live?"))
-		if err != nil {
-			return "", err
-		}
-		signer, err := askback.Elicit[person](call, "signer", fmt.Sprintf("%s of %s: who signs?", p.Name, said(city)))
-		return fmt.Sprintf("%s of %s, signed %s", p.Name, said(city), signer.Name), err
-	})
-	tool("t_state", func(ctx context.Context, call *askback.Call) (string, error) {
-		return "served the second time", call.Checkpoint(ctx, "busy")
-	})
-	tool("t_decline", func(ctx context.Context, call *askback.Call) (string, error) {
-		p, err := askback.Elicit[person](call, "person", "Delete everything? Sign with your name.")
-		if declined, ok := errors.AsType[*askback.DeclinedError](err); ok && declined.Action == "decline" {
-			return "Nothing was deleted.", nil
-		}
-		return "Deleted for " + p.Name, err
-	})
-	return srv, nil
+	switch scenario {
+	case "k_slow", "x_slow":
+		return cancelTwice(ctx, s, t.ID, scenario == "k_slow")
+	}
+	res, err = s.WaitTask(ctx, t.ID)
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return fmt.Sprintf("failed: %d %s", fault.Code, fault.Message), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	now, err := s.GetTask(ctx, t.ID)
+	if err != nil {
+		return "", err
+	}
+	if now.Status == "completed" && res.IsError {
+		return "completed with isError: " + text(res), nil
+	}
+	return now.Status + ": " + text(res), nil
 }
 
-func prompt(text string) *mcp.CreateMessageWithToolsParams {
-	return &mcp.CreateMessageWithToolsParams{
-		MaxTokens: 100,
-		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: text}}}},
+// cancelTwice cancels a task. In a session a second cancellation is an error; the extension has it ignored.
+func cancelTwice(ctx context.Context, s *client.Session, id string, session bool) (string, error) {
+	if err := s.CancelTask(ctx, id); err != nil {
+		return "", err
 	}
+	t, err := s.GetTask(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if session {
+		return t.Status + ", again " + code(s.CancelTask(ctx, id)), nil
+	}
+	again, err := s.GetTask(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return t.Status + ", and read again: " + again.Status, nil
 }
 
-// said is the text of a model's answer.
-func said(res *mcp.CreateMessageWithToolsResult) string {
-	if res == nil || len(res.Content) == 0 {
-		return ""
+// list starts two tasks, and lists them.
+func list(ctx context.Context, s *client.Session) (string, error) {
+	var started, listed []string
+	for range 2 {
+		t, _, err := s.StartTask(ctx, &mcp.CallToolParams{Name: "k_ask"}, time.Minute)
+		if err != nil || t == nil {
+			return "", fmt.Errorf("no task is started: %w", err)
+		}
+		started = append(started, t.ID)
 	}
-	if text, ok := res.Content[0].(*mcp.TextContent); ok {
-		return text.Text
+	tasks, _, err := s.ListTasks(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	for _, t := range tasks {
+		listed = append(listed, t.ID)
+	}
+	slices.Sort(started)
+	slices.Sort(listed)
+	_, err = s.GetTask(ctx, "none")
+	return fmt.Sprintf("all listed: %v, another %s", slices.Equal(started, listed), code(err)), nil
+}
+
+func code(err error) string {
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return fmt.Sprint(fault.Code)
+	}
+	return fmt.Sprintf("no JSON-RPC error: %v", err)
+}
+
+// text is the structured content of a result, or else its text.
+func text(res *mcp.CallToolResult) string {
+	if res.StructuredContent != nil {
+		data, err := json.Marshal(res.StructuredContent)
+		if err != nil {
+			return err.Error()
+		}
+		return string(data)
+	}
+	if len(res.Content) > 0 {
+		if content, ok := res.Content[0].(*mcp.TextContent); ok {
+			return content.Text
+		}
 	}
 	return ""
-}
-
-func first(roots []*mcp.Root) string {
-	if len(roots) == 0 {
-		return ""
-	}
-	return roots[0].URI
 }

@@ -53,9 +53,10 @@ func call(ctx context.Context, target program.Target, tool string) (any, error) 
 func newServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "gosdk", Version: "1.0.0"}, nil)
 	tool := func(name string, run func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult) {
-		mcp.AddTool(s, &mcp.Tool{Name: name}, func(_ context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			return run(req.Params), nil, nil
-		})
+		handler := func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			return run(r.Params), nil, nil
+		}
+		mcp.AddTool(s, &mcp.Tool{Name: name}, handler)
 	}
 	once := func(name string, requests func() mcp.InputRequestMap, text func(p *mcp.CallToolParamsRaw) string) {
 		tool(name, func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult {

@@ -112,9 +112,8 @@ func newServer() *server.MCPServer {
 	once("t_elicit", ask("").Elicit("person", form("What is your name?")), func(p mcp.CallToolParams) string {
 		return fmt.Sprintf("Hello, %s.", name(p, "person"))
 	})
-	once("t_sample", ask("").Sample("capital", prompt("What is the capital of France?")), func(p mcp.CallToolParams) string {
-		return "The model says: " + said(p, "capital")
-	})
+	once("t_sample", ask("").Sample("capital", prompt("What is the capital of France?")),
+		func(p mcp.CallToolParams) string { return "The model says: " + said(p, "capital") })
 	once("t_roots", ask("").Roots("roots"), func(p mcp.CallToolParams) string { return "Roots: " + first(p, "roots") })
 	once("t_three", ask("").
 		Elicit("person", form("What is your name?")).

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,7 +64,11 @@ func Elicit(tool string) *mcp.ElicitResult {
 	if tool == "t_decline" {
 		return &mcp.ElicitResult{Action: "decline"}
 	}
-	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}
+	member := "input"
+	if strings.HasPrefix(tool, "t_") {
+		member = "name"
+	}
+	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{member: "octocat"}}
 }
 
 // Main runs the program of a peer.

@@ -1,5 +1,5 @@
-// Package typescript installs the TypeScript SDK and a Node.js that runs TypeScript, as package-lock.json pins them. This
-// directory has the servers and clients that are written with the SDK.
+// Package typescript installs the TypeScript SDK and a Node.js that runs TypeScript, as package-lock.json pins them.
+// This directory has the servers and clients that are written with the SDK.
 package typescript
 
 import (
@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Install installs the packages into dir, this package's directory, unless they are there already. It returns the path of
-// the Node.js among them.
+// Install installs the packages into dir, this package's directory, unless they are there already. It returns the
+// path of the Node.js among them.
 func Install(dir string) (node string, err error) {
 	node = filepath.Join(dir, "node_modules", ".bin", "node")
 	lock, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
