@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// told makes customers of a server that answers one request after the other with these members of a response. To all
-// that follow it gives the last one again.
-func told(t *testing.T, answers ...string) *customers {
+// answering makes customers of a server that answers one request after the other with these members of a response. To
+// all that follow it gives the last one again.
+func answering(t *testing.T, answers ...string) *customers {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -20,7 +20,7 @@ func told(t *testing.T, answers ...string) *customers {
 		answers = answers[min(1, len(answers)-1):]
 	}))
 	t.Cleanup(server.Close)
-	return &customers{url: func() string { return server.URL }, ledger: newLedger(), rotation: new(rotation)}
+	return &customers{http: http.DefaultClient, url: func() string { return server.URL }, ledger: newLedger(), rotation: new(rotation)}
 }
 
 func TestWhatHasEndedDoesNotChange(t *testing.T) {
@@ -30,8 +30,8 @@ func TestWhatHasEndedDoesNotChange(t *testing.T) {
 		`"result": {"status": "completed", "result": {"structuredContent": {"name": "other"}}}`: "changed: task t (vm, extension): its result was",
 		`"error": {"code": -32602, "message": "task not found"}`:                                "lost: task t (vm, extension): a server does not know it",
 	} {
-		c := told(t, answer)
-		c.recall(t.Context(), &order{id: "t", name: "vm", extension: true, ended: "completed", result: outcome{Name: "vm"}})
+		c := answering(t, answer)
+		c.lookAgain(t.Context(), &order{id: "t", name: "vm", extension: true, ended: "completed", result: outcome{Name: "vm"}})
 		if got := texts(c.ledger); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%s: violations %q, want %q", answer, got, want)
 		}
@@ -61,7 +61,7 @@ func TestWhatACallInRoundsMustNotDo(t *testing.T) {
 		{"a state of a key that is forgotten", []string{both, stale}, true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := told(t, tt.answers...)
+			c := answering(t, tt.answers...)
 			if tt.forgotten {
 				c.rotation.forget()
 				c.rotation.switchAt = time.Now().Add(time.Hour)

@@ -5,99 +5,61 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"slices"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
-// Faults that the option -faults names.
-const (
-	faultKill      = "kill"      // SIGKILL
-	faultStop      = "stop"      // SIGSTOP for about the time of a lease, and SIGCONT
-	faultPartition = "partition" // a server without its database for about the time of a lease
-	faultLease     = "lease"     // a server without its database until it has lost a lease within a step
-	faultLoss      = "loss"      // responses of databases and servers lost or late, and requests that reach the database late
-	faultRoll      = "roll"      // restarts by SIGTERM, one server after another, with a rotation of keys and two releases
-)
-
-var allFaults = []string{faultKill, faultStop, faultPartition, faultLease, faultLoss, faultRoll}
-
-// tormentor brings about one kind of faults. Several do so at once.
-type tormentor struct {
+// injector injects one kind of faults. Several do so at once.
+type injector struct {
 	*chaos
 	random          *rand.Rand
 	killed, crashed int
 }
 
-// torment brings about all faults, and returns when the last one is over.
-func (c *chaos) torment(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var all sync.WaitGroup
-	for i, one := range []struct {
-		faults []string
-		bring  func(*tormentor, context.Context) error
-	}{
-		{[]string{faultKill}, (*tormentor).keepKilling},
-		{[]string{faultStop, faultPartition, faultLease}, (*tormentor).holdBack},
-		{[]string{faultRoll}, (*tormentor).roll},
-	} {
-		if slices.ContainsFunc(one.faults, c.has) {
-			all.Go(func() {
-				t := &tormentor{chaos: c, random: rand.New(rand.NewPCG(c.seed, uint64(i)))}
-				if err := one.bring(t, ctx); err != nil {
-					cancel(err)
-				}
-			})
-		}
-	}
-	all.Wait()
-	return context.Cause(ctx)
-}
-
-// has reports whether a fault is among those that are wanted.
-func (c *chaos) has(fault string) bool { return slices.Contains(c.faults, fault) }
-
 // upTo is a random time, shorter than the limit.
-func (c *tormentor) upTo(limit time.Duration) time.Duration {
-	return time.Duration(c.random.Int64N(int64(limit)))
+func (in *injector) upTo(limit time.Duration) time.Duration {
+	return time.Duration(in.random.Int64N(int64(limit)))
 }
+
+// anySlot is a slot at random.
+func (in *injector) anySlot() *slot { return in.slots[in.random.IntN(len(in.slots))] }
 
 // holdBack stops servers and cuts them off from the database, for times around that of a lease: what a server sent
 // before arrives shortly before or after another has taken its lease.
-func (c *tormentor) holdBack(ctx context.Context) error {
-	var plan []func(context.Context, int, time.Duration) error
-	if c.has(faultStop) {
-		plan = append(plan, c.stopServer, c.stopServer)
+func (in *injector) holdBack(ctx context.Context) error {
+	var plan []func(context.Context, *slot, time.Duration) error
+	if in.has(faultStop) {
+		plan = append(plan, in.stopServer, in.stopServer)
 	}
-	if c.has(faultPartition) && c.store == "postgres" {
-		plan = append(plan, c.partition, c.partition, c.partitionEnding, c.partitionEnding)
+	if in.has(faultPartition) {
+		plan = append(plan, in.partition, in.partition, in.partitionEnding, in.partitionEnding)
 	}
-	if c.has(faultLease) && c.store == "postgres" {
-		plan = append(plan, c.partitionSlow)
+	if in.has(faultLease) {
+		plan = append(plan, in.partitionSlow)
 	}
-	c.random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
-	for _, bring := range plan {
-		if !sleep(ctx, time.Second+c.upTo(time.Second)) {
+	in.random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	for _, inject := range plan {
+		if !sleep(ctx, time.Second+in.upTo(time.Second)) {
 			return ctx.Err()
 		}
-		slot := c.random.IntN(c.instances)
-		for !c.places[slot].busy.TryLock() {
+		s := in.anySlot()
+		for !s.busy.TryLock() {
 			if !sleep(ctx, 20*time.Millisecond) {
 				return ctx.Err()
 			}
-			slot = c.random.IntN(c.instances)
+			s = in.anySlot()
 		}
-		err := c.up(ctx, slot)
+		err := s.waitUp(ctx)
 		if err == nil {
-			err = bring(ctx, slot, 7*time.Second+c.upTo(6*time.Second))
+			err = inject(ctx, s, 7*time.Second+in.upTo(6*time.Second))
 		}
 		if err == nil {
 			sleep(ctx, time.Second) // whatever comes late comes now
-			err = c.look(ctx)
+			err = in.observe(ctx)
 		}
-		c.places[slot].busy.Unlock()
+		s.busy.Unlock()
 		if err != nil {
 			return err
 		}
@@ -105,10 +67,10 @@ func (c *tormentor) holdBack(ctx context.Context) error {
 	return nil
 }
 
-// up waits until the server of a slot listens.
-func (c *chaos) up(ctx context.Context, slot int) error {
+// waitUp waits until the server of a slot listens.
+func (s *slot) waitUp(ctx context.Context) error {
 	for {
-		if _, err := c.server(slot).Wait(patience); err == nil && c.server(slot).serving() {
+		if _, err := s.server().Wait(patience); err == nil && s.server().url() != "" {
 			return nil
 		}
 		if !sleep(ctx, pause) { // it ended by itself, and is started again
@@ -117,37 +79,36 @@ func (c *chaos) up(ctx context.Context, slot int) error {
 	}
 }
 
-// stopServer stops the process of a slot where it is. Sometimes it is told to end meanwhile, and learns of that when it
-// goes on.
-func (c *tormentor) stopServer(ctx context.Context, slot int, d time.Duration) error {
-	s := c.server(slot)
-	end := c.ledger.trouble(stopped, s.PID())
-	if err := s.Signal(stopSignal); err != nil {
-		return fmt.Errorf("stopping server %d: %w", slot+1, err)
+// stopServer stops a process where it is. Sometimes it is told to end meanwhile, and learns of that when it continues.
+func (in *injector) stopServer(ctx context.Context, s *slot, d time.Duration) error {
+	server := s.server()
+	end := in.ledger.trouble(stopped, server.PID())
+	if err := server.Signal(stopSignal); err != nil {
+		return fmt.Errorf("stop %s: %w", s, err)
 	}
-	c.count(func(s *summary) { s.stops++ })
+	in.ledger.count(stops, 1)
 	sleep(ctx, d)
-	ending := c.random.IntN(2) == 0
+	ending := in.random.IntN(2) == 0
 	if ending {
-		if err := c.tellToEnd(slot); err != nil {
+		if err := s.tellToEnd(); err != nil {
 			return err
 		}
 	}
-	err := s.Signal(continueSignal)
+	err := server.Signal(continueSignal)
 	end()
 	if err == nil && ending {
-		err = c.replace(ctx, slot)
+		err = s.replace(ctx)
 	}
 	return err
 }
 
 // partition cuts a server off from the database. Sometimes it is told to end meanwhile.
-func (c *tormentor) partition(ctx context.Context, slot int, d time.Duration) error {
-	ending := c.random.IntN(2) == 0
-	err := c.cut(ctx, slot, everything, func() error {
+func (in *injector) partition(ctx context.Context, s *slot, d time.Duration) error {
+	ending := in.random.IntN(2) == 0
+	err := s.cut(everything, func() error {
 		sleep(ctx, d/10)
 		if ending {
-			if err := c.tellToEnd(slot); err != nil {
+			if err := s.tellToEnd(); err != nil {
 				return err
 			}
 		}
@@ -155,21 +116,21 @@ func (c *tormentor) partition(ctx context.Context, slot int, d time.Duration) er
 		return nil
 	})
 	if err == nil && ending {
-		err = c.replace(ctx, slot)
+		err = s.replace(ctx)
 	}
 	return err
 }
 
 // partitionEnding cuts a server off and tells it to end at once: it gives its tasks back, but that arrives when another
-// has taken one of them. The requests of the others are slow, so that they have not changed what they took. Where they are
-// many they wait for a connection until it is too late, which no silence of a connection shows.
-func (c *tormentor) partitionEnding(ctx context.Context, slot int, d time.Duration) error {
+// has taken one of them. The requests of the others are slow, so that they have not changed what they took. Where they
+// are many they wait for a connection until it is too late, which no silence of a connection shows.
+func (in *injector) partitionEnding(ctx context.Context, s *slot, d time.Duration) error {
 	slowed := make(map[int]bool) // processes
 	slow := func(late time.Duration) {
-		for other, place := range c.places {
-			if other != slot {
-				place.database.slow.Store(int64(late))
-				slowed[c.server(other).PID()] = true
+		for _, other := range in.slots {
+			if other != s {
+				other.database.slow.Store(int64(late))
+				slowed[other.server().PID()] = true
 			}
 		}
 	}
@@ -178,26 +139,26 @@ func (c *tormentor) partitionEnding(ctx context.Context, slot int, d time.Durati
 	defer func() {
 		slow(0)
 		for pid := range slowed {
-			c.ledger.silent(pid, begun, time.Now())
+			in.ledger.cutOff(pid, begun, time.Now())
 		}
 	}()
-	err := c.cut(ctx, slot, statements, func() error {
-		if err := c.tellToEnd(slot); err != nil {
+	err := s.cut(statements, func() error {
+		if err := s.tellToEnd(); err != nil {
 			return err
 		}
-		return c.observer.taken(ctx, c.places[slot].name(slot), lease+d/2)
+		return in.observer.taken(ctx, s.name(), lease+d/2)
 	})
 	if err != nil {
 		return err
 	}
-	return c.replace(ctx, slot)
+	return s.replace(ctx)
 }
 
 // cut cuts a server off from the database until the function returns.
-func (c *tormentor) cut(ctx context.Context, slot int, meant func([]byte) bool, until func() error) error {
-	defer c.ledger.trouble(cutOff, c.server(slot).PID())()
-	defer c.places[slot].database.interrupt(meant)()
-	c.count(func(s *summary) { s.partitions++ })
+func (s *slot) cut(meant func([]byte) bool, until func() error) error {
+	defer s.ledger.trouble(cutOff, s.server().PID())()
+	defer s.database.interrupt(meant)()
+	s.ledger.count(partitions, 1)
 	return until()
 }
 
@@ -205,18 +166,17 @@ func (c *tormentor) cut(ctx context.Context, slot int, meant func([]byte) bool, 
 const slowPace = 15 * time.Second
 
 // partitionSlow cuts a server off whose steps take longer than a lease, so that it loses the lease within a step.
-func (c *tormentor) partitionSlow(ctx context.Context, slot int, _ time.Duration) error {
-	place := c.places[slot]
-	pace := place.pace
-	place.pace = slowPace
-	err := c.restartServer(ctx, slot)
+func (in *injector) partitionSlow(ctx context.Context, s *slot, _ time.Duration) error {
+	before := s.pace
+	s.pace = slowPace
+	err := s.restart(ctx)
 	if err == nil {
-		err = c.observer.holds(ctx, place.name(slot), patience)
+		err = in.observer.holds(ctx, s.name(), patience)
 	}
 	if err == nil {
-		err = c.cut(ctx, slot, everything, func() error {
+		err = s.cut(everything, func() error {
 			begun := time.Now() // the steps that run now end, if nothing interrupts them, when this time has passed
-			if err := c.observer.taken(ctx, place.name(slot), patience); err != nil {
+			if err := in.observer.taken(ctx, s.name(), patience); err != nil {
 				return err
 			}
 			sleep(ctx, slowPace+time.Second-time.Since(begun))
@@ -224,105 +184,79 @@ func (c *tormentor) partitionSlow(ctx context.Context, slot int, _ time.Duration
 		})
 		sleep(ctx, time.Second)
 	}
-	place.pace = pace
+	s.pace = before
 	if err != nil {
 		return err
 	}
-	return c.restartServer(ctx, slot)
+	return s.restart(ctx)
 }
 
-// restartServer ends the server of a slot by SIGTERM and starts another.
-func (c *tormentor) restartServer(ctx context.Context, slot int) error {
-	err := c.up(ctx, slot)
+// restart ends the server of a slot by SIGTERM and starts another.
+func (s *slot) restart(ctx context.Context) error {
+	err := s.waitUp(ctx)
 	if err == nil {
-		err = c.tellToEnd(slot)
+		err = s.tellToEnd()
 	}
 	if err == nil {
-		err = c.replace(ctx, slot)
+		err = s.replace(ctx)
 	}
 	return err
 }
 
 // tellToEnd tells a server to finish what it does, and to end.
-func (c *tormentor) tellToEnd(slot int) error {
-	s := c.server(slot)
-	s.expectEnd()
-	if err := s.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("ending server %d: %w", slot+1, err)
+func (s *slot) tellToEnd() error {
+	server := s.server()
+	server.expectEnd()
+	if err := server.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end %s: %w", s, err)
 	}
 	return nil
 }
 
 // replace starts another server when that of the slot has ended.
-func (c *tormentor) replace(ctx context.Context, slot int) error {
-	s := c.server(slot)
+func (s *slot) replace(ctx context.Context) error {
+	server := s.server()
 	select {
-	case <-s.Dead:
+	case <-server.Dead:
 	case <-time.After(patience):
-		c.ledger.violate(ended, "server %d does not end %v after SIGTERM: %s", slot+1, patience, c.lastWords(slot))
-		s.kill()
+		s.ledger.violate(kindEnded, "%s does not end %v after SIGTERM: %s", s, patience, process.Tail(s.log()))
+		server.kill()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	c.count(func(s *summary) { s.restarts++ })
-	c.revive(slot)
-	return c.up(ctx, slot)
+	s.ledger.count(restarts, 1)
+	s.startAgain()
+	return s.waitUp(ctx)
 }
 
 // roll rotates the keys in three steps, and restarts all servers after each, with either release of link_accounts.
-func (c *tormentor) roll(ctx context.Context) error {
+func (in *injector) roll(ctx context.Context) error {
 	for step := range 3 {
 		if step == 2 {
-			c.rotation.forget()
+			in.rotation.forget()
 		}
-		out, err := exec.CommandContext(ctx, c.program, "keys", "rotate", "--force", c.keys).CombinedOutput()
+		out, err := exec.CommandContext(ctx, in.program, "keys", "rotate", "--force", in.keys).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("askback keys rotate: %w\n%s", err, out)
 		}
-		c.count(func(s *summary) { s.rotations++ })
-		for _, slot := range c.random.Perm(c.instances) {
-			if !sleep(ctx, c.upTo(time.Second)) {
+		in.ledger.count(rotations, 1)
+		for _, n := range in.random.Perm(len(in.slots)) {
+			if !sleep(ctx, in.upTo(time.Second)) {
 				return ctx.Err()
 			}
-			place := c.places[slot]
-			place.busy.Lock()
-			place.release = 1 + c.random.IntN(2)
-			place.pace = c.pace << (2 * c.random.IntN(2)) // longer steps are met by more faults
-			err := c.restartServer(ctx, slot)
-			place.busy.Unlock()
+			s := in.slots[n]
+			s.busy.Lock()
+			s.release = 1 + in.random.IntN(2)
+			s.pace = pace << (2 * in.random.IntN(2)) // longer steps are met by more faults
+			err := s.restart(ctx)
+			s.busy.Unlock()
 			if err != nil {
 				return err
 			}
 		}
 		if step == 1 {
-			c.rotation.switched()
+			in.rotation.switched()
 		}
 	}
 	return nil
-}
-
-// rotation knows which states no server can open any more. It is safe for concurrent use.
-type rotation struct {
-	mu       sync.Mutex
-	switchAt time.Time // since when no server seals with the old key; zero before
-	over     bool      // servers forget the old key
-}
-
-func (r *rotation) switched() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.switchAt = time.Now()
-}
-
-func (r *rotation) forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-}
-
-// forgotten reports whether a state that came at this time may be refused.
-func (r *rotation) forgotten(came time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over && came.Before(r.switchAt)
 }

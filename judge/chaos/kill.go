@@ -3,32 +3,33 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 )
 
-// keepKilling kills until it is enough.
-func (c *tormentor) keepKilling(ctx context.Context) error {
+// killServers kills until it is enough, and crashes PostgreSQL once in 50 kills if that is wanted.
+func (in *injector) killServers(ctx context.Context) error {
 	crashes := 0
-	if c.restart {
-		crashes = max(1, c.kills/50)
+	if in.has(faultCrash) {
+		crashes = max(1, in.kills/50)
 	}
-	for c.killed < c.kills {
-		if c.crashed < crashes && c.killed >= (2*c.crashed+1)*c.kills/(2*crashes) {
-			if err := c.crash(ctx); err != nil {
+	for in.killed < in.kills {
+		if in.crashed < crashes && in.killed >= (2*in.crashed+1)*in.kills/(2*crashes) {
+			if err := in.crash(ctx); err != nil {
 				return err
 			}
 			continue
 		}
 		// leave something for the others
-		if (c.has(faultStop) || c.has(faultPartition) || c.has(faultLease) || c.has(faultRoll)) &&
-			!sleep(ctx, time.Second+c.upTo(4*time.Second)) {
+		others := []string{faultStop, faultPartition, faultLease, faultRoll}
+		if slices.ContainsFunc(others, in.has) && !sleep(ctx, time.Second+in.upTo(4*time.Second)) {
 			return ctx.Err()
 		}
-		victims, err := c.choose(ctx)
+		victims, err := in.choose(ctx)
 		if err != nil {
 			return err
 		}
-		if err := c.kill(ctx, victims); err != nil {
+		if err := in.kill(ctx, victims); err != nil {
 			return err
 		}
 	}
@@ -36,135 +37,129 @@ func (c *tormentor) keepKilling(ctx context.Context) error {
 }
 
 // choose waits for the moment of the next kill, and returns the slots of the servers to kill.
-func (c *tormentor) choose(ctx context.Context) (slots []int, err error) {
-	slots = []int{c.random.IntN(c.instances)}
-	if c.instances > 1 && c.random.IntN(10) == 0 {
-		slots = c.random.Perm(c.instances)
+func (in *injector) choose(ctx context.Context) (victims []*slot, err error) {
+	victims = []*slot{in.anySlot()}
+	if len(in.slots) > 1 && in.random.IntN(10) == 0 {
+		victims = in.slots
 	}
-	kind := c.random.IntN(10)
-	if kind == 0 { // while it starts
-		sleep(ctx, c.upTo(50*time.Millisecond))
-		return slots, ctx.Err()
+	moment := in.random.IntN(10)
+	if moment == 0 { // while it starts
+		sleep(ctx, in.upTo(50*time.Millisecond))
+		return victims, ctx.Err()
 	}
 	for {
-		if _, err := c.server(slots[0]).Wait(patience); err == nil {
+		if _, err := victims[0].server().Wait(patience); err == nil {
 			break
 		}
 		if !sleep(ctx, pause) { // it ended by itself, and is started again
 			return nil, ctx.Err()
 		}
 	}
-	if kind > 3 { // at any time
-		sleep(ctx, 100*time.Millisecond+c.upTo(1400*time.Millisecond))
-		return slots, ctx.Err()
+	if moment > 3 { // at any time
+		sleep(ctx, 100*time.Millisecond+in.upTo(1400*time.Millisecond))
+		return victims, ctx.Err()
 	}
-	sleep(ctx, c.upTo(time.Second))
-	slot, err := c.stepDone(ctx)
-	if slot >= 0 {
-		slots = []int{slot}
-		c.count(func(s *summary) { s.killsAimed++ })
+	sleep(ctx, in.upTo(time.Second))
+	s, err := in.stepDone(ctx)
+	if s != nil {
+		victims = []*slot{s}
+		in.ledger.count(killsAimed, 1)
 	}
-	return slots, err
+	return victims, err
 }
 
-// stepDone waits for the moment when a server has done a step and has yet to record it, and
-// returns its slot; -1 if no such moment comes soon.
-func (c *tormentor) stepDone(ctx context.Context) (slot int, err error) {
+// stepDone waits for the moment when a server has done a step and has yet to record it, and returns its slot; nil if no
+// such moment comes soon.
+func (in *injector) stepDone(ctx context.Context) (*slot, error) {
 	size := func() int64 {
-		info, err := os.Stat(c.effectsLog())
+		info, err := os.Stat(in.effectsLog())
 		if err != nil {
 			return 0 // no step has been done yet
 		}
 		return info.Size()
 	}
 	before := size()
-	into := c.upTo(4 * time.Millisecond) // a record takes about as long
+	into := in.upTo(4 * time.Millisecond) // a record takes about as long
 	for range 10_000 {
 		if !sleep(ctx, 200*time.Microsecond) {
-			return -1, ctx.Err()
+			return nil, ctx.Err()
 		}
 		if size() == before {
 			continue
 		}
-		effects, err := c.effects()
+		effects, err := readEffects(in.effectsLog())
 		if err != nil {
-			return -1, err
+			return nil, err
 		}
 		sleep(ctx, into)
-		return c.slot(effects[len(effects)-1].pid), nil
+		for _, s := range in.slots {
+			if server := s.server(); server.PID() == effects[len(effects)-1].pid && server.url() != "" {
+				return s, nil
+			}
+		}
+		return nil, nil
 	}
-	return -1, nil
+	return nil, nil
 }
 
 // kill kills the servers of these slots that are in no other trouble, looks at what they left, and starts them again.
-func (c *tormentor) kill(ctx context.Context, slots []int) error {
-	before := c.killed
-	var victims []int
-	for _, slot := range slots {
-		if !c.places[slot].busy.TryLock() {
+func (in *injector) kill(ctx context.Context, slots []*slot) error {
+	before := in.killed
+	var victims []*slot
+	for _, s := range slots {
+		if !s.busy.TryLock() {
 			continue
 		}
-		defer c.places[slot].busy.Unlock()
-		s := c.server(slot)
-		listened := s.Listened()
-		if !s.kill() {
+		defer s.busy.Unlock()
+		server := s.server()
+		listened := server.Listened()
+		if !server.kill() {
 			continue
 		}
-		c.ledger.killed(s.PID(), time.Now())
-		victims = append(victims, slot)
-		c.killed++
-		c.count(func(sum *summary) {
-			sum.kills++
-			if listened {
-				sum.startup = append(sum.startup, s.Up.Sub(s.Started))
-			} else {
-				sum.killsStarting++
-			}
-		})
+		in.ledger.killed(server.PID(), time.Now())
+		victims = append(victims, s)
+		in.killed++
+		if !listened {
+			in.ledger.count(killsStarting, 1)
+		}
 	}
-	if n := len(victims); n == c.instances && n > 1 {
-		c.count(func(s *summary) { s.killsAll += n })
+	if n := len(victims); n == len(in.slots) && n > 1 {
+		in.ledger.count(killsAll, n)
 	}
-	if err := c.look(ctx); err != nil {
+	if err := in.observe(ctx); err != nil {
 		return err
 	}
-	for _, slot := range victims {
-		c.revive(slot)
+	for _, s := range victims {
+		s.startAgain()
 	}
-	if before/20 != c.killed/20 {
-		c.say("%d kills, %d tasks", c.killed, len(c.ledger.acknowledged()))
+	if before/20 != in.killed/20 {
+		in.say("%d kills, %d tasks", in.killed, len(in.ledger.acknowledged()))
 	}
 	return nil
 }
 
 // crash ends PostgreSQL as a crash does, kills a server that is without it, and starts both again.
-func (c *tormentor) crash(ctx context.Context) error {
-	c.mu.Lock()
-	c.outage = time.Now().Add(time.Hour)
-	c.mu.Unlock()
-	c.crashed++
-	c.count(func(s *summary) { s.crashes++ })
-	defer c.ledger.trouble(cutOff, 0)()
-	if err := c.postgres.Stop(); err != nil {
+func (in *injector) crash(ctx context.Context) error {
+	in.setOutage(time.Now().Add(time.Hour))
+	in.crashed++
+	in.ledger.count(crashes, 1)
+	defer in.ledger.trouble(cutOff, 0)()
+	if err := in.postgres.Stop(); err != nil {
 		return err
 	}
-	sleep(ctx, c.upTo(500*time.Millisecond))
-	slot := c.random.IntN(c.instances)
-	if c.places[slot].busy.TryLock() {
-		if s := c.server(slot); s.kill() {
-			c.ledger.killed(s.PID(), time.Now())
-			c.killed++
-			c.count(func(s *summary) { s.kills++ })
-			c.revive(slot) // and finds no database
+	sleep(ctx, in.upTo(500*time.Millisecond))
+	if s := in.anySlot(); s.busy.TryLock() {
+		if server := s.server(); server.kill() {
+			in.ledger.killed(server.PID(), time.Now())
+			in.killed++
+			s.startAgain() // and finds no database
 		}
-		c.places[slot].busy.Unlock()
+		s.busy.Unlock()
 	}
-	sleep(ctx, c.upTo(2*time.Second))
-	if err := c.postgres.Restart(); err != nil {
+	sleep(ctx, in.upTo(2*time.Second))
+	if err := in.postgres.Restart(); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.outage = time.Now()
-	c.mu.Unlock()
-	return c.look(ctx)
+	in.setOutage(time.Now())
+	return in.observe(ctx)
 }

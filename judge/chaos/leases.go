@@ -9,7 +9,8 @@ import (
 // lease is the length of a lease in askback serve.
 const lease = 10 * time.Second
 
-// slack is how long a step may go on after its worker has lost the lease, or was woken: the time of one write to a disk.
+// slack is how long a step may go on after its worker has lost the lease, or was woken: the time of one write to a
+// disk.
 const slack = time.Second
 
 // claim is a lease as it began.
@@ -35,44 +36,48 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 		case c.fence != c.oldFence:
 			// The trigger is later than the store's clock, and a claim never earlier than it seems.
 			if left := h.until.Sub(c.at); left > 0 {
-				l.violate(early, "task %s: %s took the lease %v before that of %s had ended", c.task, name(c.who), left, name(h.who))
+				l.violate(kindEarly, "task %s: %s took the lease %v before that of %s had ended",
+					c.task, name(c.who), left, name(h.who))
 			}
 			if terminal && !c.stopped {
-				l.violate(changed, "task %s: it is %s, and %s took a lease on it", c.task, c.oldStatus, name(c.who))
+				l.violate(kindChanged, "task %s: it is %s, and %s took a lease on it", c.task, c.oldStatus, name(c.who))
 			}
 			if c.version != c.oldVersion && foreign && !c.byCustomer() {
-				l.violate(fenced, "task %s: %s, without the lease of %s, changed it from %s to %s as it took a lease", c.task, name(c.who), name(h.who), c.oldStatus, c.status)
+				l.violate(kindFence, "task %s: %s, without the lease of %s, changed it from %s to %s as it took a lease",
+					c.task, name(c.who), name(h.who), c.oldStatus, c.status)
 			}
 			claims[c.task] = append(claims[c.task], claim{c.at, c.who})
 			if c.until.Sub(c.at) < lease/2 { // a trigger may be late, but not by that
-				l.violate(early, "task %s: %s took a lease of only %v", c.task, name(c.who), c.until.Sub(c.at))
+				l.violate(kindEarly, "task %s: %s took a lease of only %v", c.task, name(c.who), c.until.Sub(c.at))
 			}
 			holders[c.task] = holder{c.who, c.until}
 			continue
 		case c.version == c.oldVersion:
 			if foreign {
-				l.violate(fenced, "task %s: %s renewed the lease of %s", c.task, name(c.who), name(h.who))
+				l.violate(kindFence, "task %s: %s renewed the lease of %s", c.task, name(c.who), name(h.who))
 				continue
 			}
 			h.until = c.until
 		case foreign && !c.byCustomer():
-			l.violate(fenced, "task %s: %s, without the lease of %s, changed it from %s to %s", c.task, name(c.who), name(h.who), c.oldStatus, c.status)
+			l.violate(kindFence, "task %s: %s, without the lease of %s, changed it from %s to %s",
+				c.task, name(c.who), name(h.who), c.oldStatus, c.status)
 		default:
 			h.until = c.until
 		}
 		if terminal && (c.status != c.oldStatus || c.outcome) {
-			l.violate(changed, "task %s: it was %s, and %s made it %s, or gave it another outcome", c.task, c.oldStatus, name(c.who), c.status)
+			l.violate(kindChanged, "task %s: it was %s, and %s made it %s, or gave it another outcome",
+				c.task, c.oldStatus, name(c.who), c.status)
 		}
 		if isTerminal(c.status) && !c.stopped && !c.until.IsZero() {
-			l.violate(changed, "task %s: it is %s, and due again", c.task, c.status)
+			l.violate(kindChanged, "task %s: it is %s, and due again", c.task, c.status)
 		}
 		holders[c.task] = h
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leases, l.entries = 0, len(entries)
+	l.counts[leases], l.counts[recordedEntries] = 0, len(entries)
 	for _, all := range claims {
-		l.leases += len(all)
+		l.counts[leases] += len(all)
 	}
 	for _, e := range entries {
 		s := step{l.calls[e.task], e.step}
@@ -82,19 +87,10 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 		all := claims[e.task]
 		before, _ := slices.BinarySearchFunc(all, e.at, func(c claim, at time.Time) int { return c.at.Compare(at) })
 		if e.step != "" && before > 0 && all[before-1].who != e.who {
-			l.violate(fenced, "task %s: %s recorded the step %s without a lease", e.task, name(e.who), e.step)
+			l.violate(kindFence, "task %s: %s recorded the step %s without a lease", e.task, name(e.who), e.step)
 		}
 	}
 	return claims
-}
-
-// byCustomer reports whether a change is one that customers cause on any server: an answer, a cancellation.
-func (c *change) byCustomer() bool {
-	return c.oldStatus == "input_required" && (c.status == "input_required" || c.status == "working") || c.stopped && !c.oldStopped
-}
-
-func isTerminal(status string) bool {
-	return status == "completed" || status == "failed" || status == "cancelled"
 }
 
 // name is that of a process.
@@ -111,24 +107,25 @@ func name(who string) string {
 func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lateEffects = 0
+	l.counts[late] = 0
 	for e, of := range l.under(effects, claims) {
 		all, own, after := of.claims, of.own, of.after
 		switch {
-		case steps[e.step] == 0 || after == 0 || all[0].who == "" || own == after-1: // the lease was its own, or nobody knows whose
+		case steps[e.step] == 0 || after == 0 || all[0].who == "" || own == after-1:
+			// The lease was its own, or nobody knows whose.
 			inTime = append(inTime, e)
 		case own < 0:
-			l.violate(fenced, "call %s: process %d did the step %s without a lease", e.call, e.pid, e.step)
+			l.violate(kindFence, "call %s: process %d did the step %s without a lease", e.call, e.pid, e.step)
 		default:
-			late := e.at.Sub(all[own+1].at)
+			by := e.at.Sub(all[own+1].at)
 			woken := slices.ContainsFunc(l.troubles, func(t *trouble) bool {
 				return t.pid == e.pid && t.what == stopped && !t.from.After(e.at) && e.at.Before(t.to.Add(slack))
 			})
-			if late > slack && !woken {
-				l.violate(fenced, "call %s: process %d did the step %s %v after %s had taken its lease",
-					e.call, e.pid, e.step, late.Round(time.Millisecond), name(all[own+1].who))
+			if by > slack && !woken {
+				l.violate(kindFence, "call %s: process %d did the step %s %v after %s had taken its lease",
+					e.call, e.pid, e.step, by.Round(time.Millisecond), name(all[own+1].who))
 			}
-			l.lateEffects++
+			l.counts[late]++
 		}
 	}
 	return inTime
@@ -145,7 +142,7 @@ func (l *ledger) interrupted(waits []effect, claims map[string][]claim) {
 			continue // the lease was its own, or nobody knows whose
 		}
 		next := of.claims[of.own+1]
-		l.violate(fenced, "call %s: process %d went on with the step %s %v after %s had taken its lease, "+
+		l.violate(kindFence, "call %s: process %d went on with the step %s %v after %s had taken its lease, "+
 			"and was not interrupted",
 			e.call, e.pid, e.step, e.at.Sub(next.at).Round(time.Millisecond), name(next.who))
 	}

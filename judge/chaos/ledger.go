@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/harness/raw"
 )
 
 // ledger is what is known of tasks, faults and steps, and what of it must not be. It is safe for concurrent use.
@@ -20,42 +22,14 @@ type ledger struct {
 	recorded     map[step]sighting
 	calls        map[string]string // of tasks
 	last         []record          // the last observation
-	refusals     map[string]int    // errors that servers answered with
-	broken       int               // requests whose answer never came
-	lateEffects  int               // of workers that were woken after another had their task
-	leases       int               // that the database noted
-	entries      int
+	counts       map[counter]int
+	refusals     map[string]int  // errors that servers answered with
+	waits        []time.Duration // from a kill to the next step of its task
 
 	violating  sync.Mutex // guards violations
 	violations []violation
 	first      chan struct{} // closed at the first violation
 }
-
-// violation is something that must not be.
-type violation struct {
-	kind kind
-	text string
-	at   time.Time // when it was found
-}
-
-// kind says which promise was broken.
-type kind string
-
-const (
-	lost     kind = "lost"     // a task, an answer or a record is gone
-	wrong    kind = "wrong"    // an outcome is not what the customer ordered
-	again    kind = "again"    // a step ran again without need
-	changed  kind = "changed"  // a task changed that had ended
-	early    kind = "early"    // a lease was taken before it had ended
-	fenced   kind = "fence"    // somebody wrote, or worked, under the lease of another
-	repeated kind = "repeated" // a journal has an entry twice
-	ended    kind = "ended"    // a server ended by itself, or did not when it was told to
-)
-
-// kinds are all of them, in the order of tables.
-var kinds = []kind{lost, wrong, again, changed, early, fenced, repeated, ended}
-
-func (v violation) String() string { return string(v.kind) + ": " + v.text }
 
 // step is a step of one call.
 type step struct{ call, name string }
@@ -86,6 +60,7 @@ func newLedger() *ledger {
 		processes: make(map[string]int),
 		recorded:  make(map[step]sighting),
 		calls:     make(map[string]string),
+		counts:    make(map[counter]int),
 		refusals:  make(map[string]int),
 		first:     make(chan struct{}),
 	}
@@ -126,7 +101,7 @@ func (l *ledger) acknowledge(o *order, id string) {
 	defer l.mu.Unlock()
 	o.id = id
 	if l.orders[id] != nil {
-		l.violate(wrong, "%s: its id was given twice", o)
+		l.violate(kindWrong, "%s: its id was given twice", o)
 	}
 	l.orders[id] = o
 }
@@ -141,7 +116,7 @@ func (l *ledger) end(o *order, status string) {
 		want = "cancelled"
 	}
 	if status != want {
-		l.violate(wrong, "%s: it is %s, want %s", o, status, want)
+		l.violate(kindWrong, "%s: it is %s, want %s", o, status, want)
 	}
 }
 
@@ -157,14 +132,21 @@ func (l *ledger) endedOrders() (orders []*order) {
 	return orders
 }
 
-// stumbled notes a request that failed. While servers die that is no violation.
-func (l *ledger) stumbled(err error) {
+// count adds to a counter.
+func (l *ledger) count(c counter, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r, ok := errors.AsType[*refused](err); ok {
+	l.counts[c] += n
+}
+
+// requestFailed notes a request that failed. While servers die that is no violation.
+func (l *ledger) requestFailed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := errors.AsType[*raw.Error](err); ok {
 		l.refusals[r.Error()]++
 	} else {
-		l.broken++
+		l.counts[broken]++
 	}
 }
 
@@ -179,12 +161,13 @@ func (l *ledger) named(name string, pid int) {
 func (l *ledger) killed(pid int, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.counts[kills]++
 	l.troubles = append(l.troubles, &trouble{killed, pid, at, at})
 }
 
-// silent notes that the database did not answer a process for a long time, as happens on a machine that has too much to
+// cutOff notes that the database did not answer a process for a long time, as happens on a machine that has too much to
 // do: no fault that was made.
-func (l *ledger) silent(pid int, from, to time.Time) {
+func (l *ledger) cutOff(pid int, from, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.troubles = append(l.troubles, &trouble{cutOff, pid, from, to})
@@ -228,7 +211,7 @@ func (l *ledger) observe(at time.Time, ids []string, records []record, effects [
 		for _, name := range r.steps {
 			s := step{r.call, name}
 			if still[s] {
-				l.violate(repeated, "call %s: its journal has the step %s twice", r.call, name)
+				l.violate(kindRepeated, "call %s: its journal has the step %s twice", r.call, name)
 			}
 			still[s] = true
 			if _, ok := l.recorded[s]; ok {
@@ -236,23 +219,23 @@ func (l *ledger) observe(at time.Time, ids []string, records []record, effects [
 			}
 			l.recorded[s] = sighting{l.observations, at}
 			if !done[s] {
-				l.violate(again, "call %s: the step %s is recorded, and was never done", r.call, name)
+				l.violate(kindAgain, "call %s: the step %s is recorded, and was never done", r.call, name)
 			}
 		}
 		if r.repeats > 0 {
-			l.violate(repeated, "call %s: its journal has %d entries that it had before", r.call, r.repeats)
+			l.violate(kindRepeated, "call %s: its journal has %d entries that it had before", r.call, r.repeats)
 		}
 	}
 	for s, seen := range l.recorded {
 		if !still[s] {
-			l.violate(lost, "call %s: the step %s was recorded at observation %d, and no longer is at observation %d",
+			l.violate(kindLost, "call %s: the step %s was recorded at observation %d, and no longer is at observation %d",
 				s.call, s.name, seen.observation, l.observations)
 			delete(l.recorded, s)
 		}
 	}
 	for _, id := range ids {
 		if !found[id] {
-			l.violate(lost, "%s: it was acknowledged, and is not in the database", l.orders[id])
+			l.violate(kindLost, "%s: it was acknowledged, and is not in the database", l.orders[id])
 		}
 	}
 	l.last = records
@@ -277,13 +260,13 @@ func (l *ledger) repeats(effects []effect) (legitimate int) {
 		})
 		switch {
 		case recorded && e.at.After(seen.at):
-			l.violate(again, "call %s: the step %s was recorded at observation %d, and process %d did it again after that",
+			l.violate(kindAgain, "call %s: the step %s was recorded at observation %d, and process %d did it again after that",
 				s.call, s.name, seen.observation, e.pid)
 		case l.excuse(first.pid, first.at, e.at) == nil:
-			l.violate(again, "call %s: the step %s was done by process %d, which nothing kept from recording it, and again by process %d",
-				s.call, s.name, first.pid, e.pid)
+			l.violate(kindAgain, "call %s: the step %s was done by process %d, which nothing kept from recording it, "+
+				"and again by process %d", s.call, s.name, first.pid, e.pid)
 		case next >= 0: // it must have taken the step for recorded, or it would not have gone on
-			l.violate(again, "call %s: the step %s was done by process %d, which went on to %s, and again by process %d",
+			l.violate(kindAgain, "call %s: the step %s was done by process %d, which went on to %s, and again by process %d",
 				s.call, s.name, first.pid, effects[next].step, e.pid)
 		default:
 			legitimate++
@@ -304,14 +287,14 @@ func (l *ledger) excuse(pid int, did, again time.Time) *trouble {
 	return l.troubles[i]
 }
 
-// stalls returns, for each time that a kill interrupted a part of a task's work after one
-// of its steps, how long it took until the next step was done; and how many kills did so.
-// What a kill interrupts in the first step of a part shows nowhere, and is not counted.
-func (l *ledger) stalls(effects []effect) (stalls []time.Duration, kills int) {
+// killsInSteps returns how many kills interrupted a part of a task's work after one of its steps, and how long it
+// then took until the next step was done. What a kill interrupts in the first step of a part shows nowhere, and is
+// not counted.
+func (l *ledger) killsInSteps(effects []effect) (hit int, waits []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := make(map[string]effect) // by call
-	hit := make(map[int]bool)         // by process
+	processes := make(map[int]bool)
 	for _, e := range effects {
 		if steps[e.step] == 0 {
 			continue
@@ -322,10 +305,10 @@ func (l *ledger) stalls(effects []effect) (stalls []time.Duration, kills int) {
 			continue
 		}
 		if t := l.excuse(last.pid, last.at, e.at); t != nil && t.what == killed {
-			stalls = append(stalls, e.at.Sub(t.from))
-			hit[t.pid] = true
+			waits = append(waits, e.at.Sub(t.from))
+			processes[t.pid] = true
 		}
 	}
-	slices.Sort(stalls)
-	return stalls, len(hit)
+	slices.Sort(waits)
+	return len(processes), waits
 }

@@ -10,8 +10,8 @@ import (
 // noon is when the tests below take place.
 var noon = time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
 
-// done is a log of effects: steps "call.step@process", a second apart.
-func done(t *testing.T, log string) (effects []effect) {
+// effectsOf is a log of effects: steps "call.step@process", a second apart.
+func effectsOf(t *testing.T, log string) (effects []effect) {
 	t.Helper()
 	for i, f := range strings.Fields(log) {
 		call, rest, _ := strings.Cut(f, ".")
@@ -75,7 +75,7 @@ func TestLedger(t *testing.T) {
 			l.acknowledge(new(order), "t")
 			var effects []effect
 			for _, look := range tt.looks {
-				effects = done(t, look.log)
+				effects = effectsOf(t, look.log)
 				at := noon.Add(time.Duration(len(effects))*time.Second + time.Millisecond)
 				l.observe(at, l.acknowledged(), look.records, effects)
 			}
@@ -108,14 +108,14 @@ func TestHowATaskEndsForItsCustomer(t *testing.T) {
 	}
 }
 
-func TestStallsAreThoseOfKills(t *testing.T) {
+func TestKillsInSteps(t *testing.T) {
 	l := newLedger()
-	effects := done(t, "c.create-directories@1 c.write-disk@2 c.write-config@2 c.verify-files@2 c.configure-network@3")
+	effects := effectsOf(t, "c.create-directories@1 c.write-disk@2 c.write-config@2 c.verify-files@2 c.configure-network@3")
 	l.killed(1, effects[0].at.Add(250*time.Millisecond))
 	l.killed(2, effects[3].at.Add(time.Millisecond)) // it waited for its customer
-	stalls, kills := l.stalls(effects)
-	if len(stalls) != 1 || stalls[0] != 750*time.Millisecond || kills != 1 {
-		t.Errorf("stalls %v by %d kills", stalls, kills)
+	hit, waits := l.killsInSteps(effects)
+	if len(waits) != 1 || waits[0] != 750*time.Millisecond || hit != 1 {
+		t.Errorf("waits %v after %d kills", waits, hit)
 	}
 }
 

@@ -38,8 +38,10 @@ func checkMachine(root string, o *order, call string) error {
 	}
 
 	want := manifest{
-		outcome: outcome{Name: o.name, State: "running", ID: m.ID, Path: m.Path, Network: o.network, Hostname: o.hostname, Files: m.Files},
-		Call:    call, CPUs: o.cpus, MemoryMiB: o.memory, DiskMiB: 1,
+		outcome: outcome{
+			Name: o.name, State: "running", ID: m.ID, Path: m.Path, Network: o.network, Hostname: o.hostname, Files: m.Files,
+		},
+		Call: call, CPUs: o.cpus, MemoryMiB: o.memory, DiskMiB: 1,
 	}
 	if !reflect.DeepEqual(m, want) {
 		return fmt.Errorf("machine.json is %+v, want %+v", m, want)
@@ -91,7 +93,8 @@ func checkFiles(dir string, files []file) error {
 			return err
 		}
 		if f := listed[name]; int64(len(data)) != f.Size || hash(data) != f.SHA256 {
-			wrong = append(wrong, fmt.Errorf("%s has %d bytes with SHA-256 %s, want %d with %s", name, len(data), hash(data), f.Size, f.SHA256))
+			wrong = append(wrong, fmt.Errorf("%s has %d bytes with SHA-256 %s, want %d with %s",
+				name, len(data), hash(data), f.Size, f.SHA256))
 		}
 		delete(listed, name)
 		return nil

@@ -51,9 +51,9 @@ func newProxy(target func() string, loss, delay float64, latest time.Duration) (
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// interrupt holds back what is meant of all that is sent from now on, in both directions. Nobody sees an error. When the
-// interruption heals, everything arrives, as it does where TCP sends again: also what was sent by somebody who has given
-// up since. A connection that is made or closed is nil.
+// interrupt holds back what is meant of all that is sent from now on, in both directions. Nobody sees an error. When
+// the interruption heals, everything arrives, as it does where TCP sends again: also what was sent by somebody who
+// has given up since. A connection that is made or closed is nil.
 func (p *proxy) interrupt(meant func(part []byte) bool) (heal func()) {
 	healed := make(chan struct{})
 	p.mu.Lock()

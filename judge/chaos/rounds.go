@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/harness/raw"
 )
 
 // roundsTool is the tool that is called without a task: the call is in no database, but in the state that its customer
@@ -19,47 +21,39 @@ const invalidParams = -32602
 // link calls roundsTool, answers one question a round, and takes its time. Any server can continue the call, whatever
 // its release, as long as it has the key. It returns true if the call was completed.
 func (c *customers) link(ctx context.Context, number int) bool {
-	params := map[string]any{"name": roundsTool, "arguments": map[string]any{}}
+	call := map[string]any{"name": roundsTool, "arguments": map[string]any{}}
+	params := call
 	var answered []string
 	var came time.Time // the state
 	for ctx.Err() == nil {
-		var res struct {
-			ResultType    string
-			InputRequests map[string]any
-			RequestState  string
-			IsError       bool
-			Content       []struct{ Text string }
-		}
-		err := c.send(ctx, roundsTool, false, "tools/call", params, &res)
-		if r, ok := errors.AsType[*refused](err); ok && r.Code == invalidParams {
+		var res raw.Result
+		err := c.send(ctx, `{"elicitation":{}}`, "tools/call", params, &res)
+		if r, ok := errors.AsType[*raw.Error](err); ok && r.Code == invalidParams {
 			if !c.rotation.forgotten(came) {
-				c.ledger.violate(lost, "call %d in rounds: a server refuses its state: %v", number, err)
+				c.ledger.violate(kindLost, "call %d in rounds: a server refuses its state: %v", number, err)
 			}
 			return false
 		}
 		if err != nil {
-			c.ledger.stumbled(err)
+			c.ledger.requestFailed(err)
 			sleep(ctx, pause)
 			continue
 		}
-		if res.ResultType != "input_required" {
-			c.checkLinked(number, answered, res.IsError, fmt.Sprint(res.Content))
+		if res.Type != "input_required" {
+			c.checkLinked(number, answered, res.IsError, res.Text())
 			return true
 		}
 		var open string
-		for key := range res.InputRequests {
+		for key := range res.Requests {
 			if slices.Contains(answered, key) {
-				c.ledger.violate(lost, "call %d in rounds: it asks %q again", number, key)
+				c.ledger.violate(kindLost, "call %d in rounds: it asks %q again", number, key)
 			}
 			open = max(open, key)
 		}
 		came = time.Now()
 		sleep(ctx, time.Duration(number%5)*pause*3)
 		answered = append(answered, open)
-		params["requestState"] = res.RequestState
-		params["inputResponses"] = map[string]any{
-			open: map[string]any{"action": "accept", "content": map[string]any{"name": account(number, open)}},
-		}
+		params = res.Retry(call, map[string]any{open: raw.Accept(map[string]any{"name": account(number, open)})})
 	}
 	return false
 }
@@ -77,6 +71,6 @@ func (c *customers) checkLinked(number int, answered []string, failed bool, text
 		}
 	}
 	if failed || linked != 2 || !strings.Contains(text, account(number, "github_login")+" (GitHub)") {
-		c.ledger.violate(wrong, "call %d in rounds: it answered %q, and the result is %s", number, answered, text)
+		c.ledger.violate(kindWrong, "call %d in rounds: it answered %q, and the result is %s", number, answered, text)
 	}
 }

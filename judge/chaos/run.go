@@ -8,45 +8,23 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
-// chaos is a run: its servers and customers, and those who bring about faults.
-type chaos struct {
-	options
-	running  context.Context // of the servers
-	log      io.Writer
-	dir      string
-	program  string // the file of askback
-	keys     string // the file of keys
-	storeURL string
-	machines string // directory
-	observer observer
-	ledger   *ledger
-	rotation rotation
-	places   []*place
-	hostile  atomic.Bool // whether responses may be lost now
-	looking  sync.Mutex
-
-	mu      sync.Mutex
-	sum     *summary
-	servers []*server
-	outage  time.Time // until when a server may end by itself before it listens
-}
-
 // run does what the options say. The error is one of the harness; the findings are in the summary.
-func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) {
+func run(ctx context.Context, o options, log io.Writer) (s *summary, err error) {
 	begun := time.Now()
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &chaos{options: o, running: ctx, log: log, ledger: newLedger(), sum: &summary{options: o}}
+	c := &chaos{options: o, running: ctx, logged: log, ledger: newLedger()}
+	s = &summary{options: o}
 	if c.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
 		return nil, err
 	}
@@ -56,14 +34,14 @@ func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) 
 		case outer.Err() != nil:
 			err = errors.New("interrupted")
 			os.RemoveAll(c.dir)
-		case err != nil || len(c.sum.violations) > 0:
-			c.sum.dir = c.dir
+		case err != nil || len(s.violations) > 0:
+			s.dir = c.dir
 			c.say("the files are left in %s", c.dir)
 		default:
 			os.RemoveAll(c.dir)
 		}
 	}()
-	if c.store == "postgres" && c.dsn == "" && c.postgres == nil {
+	if c.store == "postgres" && c.postgres == nil {
 		server, stop, err := pgtest.Open()
 		if err != nil {
 			return nil, err
@@ -72,43 +50,26 @@ func run(ctx context.Context, o options, log io.Writer) (_ *summary, err error) 
 		c.postgres = server
 	}
 	defer c.stop()
-	for _, part := range []func(context.Context) error{c.build, c.begin, c.work, c.account} {
+	for _, part := range []func(context.Context) error{c.start, c.work, c.account} {
 		err := part(ctx)
-		c.sum.violations = c.ledger.found()
-		if c.impatient && len(c.sum.violations) > 0 {
+		s.violations = c.ledger.found()
+		if c.impatient && len(s.violations) > 0 {
 			break
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	c.sum.took = time.Since(begun)
-	return c.sum, nil
+	s.read(c.ledger)
+	s.took = time.Since(begun)
+	return s, nil
 }
 
-// count changes the summary.
-func (c *chaos) count(change func(*summary)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(c.sum)
-}
-
-func (c *chaos) say(format string, args ...any) {
-	fmt.Fprintf(c.log, "chaos: "+format+"\n", args...)
-}
-
-// build makes the program that is to be killed.
-func (c *chaos) build(ctx context.Context) error {
-	c.program = filepath.Join(c.dir, "askback")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", c.program, "github.com/askback-mcp/askback/cmd/askback")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building askback: %w\n%s", err, out)
+// start builds and starts the servers.
+func (c *chaos) start(ctx context.Context) (err error) {
+	if c.program, err = process.Build(ctx, c.dir); err != nil {
+		return err
 	}
-	return nil
-}
-
-// begin starts the servers.
-func (c *chaos) begin(ctx context.Context) error {
 	data := filepath.Join(c.dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
@@ -119,29 +80,25 @@ func (c *chaos) begin(ctx context.Context) error {
 		path := filepath.Join(c.dir, "tasks.db")
 		c.storeURL, c.observer = "sqlite:"+path, observeSQLite(path)
 	} else {
-		if dsn = c.dsn; dsn == "" {
-			dsn = c.postgres.DSN()
-		}
+		dsn = c.postgres.DSN()
 		c.storeURL, c.observer = dsn, observePostgres(dsn)
 	}
-	keys, err := exec.CommandContext(ctx, c.program, "keys", "new").Output()
-	if err != nil {
-		return fmt.Errorf("askback keys new: %w", err)
-	}
 	c.keys = filepath.Join(c.dir, "askback.keys")
-	if err := os.WriteFile(c.keys, keys, 0o600); err != nil {
+	if err := process.NewKeys(c.keys); err != nil {
 		return err
 	}
-	if err := c.prepare(dsn); err != nil {
-		return err
-	}
-	for slot := range c.instances {
-		s, err := c.startServer(slot)
+	for n := range c.instances {
+		s, err := c.newSlot(n+1, dsn)
 		if err != nil {
 			return err
 		}
-		if _, err := s.Wait(patience); err != nil {
-			return fmt.Errorf("server %d does not start: %w: %s", slot+1, err, c.lastWords(slot))
+		server, err := s.start()
+		if err != nil {
+			return err
+		}
+		c.slots = append(c.slots, s)
+		if _, err := server.Wait(patience); err != nil {
+			return fmt.Errorf("%s does not start: %w: %s", s, err, process.Tail(s.log()))
 		}
 	}
 	return c.observer.watch(ctx)
@@ -153,7 +110,7 @@ func (c *chaos) work(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	customers := &customers{
-		http:     http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+		http:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 		url:      c.url,
 		ledger:   c.ledger,
 		rotation: &c.rotation,
@@ -163,21 +120,14 @@ func (c *chaos) work(ctx context.Context) error {
 	defer all.Wait()
 	defer end()
 	if c.impatient {
-		others.Go(func() { c.keepJudging(ctx, end) })
+		others.Go(func() { c.judgeUntilViolation(ctx, end) })
 	}
 	others.Go(func() { customers.revisit(ctx) })
-	served, hurry := context.WithCancel(ctx)
-	defer hurry()
-	for _, p := range c.places {
-		for _, network := range []*proxy{p.database, p.web} {
-			if network != nil {
-				network.faulty.Store(c.has(faultLoss))
-			}
-		}
-	}
-	c.hostile.Store(true)
-	tormented := make(chan error, 1)
-	all.Go(func() { tormented <- c.torment(ctx) })
+	served, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	c.setLoss(true)
+	injected := make(chan error, 1)
+	all.Go(func() { injected <- c.injectFaults(ctx) })
 	var orders []*order
 	var err error
 	for enough := false; !enough; {
@@ -187,12 +137,12 @@ func (c *chaos) work(ctx context.Context) error {
 		if c.has(faultRoll) {
 			all.Go(func() {
 				if customers.link(served, o.number) {
-					c.count(func(s *summary) { s.calls++ })
+					c.ledger.count(calls, 1)
 				}
 			})
 		}
 		select {
-		case err = <-tormented:
+		case err = <-injected:
 			enough = true
 		case <-time.After(time.Duration(2 * rand.Float64() * float64(c.every))):
 		}
@@ -201,10 +151,9 @@ func (c *chaos) work(ctx context.Context) error {
 		return err
 	}
 
-	c.say("%d kills done, and all other faults; waiting until %d tasks have ended", c.sum.kills, len(orders))
-	c.hostile.Store(false)
-	c.calm()
-	time.AfterFunc(c.drain, hurry)
+	c.say("all faults are injected; waiting until %d tasks have ended", len(orders))
+	c.setLoss(false)
+	time.AfterFunc(drain, giveUp)
 	all.Wait()
 	if err := ctx.Err(); err != nil {
 		return err
@@ -212,13 +161,13 @@ func (c *chaos) work(ctx context.Context) error {
 	for _, o := range orders {
 		switch {
 		case o.id == "":
-			c.ledger.violate(lost, "%v after the last fault no server has taken order %d", c.drain, o.number)
+			c.ledger.violate(kindLost, "%v after the last fault no server has taken order %d", drain, o.number)
 		case o.ended == "":
-			c.ledger.violate(lost, "%s: it has not ended %v after the last fault", o, c.drain)
+			c.ledger.violate(kindLost, "%s: it has not ended %v after the last fault", o, drain)
 		}
 	}
 	for _, o := range c.ledger.endedOrders() {
-		for !customers.recall(ctx, o) {
+		for !customers.lookAgain(ctx, o) {
 			if !sleep(ctx, pause) {
 				return ctx.Err()
 			}
@@ -227,8 +176,34 @@ func (c *chaos) work(ctx context.Context) error {
 	return nil
 }
 
-// keepJudging judges until there is a violation, and then calls end.
-func (c *chaos) keepJudging(ctx context.Context, end func()) {
+// injectFaults injects all faults, and returns when the last one is over.
+func (c *chaos) injectFaults(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for i, one := range []struct {
+		faults []string
+		inject func(*injector, context.Context) error
+	}{
+		{[]string{faultKill}, (*injector).killServers},
+		{[]string{faultStop, faultPartition, faultLease}, (*injector).holdBack},
+		{[]string{faultRoll}, (*injector).roll},
+	} {
+		if slices.ContainsFunc(one.faults, c.has) {
+			all.Go(func() {
+				in := &injector{chaos: c, random: rand.New(rand.NewPCG(c.seed, uint64(i)))}
+				if err := one.inject(in, ctx); err != nil {
+					cancel(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// judgeUntilViolation judges until there is a violation, and then calls end.
+func (c *chaos) judgeUntilViolation(ctx context.Context, end func()) {
 	judging := time.NewTicker(2 * time.Second)
 	defer judging.Stop()
 	for {
@@ -244,4 +219,11 @@ func (c *chaos) keepJudging(ctx context.Context, end func()) {
 			}
 		}
 	}
+}
+
+// read takes what a ledger has counted, at the end of a run.
+func (s *summary) read(l *ledger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.counts, s.refusals, s.waits = l.counts, l.refusals, l.waits
 }

@@ -1,9 +1,9 @@
 // Fuzz runs every fuzz test of every module of the workspace for a short while, so that a new one is never forgotten.
 //
-//	go run ./internal/tools/fuzz [-time 10s] [-keep 20] [-list] [REGEXP]
+//	go run ./internal/tools/fuzz [-time 10s] [-list] [REGEXP]
 //
 // The regular expression selects targets by IMPORTPATH.NAME. A failing input is written below testdata/fuzz of its
-// package, where go test finds it again. With -keep, the smallest inputs that reached new code are added there.
+// package, where go test finds it again.
 package main
 
 import (
@@ -14,8 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,16 +27,15 @@ import (
 func main() {
 	duration := flag.Duration("time", 10*time.Second, "how long to fuzz each target")
 	concurrent := flag.Int("concurrent", 2, "how many targets to fuzz at once, each on one processor")
-	keep := flag.Int("keep", 0, "how many inputs to add to the corpus of each target")
 	list := flag.Bool("list", false, "only list the targets")
 	flag.Parse()
-	if err := run(flag.Arg(0), *duration, *concurrent, *keep, *list); err != nil {
+	if err := run(flag.Arg(0), *duration, *concurrent, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
 		os.Exit(1)
 	}
 }
 
-func run(pattern string, duration time.Duration, concurrent, keep int, list bool) error {
+func run(pattern string, duration time.Duration, concurrent int, list bool) error {
 	selected, err := regexp.Compile(pattern)
 	if err != nil {
 		return err
@@ -66,7 +63,7 @@ func run(pattern string, duration time.Duration, concurrent, keep int, list bool
 	if err != nil {
 		return fmt.Errorf("looking for the build cache: %w", err)
 	}
-	f := &fuzzer{filepath.Join(strings.TrimSpace(string(cache)), "fuzz"), work, duration, keep}
+	f := &fuzzer{filepath.Join(strings.TrimSpace(string(cache)), "fuzz"), work, duration}
 	begun := time.Now()
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -163,7 +160,6 @@ type fuzzer struct {
 	cache    string // where fuzzing keeps what it finds, as go test does
 	work     string // a directory for the tests' programs
 	duration time.Duration
-	keep     int
 }
 
 // fuzzPackage builds the tests of a package once, and fuzzes its targets one after the other. Those of a large package
@@ -177,15 +173,11 @@ func (f *fuzzer) fuzzPackage(targets []target, report func(t target, summary str
 	build.Dir = targets[0].dir
 	out, err := build.CombinedOutput()
 	for _, t := range targets {
-		summary := ""
 		if err != nil {
 			report(t, "", fmt.Errorf("building the tests: %w\n%s", err, out))
 			continue
 		}
 		summary, fault := f.fuzz(program, t)
-		if fault == nil && f.keep > 0 {
-			fault = f.extend(t)
-		}
 		report(t, summary, fault)
 	}
 }
@@ -221,54 +213,4 @@ func lastProgress(output string) string {
 		}
 	}
 	return last
-}
-
-// extend copies the smallest inputs that fuzzing has found into the corpus of the repository, up to a number of inputs in
-// all. Large ones would slow down every run of the tests.
-func (f *fuzzer) extend(t target) error {
-	const largest = 2 << 10
-	cached, corpus := filepath.Join(f.cache, t.pkg, t.name), filepath.Join(t.dir, "testdata", "fuzz", t.name)
-	found, err := readDir(cached)
-	if err != nil {
-		return err
-	}
-	known, err := readDir(corpus)
-	if err != nil {
-		return err
-	}
-	inputs := make(map[string][]byte)
-	for name := range found {
-		data, err := os.ReadFile(filepath.Join(cached, name))
-		if err != nil {
-			return err
-		}
-		if len(data) <= largest && !known[name] {
-			inputs[name] = data
-		}
-	}
-	names := slices.SortedFunc(maps.Keys(inputs), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(inputs[a]), len(inputs[b])), cmp.Compare(a, b))
-	})
-	for _, name := range names[:min(len(names), max(0, f.keep-len(known)))] {
-		if err := os.MkdirAll(corpus, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(corpus, name), inputs[name], 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readDir returns the names in a directory, which may not exist.
-func readDir(dir string) (map[string]bool, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	names := make(map[string]bool)
-	for _, entry := range entries {
-		names[entry.Name()] = true
-	}
-	return names, nil
 }

@@ -1,4 +1,4 @@
-package main
+package planted
 
 // bug is a fault of the code that chaos must find.
 type bug struct {
@@ -72,6 +72,7 @@ var bugs = []bug{
 	{
 		name:     "completed-task-is-due",
 		violates: []string{"changed"},
-		patches:  []patch{{workFile, 1, "if t.Status == Working {\n\t\t\t\tu.Due = 0", "if t.Status == Working || t.Status == Completed {\n\t\t\t\tu.Due = 0"}},
+		patches: []patch{{workFile, 1, "if t.Status == Working {\n\t\t\t\tu.Due = 0",
+			"if t.Status == Working || t.Status == Completed {\n\t\t\t\tu.Due = 0"}},
 	},
 }
