@@ -66,8 +66,8 @@ func (a *answers) has(key string) bool {
 	return len(a.byKey[a.given(key)]) > 0
 }
 
-// given returns the key under which the answers to a question are stored. Askback's servers add a suffix to the key of a
-// question that is asked again.
+// given returns the key under which the answers to a question are stored. Askback's servers add a suffix to the key of
+// a question that is asked again.
 func (a *answers) given(key string) string {
 	if at := strings.LastIndexByte(key, '#'); at > 0 && len(a.byKey[key]) == 0 {
 		return key[:at]
@@ -116,7 +116,8 @@ func (a *answers) misspelt(key string) string {
 		}
 	}
 	if near := nearest(a.given(key), unused); near != "" {
-		return fmt.Sprintf("%s %s answers no question yet; did you mean %s?", a.byKey[near][0].from, harmlessLine(near, 200), harmlessLine(key, 200))
+		return fmt.Sprintf("%s %s answers no question yet; did you mean %s?", a.byKey[near][0].from, harmlessLine(near, 200),
+			harmlessLine(key, 200))
 	}
 	return ""
 }
@@ -198,7 +199,8 @@ func checkContent(q *client.Question, res *mcp.ElicitResult) error {
 	fields := fieldNames(schema)
 	for _, name := range slices.Sorted(maps.Keys(res.Content)) {
 		if !slices.Contains(fields, name) {
-			return fmt.Errorf("the form has no field %q%s", name, cmp.Or(didYouMean(name, fields), "; it has "+cmp.Or(keys(fields), "none")))
+			return fmt.Errorf("the form has no field %q%s", name,
+				cmp.Or(didYouMean(name, fields), "; it has "+cmp.Or(keys(fields), "none")))
 		}
 	}
 	_, err = schema.Check(content)

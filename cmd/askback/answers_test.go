@@ -13,8 +13,10 @@ import (
 
 func TestAnAnswerIsAFormsContentOrAWholeResult(t *testing.T) {
 	t.Parallel()
-	name := &client.Question{Key: "k", Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)}
-	action := &client.Question{Key: "k", Schema: json.RawMessage(`{"type":"object","properties":{"action":{"type":"string"}}}`)}
+	name := &client.Question{Key: "k",
+		Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)}
+	action := &client.Question{Key: "k",
+		Schema: json.RawMessage(`{"type":"object","properties":{"action":{"type":"string"}}}`)}
 	page := &client.Question{Key: "k", URL: "https://example.com"}
 	for _, tt := range []struct {
 		question *client.Question
@@ -79,10 +81,11 @@ func TestAnAnswerToSamplingIsATextOrAResult(t *testing.T) {
 func TestAnExampleShowsWhatAnAnswerLooksLike(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
-		`{"properties":{"b":{"type":"string"},"a":{"type":"integer"}},"required":["b"]}`:                      `{"b":"…"}`,
-		`{"properties":{"b":{"type":"boolean"},"a":{"type":"number"}}}`:                                       `{"a":1,"b":true}`,
-		`{"properties":{"a":{"enum":["<x>","y"]},"b":{"oneOf":[{"const":"z"}]}}}`:                             `{"a":"<x>","b":"z"}`,
-		`{"properties":{"a":{"type":"array","items":{"enum":["x"]}},"b":{"type":"string","default":"dflt"}}}`: `{"a":["x"],"b":"dflt"}`,
+		`{"properties":{"b":{"type":"string"},"a":{"type":"integer"}},"required":["b"]}`: `{"b":"…"}`,
+		`{"properties":{"b":{"type":"boolean"},"a":{"type":"number"}}}`:                  `{"a":1,"b":true}`,
+		`{"properties":{"a":{"enum":["<x>","y"]},"b":{"oneOf":[{"const":"z"}]}}}`:        `{"a":"<x>","b":"z"}`,
+		`{"properties":{"a":{"type":"array","items":{"enum":["x"]}},"b":{"type":"string",` +
+			`"default":"dflt"}}}`: `{"a":["x"],"b":"dflt"}`,
 		`{}`: `{}`,
 		`[]`: `{…}`,
 	} {
@@ -122,7 +125,8 @@ func TestAnswersUnderOneKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ key, want string }{{"k", "1"}, {"k#5", "5"}, {"k#02ab", "2"}, {"k#02ab", ""}, {"k", ""}, {"#", "0"}} {
+	for _, c := range []struct{ key, want string }{{"k", "1"}, {"k#5", "5"}, {"k#02ab", "2"}, {"k#02ab", ""}, {"k", ""},
+		{"#", "0"}} {
 		if has := a.has(c.key); has != (c.want != "") {
 			t.Errorf("has(%q) is %t", c.key, has)
 		}

@@ -193,7 +193,8 @@ func (s *inputSchema) value(p pair) (string, error) {
 
 // open reports whether the schema allows arguments that it does not name.
 func (s *inputSchema) open() bool {
-	return s.PatternProperties != nil || s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil // {"not": {}} is false
+	// {"not": {}} is false
+	return s.PatternProperties != nil || s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil
 }
 
 // check finds mistakes before the server does. Where the schema cannot be used, the server is the only judge.
@@ -237,8 +238,8 @@ func (s *inputSchema) misfit(object map[string]any) string {
 	return "the arguments do not go together; the tool's schema says: " + compact(&rest)
 }
 
-// mistake describes the first value that its schema does not allow, by its place, such as size, box.size or tags[0], and
-// by what is wanted there. It is empty if a keyword is to blame that needs more explanation than that.
+// mistake describes the first value that its schema does not allow, by its place, such as size, box.size or tags[0],
+// and by what is wanted there. It is empty if a keyword is to blame that needs more explanation than that.
 func mistake(place string, s *jsonschema.Schema, value any) string {
 	if s == nil {
 		return ""
@@ -380,7 +381,8 @@ func (s *inputSchema) list() string {
 		}
 		text = strings.TrimPrefix(strings.TrimPrefix(text, ", "), ": ") // of an argument of any kind
 		indent := strings.Repeat(" ", 4+width+2)
-		fmt.Fprintf(&b, "    %-*s  %s\n", width, harmlessLine(name, 200), strings.TrimSpace(wrap(harmlessLine(text, 2000), indent)))
+		fmt.Fprintf(&b, "    %-*s  %s\n", width, harmlessLine(name, 200),
+			strings.TrimSpace(wrap(harmlessLine(text, 2000), indent)))
 	}
 	return b.String()
 }

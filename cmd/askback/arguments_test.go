@@ -18,7 +18,8 @@ func TestWrongArgumentsAreToldPlainly(t *testing.T) {
 		"level":{"enum":["low","high"]},
 		"fixed":{"const":"x"},
 		"tags":{"type":"array","minItems":1,"maxItems":2,"items":{"type":"string","maxLength":1}},
-		"box":{"type":"object","required":["size"],"additionalProperties":false,"properties":{"size":{"type":"integer","maximum":9},"colour":{"type":"string"}}},
+		"box":{"type":"object","required":["size"],"additionalProperties":false,"properties":{
+			"size":{"type":"integer","maximum":9},"colour":{"type":"string"}}},
 		"either":{"anyOf":[{"type":"integer","maximum":1},{"type":"string","maxLength":1}]}
 	},"dependentRequired":{"even":["part"]}}`
 	for _, tt := range []struct{ arguments, want string }{
@@ -30,7 +31,8 @@ func TestWrongArgumentsAreToldPlainly(t *testing.T) {
 		{`{"part":0}`, "part=0: want more than 0"},
 		{`{"part":1}`, "part=1: want less than 1"},
 		{`{"even":3,"part":0.5}`, "even=3: want a multiple of 2"},
-		{`{"even":2}`, `the arguments do not go together; the tool's schema says: {"type":"object","dependentRequired":{"even":["part"]},"additionalProperties":false}`},
+		{`{"even":2}`, `the arguments do not go together; the tool's schema says: ` +
+			`{"type":"object","dependentRequired":{"even":["part"]},"additionalProperties":false}`},
 		{`{"name":"x"}`, `name="x": want at least 2 characters`},
 		{`{"name":"日本語四"}`, `name="日本語四": want at most 3 characters`},
 		{`{"code":"A"}`, `code="A": want a value that this schema allows: {"type":"string","pattern":"^[a-z]$"}`},
@@ -44,7 +46,8 @@ func TestWrongArgumentsAreToldPlainly(t *testing.T) {
 		{`{"box":{"size":10}}`, "box.size=10: want at most 9"},
 		{`{"box":{"size":1,"color":"red"}}`, `there is no argument "box.color"; did you mean colour?`},
 		{`{"bos":{}}`, `there is no argument "bos"`},
-		{`{"either":2}`, `either=2: want a value that this schema allows: {"anyOf":[{"type":"integer","maximum":1},{"type":"string","maxLength":1}]}`},
+		{`{"either":2}`, `either=2: want a value that this schema allows: ` +
+			`{"anyOf":[{"type":"integer","maximum":1},{"type":"string","maxLength":1}]}`},
 		{`{"below":3,"name":"ab","tags":["a"],"box":{"size":1},"either":"x"}`, ""},
 	} {
 		got := ""

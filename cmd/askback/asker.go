@@ -48,7 +48,8 @@ type asker struct {
 type person interface {
 	Form(ctx context.Context, server, message string, schema json.RawMessage) (*mcp.ElicitResult, error)
 	URL(ctx context.Context, server, message, url string, open func(url string) error) (*mcp.ElicitResult, error)
-	Sample(ctx context.Context, server string, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error)
+	Sample(ctx context.Context, server string,
+		params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error)
 }
 
 // turn is the place of a question in its round. The client answers the questions of a round concurrently; turns bring
@@ -59,8 +60,8 @@ type turn struct {
 	here, done chan struct{} // closed when the question joins the person's queue, and when it leaves it
 }
 
-// joinTimeout is how long a question waits until those before it join the queue. Package client starts all questions of a
-// round at once, but one of them may end before it joins.
+// joinTimeout is how long a question waits until those before it join the queue. Package client starts all questions of
+// a round at once, but one of them may end before it joins.
 const joinTimeout = 250 * time.Millisecond
 
 // begin prepares for the questions of a round. It returns an error if some of them have no answer.
@@ -120,7 +121,8 @@ func (a *asker) missing(questions []*client.Question) error {
 
 // options returns the options of the client whose questions the asker answers.
 func (a *asker) options(roots []*mcp.Root) *client.Options {
-	opts := &client.Options{Form: a.elicit, URL: a.elicit, Sample: a.sample, SampleTools: a.sampler != nil, Tasks: a.watch.dialect}
+	opts := &client.Options{Form: a.elicit, URL: a.elicit, Sample: a.sample, SampleTools: a.sampler != nil,
+		Tasks: a.watch.dialect}
 	if roots != nil {
 		opts.Roots = func(context.Context) ([]*mcp.Root, error) {
 			a.trace.answered("roots", "", "--root")
@@ -163,13 +165,15 @@ func (a *asker) elicit(ctx context.Context, q *client.Question) (*mcp.ElicitResu
 			return nil, err
 		}
 	case q.URL != "" && res.Action == "accept":
-		a.console.line("askback: the server asks to open this page, which this command does not open: %s", harmlessLine(q.URL, 2000))
+		a.console.line("askback: the server asks to open this page, which this command does not open: %s",
+			harmlessLine(q.URL, 2000))
 	}
 	a.trace.answered(q.Key, res.Action, from)
 	return res, nil
 }
 
-func (a *asker) sample(ctx context.Context, q *client.Question, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+func (a *asker) sample(ctx context.Context, q *client.Question,
+	params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 	res, from, err := takeAnswer(ctx, a, q, answer.sample)
 	switch {
 	case err != nil || from != "":
@@ -194,7 +198,8 @@ func (a *asker) sample(ctx context.Context, q *client.Question, params *mcp.Crea
 }
 
 // takeAnswer takes the answer to a question from the flags. From names the flag; it is empty if there is no answer.
-func takeAnswer[R any](ctx context.Context, a *asker, q *client.Question, read func(answer, *client.Question) (R, error)) (res R, from string, err error) {
+func takeAnswer[R any](ctx context.Context, a *asker, q *client.Question,
+	read func(answer, *client.Question) (R, error)) (res R, from string, err error) {
 	select {
 	case <-a.ready:
 	case <-ctx.Done():
@@ -211,7 +216,8 @@ func takeAnswer[R any](ctx context.Context, a *asker, q *client.Question, read f
 }
 
 // askPerson puts a question to the person when it is its turn.
-func askPerson[R any](ctx context.Context, a *asker, q *client.Question, ask func(context.Context) (R, error)) (R, error) {
+func askPerson[R any](ctx context.Context, a *asker, q *client.Question,
+	ask func(context.Context) (R, error)) (R, error) {
 	var none R
 	if slip := a.given.misspelt(q.Key); slip != "" && (a.park || a.person != nil) {
 		a.console.line("askback: warning: %s", slip)
@@ -311,7 +317,8 @@ const maxSample = 4 << 20 // bytes
 type sampler []string
 
 // sample runs the program for a question. What the program writes to standard error goes to the console.
-func (s sampler) sample(ctx context.Context, q *client.Question, console *console) (*mcp.CreateMessageWithToolsResult, error) {
+func (s sampler) sample(ctx context.Context, q *client.Question,
+	console *console) (*mcp.CreateMessageWithToolsResult, error) {
 	cmd := exec.CommandContext(ctx, s[0], s[1:]...)
 	cmd.Stdin = bytes.NewReader(q.Params)
 	complaints := &lineWriter{each: func(line string) { console.line("%s", line) }}

@@ -41,7 +41,8 @@ func (p *silent) URL(context.Context, string, string, string, func(string) error
 	return nil, nil
 }
 
-func (p *silent) Sample(context.Context, string, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+func (p *silent) Sample(context.Context, string,
+	*mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 	return nil, nil
 }
 
@@ -51,7 +52,8 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, fail := context.WithCancelCause(t.Context())
 		p := new(silent)
-		a := &asker{person: p, console: newConsole(io.Discard), fail: fail, given: new(answers), target: target{program: []string{"x"}}, ready: make(chan struct{})}
+		a := &asker{person: p, console: newConsole(io.Discard), fail: fail, given: new(answers),
+			target: target{program: []string{"x"}}, ready: make(chan struct{})}
 		a.connected("2026-07-28")
 		var round []*client.Question
 		for _, key := range []string{"A", "B", "C", "D"} {
@@ -77,7 +79,8 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 			t.Errorf("asked %s, want BD", got)
 		}
 
-		if _, err := a.elicit(ctx, &client.Question{Key: "E", Method: elicitation, Message: "stop"}); err == nil || context.Cause(ctx) != terminal.ErrInterrupted {
+		if _, err := a.elicit(ctx, &client.Question{Key: "E", Method: elicitation, Message: "stop"}); err == nil ||
+			context.Cause(ctx) != terminal.ErrInterrupted {
 			t.Errorf("interrupted: %v, the call's end: %v", err, context.Cause(ctx))
 		}
 	})

@@ -68,7 +68,8 @@ answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
 // printStarted prints the ID of a task that the command does not wait for.
 func (c *conversation) printStarted(t *client.Task) error {
 	if !c.asJSON() && !forScripts(t.ID) {
-		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; --output json prints it, '%s' goes on with the task", t.ID, c.asker.watch.command())
+		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; "+
+			"--output json prints it, '%s' goes on with the task", t.ID, c.asker.watch.command())
 	}
 	return c.show(encodeTask(t), t.ID+"\n")
 }
@@ -84,7 +85,8 @@ func (c *conversation) printCalled(res *mcp.CallToolResult) error {
 // forScripts reports whether a script can read a task's ID as one argument: a shell splits it at white space, and
 // programs read a leading hyphen as a flag.
 func forScripts(id string) bool {
-	return !strings.HasPrefix(id, "-") && !strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !strconv.IsPrint(r) })
+	return !strings.HasPrefix(id, "-") && !strings.ContainsFunc(id,
+		func(r rune) bool { return unicode.IsSpace(r) || !strconv.IsPrint(r) })
 }
 
 // readObject reads the value of --json. It returns nil without the flag.
@@ -107,9 +109,10 @@ func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 	return text, nil
 }
 
-// newToolRequest makes the parameters of a call. Without pairs, the object of --json is sent unchanged, so that a server
-// can be tested with any arguments. The tool is nil if the server does not list it.
-func newToolRequest(ctx context.Context, s *client.Session, name string, pairs []pair, whole []byte) (*mcp.Tool, *mcp.CallToolParams, error) {
+// newToolRequest makes the parameters of a call. Without pairs, the object of --json is sent unchanged, so that a
+// server can be tested with any arguments. The tool is nil if the server does not list it.
+func newToolRequest(ctx context.Context, s *client.Session, name string, pairs []pair,
+	whole []byte) (*mcp.Tool, *mcp.CallToolParams, error) {
 	tools, err := listTools(ctx, s)
 	var tool *mcp.Tool
 	var names []string
@@ -177,7 +180,8 @@ func explainArguments(tool *mcp.Tool, err error) error {
 }
 
 // callTool calls a tool. It waits for the task that the call may become, unless --detach is set.
-func (c *conversation) callTool(ctx context.Context, s *client.Session, params *mcp.CallToolParams) (print func() error, err error) {
+func (c *conversation) callTool(ctx context.Context, s *client.Session,
+	params *mcp.CallToolParams) (print func() error, err error) {
 	if !c.tasks.detach && c.tasks.ttl == 0 {
 		res, err := s.CallTool(ctx, params)
 		c.hintInline(s, res, err)
@@ -190,7 +194,8 @@ func (c *conversation) callTool(ctx context.Context, s *client.Session, params *
 	}
 	c.asker.watch.follow(started.ID)
 	if c.tasks.ttl != 0 && revision(s) >= "2026-07-28" && c.asker.watch.dialect != client.TasksProposal {
-		c.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's to decide")
+		c.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's " +
+			"to decide")
 	}
 	if c.tasks.detach {
 		return func() error { return c.printStarted(started) }, nil

@@ -107,7 +107,8 @@ func TestAPersonAnswersInTheServersOrder(t *testing.T) {
 	if code := s.end(); code != 0 || !strings.HasSuffix(s.text(), "\nGood morning\n") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
-	if first, second := strings.Index(s.text(), "The first word?"), strings.Index(s.text(), "The second word?"); first > second {
+	if first, second := strings.Index(s.text(), "The first word?"), strings.Index(s.text(),
+		"The second word?"); first > second {
 		t.Errorf("out of order:\n%s", s.text())
 	}
 }
@@ -148,7 +149,8 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 // Where forms are drawn, one Enter sends a form of one field, and it leaves its question and answer behind once.
 func TestADrawnFormLeavesARecord(t *testing.T) {
 	t.Parallel()
-	s := onTerminalWith(t, []string{"TERM=xterm-256color", "NO_COLOR="}, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
+	s := onTerminalWith(t, []string{"TERM=xterm-256color", "NO_COLOR="}, "call", "asker --stdio", "two", "--answer",
+		`b={"word":"Good"}`)
 	s.waitFor(t, "enter send")
 	if _, err := io.WriteString(s.keys, "morning\r"); err != nil {
 		t.Fatal(err)
@@ -178,7 +180,8 @@ func TestAMisspeltAnswerIsNamedBeforeThePersonIsAsked(t *testing.T) {
 	s := onTerminal(t, "call", "asker --stdio", "page", "--answer", "paeg=accept")
 	s.enter(t, "decision", "2")
 	s.end()
-	named, asked := strings.Index(s.text(), "--answer paeg answers no question yet; did you mean page?\n"), strings.Index(s.text(), "Sign in")
+	named, asked := strings.Index(s.text(),
+		"--answer paeg answers no question yet; did you mean page?\n"), strings.Index(s.text(), "Sign in")
 	if named < 0 || named > asked {
 		t.Error(s.text())
 	}
@@ -214,7 +217,8 @@ var drawn = regexp.MustCompile(`[^\n]*\r\x1b\[K`)
 
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	t.Parallel()
-	const lines = "progress: 0 of 3: step\\x1b[2J\nprogress: 1 of 3: step\\x1b[2J\nprogress: 2 of 3: step\\x1b[2J\naskback: interrupted\n"
+	const lines = "progress: 0 of 3: step\\x1b[2J\nprogress: 1 of 3: step\\x1b[2J\nprogress: 2 of 3: " +
+		"step\\x1b[2J\naskback: interrupted\n"
 	for env, want := range map[string]string{
 		"TERM=xterm":   "█████████████░░░░░░░  66%  0:0N  2 of 3: step\\x1b[2J\naskback: interrupted\n",
 		"TERM=dumb":    lines,
@@ -237,7 +241,8 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 func TestProgressStaysAboveAQuestion(t *testing.T) {
 	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
-	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps", "First="+first, "Second="+second)
+	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps", "First="+first,
+		"Second="+second)
 	create := func(file string) {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -254,11 +259,13 @@ func TestProgressStaysAboveAQuestion(t *testing.T) {
 	lines := strings.Split(drawn.ReplaceAllString(s.text(), ""), "\n")
 	var work []string
 	for i, line := range lines {
-		if strings.Contains(line, "  copying") || strings.Contains(line, ": copying") || strings.Contains(line, "Who are you?") {
+		if strings.Contains(line, "  copying") || strings.Contains(line, ": copying") ||
+			strings.Contains(line, "Who are you?") {
 			work = append(work, regexp.MustCompile(`0:\d\d`).ReplaceAllString(lines[i], "0:0N"))
 		}
 	}
-	want := []string{"██████████░░░░░░░░░░  50%  0:0N  1 of 2: copying", "  | Who are you?", "0:0N  progress 2: copying"}
+	want := []string{"██████████░░░░░░░░░░  50%  0:0N  1 of 2: copying", "  | Who are you?",
+		"0:0N  progress 2: copying"}
 	if diff := cmp.Diff(want, work); diff != "" {
 		t.Errorf("(-want +got):\n%s\n%s", diff, s.text())
 	}

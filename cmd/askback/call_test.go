@@ -61,7 +61,8 @@ func TestOnlyIDsForScriptsArePrinted(t *testing.T) {
 			return `"resultType":"task","taskId":` + string(encoded) + `,"status":"working"`
 		})
 		code, stdout, stderr := command(t, "call", url, "t", "--detach")
-		if printed && (code != 0 || stdout != id+"\n") || !printed && (code != exitFailure || stdout != "" || !strings.Contains(stderr, "--output json prints it")) {
+		if printed && (code != 0 || stdout != id+"\n") || !printed && (code != exitFailure || stdout != "" ||
+			!strings.Contains(stderr, "--output json prints it")) {
 			t.Errorf("%q: exit code %d, %q, %s", id, code, stdout, stderr)
 		}
 		code, stdout, _ = command(t, "call", url, "t", "--detach", "--output", "json")

@@ -16,8 +16,8 @@ import (
 
 // console writes to standard error while a call runs: notes, the trace, and how the work goes on. On a terminal the
 // latter is one line, which is drawn again for every change and every second, with the time since the work began. It
-// stays where the work ends or the person is asked something. Elsewhere every change is a line. While the person answers
-// a question, notes wait, and how the work goes on is not shown.
+// stays where the work ends or the person is asked something. Elsewhere every change is a line. While the person
+// answers a question, notes wait, and how the work goes on is not shown.
 type console struct {
 	w        io.Writer
 	terminal bool // can draw a line again
@@ -87,7 +87,8 @@ func progressBar(part float64) string {
 	const width = 20
 	part = max(0, min(part, 1))
 	full := int(part * width)
-	return fmt.Sprintf("%s%s %3d%%  ", strings.Repeat("█", full), strings.Repeat("░", width-full), int(math.Floor(part*100)))
+	return fmt.Sprintf("%s%s %3d%%  ", strings.Repeat("█", full), strings.Repeat("░", width-full),
+		int(math.Floor(part*100)))
 }
 
 // status shows how the work goes on.

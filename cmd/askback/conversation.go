@@ -32,7 +32,8 @@ type conversation struct {
 	asker  *asker
 }
 
-// exchange makes the requests of a command. It returns a function that prints the outcome once the connection is closed.
+// exchange makes the requests of a command. It returns a function that prints the outcome once the connection is
+// closed.
 type exchange func(ctx context.Context, s *client.Session) (print func() error, err error)
 
 // flagGroups are the groups of flags that a command has in addition to connectFlags.
@@ -48,7 +49,8 @@ const (
 
 // conversationCommand completes a command that speaks with a server: it registers the flags, and runs the command with
 // the conversation that they describe.
-func conversationCommand(cmd *cobra.Command, groups flagGroups, run func(c *conversation, args []string) error) *cobra.Command {
+func conversationCommand(cmd *cobra.Command, groups flagGroups,
+	run func(c *conversation, args []string) error) *cobra.Command {
 	c := &conversation{cmd: cmd, groups: groups}
 	c.connect.register(cmd.Flags())
 	if groups&withAnswers != 0 {
@@ -134,7 +136,8 @@ func (c *conversation) client(sent *telemetry) (*client.Client, error) {
 	if c.connect.trace {
 		a.trace = newTrace(a.console)
 	}
-	a.watch = &watch{asker: a, dialect: dialects[c.tasks.dialect], quiet: c.tasks.detach, id: c.taskID, shown: c.taskID != ""}
+	a.watch = &watch{asker: a, dialect: dialects[c.tasks.dialect], quiet: c.tasks.detach, id: c.taskID,
+		shown: c.taskID != ""}
 	if c.groups != connectOnly {
 		roots, err := c.answer.prepare(c.cmd, a)
 		if err != nil {
@@ -153,11 +156,13 @@ func (c *conversation) client(sent *telemetry) (*client.Client, error) {
 }
 
 // converse connects, runs the exchange and closes the connection.
-func (c *conversation) converse(ctx context.Context, cl *client.Client, header http.Header, do exchange) (print func() error, err error) {
+func (c *conversation) converse(ctx context.Context, cl *client.Client, header http.Header,
+	do exchange) (print func() error, err error) {
 	a := c.asker
 	transport, out, program := newTransport(a.target, header, a.trace)
 	late := time.AfterFunc(10*time.Second, func() {
-		a.console.line("askback: still connecting to %s; --timeout gives up, --protocol-version speaks an earlier revision", a.target.where())
+		a.console.line("askback: still connecting to %s; --timeout gives up, --protocol-version speaks an earlier revision",
+			a.target.where())
 	})
 	session, err := cl.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: c.connect.version})
 	late.Stop()

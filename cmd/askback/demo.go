@@ -99,7 +99,8 @@ func demonstrate(ctx context.Context, dir string, auto bool, stdin io.Reader, st
 		return fmt.Errorf("finding the program to start the servers with: %w", err)
 	}
 	f, err := startFleet(ctx, demoServers, self,
-		"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0", "--keys", keys, "--data", dir, "--store", "none", "--log-level", "warn", "--until-eof")
+		"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0", "--keys", keys,
+		"--data", dir, "--store", "none", "--log-level", "warn", "--until-eof")
 	if err != nil {
 		return err
 	}

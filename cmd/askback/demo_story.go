@@ -17,8 +17,8 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/workitem"
 )
 
-// story tells a person what the demo does, in 80 columns. A terminal gets colours and wrapped texts; elsewhere a text of
-// the server stays on one line.
+// story tells a person what the demo does, in 80 columns. A terminal gets colours and wrapped texts; elsewhere a text
+// of the server stays on one line.
 type story struct {
 	w        io.Writer
 	terminal bool
@@ -118,7 +118,8 @@ func (s *story) round(r *client.Round, server *fleetServer) {
 	if r.StateReceived > 0 {
 		came = append(came, fmt.Sprintf("sealed state, %d bytes", r.StateReceived))
 	}
-	s.say("\n%s   %s (port %s, pid %d)", s.in(bold, fmt.Sprintf("Round %d", r.Number)), s.name(server), server.port, server.PID())
+	s.say("\n%s   %s (port %s, pid %d)", s.in(bold, fmt.Sprintf("Round %d", r.Number)), s.name(server), server.port,
+		server.PID())
 	s.say("  → %s", strings.Join(sent, " + "))
 	s.say("  ← %s", strings.Join(came, " + "))
 	switch {

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// repository is the directory of the documents. Its name keeps its dots, because go test would take a result from its cache
-// although a file outside of this module has changed.
+// repository is the directory of the documents. Its name keeps its dots, because go test would take a result from its
+// cache although a file outside of this module has changed.
 func repository(t *testing.T) string {
 	t.Helper()
 	here, err := os.Getwd()
@@ -29,13 +29,14 @@ func repository(t *testing.T) string {
 	return here + "/../.."
 }
 
-// left are the commands that this test does not run, as regular expressions, each with the reason. Their packages, tests,
-// benchmarks and flags are looked up all the same.
+// left are the commands that this test does not run, as regular expressions, each with the reason. Their packages,
+// tests, benchmarks and flags are looked up all the same.
 var left = []struct{ command, reason string }{
 	{`\b(docker|kubectl)\b`, "needs Docker or a cluster"},
 	{`^go test work|^go test \./\.\.\.|^go test -race work`, "is what runs this test"},
 	{`\.ci/run`, "runs for 20 minutes, and runs this test"},
-	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `, "is a measurement or a judge that runs for minutes"},
+	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `,
+		"is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^askback (serve|call) .*--otlp `, "needs a collector, as TestServeSendsOneTrace has one"},
 	{`^askback task (get|cancel) sqlite:tasks.db 23WGRG`, "names a task that only its reader has"},
@@ -66,9 +67,9 @@ const documentedAddress = "127.0.0.1:8080"
 //
 // The blocks of sh are run in the order of the page, in one shell and an empty folder. A comment behind a command says
 // what it prints: whatever it has in double quotes or with an underscore is looked for. "The exit code is" says another
-// one than 0, and "a moment later" that the output has to be waited for. A block of text behind a block of sh is all that
-// the block prints, where an ellipsis stands for anything. A page says of each command that prints something what it
-// prints, and a variable that takes the output of a command is not empty.
+// one than 0, and "a moment later" that the output has to be waited for. A block of text behind a block of sh is all
+// that the block prints, where an ellipsis stands for anything. A page says of each command that prints something what
+// it prints, and a variable that takes the output of a command is not empty.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	pages := documents(t)
@@ -157,8 +158,9 @@ type docCommand struct {
 
 var (
 	docBlock      = regexp.MustCompile("(?ms)^( *)```(\\w*)\n(.*?)^ *```$")
-	inlineCommand = regexp.MustCompile("`((?:go (?:run|test) |cd judge/|\\.?/?\\.ci/run|judge/conformance/run|askback [a-z])[^`\n]*)`")
-	docComment    = regexp.MustCompile(`(?m)(?:^|\s)#\s(.*)$`)
+	inlineCommand = regexp.MustCompile("`((?:go (?:run|test) |cd judge/|\\.?/?\\.ci/run|judge/conformance/run|askback " +
+		"[a-z])[^`\n]*)`")
+	docComment = regexp.MustCompile(`(?m)(?:^|\s)#\s(.*)$`)
 )
 
 func commandsOf(t *testing.T, page string) []docCommand {
@@ -295,7 +297,8 @@ func newDocReader(t *testing.T) *docReader {
 		return slices.Contains([]string{"PATH", keysVariable}, name) || strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
 	return &docReader{t: t, address: address, dir: dir, env: append(env, "PATH="+bin, "ASKBACK="+askback, "GO="+goTool,
-		"REPOSITORY="+root, "ADDR="+address, "XDG_STATE_HOME="+filepath.Join(dir, ".state"), "GORACE=atexit_sleep_ms=1", "GOFLAGS=-buildvcs=false")}
+		"REPOSITORY="+root, "ADDR="+address, "XDG_STATE_HOME="+filepath.Join(dir,
+			".state"), "GORACE=atexit_sleep_ms=1", "GOFLAGS=-buildvcs=false")}
 }
 
 // assigns finds the variable that a command sets to what another command prints.
@@ -323,7 +326,8 @@ func (r *docReader) follow(commands []docCommand) {
 		case startsServer.MatchString(text):
 			script += fmt.Sprintf("finish\n%s & server=$!\nready; kill -0 $server 2>/dev/null; code=$?\n", run)
 		case strings.Contains(c.comment, "a moment later") && len(c.claims()) > 0:
-			script += fmt.Sprintf("for i in $(seq 600); do\n%s; code=$?\ngrep -qF '%s' %s && break; sleep 0.05\ndone\n", run, c.claims()[0], file)
+			script += fmt.Sprintf("for i in $(seq 600); do\n%s; code=$?\ngrep -qF '%s' %s && break; sleep 0.05\ndone\n", run,
+				c.claims()[0], file)
 		default:
 			script += run + "; code=$?\n"
 		}

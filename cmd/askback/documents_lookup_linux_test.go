@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	docWords  = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
-	goFlag    = regexp.MustCompile(`\.(?:Bool|Duration|Float64|Func|Int|Int64|String|Uint64|\w+Var)\((?:&[\w.]+, *)?"([\w-]+)"`)
+	docWords = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
+	goFlag   = regexp.MustCompile(`\.(?:Bool|Duration|Float64|Func|Int|Int64|String|Uint64|\w+Var)\((?:&[\w.]+, ` +
+		`*)?"([\w-]+)"`)
 	testNames = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
 )
 
@@ -118,7 +119,8 @@ func lookUpAskback(t *testing.T, text string, args []string) {
 	}
 	for _, arg := range rest {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		known := name == "help" || name == "version" || cmd.Flags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil
+		known := name == "help" || name == "version" || cmd.Flags().Lookup(name) != nil ||
+			cmd.InheritedFlags().Lookup(name) != nil
 		if strings.HasPrefix(arg, "--") && !known {
 			t.Errorf("%s: %s has no flag --%s", text, cmd.CommandPath(), name)
 		}

@@ -22,8 +22,8 @@ const (
 	exitInterrupted = 130
 )
 
-// exitError ends the command with an exit code. An empty text is not printed. With [exitUsage] the command refers to the
-// help.
+// exitError ends the command with an exit code. An empty text is not printed. With [exitUsage] the command refers to
+// the help.
 type exitError struct {
 	code int
 	error
@@ -44,7 +44,8 @@ func explain(err error) error {
 	wants := ""
 	if undeclared, ok := errors.AsType[*client.UndeclaredError](err); ok {
 		wants = undeclared.Kind
-	} else if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == mcp.CodeMissingRequiredClientCapabilities {
+	} else if fault, ok := errors.AsType[*jsonrpc.Error](err); ok &&
+		fault.Code == mcp.CodeMissingRequiredClientCapabilities {
 		wants = string(fault.Data)
 	}
 	err = faultText(err)

@@ -83,7 +83,8 @@ func parseHeaders(flags []string) (http.Header, error) {
 			name, value, ok := strings.Cut(line, ":")
 			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 			if !ok || !headerName.MatchString(name) || !headerValue.MatchString(value) {
-				return nil, usagef("--header: want 'NAME: VALUE', such as 'Authorization: Bearer …'") // the value is not shown: it may be secret
+				// the value is not shown: it may be secret
+				return nil, usagef("--header: want 'NAME: VALUE', such as 'Authorization: Bearer …'")
 			}
 			switch canonical := http.CanonicalHeaderKey(name); canonical {
 			case "Host", "Content-Length", "Transfer-Encoding", "Connection":
@@ -190,7 +191,8 @@ func (f *taskFlags) register(flags *pflag.FlagSet, begins bool) {
 }
 
 var dialects = map[string]client.TaskDialect{
-	"": client.TasksAuto, "auto": client.TasksAuto, "extension": client.TasksExtension, "proposal": client.TasksProposal, "off": client.TasksOff,
+	"": client.TasksAuto, "auto": client.TasksAuto, "extension": client.TasksExtension, "proposal": client.TasksProposal,
+	"off": client.TasksOff,
 }
 
 func (f *taskFlags) check() error {

@@ -27,15 +27,18 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	unknown, isName := errors.AsType[*net.DNSError](err)
 	switch {
 	case isName && unknown.IsNotFound:
-		return nil, usagef("--addr %q: %s is no address and no host that is known here; want HOST:PORT, such as 127.0.0.1:8080", addr, unknown.Name)
+		return nil, usagef("--addr %q: %s is no address and no host that is known here; want HOST:PORT, "+
+			"such as 127.0.0.1:8080", addr, unknown.Name)
 	case err == nil:
 		return listener, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("cannot listen on %s, another program does: stop it, or choose another port with --addr (port 0 takes a free one)", addr)
+		return nil, fmt.Errorf("cannot listen on %s, another program does: stop it, "+
+			"or choose another port with --addr (port 0 takes a free one)", addr)
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("cannot listen on %s, this user is not allowed to: choose a port above 1023 with --addr", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("cannot listen on %s, it is not an address of this machine: choose another one with --addr, such as 127.0.0.1:8080", addr)
+		return nil, fmt.Errorf("cannot listen on %s, it is not an address of this machine: "+
+			"choose another one with --addr, such as 127.0.0.1:8080", addr)
 	}
 	return nil, fmt.Errorf("cannot listen on %s: %w", addr, err)
 }
@@ -43,7 +46,8 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 // serveHTTP serves until ctx is done, and then until the running requests are finished: see [drain.Serve].
 func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, stdout io.Writer, o *drain.Options) error {
 	if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
-		o.Logger.Warn("other machines can reach this server, and it has no authentication: put a proxy with authentication in front of it, "+
+		o.Logger.Warn("other machines can reach this server, and it has no authentication: "+
+			"put a proxy with authentication in front of it, "+
 			"or listen on a loopback address", "addr", addr.String())
 	}
 	mux := http.NewServeMux()

@@ -93,8 +93,8 @@ func inspect(w io.Writer, token string, ring *seal.Ring, source string, asJSON b
 	return show(r)
 }
 
-// report is the output of inspect. Much of a state comes from clients, so values are quoted, or are JSON in which nothing
-// acts on a terminal.
+// report is the output of inspect. Much of a state comes from clients, so values are quoted, or are JSON in which
+// nothing acts on a terminal.
 type report struct {
 	Format  string         `json:"format"`
 	Key     string         `json:"key"`
@@ -166,7 +166,8 @@ func newReport(visible seal.Visible, state *seal.State) *report {
 		r.Payload = state.Payload // of a server that uses package seal alone
 		return r
 	}
-	r.Call = &reportCall{ID: j.ID, Started: j.Started.UTC(), Rounds: j.Round, Pending: []reportQuestion{}, Journal: []reportEntry{}, Manual: j.Manual, Trace: j.Trace}
+	r.Call = &reportCall{ID: j.ID, Started: j.Started.UTC(), Rounds: j.Round, Pending: []reportQuestion{},
+		Journal: []reportEntry{}, Manual: j.Manual, Trace: j.Trace}
 	for _, q := range j.Pending {
 		r.Call.Pending = append(r.Call.Pending, reportQuestion{q.Key, q.Wire, hex.EncodeToString(q.Digest[:])})
 	}
@@ -197,7 +198,8 @@ func (r *report) text(now time.Time) string {
 		if r.Revoked {
 			b.WriteString("revoked    the keys refuse what was sealed then\n")
 		}
-		fmt.Fprintf(&b, "\nbound to\n  audience   %q\n  method     %q\n  target     %q\n  arguments  digest %s\n  principal  %s\n",
+		fmt.Fprintf(&b, "\nbound to\n  audience   %q\n  method     %q\n  target     %q\n  arguments  digest %s\n  "+
+			"principal  %s\n",
 			to.Audience, to.Method, to.Target, to.Arguments, principal)
 		if r.Call != nil {
 			r.Call.print(&b, now)
@@ -214,7 +216,8 @@ func (r *report) text(now time.Time) string {
 }
 
 func (c *reportCall) print(b *strings.Builder, now time.Time) {
-	fmt.Fprintf(b, "\ncall\n  id       %q\n  started  %s\n  rounds   %d so far\n", c.ID, moment(c.Started, now, ""), c.Rounds)
+	fmt.Fprintf(b, "\ncall\n  id       %q\n  started  %s\n  rounds   %d so far\n", c.ID, moment(c.Started, now, ""),
+		c.Rounds)
 	if c.Trace != "" {
 		fmt.Fprintf(b, "  trace    %q\n", c.Trace)
 	}

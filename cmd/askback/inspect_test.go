@@ -57,7 +57,7 @@ func hostileJournal() []byte {
 func TestReportAsText(t *testing.T) {
 	t.Parallel()
 	r := newReport(state(hostileJournal()))
-	want := `format     ab1
+	want := strings.ReplaceAll(`format     ab1
 key        abcdefgh
 id         nonce
 size       99 bytes
@@ -67,34 +67,34 @@ expires    2026-11-20T12:00:00Z (expired 3m ago)
 bound to
   audience   "tracker"
   method     "tools/call"
-  target     "\x1b[2J\u009b31m\r\n\u202eabc\xff"
+  target     "HOSTILE"
   arguments  digest ab00000000000000000000000000000000000000000000000000000000000000
-  principal  "\x1b[2J\u009b31m\r\n\u202eabc\xff"
+  principal  "HOSTILE"
 
 call
-  id       "\x1b[2J\u009b31m\r\n\u202eabc\xff"
+  id       "HOSTILE"
   started  2026-11-20T10:58:30Z (1h4m ago)
   rounds   3 so far
 
 pending questions
-  "\x1b[2J\u009b31m\r\n\u202eabc\xff"  digest 01000000000000000000000000000000  sent as "wire\x1b[2J\u009b31m\r\n\u202eabc\xff"
+  "HOSTILE"  digest 01000000000000000000000000000000  sent as "wireHOSTILE"
 
 journal
   answer "login"  digest 02000000000000000000000000000000
-    by "\x1b[2J\u009b31m\r\n\u202eabc\xff" through "\x1b[2J\u009b31m\r\n\u202eabc\xff", 2026-11-20T10:59:00Z (1h4m ago), because "\x1b[2J\u009b31m\r\n\u202eabc\xff"
+    by "HOSTILE" through "HOSTILE", 2026-11-20T10:59:00Z (1h4m ago), because "HOSTILE"
     by "bob" through "host", 2026-11-20T11:00:00Z (1h3m ago)
     {
       "name": "\u009b31m\u202e\udb40\udc41\ufffd"
     }
   unread answer "early"  digest 03000000000000000000000000000000
-    "\x1b[2J\u009b31m\r\n\u202eabc\xff"
+    "HOSTILE"
   step "order"
     12345678901234567890
   checkpoint "half"
   used key "login"
   the handler's own state
-    "\x1b[2J\u009b31m\r\n\u202eabc\xff"
-`
+    "HOSTILE"
+`, "HOSTILE", `\x1b[2J\u009b31m\r\n\u202eabc\xff`)
 	if diff := cmp.Diff(want, r.text(expires.Add(3*time.Minute))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -170,7 +170,8 @@ func TestReportAsJSON(t *testing.T) {
 		t.Errorf("pending %q", p)
 	}
 	var answer struct{ Name string }
-	if err := json.Unmarshal(got.Call.Journal[0].Value, &answer); err != nil || answer.Name != "\u009b31m\u202e\U000e0041\ufffd" {
+	if err := json.Unmarshal(got.Call.Journal[0].Value, &answer); err != nil ||
+		answer.Name != "\u009b31m\u202e\U000e0041\ufffd" {
 		t.Errorf("answer %q, error %v", answer.Name, err)
 	}
 	if e := got.Call.Journal[1]; e.Kind != "unread answer" || string(e.Base64) != hostile {

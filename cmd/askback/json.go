@@ -52,7 +52,8 @@ func indentedJSON(v any) (string, error) {
 	return inert(text), nil
 }
 
-// indentedRaw shows JSON on lines that are indented by four spaces, except the first. It quotes a text that is not JSON.
+// indentedRaw shows JSON on lines that are indented by four spaces, except the first. It quotes a text that is not
+// JSON.
 func indentedRaw(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
@@ -61,8 +62,8 @@ func indentedRaw(raw []byte) string {
 	return inert(b.Bytes())
 }
 
-// inert escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the same
-// meaning.
+// inert escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the
+// same meaning.
 func inert(text []byte) string {
 	var b strings.Builder
 	for len(text) > 0 {

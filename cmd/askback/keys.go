@@ -53,7 +53,8 @@ not exist yet; only its owner can read it.`,
 			if err := createKeyFile(args[0], ring.EncodeSecrets()); err != nil {
 				return err
 			}
-			return output(cmd.OutOrStdout(), fmt.Sprintf("%s has the new key %s. Keep it secret, and give it to every server.\n", args[0], key.ID()))
+			return output(cmd.OutOrStdout(), fmt.Sprintf("%s has the new key %s. Keep it secret, and give it to every server.\n",
+				args[0], key.ID()))
 		},
 	}
 }
@@ -292,7 +293,8 @@ func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warn
 		return nil, "", "", nil
 	case environmentKeys.text == "":
 		// The secret did not arrive. A random key in its place would fail later and on another server.
-		return nil, "", "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it", keysVariable)
+		return nil, "", "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it",
+			keysVariable)
 	}
 	if ring, err = seal.ParseRing(environmentKeys.text); err != nil {
 		return nil, "", "", fmt.Errorf("the environment variable %s: %w", keysVariable, err)
@@ -310,7 +312,8 @@ func readKeys(file string, stdin io.Reader) (ring *seal.Ring, warning string, er
 			return nil, "", fmt.Errorf("%s does not exist: make it with 'askback keys new %s'", name, file)
 		}
 		if isExposed(info, err) {
-			warning = fmt.Sprintf("%s is open to every user of this machine (mode %04o), who can forge requestState with it: chmod 600 %[1]s",
+			warning = fmt.Sprintf("%s is open to every user of this machine (mode %04o), who can forge requestState with it: "+
+				"chmod 600 %[1]s",
 				file, info.Mode().Perm())
 		}
 	}
@@ -333,7 +336,8 @@ func isExposed(info fs.FileInfo, err error) bool {
 func createKeyFile(file, text string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already: replace its keys with 'askback keys rotate %[1]s', or choose another name", file)
+		return fmt.Errorf("%s exists already: replace its keys with 'askback keys rotate %[1]s', or choose another name",
+			file)
 	}
 	if err != nil {
 		return err
@@ -360,7 +364,8 @@ func replaceKeyFile(file, text string) error {
 	defer os.Remove(f.Name()) // after the renaming there is no such file
 	defer f.Close()
 	if err := keepOwner(f, old); err != nil {
-		return fmt.Errorf("%s belongs to another user, and the new one cannot be given to them: rotate as that user: %w", file, err)
+		return fmt.Errorf("%s belongs to another user, and the new one cannot be given to them: rotate as that user: %w",
+			file, err)
 	}
 	if err := f.Chmod(old.Mode().Perm()); err != nil {
 		return err
@@ -387,7 +392,8 @@ func checkReplaceable(file string) error {
 		}
 		return fmt.Errorf("%s is a symbolic link: rotate the file itself, 'askback keys rotate %s'", file, target)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file: want a key file, or - to read standard input and write standard output", file)
+		return fmt.Errorf("%s is not a regular file: want a key file, or - to read standard input and write standard output",
+			file)
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func TestRotateKeepsItsAnnouncements(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Until(due) - time.Second)
-			if code, _, stderr := command(t, "keys", "rotate", "--wait", "90m", file); code != exitFailure || !strings.Contains(stderr, "too early") {
+			if code, _, stderr := command(t, "keys", "rotate", "--wait", "90m", file); code != exitFailure ||
+				!strings.Contains(stderr, "too early") {
 				t.Fatalf("a second before %s: exit code %d\n%s", due, code, stderr)
 			}
 			time.Sleep(time.Until(due))

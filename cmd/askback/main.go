@@ -39,8 +39,8 @@ const rootExample = `  askback serve
   askback keys rotate askback.keys
       takes the next of the three steps that replace the key`
 
-// usageTemplate is cobra's without the second usage line of commands that have subcommands, and without help in the list
-// of commands.
+// usageTemplate is cobra's without the second usage line of commands that have subcommands, and without help in the
+// list of commands.
 const usageTemplate = `Usage:
   {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}
 {{- if .HasAvailableSubCommands}}

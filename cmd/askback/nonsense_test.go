@@ -30,9 +30,12 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 	at := "http://" + listener.Addr().String() + "/mcp"
 	t.Chdir(t.TempDir())
 	for file, text := range map[string]string{
-		"method": `{"endpoint":"` + at + `","method":"shell/run","params":{"name":"t"},"round":1,"questions":[],"requestState":"s"}`,
-		"script": `{"endpoint":"` + at + `","method":"tools/call","params":{"name":"t"},"round":1,"questions":[{"key":"q","method":"elicitation/create","params":{"mode":"url","message":"?","url":"javascript:alert(1)"}}]}`,
-		"list":   `[]`,
+		"method": `{"endpoint":"` + at +
+			`","method":"shell/run","params":{"name":"t"},"round":1,"questions":[],"requestState":"s"}`,
+		"script": `{"endpoint":"` + at +
+			`","method":"tools/call","params":{"name":"t"},"round":1,"questions":[{"key":"q","method":"elicitation/create",` +
+			`"params":{"mode":"url","message":"?","url":"javascript:alert(1)"}}]}`,
+		"list": `[]`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -41,22 +44,34 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 
 	const secret = "hunter2"
 	for _, args := range [][]string{
-		{"call", "", "t"}, {"call", at, ""}, {"prompt", at, ""}, {"read", at, ""}, {"task", "get", at, ""}, {"task", "result", at, ""},
-		{"call", "http://", "t"}, {"call", "http://127.0.0.1:99999/mcp", "t"}, {"call", "http://a b/", "t"}, {"call", `"sh`, "t"},
-		{"call", at, "t", "=1"}, {"call", at, "t", "a"}, {"call", at, "t", "a:=x"}, {"call", at, "t", "a=1", "a=2"}, {"call", at, "t", "--json", "[1]"},
-		{"call", at, "t", "--output", "xml"}, {"call", at, "t", "--timeout", "-1s"}, {"call", at, "t", "--protocol-version", "1999-01-01"},
+		{"call", "", "t"}, {"call", at, ""}, {"prompt", at, ""}, {"read", at, ""}, {"task", "get", at, ""}, {"task", "result",
+			at, ""},
+		{"call", "http://", "t"}, {"call", "http://127.0.0.1:99999/mcp", "t"}, {"call", "http://a b/", "t"}, {"call", `"sh`,
+			"t"},
+		{"call", at, "t", "=1"}, {"call", at, "t", "a"}, {"call", at, "t", "a:=x"}, {"call", at, "t", "a=1", "a=2"}, {"call",
+			at, "t", "--json", "[1]"},
+		{"call", at, "t", "--output", "xml"}, {"call", at, "t", "--timeout", "-1s"}, {"call", at, "t", "--protocol-version",
+			"1999-01-01"},
 		{"call", at, "t", "--answer", "x"}, {"call", at, "t", "--answers", "none"}, {"call", at, "t", "--answers", "list"},
-		{"call", at, "t", "--root", "none"}, {"call", at, "t", "--root", "https://example.com"}, {"call", at, "t", "--sampler", "none"},
-		{"call", at, "t", "--park", "method"}, {"call", at, "t", "--park", "none/file"}, {"call", at, "t", "--tasks", "maybe"}, {"call", at, "t", "--task-ttl", "-1s"},
+		{"call", at, "t", "--root", "none"}, {"call", at, "t", "--root", "https://example.com"}, {"call", at, "t",
+			"--sampler", "none"},
+		{"call", at, "t", "--park", "method"}, {"call", at, "t", "--park", "none/file"}, {"call", at, "t", "--tasks",
+			"maybe"}, {"call", at, "t", "--task-ttl", "-1s"},
 		{"call", at, "t", "--tasks", "off", "--detach"}, {"task", "answer", at, "id"},
-		{"call", at, "t", "--header", secret}, {"call", at, "t", "--header", ": " + secret}, {"call", at, "t", "--header", "A B: " + secret},
-		{"call", at, "t", "--header", "Ä: " + secret}, {"call", at, "t", "--header", "A(1): " + secret}, {"call", at, "t", "--header", "A: " + secret + "\x01"},
-		{"call", at, "t", "--header", "A: " + secret + "\nB: b\nC: c"}, {"call", at, "t", "--header", "host: " + secret}, {"call", at, "t", "--header", "@none"},
+		{"call", at, "t", "--header", secret}, {"call", at, "t", "--header", ": " + secret}, {"call", at, "t", "--header",
+			"A B: " + secret},
+		{"call", at, "t", "--header", "Ä: " + secret}, {"call", at, "t", "--header", "A(1): " + secret}, {"call", at, "t",
+			"--header", "A: " + secret + "\x01"},
+		{"call", at, "t", "--header", "A: " + secret + "\nB: b\nC: c"}, {"call", at, "t", "--header",
+			"host: " + secret}, {"call", at, "t", "--header", "@none"},
 		{"call", "sh -c :", "t", "--header", "A: " + secret},
-		{"serve", "--addr", ""}, {"serve", "--addr", "8080"}, {"serve", "--addr", "127.0.0.1"}, {"serve", "--addr", "127.0.0.1:65536"},
-		{"serve", "--addr", "127.0.0.1:-1"}, {"serve", "--addr", "127.0.0.1:nonsense"}, {"serve", "--addr", "a b:0"}, {"serve", "--addr", "[::1:0"},
+		{"serve", "--addr", ""}, {"serve", "--addr", "8080"}, {"serve", "--addr", "127.0.0.1"}, {"serve", "--addr",
+			"127.0.0.1:65536"},
+		{"serve", "--addr", "127.0.0.1:-1"}, {"serve", "--addr", "127.0.0.1:nonsense"}, {"serve", "--addr",
+			"a b:0"}, {"serve", "--addr", "[::1:0"},
 		{"serve", "--addr", "http://127.0.0.1:0/"}, {"serve", "--addr", "1.2.3.4.:5:6"},
-		{"resume", ""}, {"resume", "none"}, {"resume", "list"}, {"resume", "method"}, {"resume", "method", at}, {"resume", "script", at},
+		{"resume", ""}, {"resume", "none"}, {"resume", "list"}, {"resume", "method"}, {"resume", "method", at}, {"resume",
+			"script", at},
 	} {
 		code, _, stderr := command(t, args...)
 		if shown := strings.Join(args, " "); code != exitUsage {
@@ -82,7 +97,8 @@ func TestExposedKeyFilesAreWarnedOf(t *testing.T) {
 	if code, _, stderr := command(t, "keys", "new", file); code != 0 {
 		t.Fatal(stderr)
 	}
-	for mode, exposed := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o660: false, 0o604: true, 0o602: true, 0o601: true, 0o622: true, 0o644: true} {
+	for mode, exposed := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o660: false, 0o604: true, 0o602: true,
+		0o601: true, 0o622: true, 0o644: true} {
 		if err := os.Chmod(file, mode); err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,8 @@ func isStore(target string) bool {
 // openTasks opens the store that a command names, which is not made if it is not there.
 func openTasks(ctx context.Context, name string) (task.Store, error) {
 	if err := checkStore(name); err != nil || name == "" || name == "none" {
-		return nil, usagef("want the store of a server's tasks, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE, as its --store has it")
+		return nil, usagef("want the store of a server's tasks, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE, " +
+			"as its --store has it")
 	}
 	if path, ok := strings.CutPrefix(name, "sqlite:"); ok {
 		if _, err := os.Stat(path); err != nil {
@@ -58,7 +59,8 @@ func (f *storeFlags) register(cmd *cobra.Command) {
 func (f *storeFlags) check(target string) error {
 	switch {
 	case f.all && !isStore(target):
-		return usagef("--all wants a store, sqlite:PATH or postgres://…, and not a server: a server lists only the caller's own tasks")
+		return usagef("--all wants a store, sqlite:PATH or postgres://…, and not a server: " +
+			"a server lists only the caller's own tasks")
 	case !f.all && isStore(target):
 		return usagef("a store is listed with --all")
 	case !f.all && len(f.statuses)+len(f.principals)+len(f.targets) > 0:
@@ -211,9 +213,8 @@ func storedTaskText(t *desk.Task, now time.Time) string {
 type cancelFlags struct{ by, reason string }
 
 func (f *cancelFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.by, "by", "", "with a store: `NAME` of who decided it; default: the user of this command")
-	cmd.Flags().StringVar(&f.reason, "reason", "",
-		"with a store, required: `TEXT` for the audit, which the client does not see")
+	cmd.Flags().StringVar(&f.by, "by", "", "in a store: `NAME` of who decided (default: you)")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "in a store: `TEXT` for the audit; required")
 }
 
 // check compares the flags with the target.

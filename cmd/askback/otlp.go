@@ -43,7 +43,8 @@ func checkOTLP(collector string) error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return usagef("--otlp: want the URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return usagef("--otlp: want a URL without a password or a query: put credentials into the environment variable OTEL_EXPORTER_OTLP_HEADERS")
+		return usagef("--otlp: want a URL without a password or a query: put credentials into the environment variable " +
+			"OTEL_EXPORTER_OTLP_HEADERS")
 	}
 	return nil
 }

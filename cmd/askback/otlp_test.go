@@ -131,9 +131,9 @@ func textOf(of []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// draw draws spans as a tree, in the order in which they began, with the number of the instance that each is of, or with the
-// name of another service. A process that is killed does not send the span that it is in: it is drawn below the last request
-// of that process.
+// draw draws spans as a tree, in the order in which they began, with the number of the instance that each is of, or
+// with the name of another service. A process that is killed does not send the span that it is in: it is drawn below
+// the last request of that process.
 func draw(spans []received) string {
 	slices.SortFunc(spans, func(a, b received) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) })
 	var instances []string
@@ -151,7 +151,8 @@ func draw(spans []received) string {
 		if !known[parent] {
 			known[parent] = true
 			in := request[s.instance]
-			children[in] = append(children[in], received{&tracepb.Span{SpanId: s.ParentSpanId, Name: "(killed, not sent)"}, s.service, s.instance})
+			children[in] = append(children[in], received{&tracepb.Span{SpanId: s.ParentSpanId, Name: "(killed, not sent)"},
+				s.service, s.instance})
 		}
 		if s.Kind == tracepb.Span_SPAN_KIND_SERVER {
 			request[s.instance] = string(s.SpanId)
@@ -188,12 +189,15 @@ func draw(spans []received) string {
 // callBug sends a round of update_work_item and returns the state, or the text of the result.
 func callBug(t *testing.T, url, members string) (state, text string) {
 	t.Helper()
-	body := harness.Message(1, "tools/call", `"name":"update_work_item","arguments":{"workItemId":4522,"fields":{"System.State":"Resolved"}}`+members, `{"elicitation":{}}`)
+	body := harness.Message(1, "tools/call",
+		`"name":"update_work_item","arguments":{"workItemId":4522,"fields":{"System.State":"Resolved"}}`+members,
+		`{"elicitation":{}}`)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+	for name, value := range map[string]string{"Content-Type": "application/json",
+		"Accept":               "application/json, text/event-stream",
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "update_work_item"} {
 		r.Header.Set(name, value)
 	}
@@ -209,7 +213,8 @@ func callBug(t *testing.T, url, members string) (state, text string) {
 		}
 	}
 	data, _ := io.ReadAll(res.Body)
-	if err := json.Unmarshal(data, &reply); err != nil || reply.Result.RequestState == "" && len(reply.Result.Content) != 1 {
+	if err := json.Unmarshal(data, &reply); err != nil || reply.Result.RequestState == "" &&
+		len(reply.Result.Content) != 1 {
 		t.Fatalf("%d %s (%v)", res.StatusCode, data, err)
 	}
 	if len(reply.Result.Content) == 1 {
@@ -220,7 +225,8 @@ func callBug(t *testing.T, url, members string) (state, text string) {
 
 // A call whose rounds three servers serve is one trace at their collector. docs/observability.md has its drawing.
 //
-// OpenTelemetry has one handler of errors in a process. So the tests that send telemetry from this one are not parallel.
+// OpenTelemetry has one handler of errors in a process. So the tests that send telemetry from this one are not
+// parallel.
 func TestServeSendsOneTrace(t *testing.T) {
 	collect, url := newCollector(t)
 	var states []string
@@ -230,7 +236,8 @@ func TestServeSendsOneTrace(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		members := ""
-		for _, answer := range []string{`"resolution":{"action":"accept","content":{"resolution":"Duplicate"}}`, `"duplicate_of":{"action":"accept","content":{"duplicateOfId":4301}}`, ""} {
+		for _, answer := range []string{`"resolution":{"action":"accept","content":{"resolution":"Duplicate"}}`,
+			`"duplicate_of":{"action":"accept","content":{"duplicateOfId":4301}}`, ""} {
 			server := startServe(t, "--keys", keys, "--store", "none", "--otlp", url)
 			state, text := callBug(t, server, members)
 			if (text != "") != (answer == "") {
@@ -248,10 +255,12 @@ func TestServeSendsOneTrace(t *testing.T) {
 		}
 	}
 	drawing := draw(collect.spans)
-	if page, err := os.ReadFile("../../docs/observability.md"); err != nil || !strings.Contains(string(page), "```\n"+drawing+"```\n") {
+	if page, err := os.ReadFile("../../docs/observability.md"); err != nil ||
+		!strings.Contains(string(page), "```\n"+drawing+"```\n") {
 		t.Errorf("docs/observability.md does not have this drawing (%v):\n%s", err, drawing)
 	}
-	for _, name := range []string{"mcp.server.operation.duration", "askback.requests", "askback.rounds", "askback.state.size"} {
+	for _, name := range []string{"mcp.server.operation.duration", "askback.requests", "askback.rounds",
+		"askback.state.size"} {
 		if !collect.metrics[name] {
 			t.Errorf("the metric %s did not arrive", name)
 		}
@@ -275,7 +284,8 @@ func TestOneTraceOverAKill(t *testing.T) {
 	}
 	start := func(name string, args ...string) *child.Process {
 		var stderr bytes.Buffer
-		cmd := exec.Command("askback", append([]string{"serve", "--addr", "127.0.0.1:0", "--drain-delay", "0s", "--lease", "2s", "--keys", keys, "--otlp", collector}, args...)...)
+		cmd := exec.Command("askback", append([]string{"serve", "--addr", "127.0.0.1:0", "--drain-delay", "0s", "--lease",
+			"2s", "--keys", keys, "--otlp", collector}, args...)...)
 		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=10", "GORACE=atexit_sleep_ms=1")
 		cmd.Stderr = &stderr
 		p, err := child.Start(cmd)
@@ -309,10 +319,12 @@ func TestOneTraceOverAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answers := map[string]map[string]any{"resolution": {"resolution": "Duplicate"}, "duplicate_of": {"duplicateOfId": 4301}, "network": {"network": "nat"}}
-	c := client.New(&client.Options{Observe: sent.observeClient, Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		return &mcp.ElicitResult{Action: "accept", Content: answers[q.Key]}, nil
-	}})
+	answers := map[string]map[string]any{"resolution": {"resolution": "Duplicate"},
+		"duplicate_of": {"duplicateOfId": 4301}, "network": {"network": "nat"}}
+	c := client.New(&client.Options{Observe: sent.observeClient,
+		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: answers[q.Key]}, nil
+		}})
 	turns := []string{"one", "two", "three", "three"} // of the requests that may ask: three rounds, and the task
 	balance := func(r *http.Request) (*http.Response, error) {
 		to := "one"
@@ -323,7 +335,8 @@ func TestOneTraceOverAKill(t *testing.T) {
 		r.URL.Host, r.Host = pages[to].Host, pages[to].Host
 		return http.DefaultTransport.RoundTrip(r)
 	}
-	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: pages["one"].String(), HTTPClient: &http.Client{Transport: roundTrip(balance)}}, nil)
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: pages["one"].String(),
+		HTTPClient: &http.Client{Transport: roundTrip(balance)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +354,8 @@ func TestOneTraceOverAKill(t *testing.T) {
 		}
 		three.Kill()
 	}()
-	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "provision_vm", Arguments: map[string]any{"name": "web1"}}); err != nil {
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "provision_vm",
+		Arguments: map[string]any{"name": "web1"}}); err != nil {
 		t.Error(err)
 	}
 	<-killed
@@ -365,7 +379,8 @@ func TestOneTraceOverAKill(t *testing.T) {
 		}
 	}
 	drawing := draw(drawn)
-	if page, err := os.ReadFile("../../docs/observability.md"); err != nil || !strings.Contains(string(page), "```\n"+drawing+"```\n") {
+	if page, err := os.ReadFile("../../docs/observability.md"); err != nil ||
+		!strings.Contains(string(page), "```\n"+drawing+"```\n") {
 		t.Errorf("docs/observability.md does not have this drawing (%v):\n%s", err, drawing)
 	}
 	for _, name := range []string{"mcp.client.operation.duration", "mcp.server.operation.duration", "askback.tasks"} {
@@ -384,7 +399,8 @@ func TestCallSendsItsTrace(t *testing.T) {
 	collect, collector := newCollector(t)
 	t.Run("server", func(t *testing.T) { // it sends what is left at the end of the subtest
 		server := startServe(t, "--store", "none", "--otlp", collector)
-		code, _, stderr := command(t, "call", server, "update_work_item", "workItemId=4522", `fields={"System.State":"Resolved"}`,
+		code, _, stderr := command(t, "call", server, "update_work_item", "workItemId=4522",
+			`fields={"System.State":"Resolved"}`,
 			"--answer", `resolution={"resolution":"Fixed"}`, "--otlp", collector)
 		if code != exitOK || stderr != "" {
 			t.Fatalf("exit code %d: %s", code, stderr)
@@ -399,7 +415,8 @@ func TestCallSendsItsTrace(t *testing.T) {
 			t.Errorf("%s is in another trace", s.Name)
 		}
 	}
-	if kinds[tracepb.Span_SPAN_KIND_CLIENT] != 2 || kinds[tracepb.Span_SPAN_KIND_SERVER] != 2 || !collect.metrics["mcp.client.operation.duration"] {
+	if kinds[tracepb.Span_SPAN_KIND_CLIENT] != 2 || kinds[tracepb.Span_SPAN_KIND_SERVER] != 2 ||
+		!collect.metrics["mcp.client.operation.duration"] {
 		t.Errorf("the collector received %v and %v", kinds, collect.metrics)
 	}
 }
@@ -428,8 +445,8 @@ func TestOTLPAddresses(t *testing.T) {
 	}
 }
 
-// A task that goes on after its worker was killed is one trace with the call that made it. Requests about it, such as the
-// one that answers its question, are in the traces of those who send them.
+// A task that goes on after its worker was killed is one trace with the call that made it. Requests about it, such as
+// the one that answers its question, are in the traces of those who send them.
 func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.db")
@@ -442,7 +459,9 @@ func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 		return store
 	}
 	spans := tracetest.NewInMemoryExporter()
-	observe, err := otelaskback.Observe(&otelaskback.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))})
+	observe, err := otelaskback.Observe(&otelaskback.Options{
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +469,8 @@ func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 	arrived := make(chan struct{}, 1)
 	steps := func(dies bool) func(*askback.Server) {
 		return func(srv *askback.Server) {
-			askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil, func(ctx context.Context, call *askback.Call,
+				_ struct{}) (string, error) {
 				if err := call.Do(ctx, "build", func(context.Context) error { return nil }); err != nil {
 					return "", err
 				}
@@ -478,7 +498,8 @@ func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 	<-arrived
 	two := harness.NewTaskServerOn(t, open(), options(), steps(false))
 	two.Get(harness.WithExtension, id, "input_required")
-	two.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"go":{"action":"accept","content":{"Go":true}}`))
+	two.Result(harness.WithExtension, "tasks/update", id,
+		harness.Answered(id, `"go":{"action":"accept","content":{"Go":true}}`))
 	two.Get(harness.WithExtension, id, "completed")
 
 	var ours []string

@@ -59,7 +59,8 @@ func TestWorkHasABarAndATime(t *testing.T) {
 		c.progress(&mcp.ProgressNotificationParams{Progress: 5, Total: 4, Message: "more than\nall"})
 		sees("████████████████████ 100%  0:00  5 of 4: more than all")
 		c.progress(&mcp.ProgressNotificationParams{Progress: 1, Total: 4, Message: strings.Repeat("日本", 40)})
-		sees("█████░░░░░░░░░░░░░░░  25%  0:00  1 of 4: " + strings.Repeat("日本", 9) + "…")
+		sees("█████░░░░░░░░░░░░░░░  25%  0:00  1 of 4: " + strings.Repeat("日本", 9) +
+			"…")
 		time.Sleep(61*time.Second + time.Second/2) // nothing but time goes on
 		c.line("a note")
 		c.progress(&mcp.ProgressNotificationParams{Progress: 2, Total: 4})
@@ -78,7 +79,8 @@ func TestWorkHasABarAndATime(t *testing.T) {
 
 func TestBars(t *testing.T) {
 	t.Parallel()
-	for part, want := range map[float64]string{-1: "░░ 0%", 0: "░░ 0%", 0.999: "█░ 99%", 1: "██ 100%", 1e300: "██ 100%"} {
+	for part, want := range map[float64]string{-1: "░░ 0%", 0: "░░ 0%", 0.999: "█░ 99%", 1: "██ 100%",
+		1e300: "██ 100%"} {
 		bar := progressBar(part)
 		short := fmt.Sprintf("%c%c %s", []rune(bar)[0], []rune(bar)[19], strings.TrimSpace(string([]rune(bar)[20:])))
 		if short != want {

@@ -77,7 +77,8 @@ func TestRecordingOfTheDemo(t *testing.T) {
 	}
 	frames, err := readRecording(file)
 	if err != nil || len(frames) != len(demoScenes) {
-		t.Fatalf("%s has %d frames (%v), want %d: record it again with -record", recordingFile, len(frames), err, len(demoScenes))
+		t.Fatalf("%s has %d frames (%v), want %d: record it again with -record", recordingFile, len(frames), err,
+			len(demoScenes))
 	}
 	for i, want := range frames {
 		for plain(stage.frame(0).String()) != plain(want) {

@@ -15,8 +15,9 @@ import (
 
 // A recording is what a terminal showed, as an animated SVG, of which readRecording reads the text again.
 //
-// The file needs no script, so a page can show it as an image. It has a background of its own, which suits light and dark
-// pages. Where nothing moves (a renderer without animations, or a reader who wants less motion) it shows the last frame.
+// The file needs no script, so a page can show it as an image. It has a background of its own, which suits light and
+// dark pages. Where nothing moves (a renderer without animations, or a reader who wants less motion) it shows the last
+// frame.
 
 // frame is what a terminal shows for some time.
 type frame struct {
@@ -187,7 +188,8 @@ func writeRun(svg *strings.Builder, y int, run textRun) {
 		class = fmt.Sprintf(` class="%s"`, run.Style)
 	}
 	// With textLength the columns are straight in any font.
-	fmt.Fprintf(svg, `<text x="%.4g" y="%d" textLength="%.4g"%s>%s</text>`, x, top+svgCellHeight-4, wide, class, escapeXML(text))
+	fmt.Fprintf(svg, `<text x="%.4g" y="%d" textLength="%.4g"%s>%s</text>`, x, top+svgCellHeight-4, wide, class,
+		escapeXML(text))
 }
 
 func escapeXML(text string) string {

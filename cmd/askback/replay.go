@@ -43,7 +43,8 @@ testdata/transcripts has some, and says in README.md how they are written.`,
 				return err
 			}
 			if part != "" && !slices.ContainsFunc(t.Parts, func(p *transcript.Part) bool { return p.Title == part }) {
-				return usagef("--part %q: %s has %s", part, t.Name, join(t.Parts, func(p *transcript.Part) string { return strconv.Quote(p.Title) }))
+				return usagef("--part %q: %s has %s", part, t.Name,
+					join(t.Parts, func(p *transcript.Part) string { return strconv.Quote(p.Title) }))
 			}
 			urls, err := serverURLs(t, args[1:])
 			if err != nil {

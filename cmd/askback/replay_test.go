@@ -47,7 +47,8 @@ func TestTranscripts(t *testing.T) {
 			if code, _, stderr := command(t, "keys", "new", keys); code != exitOK {
 				t.Fatal(stderr)
 			}
-			shared := []string{"--keys", keys, "--store", "sqlite:" + filepath.Join(dir, "tasks.db"), "--data", filepath.Join(dir, "data")}
+			shared := []string{"--keys", keys, "--store", "sqlite:" + filepath.Join(dir, "tasks.db"), "--data",
+				filepath.Join(dir, "data")}
 			args := []string{"replay", file}
 			for _, server := range text.Servers {
 				args = append(args, server.Name+"="+startServe(t, append(shared, server.Args...)...))
@@ -77,7 +78,8 @@ func startServe(t *testing.T, args ...string) string {
 	)
 	go func() {
 		defer close(ended)
-		code = execute(ctx, append([]string{"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0"}, args...), strings.NewReader(""), in, &stderr)
+		code = execute(ctx, append([]string{"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0"}, args...),
+			strings.NewReader(""), in, &stderr)
 		in.Close()
 	}()
 	t.Cleanup(func() {

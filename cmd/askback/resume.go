@@ -54,8 +54,8 @@ are. - stands for standard input.`,
 	})
 }
 
-// trustEndpoint checks the address that a parked call names, and tells the user where the call goes on. Anybody may have
-// written the file: it may name a server, but it must not start a program or receive the user's headers.
+// trustEndpoint checks the address that a parked call names, and tells the user where the call goes on. Anybody may
+// have written the file: it may name a server, but it must not start a program or receive the user's headers.
 func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFlags) error {
 	name := harmlessLine(file, 200)
 	if file == "-" {
@@ -71,7 +71,8 @@ func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFl
 	}
 	origin := (&url.URL{Scheme: t.address.Scheme, Host: t.address.Host}).String()
 	if len(connect.headers) > 0 {
-		return usagef("--header would go to %s, which only %s names: if that is right, name it yourself, as in 'askback resume %s %s …'",
+		return usagef("--header would go to %s, which only %s names: if that is right, name it yourself, "+
+			"as in 'askback resume %s %s …'",
 			origin, name, shellQuote(file), shellQuote(t.shown()))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "askback: going on at %s, which %s names\n", harmlessLine(origin, 200), name)
@@ -117,7 +118,9 @@ func explainRefusal(p *client.Pending, err error) error {
 	case p.Expires != nil && time.Now().After(*p.Expires):
 		return fmt.Errorf("the call waited for too long, it expired at %s: call again", p.Expires.UTC().Format(time.RFC3339))
 	}
-	return fmt.Errorf("the server did not take the call back: it is not the server that asked, and shares no keys with it; or the call was for another user, or may go on only once. Call again (%w)", faultText(refused.Err))
+	return fmt.Errorf("the server did not take the call back: it is not the server that asked, "+
+		"and shares no keys with it; or the call was for another user, or may go on only once. Call again (%w)",
+		faultText(refused.Err))
 }
 
 // readParked reads a parked call from a file, or from stdin for "-".

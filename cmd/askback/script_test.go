@@ -158,7 +158,8 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(strings.TrimPrefix(line, "listening on ")))
 }
 
-// terminate NAME [SIGNAL] ends a server with SIGTERM or SIGINT, wants the exit code 0, and puts what it wrote into NAME.out.
+// terminate NAME [SIGNAL] ends a server with SIGTERM or SIGINT, wants the exit code 0, and puts what it wrote into
+// NAME.out.
 func scriptTerminate(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(serversKey{}).(map[string]*server)[args[0]]
 	signal := syscall.SIGTERM

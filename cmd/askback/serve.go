@@ -276,7 +276,8 @@ func serveStdio(ctx context.Context, srv *askback.Server, o *drain.Options) erro
 
 // registerNoMachines adds a provision_vm that fails with the reason why it cannot make machines.
 func registerNoMachines(srv *askback.Server, reason error) {
-	tool := &mcp.Tool{Name: "provision_vm", Description: "Make a machine: not on this server, which has no place to keep it in"}
+	tool := &mcp.Tool{Name: "provision_vm", Description: "Make a machine: not on this server, " +
+		"which has no place to keep it in"}
 	askback.AddTool(srv, tool, func(context.Context, *askback.Call, map[string]any) (*mcp.CallToolResult, error) {
 		return nil, reason
 	})

@@ -119,7 +119,8 @@ func stateDir() (string, error) {
 
 // serveWithTasks runs the tasks while serve runs. When ctx is done, the tasks stop at once, so that other instances
 // continue them while this one still serves. If the tasks cannot run, serving ends too.
-func serveWithTasks(ctx context.Context, srv *askback.Server, o *drain.Options, serve func(context.Context) error) error {
+func serveWithTasks(ctx context.Context, srv *askback.Server, o *drain.Options,
+	serve func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -140,7 +141,8 @@ func serveWithTasks(ctx context.Context, srv *askback.Server, o *drain.Options, 
 			err = errors.Join(err, fmt.Errorf("running tasks: %w", failure))
 		}
 	case <-time.After(o.Grace):
-		o.Logger.Warn("tasks did not stop in time: another server continues them, or this one after its next start", "limit", o.Grace)
+		o.Logger.Warn("tasks did not stop in time: another server continues them, or this one after its next start", "limit",
+			o.Grace)
 	}
 	return err
 }

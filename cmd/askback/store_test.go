@@ -61,7 +61,8 @@ func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	broken := errors.New("broken")
-	if err := serveWithTasks(t.Context(), srv, atOnce, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+	if err := serveWithTasks(t.Context(), srv, atOnce, func(context.Context) error { return broken }); !errors.Is(err,
+		broken) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -111,7 +112,8 @@ func newServer(t *testing.T, tasks *askback.Tasks) *askback.Server {
 }
 
 func post(h http.Handler, method, params string) string {
-	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc": "2.0", "id": 1, "method": "`+method+`",
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc": "2.0", "id": 1,
+		"method": "`+method+`",
 		"params": {`+params+`"_meta": {
 			"io.modelcontextprotocol/protocolVersion": "2026-07-28",
 			"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}

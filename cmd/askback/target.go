@@ -210,8 +210,8 @@ func (c *wiredConnection) Write(ctx context.Context, msg jsonrpc.Message) error 
 	return send()
 }
 
-// program is a server that this command has started. The trace shows its standard error. Without a trace, the last lines
-// of it are shown if the program fails.
+// program is a server that this command has started. The trace shows its standard error. Without a trace, the last
+// lines of it are shown if the program fails.
 type program struct {
 	cmd    *exec.Cmd
 	stderr lineWriter
@@ -272,7 +272,8 @@ func httpHint(err error) string {
 		return "; does the server run?"
 	case strings.Contains(text, "Unauthorized"), strings.Contains(text, "Forbidden"):
 		return "; does it want --header 'Authorization: …'?"
-	case strings.Contains(text, "Not Found"), strings.Contains(text, "Method Not Allowed"), strings.Contains(text, "Not Implemented"):
+	case strings.Contains(text, "Not Found"), strings.Contains(text, "Method Not Allowed"),
+		strings.Contains(text, "Not Implemented"):
 		return "; is the path right? Many servers have their endpoint at /mcp"
 	}
 	return ""

@@ -34,7 +34,8 @@ with servers of 2026-07-28 too, where what a task asks comes with tasks/result.`
 }
 
 // taskSubcommand completes a command about tasks, or about the task of its second argument.
-func taskSubcommand(cmd *cobra.Command, groups flagGroups, do func(ctx context.Context, c *conversation, s *client.Session) (func() error, error)) *cobra.Command {
+func taskSubcommand(cmd *cobra.Command, groups flagGroups,
+	do func(ctx context.Context, c *conversation, s *client.Session) (func() error, error)) *cobra.Command {
 	return conversationCommand(cmd, groups|withTasks, func(c *conversation, args []string) error {
 		if dialects[c.tasks.dialect] == client.TasksOff {
 			return usagef("--tasks off: want auto, extension or proposal")
@@ -42,7 +43,9 @@ func taskSubcommand(cmd *cobra.Command, groups flagGroups, do func(ctx context.C
 		if len(args) > 1 {
 			c.taskID = args[1]
 		}
-		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) { return do(ctx, c, s) })
+		return c.hold(args[0], "the task", func(ctx context.Context, s *client.Session) (func() error, error) {
+			return do(ctx, c, s)
+		})
 	})
 }
 
@@ -195,8 +198,8 @@ Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 	return cmd
 }
 
-// answerTask gives the task the answers of the flags. It returns the task with the questions that are still open. The task
-// is nil if the server does not show it after that.
+// answerTask gives the task the answers of the flags. It returns the task with the questions that are still open. The
+// task is nil if the server does not show it after that.
 func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*client.Task, error) {
 	t, err := s.GetTask(ctx, c.taskID)
 	if err != nil {
@@ -204,7 +207,8 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 	}
 	if len(t.Questions) == 0 {
 		if revision(s) < "2026-07-28" && !t.Ended() {
-			return nil, fmt.Errorf("in a session of revision %s a task is answered while it is waited for: '%s' takes --answer", revision(s), c.asker.watch.command())
+			return nil, fmt.Errorf("in a session of revision %s a task is answered while it is waited for: '%s' takes --answer",
+				revision(s), c.asker.watch.command())
 		}
 		return nil, fmt.Errorf("the task asks nothing, it is %s", taskLine(t))
 	}
@@ -234,7 +238,8 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 		if len(unknown) > 0 {
 			about = didYouMean(unknown[0], c.asker.given.wasAsked())
 		}
-		return nil, usagef("the task does not ask %s; it asks %s%s", cmp.Or(keys(unknown), "any of these"), questions(t.Questions), about)
+		return nil, usagef("the task does not ask %s; it asks %s%s", cmp.Or(keys(unknown), "any of these"),
+			questions(t.Questions), about)
 	}
 	if err := s.AnswerTask(ctx, c.taskID, given); err != nil {
 		return nil, err
@@ -254,7 +259,8 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 func (c *conversation) seeTask(ctx context.Context, s *client.Session, did string) (*client.Task, error) {
 	t, err := s.GetTask(ctx, c.taskID)
 	if err != nil && ctx.Err() == nil {
-		c.asker.console.line("askback: warning: the server %s; how the task stands now could not be seen: %v", did, faultText(err))
+		c.asker.console.line("askback: warning: the server %s; how the task stands now could not be seen: %v", did,
+			faultText(err))
 		return nil, nil
 	}
 	return t, err
@@ -287,7 +293,8 @@ func (c *conversation) printTasks(list []*client.Task, more bool) error {
 const maxTasks = 10000
 
 // listTasks reads the server's list of tasks. More reports whether the server has further tasks.
-func listTasks(ctx context.Context, s *client.Session, dialect client.TaskDialect) (list []*client.Task, more bool, err error) {
+func listTasks(ctx context.Context, s *client.Session,
+	dialect client.TaskDialect) (list []*client.Task, more bool, err error) {
 	read := 0
 	list, err = readPages(func(cursor string) ([]*client.Task, string, error) {
 		page, next, err := s.ListTasks(ctx, cursor)
@@ -301,8 +308,10 @@ func listTasks(ctx context.Context, s *client.Session, dialect client.TaskDialec
 	list = list[:min(len(list), maxTasks)]
 	fault, isFault := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case isFault && fault.Code == jsonrpc.CodeMethodNotFound && dialect != client.TasksProposal && revision(s) >= "2026-07-28":
-		err = errors.New("the tasks extension has no list of tasks: keep the ids that calls print; --tasks proposal lists those that were made with it")
+	case isFault && fault.Code == jsonrpc.CodeMethodNotFound && dialect != client.TasksProposal &&
+		revision(s) >= "2026-07-28":
+		err = errors.New("the tasks extension has no list of tasks: keep the ids that calls print; " +
+			"--tasks proposal lists those that were made with it")
 	case err != nil:
 		err = fmt.Errorf("listing the tasks: %w", err)
 	}
@@ -413,7 +422,8 @@ func taskTable(list []*client.Task, now time.Time) string {
 				expires = "expired"
 			}
 		}
-		rows = append(rows, strings.Join([]string{t.Status, updated, expires, harmlessLine(t.Message, 60), harmlessLine(t.ID, maxID)}, "\t"))
+		rows = append(rows, strings.Join([]string{t.Status, updated, expires, harmlessLine(t.Message, 60),
+			harmlessLine(t.ID, maxID)}, "\t"))
 	}
 	return table(rows)
 }

@@ -18,17 +18,21 @@ func nastyTasks(t *testing.T) string {
 		t.Fatal(err)
 	}
 	word := string(harm)
-	asks := fmt.Sprintf(`"inputRequests":{%s:{"method":"elicitation/create","params":{"message":%[1]s,"requestedSchema":{"type":"object","properties":{%[1]s:{"type":"string","title":%[1]s}}}}}}`, word)
-	task := fmt.Sprintf(`"taskId":%s,"status":"input_required","statusMessage":%[1]s,"createdAt":"2026-11-20T10:30:00Z","lastUpdatedAt":"2026-11-20T10:30:00Z","ttl":60000`, word)
+	asks := fmt.Sprintf(`"inputRequests":{%s:{"method":"elicitation/create","params":{"message":%[1]s,`+
+		`"requestedSchema":{"type":"object","properties":{%[1]s:{"type":"string","title":%[1]s}}}}}}`, word)
+	task := fmt.Sprintf(`"taskId":%s,"status":"input_required","statusMessage":%[1]s,`+
+		`"createdAt":"2026-11-20T10:30:00Z","lastUpdatedAt":"2026-11-20T10:30:00Z","ttl":60000`, word)
 	results := map[string]string{
-		"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"nasty","version":"1"}}}`,
-		"tools/list":      `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":{"type":"object"}}]}`,
-		"tools/call":      `{"resultType":"task",` + task + `}`,
-		"tasks/get":       `{"resultType":"complete",` + task + `,` + asks + `}`,
-		"tasks/update":    `{"resultType":"complete"}`,
-		"tasks/cancel":    `{"resultType":"complete"}`,
-		"tasks/result":    `{` + asks + `}`,
-		"tasks/list":      `{"tasks":[{` + task + `}]}`,
+		"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},` +
+			`"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"nasty","version":"1"}}}`,
+		"tools/list": `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t",` +
+			`"inputSchema":{"type":"object"}}]}`,
+		"tools/call":   `{"resultType":"task",` + task + `}`,
+		"tasks/get":    `{"resultType":"complete",` + task + `,` + asks + `}`,
+		"tasks/update": `{"resultType":"complete"}`,
+		"tasks/cancel": `{"resultType":"complete"}`,
+		"tasks/result": `{` + asks + `}`,
+		"tasks/list":   `{"tasks":[{` + task + `}]}`,
 	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
@@ -84,7 +88,8 @@ func TestAnInterruptionDoesNotAnswerATask(t *testing.T) {
 		case "tools/call":
 			return `"resultType":"task","taskId":"abc","status":"working","pollIntervalMs":10`
 		case "tasks/get":
-			return `"taskId":"abc","status":"input_required","inputRequests":{"A":{"method":"elicitation/create","params":{"message":"Which?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}}}`
+			return `"taskId":"abc","status":"input_required","inputRequests":{"A":{"method":"elicitation/create",` +
+				`"params":{"message":"Which?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}}}`
 		case "tasks/update", "tasks/cancel":
 			answered <- method
 			return `"resultType":"complete"`
@@ -98,7 +103,9 @@ func TestAnInterruptionDoesNotAnswerATask(t *testing.T) {
 			t.Fatal(err)
 		}
 		code := s.end()
-		if text := s.text(); code != exitInterrupted || !strings.Contains(text, "the task may still go on: 'askback task result "+url+" abc' waits for it") || !strings.HasSuffix(text, "askback: interrupted\n") {
+		if text := s.text(); code != exitInterrupted ||
+			!strings.Contains(text, "the task may still go on: 'askback task result "+url+" abc' waits for it") ||
+			!strings.HasSuffix(text, "askback: interrupted\n") {
 			t.Errorf("%v: exit code %d:\n%s", args, code, text)
 		}
 	}

@@ -49,7 +49,8 @@ func TestWhatTheServerDidIsNoFailure(t *testing.T) {
 	url := scripted(t, func(method string) string {
 		switch {
 		case method == "tasks/get" && !done:
-			return `"taskId":"abc","status":"input_required","inputRequests":{"A":{"method":"elicitation/create","params":{"message":"a?","requestedSchema":{"type":"object","properties":{}}}}}`
+			return `"taskId":"abc","status":"input_required","inputRequests":{"A":{"method":"elicitation/create",` +
+				`"params":{"message":"a?","requestedSchema":{"type":"object","properties":{}}}}}`
 		case method == "tasks/update" || method == "tasks/cancel":
 			done = true
 			return `"resultType":"complete"`
@@ -58,7 +59,8 @@ func TestWhatTheServerDidIsNoFailure(t *testing.T) {
 	})
 	for _, args := range [][]string{{"task", "cancel", url, "abc"}, {"task", "answer", url, "abc", "--answer", "A={}"}} {
 		done = false
-		if code, stdout, stderr := command(t, args...); !done || code != 0 || stdout != "" || !strings.Contains(stderr, "warning: ") || !strings.Contains(stderr, "Task not found") {
+		if code, stdout, stderr := command(t, args...); !done || code != 0 || stdout != "" ||
+			!strings.Contains(stderr, "warning: ") || !strings.Contains(stderr, "Task not found") {
 			t.Errorf("%v: exit code %d, %q, %s", args, code, stdout, stderr)
 		}
 	}
@@ -69,7 +71,8 @@ func TestWhyATaskFailedIsShown(t *testing.T) {
 	url := scripted(t, func(string) string {
 		return `"taskId":"abc","status":"failed","error":{"code":-32603,"message":"disk \u001b[31mfull","data":{"free":0}}`
 	})
-	if _, stdout, _ := command(t, "task", "get", url, "abc"); !strings.Contains(stdout, `disk \x1b[31mfull (-32603)`+"\n") {
+	if _, stdout, _ := command(t, "task", "get", url, "abc"); !strings.Contains(stdout,
+		`disk \x1b[31mfull (-32603)`+"\n") {
 		t.Errorf("text: %s", stdout)
 	}
 	if _, stdout, _ := command(t, "task", "get", url, "abc", "--output", "json"); !strings.Contains(stdout, `"free": 0`) {
@@ -80,11 +83,13 @@ func TestWhyATaskFailedIsShown(t *testing.T) {
 // The width of a long id must not be that of every line, nor a list be as long as its server likes.
 func TestListsOfTasksAreBounded(t *testing.T) {
 	t.Parallel()
-	page := `"nextCursor":"on","tasks":[{"taskId":"` + strings.Repeat("x", 4000) + `","status":"working"}` + strings.Repeat(`,{"taskId":"t","status":"working"}`, 5999) + `]`
+	page := `"nextCursor":"on","tasks":[{"taskId":"` + strings.Repeat("x", 4000) + `","status":"working"}` +
+		strings.Repeat(`,{"taskId":"t","status":"working"}`, 5999) + `]`
 	pages := 0
 	url := scripted(t, func(string) string { pages++; return page })
 	code, stdout, stderr := command(t, "task", "list", "--tasks", "proposal", url)
-	if lines := strings.Count(stdout, "\n"); code != 0 || lines != 1+maxTasks || len(stdout) > 1<<20 || pages != 2 || !strings.Contains(stderr, "the first 10000") {
+	if lines := strings.Count(stdout, "\n"); code != 0 || lines != 1+maxTasks || len(stdout) > 1<<20 || pages != 2 ||
+		!strings.Contains(stderr, "the first 10000") {
 		t.Errorf("exit code %d, %d lines, %d bytes, %d pages: %s", code, lines, len(stdout), pages, stderr)
 	}
 }

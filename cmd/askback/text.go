@@ -73,8 +73,8 @@ func shellQuote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// foreignQuote quotes a server's word for a shell. Characters that act on a terminal are spelled out in $'…', which bash
-// and other shells read.
+// foreignQuote quotes a server's word for a shell. Characters that act on a terminal are spelled out in $'…', which
+// bash and other shells read.
 func foreignQuote(word string) string {
 	if utf8.ValidString(word) && !strings.ContainsFunc(word, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return shellQuote(word)

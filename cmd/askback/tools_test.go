@@ -23,9 +23,10 @@ func TestListsOfAServerWithoutTools(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		result := map[string]string{
-			"server/discover": `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"prompts":{},"resources":{}},"ttlMs":0,"cacheScope":"public"}`,
-			"prompts/list":    `"result":{"resultType":"complete","prompts":[{"name":"greet"}],"ttlMs":0,"cacheScope":"public"}`,
-			"resources/list":  `"error":{"code":-32603,"message":"the disk is gone"}`,
+			"server/discover": `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],` +
+				`"capabilities":{"prompts":{},"resources":{}},"ttlMs":0,"cacheScope":"public"}`,
+			"prompts/list":   `"result":{"resultType":"complete","prompts":[{"name":"greet"}],"ttlMs":0,"cacheScope":"public"}`,
+			"resources/list": `"error":{"code":-32603,"message":"the disk is gone"}`,
 		}[req.Method]
 		if result == "" {
 			result = `"error":{"code":-32601,"message":"Method not found"}`
@@ -37,7 +38,9 @@ func TestListsOfAServerWithoutTools(t *testing.T) {
 	if want := "Prompts, for 'askback prompt':\n\ngreet\n    no arguments\n"; code != 0 || stdout != want {
 		t.Errorf("exit code %d, printed\n%s\n%s", code, stdout, stderr)
 	}
-	if want := "askback: warning: listing the resources: the server answered with error -32603: the disk is gone\n"; stderr != want {
+	want := "askback: warning: listing the resources: the server answered with error -32603: the disk is " +
+		"gone\n"
+	if stderr != want {
 		t.Errorf("warned\n%s", stderr)
 	}
 }
@@ -61,7 +64,8 @@ func TestEndlessLists(t *testing.T) {
 			result = fmt.Sprintf(`"tools":[],"prompts":[],"nextCursor":"%d"`, n)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s,"ttlMs":0,"cacheScope":"public"}}`, req.ID, result)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s,"ttlMs":0,"cacheScope":"public"}}`,
+			req.ID, result)
 	}))
 	defer server.Close()
 	for _, args := range [][]string{{"tools", server.URL}, {"call", server.URL, "x"}, {"prompt", server.URL, "x"}} {

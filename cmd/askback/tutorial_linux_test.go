@@ -118,7 +118,8 @@ func newTutorialReader(t *testing.T) *tutorialReader {
 	cmd := exec.Command("bash", "-c", shell)
 	cmd.Dir = folder
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{names, ended}
-	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "REPOSITORY="+repository, "GO="+goTool,
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "REPOSITORY="+repository,
+		"GO="+goTool,
 		"TERM=xterm", "NO_COLOR=", "ACCESSIBLE=", "LC_ALL=C.UTF-8", "GOFLAGS="+tutorialFlags, "GOWORK=", keysVariable+"=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -259,8 +260,8 @@ func (r *tutorialReader) shown() string {
 	return strings.ReplaceAll(ansi.Strip(r.screen.String()), "\r", "")
 }
 
-// compare fails if the terminal does not show this. An ellipsis stands for what differs each time, and for lines that are
-// left out if it is alone on its line. Where the reader filled in a form, other lines may come between, because the
+// compare fails if the terminal does not show this. An ellipsis stands for what differs each time, and for lines that
+// are left out if it is alone on its line. Where the reader filled in a form, other lines may come between, because the
 // form was on the screen until then.
 func (r *tutorialReader) compare(text string) {
 	r.t.Helper()

@@ -74,7 +74,8 @@ func (w *watch) command() string {
 	return harmless(fmt.Sprintf("%s %s %s", words, shellQuote(w.asker.target.shown()), id))
 }
 
-// unfinishedTask returns the error of a call that became a task and ended here before the task did, unless it is parked.
+// unfinishedTask returns the error of a call that became a task and ended here before the task did, unless it is
+// parked.
 func unfinishedTask(err error) (*client.PendingError, bool) {
 	waited, ok := errors.AsType[*client.PendingError](err)
 	return waited, ok && waited.Pending.TaskID != "" && !errors.Is(err, client.ErrPark)
@@ -89,7 +90,8 @@ func (w *watch) explain(err error) error {
 			w.asker.console.line("askback: the task may still go on: '%s' waits for it", w.command())
 		}
 	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && w.id != "" && !w.ended {
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeInvalidParams && w.id != "" &&
+		!w.ended {
 		return fmt.Errorf("%w; it may have been forgotten, or belong to another user", faultText(err))
 	}
 	return err

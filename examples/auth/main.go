@@ -84,7 +84,8 @@ func newHandler(ctx context.Context, issuer, resource string, keys *seal.Ring) (
 	})
 	mux := http.NewServeMux()
 	mux.Handle("GET "+metadata, auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
-		Resource: resource, AuthorizationServers: []string{issuer}, ScopesSupported: []string{scope}, BearerMethodsSupported: []string{"header"},
+		Resource: resource, AuthorizationServers: []string{issuer}, ScopesSupported: []string{scope},
+		BearerMethodsSupported: []string{"header"},
 	}))
 	mux.Handle(at.Path, protect(srv.HTTPHandler(&askback.HTTPOptions{AllowedHosts: []string{at.Host}})))
 	return mux, nil

@@ -35,7 +35,8 @@ func newIssuer(t *testing.T) *issuer {
 		t.Fatal(err)
 	}
 	i := new(issuer)
-	if i.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "1"}}, nil); err != nil {
+	if i.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "1"}},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
@@ -46,7 +47,8 @@ func newIssuer(t *testing.T) *issuer {
 		}
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", reply(func() any {
-		return map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"}}
+		return map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys",
+			"id_token_signing_alg_values_supported": []string{"ES256"}}
 	}))
 	mux.HandleFunc("/keys", reply(func() any {
 		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Algorithm: "ES256", Use: "sig"}}}
@@ -77,7 +79,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // connect is a session of a caller whose user answers with form.
-func connect(t *testing.T, url, token string, form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) (*client.Session, error) {
+func connect(t *testing.T, url, token string,
+	form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) (*client.Session, error) {
 	t.Helper()
 	s, err := client.New(&client.Options{Form: form}).Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)},
@@ -122,7 +125,8 @@ func TestCallersAreKeptApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if challenge := res.Header.Get("WWW-Authenticate"); res.StatusCode != http.StatusUnauthorized || !strings.Contains(challenge, "/.well-known/oauth-protected-resource/mcp") {
+		if challenge := res.Header.Get("WWW-Authenticate"); res.StatusCode != http.StatusUnauthorized ||
+			!strings.Contains(challenge, "/.well-known/oauth-protected-resource/mcp") {
 			t.Errorf("%s: %s, %q", name, res.Status, challenge)
 		}
 	}
@@ -135,7 +139,8 @@ func TestCallersAreKeptApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(&metadata); err != nil || metadata.Resource != resource || fmt.Sprint(metadata.Servers) != "["+i.url+"]" {
+	if err := json.NewDecoder(res.Body).Decode(&metadata); err != nil || metadata.Resource != resource ||
+		fmt.Sprint(metadata.Servers) != "["+i.url+"]" {
 		t.Errorf("%+v, %v", metadata, err)
 	}
 	if _, err := connect(t, resource, i.token(t, "alice", resource, "other", time.Hour), nil); err == nil {

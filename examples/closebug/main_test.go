@@ -86,12 +86,13 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// README.md says what the manual style does not do. Each of these is sent to both servers in the second round, after the
-// first one asked about bug 7.
+// README.md says what the manual style does not do. Each of these is sent to both servers in the second round, after
+// the first one asked about bug 7.
 func TestManualStyle(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil)
 	registerManual(m)
-	manual := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{Stateless: true})
+	manual := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 	principal := func(_ context.Context, extra *mcp.RequestExtra) (string, error) { return extra.Header.Get("User"), nil }
 	ours := harness.NewServer(t, &askback.Options{Principal: principal}, register).HTTPHandler(nil)
 

@@ -1,6 +1,6 @@
-// Command fleet is an MCP server that runs as several instances behind a load balancer. Any instance continues the calls
-// and tasks of any other, and one that stops fails no call. Its one tool asks before it refunds an order, and then goes
-// on as a task.
+// Command fleet is an MCP server that runs as several instances behind a load balancer. Any instance continues the
+// calls and tasks of any other, and one that stops fails no call. Its one tool asks before it refunds an order, and
+// then goes on as a task.
 //
 // It takes its settings from the environment:
 //
@@ -9,8 +9,8 @@
 //	ADDR           where to listen; :8080 if it is empty
 //	DRAIN_DELAY    how long to serve after /readyz has turned 503; 5s if it is empty
 //
-// With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector. README.md has the Dockerfile, the compose
-// file and the manifests for Kubernetes.
+// With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector. README.md has the Dockerfile, the
+// compose file and the manifests for Kubernetes.
 package main
 
 import (
@@ -137,7 +137,8 @@ func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askba
 		return nil, err
 	}
 	askback.MustForm[approval]()
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "refund_order", Description: "Refund an order"}, &askback.TaskSupport{AtDetach: true}, refund)
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "refund_order", Description: "Refund an order"},
+		&askback.TaskSupport{AtDetach: true}, refund)
 	return srv, nil
 }
 

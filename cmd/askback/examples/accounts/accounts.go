@@ -26,8 +26,9 @@ var (
 	github    = question{"GitHub", "github_login", "Please provide your GitHub username", false}
 	google    = question{"Google", "google_login", "Please provide your Google username", false}
 	microsoft = question{"Microsoft", "microsoft_login", "Please provide your Microsoft username", false}
-	reworded  = question{"GitHub", "github_login", "Which GitHub account shall be linked? Please provide its username", false}
-	reformed  = question{"Microsoft", "microsoft_login", "Please provide your Microsoft username", true}
+	reworded  = question{"GitHub", "github_login", "Which GitHub account shall be linked? Please provide its username",
+		false}
+	reformed = question{"Microsoft", "microsoft_login", "Please provide your Microsoft username", true}
 )
 
 // ask asks the question in a form of its kind.
@@ -55,12 +56,13 @@ type address struct {
 }
 
 // Register adds the tool link_accounts to s as a release has it. Release 1 asks for logins at GitHub and Google,
-// release 2 at GitHub and Microsoft; release 3 rewords the question about GitHub, and wants an email address at Microsoft
-// in the same words as before. Register panics for any other release. Each server keeps its links in memory.
+// release 2 at GitHub and Microsoft; release 3 rewords the question about GitHub, and wants an email address at
+// Microsoft in the same words as before. Register panics for any other release. Each server keeps its links in memory.
 func Register(s *askback.Server, release int) {
 	questions := releases[release-1]
 	links := &store{sets: make(map[string]set)}
-	tool := &mcp.Tool{Name: "link_accounts", Description: "Link your accounts at other services; those that you decline are left out"}
+	tool := &mcp.Tool{Name: "link_accounts", Description: "Link your accounts at other services; " +
+		"those that you decline are left out"}
 
 	askback.AddTool(s, tool, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 		var accounts []string

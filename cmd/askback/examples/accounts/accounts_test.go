@@ -33,7 +33,8 @@ func TestTheQuestions(t *testing.T) {
 		`{"github_login": ` + question("Please provide your GitHub username") + `,
 		  "microsoft_login": ` + question("Please provide your Microsoft username") + `}`,
 		`{"github_login": ` + question("Which GitHub account shall be linked? Please provide its username") + `,
-		  "microsoft_login": ` + form("Please provide your Microsoft username", `{"type": "string", "format": "email"}`) + `}`,
+		  "microsoft_login": ` +
+			form("Please provide your Microsoft username", `{"type": "string", "format": "email"}`) + `}`,
 	} {
 		var questions any
 		if err := json.Unmarshal([]byte(want), &questions); err != nil {
@@ -56,7 +57,9 @@ func TestNothingIsLinkedWhileAQuestionIsOpen(t *testing.T) {
 	// The response is lost, so the client sends the round again, and is told the same.
 	for range 2 {
 		last := post(t, h, answer(second, microsoft))
-		if want := "Linked octocat (GitHub) and bill (Microsoft). This server has linked 1 set of accounts."; last.text() != want {
+		want := "Linked octocat (GitHub) and bill (Microsoft). This server has linked 1 set of " +
+			"accounts."
+		if last.text() != want {
 			t.Errorf("got %q, want %q", last.text(), want)
 		}
 	}
@@ -70,7 +73,9 @@ func TestHalfASetIsNotLinked(t *testing.T) {
 		t.Errorf("got the error %v, want that for a missing capability", failed)
 	}
 	last := post(t, h, answer(first, github+", "+microsoft))
-	if want := "Linked octocat (GitHub) and bill (Microsoft). This server has linked 1 set of accounts."; last.text() != want {
+	want := "Linked octocat (GitHub) and bill (Microsoft). This server has linked 1 set of " +
+		"accounts."
+	if last.text() != want {
 		t.Errorf("got %q, want %q", last.text(), want)
 	}
 }

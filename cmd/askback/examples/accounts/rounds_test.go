@@ -41,12 +41,15 @@ func TestRestartsLostResponsesAndReleases(t *testing.T) {
 			[][]string{{"github_login", "microsoft_login"}}, "Linked octocat (GitHub) and bill (Microsoft)." + first,
 		},
 		{
-			"the upgrade of the proposal", []int{1, 2}, answers{"github_login": octocat, "google_login": larry, "microsoft_login": bill},
-			[][]string{{"github_login", "google_login"}, {"microsoft_login"}}, "Linked octocat (GitHub) and bill (Microsoft)." + first,
+			"the upgrade of the proposal", []int{1, 2}, answers{"github_login": octocat, "google_login": larry,
+				"microsoft_login": bill},
+			[][]string{{"github_login", "google_login"}, {"microsoft_login"}}, "Linked octocat (GitHub) and bill (Microsoft)." +
+				first,
 		},
 		{
 			"there and back", []int{1, 2, 1}, answers{"github_login": octocat, "google_login": larry, "microsoft_login": bill},
-			[][]string{{"github_login", "google_login"}, {"microsoft_login"}}, "Linked octocat (GitHub) and larry (Google)." + first,
+			[][]string{{"github_login", "google_login"}, {"microsoft_login"}}, "Linked octocat (GitHub) and larry (Google)." +
+				first,
 		},
 		{
 			"one question in other words, the other in another form", []int{2, 3},
@@ -55,7 +58,8 @@ func TestRestartsLostResponsesAndReleases(t *testing.T) {
 			"Linked mona (GitHub) and bill@example.com (Microsoft)." + first,
 		},
 		{
-			"declined in another release", []int{1, 2}, answers{"github_login": decline, "google_login": larry, "microsoft_login": bill},
+			"declined in another release", []int{1, 2}, answers{"github_login": decline, "google_login": larry,
+				"microsoft_login": bill},
 			[][]string{{"github_login", "google_login"}, {"microsoft_login"}}, "Linked bill (Microsoft)." + first,
 		},
 		{
@@ -63,7 +67,8 @@ func TestRestartsLostResponsesAndReleases(t *testing.T) {
 			[][]string{{"github_login", "microsoft_login"}}, "Linked octocat (GitHub)." + first,
 		},
 		{
-			"a blank name", []int{2}, answers{"github_login": askbacktest.Accept(map[string]string{"name": " "}), "microsoft_login": bill},
+			"a blank name", []int{2}, answers{"github_login": askbacktest.Accept(map[string]string{"name": " "}),
+				"microsoft_login": bill},
 			[][]string{{"github_login", "microsoft_login"}}, "Linked bill (Microsoft)." + first,
 		},
 		{

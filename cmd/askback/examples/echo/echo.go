@@ -33,10 +33,11 @@ func Register(s *askback.Server) {
 	})
 }
 
-// RegisterLater adds the tool echo_later to s. Its calls become tasks in the middle: the tool asks in rounds for a missing
-// input, while the server keeps nothing, and detaches once it has the input.
+// RegisterLater adds the tool echo_later to s. Its calls become tasks in the middle: the tool asks in rounds for a
+// missing input, while the server keeps nothing, and detaches once it has the input.
 func RegisterLater(s *askback.Server) {
-	tool := &mcp.Tool{Name: "echo_later", Description: "Echoes its input back, in a task that begins once the input is there"}
+	tool := &mcp.Tool{Name: "echo_later", Description: "Echoes its input back, " +
+		"in a task that begins once the input is there"}
 	support := &askback.TaskSupport{AtDetach: true, PollInterval: 100 * time.Millisecond}
 
 	askback.AddTaskTool(s, tool, support, func(ctx context.Context, call *askback.Call, in args) (string, error) {

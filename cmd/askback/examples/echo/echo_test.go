@@ -40,7 +40,8 @@ func TestAQuestionDeclinedIsAToolError(t *testing.T) {
 	res := askbacktest.Run(t, echo.Register, askbacktest.Call{
 		Tool: "echo", Answers: map[string]askbacktest.Answer{"echo_input": askbacktest.Decline()},
 	})
-	if want := `the user declined to answer the question "echo_input"`; res.Tool == nil || !res.Tool.IsError || res.Text() != want {
+	if want := `the user declined to answer the question "echo_input"`; res.Tool == nil || !res.Tool.IsError ||
+		res.Text() != want {
 		t.Errorf("got %q, want the tool error %q", res.Text(), want)
 	}
 }

@@ -90,9 +90,10 @@ func TestTheBounds(t *testing.T) {
 		{5000000, "There are 348513 primes below 5000000, counted by 1 server."},
 		{5000001, "invalid arguments: "},
 	} {
-		res := askbacktest.Run(t, func(s *askback.Server) { primes.Register(s, func() bool { return false }) }, askbacktest.Call{
-			Tool: "count_primes", Arguments: map[string]int{"below": tt.below},
-		})
+		res := askbacktest.Run(t, func(s *askback.Server) { primes.Register(s, func() bool { return false }) },
+			askbacktest.Call{
+				Tool: "count_primes", Arguments: map[string]int{"below": tt.below},
+			})
 		if !strings.HasPrefix(res.Text(), tt.want) {
 			t.Errorf("below %d: got %q, want %q", tt.below, res.Text(), tt.want)
 		}

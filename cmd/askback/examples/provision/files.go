@@ -66,14 +66,15 @@ func (m *machine) writeJSON(name string, v any) (File, error) {
 	return m.writeBytes(name, append(data, '\n'))
 }
 
-// writeDisk writes the disk image. Its content depends only on the machine's ID, so that a repeated step writes the same
-// content.
+// writeDisk writes the disk image. Its content depends only on the machine's ID, so that a repeated step writes the
+// same content.
 func (m *machine) writeDisk(ctx context.Context) (File, error) {
 	return m.write("disk.img", func(w io.Writer) error {
 		noise := mathrand.NewChaCha8(sha256.Sum256([]byte(m.id())))
 		chunk := make([]byte, 1<<20)
 		for n := range m.DiskMiB {
-			if err := m.progress(ctx, "write-disk", n, fmt.Sprintf("Writing the disk image: %d of %d MiB", n, m.DiskMiB)); err != nil {
+			if err := m.progress(ctx, "write-disk", n, fmt.Sprintf("Writing the disk image: %d of %d MiB", n,
+				m.DiskMiB)); err != nil {
 				return err
 			}
 			_, _ = noise.Read(chunk) // which cannot fail
@@ -100,7 +101,8 @@ func (m *machine) writeConfig(context.Context) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	hardware, err := m.writeJSON("config/hardware.json", map[string]int{"cpus": m.CPUs, "memoryMiB": m.MemoryMiB, "diskMiB": m.DiskMiB})
+	hardware, err := m.writeJSON("config/hardware.json", map[string]int{"cpus": m.CPUs, "memoryMiB": m.MemoryMiB,
+		"diskMiB": m.DiskMiB})
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,8 @@ func (m *machine) verify(files []File) error {
 			return err
 		}
 		if got := hex.EncodeToString(hash.Sum(nil)); size != want.Size || got != want.SHA256 {
-			return fmt.Errorf("%s is not as it was written: %d bytes with SHA-256 %s, want %d with %s; call provision_vm again, and if that fails too, check the disk",
+			return fmt.Errorf("%s is not as it was written: %d bytes with SHA-256 %s, want %d with %s; "+
+				"call provision_vm again, and if that fails too, check the disk",
 				f.Name(), size, got, want.Size, want.SHA256)
 		}
 	}
@@ -150,7 +153,8 @@ func bootCommand(ctx context.Context) (*exec.Cmd, error) {
 		cmd = exec.CommandContext(ctx, "cmd", "/c", "ver")
 	}
 	if cmd.Err != nil {
-		return nil, fmt.Errorf("the host lacks a program that the boot needs: %w; install it, or add its directory to PATH", cmd.Err)
+		return nil, fmt.Errorf("the host lacks a program that the boot needs: %w; install it, or add its directory to PATH",
+			cmd.Err)
 	}
 	cmd.WaitDelay = time.Second // for what it may have started
 	return cmd, nil

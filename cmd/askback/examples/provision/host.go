@@ -120,14 +120,15 @@ func (m *machine) takeOver() error {
 // finishedBy returns the number of the claim of the worker that finished the machine, or -1.
 func (m *machine) finishedBy() int64 {
 	finished := manifest{Fence: -1}
-	if data, err := os.ReadFile(m.path(manifestFile)); err != nil || json.Unmarshal(data, &finished) != nil || finished.Call != m.call.ID() {
+	if data, err := os.ReadFile(m.path(manifestFile)); err != nil || json.Unmarshal(data, &finished) != nil ||
+		finished.Call != m.call.ID() {
 		return -1
 	}
 	return finished.Fence
 }
 
-// claim makes the machine's directory, which appears with the claim in it, and returns the time of the claim. Of several
-// calls one gets the name.
+// claim makes the machine's directory, which appears with the claim in it, and returns the time of the claim. Of
+// several calls one gets the name.
 func (m *machine) claim() (time.Time, error) {
 	prepared, err := os.MkdirTemp(m.workDir(), "new-*")
 	if err != nil {
@@ -181,7 +182,8 @@ func (m *machine) claimed() error {
 	if info, err := os.Stat(m.path(claimFile)); err == nil {
 		since = "at " + info.ModTime().Format(time.RFC3339)
 	}
-	return fmt.Errorf("another call began to provision %s %s: wait until it has, or choose another name; if that call was given up, remove %s",
+	return fmt.Errorf("another call began to provision %s %s: wait until it has, or choose another name; "+
+		"if that call was given up, remove %s",
 		m.Name, since, m.dir())
 }
 

@@ -47,7 +47,8 @@ var argsSchema = json.RawMessage(`{
 		"name": {"type": "string", "pattern": "` + label.String() + `",
 			"description": "the machine's name: lower-case letters, digits and hyphens, beginning with a letter"},
 		"cpus": {"type": "integer", "minimum": 1, "maximum": 64, "default": 2, "description": "number of CPUs"},
-		"memoryMiB": {"type": "integer", "minimum": 128, "maximum": 1048576, "default": 1024, "description": "size of the memory in MiB"},
+		"memoryMiB": {"type": "integer", "minimum": 128, "maximum": 1048576, "default": 1024,
+			"description": "size of the memory in MiB"},
 		"diskMiB": {"type": "integer", "minimum": 1, "maximum": 256, "default": 16, "description": "size of the disk in MiB"}
 	},
 	"required": ["name"],
@@ -127,7 +128,8 @@ func Register(s *askback.Server, host *Host) {
 		case err != nil: // the next round or the next worker continues
 			return nil, err
 		}
-		return result(out, "%s is running: %d CPUs, %d MiB of memory, %d MiB of disk, network %s, host name %s.\nIts files are in %s.",
+		return result(out, "%s is running: %d CPUs, %d MiB of memory, %d MiB of disk, network %s, "+
+			"host name %s.\nIts files are in %s.",
 			in.Name, in.CPUs, in.MemoryMiB, in.DiskMiB, out.Network, out.Hostname, out.Path), nil
 	})
 }
@@ -147,15 +149,17 @@ func giveUp(ctx context.Context, m *machine, why error, declined bool) (*mcp.Cal
 
 // provision is the work, from top to bottom.
 func provision(ctx context.Context, m *machine) (Outcome, error) {
-	begun, err := step(ctx, m, "create-directories", "Creating the directories", func(ctx context.Context) (time.Time, error) {
-		if !m.call.Can(askback.CapabilityForm) {
-			return time.Time{}, &askback.CapabilityError{Key: "network", Need: askback.CapabilityForm} // now, not after the work
-		}
-		if _, err := bootCommand(ctx); err != nil {
-			return time.Time{}, err
-		}
-		return m.claim()
-	})
+	begun, err := step(ctx, m, "create-directories", "Creating the directories",
+		func(ctx context.Context) (time.Time, error) {
+			if !m.call.Can(askback.CapabilityForm) {
+				// now, not after the work
+				return time.Time{}, &askback.CapabilityError{Key: "network", Need: askback.CapabilityForm}
+			}
+			if _, err := bootCommand(ctx); err != nil {
+				return time.Time{}, err
+			}
+			return m.claim()
+		})
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -187,7 +191,8 @@ func provision(ctx context.Context, m *machine) (Outcome, error) {
 		again, err := askback.Elicit[struct {
 			Hostname string `json:"hostname" title:"Host name" maxLength:"32"`
 		}](m.call, fmt.Sprintf("hostname-%d", n), fmt.Sprintf(
-			"%q cannot be a host name: it takes lower-case letters, digits and hyphens, and begins with a letter. Which one shall %s have?",
+			"%q cannot be a host name: it takes lower-case letters, digits and hyphens, "+
+				"and begins with a letter. Which one shall %s have?",
 			to.Hostname, m.Name))
 		if err != nil {
 			return Outcome{}, err
@@ -195,9 +200,10 @@ func provision(ctx context.Context, m *machine) (Outcome, error) {
 		to.Hostname = again.Hostname
 	}
 
-	attached, err := step(ctx, m, "configure-network", "Configuring the network "+to.Network, func(context.Context) (File, error) {
-		return m.writeJSON("config/network.json", to)
-	})
+	attached, err := step(ctx, m, "configure-network", "Configuring the network "+to.Network,
+		func(context.Context) (File, error) {
+			return m.writeJSON("config/network.json", to)
+		})
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -230,7 +236,8 @@ func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
 // step is [askback.Do] for a step of m: it reports progress, keeps the host's pace, and writes to the log of effects.
-func step[T any](ctx context.Context, m *machine, name, message string, do func(context.Context) (T, error)) (T, error) {
+func step[T any](ctx context.Context, m *machine, name, message string,
+	do func(context.Context) (T, error)) (T, error) {
 	return askback.Do(ctx, m.call, name, func(ctx context.Context) (T, error) {
 		var none T
 		if err := m.progress(ctx, name, 0, message); err != nil {

@@ -26,7 +26,8 @@ var allSteps = []string{
 
 // run calls provision_vm for a client without tasks. A first round that is sent twice is two calls, and this tool has
 // begun its work by then: no response may be lost.
-func run(t *testing.T, host *provision.Host, arguments map[string]any, answers map[string]askbacktest.Answer) *askbacktest.Result {
+func run(t *testing.T, host *provision.Host, arguments map[string]any,
+	answers map[string]askbacktest.Answer) *askbacktest.Result {
 	t.Helper()
 	return askbacktest.Run(t, func(s *askback.Server) { provision.Register(s, host) }, askbacktest.Call{
 		Tool: "provision_vm", Arguments: arguments, Answers: answers, Lossless: true,
@@ -43,7 +44,8 @@ func TestAMachineIsMade(t *testing.T) {
 	host := newHost(t)
 	res := run(t, host, map[string]any{"name": "web-1", "cpus": 4, "diskMiB": 2}, network("bridge", "www"))
 	dir := filepath.Join(host.Root, "web-1")
-	want := "web-1 is running: 4 CPUs, 1024 MiB of memory, 2 MiB of disk, network bridge, host name www.\nIts files are in " + dir + "."
+	want := "web-1 is running: 4 CPUs, 1024 MiB of memory, 2 MiB of disk, network bridge, " +
+		"host name www.\nIts files are in " + dir + "."
 	if diff := cmp.Diff(want, res.Text()); diff != "" {
 		t.Fatalf("text (-want +got):\n%s", diff)
 	}
@@ -60,11 +62,13 @@ func TestAMachineIsMade(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"network": "bridge", "hostname": "www"}, settings); diff != "" {
 		t.Errorf("network.json (-want +got):\n%s", diff)
 	}
-	if log := readFile(t, filepath.Join(dir, "boot.log")); !strings.HasPrefix(log, "www: 4 CPUs, 1024 MiB of memory, network bridge\n") ||
+	if log := readFile(t, filepath.Join(dir, "boot.log")); !strings.HasPrefix(log, "www: 4 CPUs, 1024 MiB of memory, "+
+		"network bridge\n") ||
 		strings.Count(log, "\n") < 3 {
 		t.Errorf("boot.log: %q", log)
 	}
-	if _, err := ssh.ParsePrivateKey([]byte(readFile(t, filepath.Join(dir, "config", "ssh_host_ed25519_key")))); err != nil {
+	if _, err := ssh.ParsePrivateKey([]byte(readFile(t,
+		filepath.Join(dir, "config", "ssh_host_ed25519_key")))); err != nil {
 		t.Error(err)
 	}
 }
@@ -108,7 +112,8 @@ func checkMachine(t *testing.T, out provision.Outcome, dir string) {
 
 func TestTheHostNameIsTheMachinesUnlessToldOtherwise(t *testing.T) {
 	for _, answer := range []map[string]string{{"network": "nat"}, {"network": "nat", "hostname": ""}} {
-		res := run(t, newHost(t), map[string]any{"name": "db", "diskMiB": 1}, map[string]askbacktest.Answer{"network": askbacktest.Accept(answer)})
+		res := run(t, newHost(t), map[string]any{"name": "db", "diskMiB": 1},
+			map[string]askbacktest.Answer{"network": askbacktest.Accept(answer)})
 		if out := structured(t, res); out.Hostname != "db" || out.Network != "nat" {
 			t.Errorf("%v: got %+v", answer, out)
 		}
@@ -137,8 +142,10 @@ func TestAQuestionDeclinedRemovesTheMachine(t *testing.T) {
 		{askbacktest.Cancel(), "was dismissed without an answer"},
 	} {
 		host := newHost(t)
-		res := run(t, host, map[string]any{"name": "web-1", "diskMiB": 1}, map[string]askbacktest.Answer{"network": tt.answer})
-		if res.Tool.IsError || !strings.HasPrefix(res.Text(), "web-1 was not provisioned: ") || !strings.Contains(res.Text(), tt.why) {
+		res := run(t, host, map[string]any{"name": "web-1", "diskMiB": 1},
+			map[string]askbacktest.Answer{"network": tt.answer})
+		if res.Tool.IsError || !strings.HasPrefix(res.Text(), "web-1 was not provisioned: ") ||
+			!strings.Contains(res.Text(), tt.why) {
 			t.Errorf("got %q", res.Text())
 		}
 		if diff := cmp.Diff(provision.Outcome{Name: "web-1", State: "removed"}, structured(t, res)); diff != "" {
@@ -149,7 +156,8 @@ func TestAQuestionDeclinedRemovesTheMachine(t *testing.T) {
 			t.Errorf("effects (-want +got):\n%s", diff)
 		}
 		// The name is free again.
-		if out := structured(t, run(t, host, map[string]any{"name": "web-1", "diskMiB": 1}, network("nat", ""))); out.State != "running" {
+		if out := structured(t, run(t, host, map[string]any{"name": "web-1", "diskMiB": 1},
+			network("nat", ""))); out.State != "running" {
 			t.Errorf("got %+v", out)
 		}
 	}
@@ -174,7 +182,8 @@ func TestADirectoryOfSomebodyElseIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := run(t, host, map[string]any{"name": "web-1"}, nil)
-	if !res.Tool.IsError || !strings.Contains(res.Text(), "is there, and no machine: choose another name, or move it away") {
+	if !res.Tool.IsError || !strings.Contains(res.Text(),
+		"is there, and no machine: choose another name, or move it away") {
 		t.Errorf("got %q", res.Text())
 	}
 	if diff := cmp.Diff([]string{"web-1"}, entries(t, host)); diff != "" {

@@ -145,7 +145,8 @@ func TestProgressIsTold(t *testing.T) {
 				Message         string
 			}
 		}
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && json.Unmarshal([]byte(data), &message) == nil && message.Params.Total > 0 {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && json.Unmarshal([]byte(data), &message) == nil &&
+			message.Params.Total > 0 {
 			got = append(got, fmt.Sprintf("%g/%g %s", message.Params.Progress, message.Params.Total, message.Params.Message))
 		}
 	}

@@ -24,7 +24,8 @@ func TestAProcessThatIsStoppedBeyondItsLease(t *testing.T) {
 			id := i.create(t)
 			worker, _ := startWorker(t, i.parent)
 			wait(t, "the machine is begun", func() bool { return slices.Contains(effects(t, i.host), "create-directories") })
-			time.Sleep(time.Duration(n) * 75 * time.Millisecond) // to stop it elsewhere in the disk image, or in the step after it
+			// to stop it elsewhere in the disk image, or in the step after it
+			time.Sleep(time.Duration(n) * 75 * time.Millisecond)
 			i.stop(t, worker.Process)
 
 			i.run(t)

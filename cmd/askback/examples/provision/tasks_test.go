@@ -56,7 +56,8 @@ func TestATaskSaysWhatItDoesAndStopsAtOnce(t *testing.T) {
 	i := newInstance(t, t.TempDir(), time.Hour)
 	i.run(t)
 	id := i.create(t)
-	wait(t, "it says what it does", func() bool { return i.get(t, id).StatusMessage == "Creating the directories (0 of 8)" })
+	wait(t, "it says what it does",
+		func() bool { return i.get(t, id).StatusMessage == "Creating the directories (0 of 8)" })
 	halted := make(chan struct{})
 	go func() { i.halt(); close(halted) }()
 	select {
@@ -76,7 +77,8 @@ func TestATaskThatIsDeclinedLeavesNothing(t *testing.T) {
 	i.until(t, id, "input_required")
 	i.answer(t, id, `"action": "decline"`)
 	got := i.until(t, id, "completed").Result
-	if got.IsError || got.StructuredContent.State != "removed" || !strings.HasPrefix(got.text(), "web-1 was not provisioned: ") {
+	if got.IsError || got.StructuredContent.State != "removed" ||
+		!strings.HasPrefix(got.text(), "web-1 was not provisioned: ") {
 		t.Errorf("got %+v", got)
 	}
 	wantOnly(t, i.host, "effects.log")
@@ -127,7 +129,8 @@ func TestFilesThatWereChangedEndTheTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := i.until(t, id, "completed").Result
-	if !got.IsError || !strings.HasPrefix(got.text(), "verify-files: "+i.machine("disk.img")+" is not as it was written: 14 bytes") {
+	if !got.IsError || !strings.HasPrefix(got.text(),
+		"verify-files: "+i.machine("disk.img")+" is not as it was written: 14 bytes") {
 		t.Errorf("got %+v, want a tool error", got)
 	}
 	wantOnly(t, i.host, "effects.log")

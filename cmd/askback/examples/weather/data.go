@@ -88,7 +88,8 @@ func (a *atlas) find(location string) (observation, error) {
 		return observation{}, errors.New(`location is empty; name a city, such as "New York"`)
 	}
 	if len(location) > maxLocation {
-		return observation{}, fmt.Errorf("location is %d bytes long; a city's name has at most %d", len(location), maxLocation)
+		return observation{}, fmt.Errorf("location is %d bytes long; a city's name has at most %d", len(location),
+			maxLocation)
 	}
 	if o, ok := a.byName[fold(location)]; ok {
 		return o, nil
@@ -127,5 +128,5 @@ func fold(name string) string {
 }
 
 // plain maps the letters of the Latin scripts of Europe that have no decomposition to their plain spelling.
-var plain = strings.NewReplacer("æ", "ae", "đ", "d", "ð", "d", "ħ", "h", "ı", "i", "ł", "l", "ŀ", "l", "ŉ", "n", "ø", "o",
-	"œ", "oe", "ß", "ss", "þ", "th", "ŧ", "t")
+var plain = strings.NewReplacer("æ", "ae", "đ", "d", "ð", "d", "ħ", "h", "ı", "i", "ł", "l", "ŀ", "l",
+	"ŉ", "n", "ø", "o", "œ", "oe", "ß", "ss", "þ", "th", "ŧ", "t")

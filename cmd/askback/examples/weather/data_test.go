@@ -74,7 +74,8 @@ func TestAnUnknownCityIsAnsweredWithWhatMayHaveBeenMeant(t *testing.T) {
 }
 
 func TestAtMostThreeCitiesAreSuggested(t *testing.T) {
-	a, err := parse(strings.NewReader("city,temperature,conditions\nAab,1,Sunny\nAac,1,Sunny\nAad,1,Sunny\nAaa,1,Sunny\nQqq,1,Sunny\n"))
+	a, err := parse(strings.NewReader("city,temperature,conditions\nAab,1,Sunny\nAac,1,Sunny\nAad,1,Sunny\nAaa,1," +
+		"Sunny\nQqq,1,Sunny\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,8 @@ func TestAnOverlongLocationIsNeitherComparedNorEchoed(t *testing.T) {
 			t.Errorf("find(%d bytes): %.200v", len(location), err)
 		}
 	}
-	if _, err := bundled().find(strings.Repeat("x", maxLocation)); err == nil || !strings.HasPrefix(err.Error(), "unknown city") {
+	if _, err := bundled().find(strings.Repeat("x", maxLocation)); err == nil ||
+		!strings.HasPrefix(err.Error(), "unknown city") {
 		t.Errorf("a location of the greatest length: %v", err)
 	}
 }
@@ -111,7 +113,8 @@ func TestAnOverlongLocationIsNeitherComparedNorEchoed(t *testing.T) {
 func TestBrokenDataIsRefused(t *testing.T) {
 	for _, tt := range []struct{ name, data, want string }{
 		{"empty", "", "reading the header: EOF"},
-		{"temperature", "c,t,w\nOslo,cold,Snow\n", `line 2: temperature of Oslo: strconv.Atoi: parsing "cold": invalid syntax`},
+		{"temperature", "c,t,w\nOslo,cold,Snow\n", `line 2: temperature of Oslo: strconv.Atoi: parsing "cold": ` +
+			`invalid syntax`},
 		{"missing column", "c,t,w\nOslo,1\n", "record on line 2: wrong number of fields"},
 		{"twice", "c,t,w\nMalmö,1,Snow\nMALMO,2,Rain\n", "line 3: MALMO cannot be told from Malmö"},
 	} {

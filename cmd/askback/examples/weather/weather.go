@@ -20,7 +20,8 @@ type githubLogin struct {
 	Name string `json:"name"`
 }
 
-var errNoLogin = errors.New("a GitHub username is needed to look up the weather; please call get_weather again and provide one")
+var errNoLogin = errors.New("a GitHub username is needed to look up the weather; " +
+	"please call get_weather again and provide one")
 
 // Register adds the tool get_weather to s.
 func Register(s *askback.Server) {

@@ -40,7 +40,8 @@ func TestTheFlowOfTheProposal(t *testing.T) {
 		"arguments": {"location": "New York"},
 		"inputResponses": {"github_login": {"action": "accept", "content": {"name": "octocat"}}},
 		"requestState": "`+asked.RequestState+`"`)
-	if text := "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"; got.text() != text || got.IsError {
+	if text := "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"; got.text() != text ||
+		got.IsError {
 		t.Errorf("got %+v, want %q", got, text)
 	}
 }

@@ -26,14 +26,16 @@ func TestRestartsAndLostResponsesChangeNothing(t *testing.T) {
 			"duplicate_of": askbacktest.Accept(map[string]int{"duplicateOfId": 4301}),
 		},
 	})
-	if want := "Bug #4522 resolved as Duplicate of Bug #4301. State set to Resolved and duplicate link created."; res.Text() != want {
+	want := "Bug #4522 resolved as Duplicate of Bug #4301. State set to Resolved and duplicate link " +
+		"created."
+	if res.Text() != want {
 		t.Errorf("got %q, want %q", res.Text(), want)
 	}
 	if diff := cmp.Diff([][]string{{"resolution"}, {"duplicate_of"}}, res.Asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	want := []string{"Custom.Resolution:  → Duplicate", "System.State: Active → Resolved", "Duplicate Of:  → 4301"}
-	if diff := cmp.Diff(want, history(t, store, 4522)); diff != "" {
+	changes := []string{"Custom.Resolution:  → Duplicate", "System.State: Active → Resolved", "Duplicate Of:  → 4301"}
+	if diff := cmp.Diff(changes, history(t, store, 4522)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
 }

@@ -22,8 +22,10 @@ func TestRulesAskWhatTheProposalAsks(t *testing.T) {
 		want   []string
 	}{
 		{"resolving a bug", bug, map[string]string{"System.State": "Resolved"}, []string{how}},
-		{"resolving a bug with a resolution", bug, map[string]string{"System.State": "Resolved", "Custom.Resolution": "Fixed"}, nil},
-		{"resolving a bug as a duplicate", bug, map[string]string{"System.State": "Resolved", "Custom.Resolution": "Duplicate"}, []string{original}},
+		{"resolving a bug with a resolution", bug, map[string]string{"System.State": "Resolved",
+			"Custom.Resolution": "Fixed"}, nil},
+		{"resolving a bug as a duplicate", bug, map[string]string{"System.State": "Resolved",
+			"Custom.Resolution": "Duplicate"}, []string{original}},
 		{"calling a bug a duplicate", bug, map[string]string{"Custom.Resolution": "Duplicate"}, []string{original}},
 		{"calling a task a duplicate", task, map[string]string{"Custom.Resolution": "Duplicate"}, []string{original}},
 		{"resolving a task", task, map[string]string{"System.State": "Resolved"}, nil},
@@ -70,12 +72,17 @@ func TestBrokenProcessesAreRefused(t *testing.T) {
 		edit edit
 		want string
 	}{
-		{"trigger on an unknown field", func(p *process) { p.Rules[0].When.Field = "System.Mood" }, "rule 1 can never apply: unknown field"},
-		{"trigger on an impossible value", func(p *process) { p.Rules[0].When.Becomes = "Done" }, "rule 1 can never apply: System.State cannot be"},
-		{"unknown requirement", func(p *process) { p.Rules[1].Require = "Custom.Reason" }, `rule 2 requires "Custom.Reason", which is not a field`},
+		{"trigger on an unknown field", func(p *process) { p.Rules[0].When.Field = "System.Mood" },
+			"rule 1 can never apply: unknown field"},
+		{"trigger on an impossible value", func(p *process) { p.Rules[0].When.Becomes = "Done" },
+			"rule 1 can never apply: System.State cannot be"},
+		{"unknown requirement", func(p *process) { p.Rules[1].Require = "Custom.Reason" },
+			`rule 2 requires "Custom.Reason", which is not a field`},
 		{"no message", func(p *process) { p.Rules[1].Ask.Message = "" }, "rule 2 needs a message"},
-		{"a key twice", func(p *process) { p.Rules[1].Ask.Key = p.Rules[0].Ask.Key }, "rule 2 needs a message, and a key of its own"},
-		{"rules out of order", func(p *process) { p.Rules[0], p.Rules[1] = p.Rules[1], p.Rules[0] }, "rule 1 must come after the one that requires Custom.Resolution"},
+		{"a key twice", func(p *process) { p.Rules[1].Ask.Key = p.Rules[0].Ask.Key },
+			"rule 2 needs a message, and a key of its own"},
+		{"rules out of order", func(p *process) { p.Rules[0], p.Rules[1] = p.Rules[1], p.Rules[0] },
+			"rule 1 must come after the one that requires Custom.Resolution"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := bundledProcess()
@@ -103,13 +110,19 @@ func TestImpossibleChangesAreRefused(t *testing.T) {
 		want   string
 	}{
 		{"nothing", nil, "fields is empty; name at least one of " + known},
-		{"unknown field", map[string]string{"System.Stat": "Resolved"}, `unknown field "System.Stat"; known fields are ` + known},
-		{"a link is no field", map[string]string{"Duplicate Of": "4301"}, `unknown field "Duplicate Of"; known fields are ` + known},
-		{"overlong name", map[string]string{strings.Repeat("é", 500): ""}, `unknown field "` + strings.Repeat("é", 30) + `"… (1000 bytes); known fields are ` + known},
-		{"impossible value", map[string]string{"System.State": "Done"}, `System.State cannot be "Done"; it is one of New, Active, Resolved, Closed`},
-		{"clearing a choice", map[string]string{"System.State": ""}, `System.State cannot be ""; it is one of New, Active, Resolved, Closed`},
+		{"unknown field", map[string]string{"System.Stat": "Resolved"}, `unknown field "System.Stat"; known fields are ` +
+			known},
+		{"a link is no field", map[string]string{"Duplicate Of": "4301"}, `unknown field "Duplicate Of"; known fields are ` +
+			known},
+		{"overlong name", map[string]string{strings.Repeat("é", 500): ""}, `unknown field "` + strings.Repeat("é", 30) +
+			`"… (1000 bytes); known fields are ` + known},
+		{"impossible value", map[string]string{"System.State": "Done"}, `System.State cannot be "Done"; it is one of New, ` +
+			`Active, Resolved, Closed`},
+		{"clearing a choice", map[string]string{"System.State": ""}, `System.State cannot be ""; it is one of New, ` +
+			`Active, Resolved, Closed`},
 		{"clearing the title", map[string]string{"System.Title": " "}, "System.Title cannot be empty"},
-		{"overlong value", map[string]string{"System.Tags": strings.Repeat("é", 256)}, "System.Tags is 256 characters long; it can have 255"},
+		{"overlong value", map[string]string{"System.Tags": strings.Repeat("é", 256)},
+			"System.Tags is 256 characters long; it can have 255"},
 		{"longest value", map[string]string{"System.Tags": strings.Repeat("é", 255)}, ""},
 		{"clearing a text", map[string]string{"System.AssignedTo": ""}, ""},
 	} {
@@ -146,7 +159,8 @@ func TestSummary(t *testing.T) {
 		},
 		{
 			map[string]string{"System.State": "Resolved", "Custom.Resolution": "Duplicate", "System.Tags": "export"}, original,
-			"Bug #4522 resolved as Duplicate of Bug #4301. State set to Resolved, Tags set to export and duplicate link created.",
+			"Bug #4522 resolved as Duplicate of Bug #4301. State set to Resolved, Tags set to export and duplicate link " +
+				"created.",
 		},
 		{
 			map[string]string{"Custom.Resolution": "Duplicate"}, original,
@@ -164,7 +178,7 @@ func TestSummary(t *testing.T) {
 }
 
 func TestTheFormOffersTheResolutionsOfTheProcess(t *testing.T) {
-	form, _ := reflect.TypeFor[resolution]().FieldByName("Resolution")
+	form, _ := reflect.TypeFor[resolution]().FieldByName("Chosen")
 	f, _ := bundledProcess().field(resolutionField)
 	if diff := cmp.Diff(f.Values, strings.Split(form.Tag.Get("enum"), "|")); diff != "" {
 		t.Errorf("options (-process +form):\n%s", diff)

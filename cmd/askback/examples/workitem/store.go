@@ -96,7 +96,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	// Looking and seeding are one transaction: of several processes that open a new file, one seeds.
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		var tables int
-		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'work_items'`).Scan(&tables)
+		err := tx.QueryRowContext(ctx,
+			`SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'work_items'`).Scan(&tables)
 		if err != nil || tables > 0 {
 			return err
 		}
@@ -141,7 +142,8 @@ func (s *Store) useWAL(ctx context.Context) error {
 func (s *Store) Item(ctx context.Context, id int) (Item, error) {
 	item := Item{ID: id}
 	var fields []byte
-	err := s.db.QueryRowContext(ctx, `SELECT type, (SELECT json_group_object(name, value) FROM work_item_fields WHERE item = id)
+	err := s.db.QueryRowContext(ctx, `SELECT type,
+		(SELECT json_group_object(name, value) FROM work_item_fields WHERE item = id)
 		FROM work_items WHERE id = ?`, id).Scan(&item.Type, &fields)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Item{}, s.notFound(ctx, id)
@@ -271,7 +273,8 @@ func (s *Store) once(ctx context.Context, w Write, description []any, change fun
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO work_item_steps (step, done, at) VALUES (?, ?, ?)`, w.Step, string(described), w.at())
+		_, err = tx.ExecContext(ctx, `INSERT INTO work_item_steps (step, done, at) VALUES (?, ?, ?)`, w.Step,
+			string(described), w.at())
 		if err != nil {
 			return err
 		}
@@ -280,7 +283,8 @@ func (s *Store) once(ctx context.Context, w Write, description []any, change fun
 }
 
 func (w Write) record(ctx context.Context, tx *sql.Tx, id int, field, from, to string) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO work_item_history (item, field, old_value, new_value, by, at) VALUES (?, ?, ?, ?, ?, ?)`,
+	_, err := tx.ExecContext(ctx, `INSERT INTO work_item_history (item, field, old_value, new_value, by, `+
+		`at) VALUES (?, ?, ?, ?, ?, ?)`,
 		id, field, from, to, w.By, w.at())
 	return err
 }

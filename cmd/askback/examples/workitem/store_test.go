@@ -146,7 +146,8 @@ func TestAnUpdateChangesFieldsAndTellsWho(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, assigned := item.Fields["System.AssignedTo"]; assigned || item.Fields["System.State"] != "Resolved" || item.Fields["Custom.Resolution"] != "Fixed" {
+		if _, assigned := item.Fields["System.AssignedTo"]; assigned || item.Fields["System.State"] != "Resolved" ||
+			item.Fields["Custom.Resolution"] != "Fixed" {
 			t.Errorf("fields after the update: %v", item.Fields)
 		}
 		got, err := s.History(ctx, 4522)
@@ -232,7 +233,8 @@ func TestALinkIsUnique(t *testing.T) {
 // links are all links in a store.
 func links(t *testing.T, s *Store) (all string) {
 	t.Helper()
-	err := s.db.QueryRow(`SELECT group_concat(format('%d %s %d', source, kind, target), '; ') FROM work_item_links`).Scan(&all)
+	err := s.db.QueryRow(`SELECT group_concat(format('%d %s %d', source, kind, target), '; ') FROM ` +
+		`work_item_links`).Scan(&all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,11 +253,13 @@ func TestAFailedWriteLeavesNothingBehind(t *testing.T) {
 		}
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := s.Update(cancelled, by("c"), 4522, map[string]string{"System.State": "Closed"}); !errors.Is(err, context.Canceled) {
+		if err := s.Update(cancelled, by("c"), 4522, map[string]string{"System.State": "Closed"}); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
 		var steps, entries int
-		err := s.db.QueryRow(`SELECT (SELECT count(*) FROM work_item_steps), (SELECT count(*) FROM work_item_history)`).Scan(&steps, &entries)
+		err := s.db.QueryRow(`SELECT (SELECT count(*) FROM work_item_steps), (SELECT count(*) FROM `+
+			`work_item_history)`).Scan(&steps, &entries)
 		if err != nil || steps != 0 || entries != 0 {
 			t.Errorf("%d steps and %d entries remain (%v)", steps, entries, err)
 		}
@@ -381,7 +385,8 @@ func openAndChange(path string) error {
 	if err != nil {
 		return err
 	}
-	err = s.Update(ctx, by(fmt.Sprint("process-", os.Getpid())), 4522, map[string]string{"System.Tags": fmt.Sprint(os.Getpid())})
+	err = s.Update(ctx, by(fmt.Sprint("process-", os.Getpid())), 4522,
+		map[string]string{"System.Tags": fmt.Sprint(os.Getpid())})
 	return errors.Join(err, s.Close())
 }
 

@@ -29,11 +29,14 @@ func TestOneTraceOverThreeInstances(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { store.Close() })
-		observe, err := otelaskback.Observe(&otelaskback.Options{TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans))})
+		observe, err := otelaskback.Observe(&otelaskback.Options{
+			TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		instance, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil), &askback.Options{Keys: keys, Observe: observe})
+		instance, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil),
+			&askback.Options{Keys: keys, Observe: observe})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +64,8 @@ func TestOneTraceOverThreeInstances(t *testing.T) {
 		}
 	}
 	first, last := all[0].SpanContext.SpanID(), all[4].SpanContext.SpanID()
-	if all[1].Parent.SpanID() != first || all[4].Parent.SpanID() != first || all[2].Parent.SpanID() != last || all[3].Parent.SpanID() != last {
+	if all[1].Parent.SpanID() != first || all[4].Parent.SpanID() != first || all[2].Parent.SpanID() != last ||
+		all[3].Parent.SpanID() != last {
 		t.Error("rounds must be in the first one, and steps in their round")
 	}
 }

@@ -21,7 +21,7 @@ type args struct {
 }
 
 type resolution struct {
-	Resolution string `json:"resolution" jsonschema:"Resolution type for this bug" enum:"Fixed|Won't Fix|Duplicate|By Design"`
+	Chosen string `json:"resolution" jsonschema:"Resolution type for this bug" enum:"Fixed|Won't Fix|Duplicate|By Design"`
 }
 
 type original struct {
@@ -55,7 +55,7 @@ func Register(s *askback.Server, store *Store) {
 				if err != nil {
 					return "", unchanged(item, err)
 				}
-				change[resolutionField] = answer.Resolution
+				change[resolutionField] = answer.Chosen
 
 			case duplicateOf:
 				answer, err := askback.Elicit[original](call, rule.Ask.Key, rule.message(item))

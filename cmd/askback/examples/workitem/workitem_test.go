@@ -45,7 +45,8 @@ func TestTheFlowOfTheProposal(t *testing.T) {
 		t.Errorf("round 1, inputRequests (-want +got):\n%s", diff)
 	}
 
-	second := answer(t, h, first, resolve4522, `"resolution": {"action": "accept", "content": {"resolution": "Duplicate"}}`)
+	second := answer(t, h, first, resolve4522, `"resolution": {"action": "accept", "content": {"resolution": `+
+		`"Duplicate"}}`)
 	want = `{
 		"duplicate_of": {
 			"method": "elicitation/create",
@@ -79,7 +80,8 @@ func TestTheFlowOfTheProposal(t *testing.T) {
 			t.Errorf("got %+v, want %q", last, text)
 		}
 	}
-	wantHistory := []string{"Custom.Resolution:  → Duplicate", "System.State: Active → Resolved", "Duplicate Of:  → 4301"}
+	wantHistory := []string{"Custom.Resolution:  → Duplicate", "System.State: Active → Resolved",
+		"Duplicate Of:  → 4301"}
 	if diff := cmp.Diff(wantHistory, history(t, store, 4522)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
@@ -88,7 +90,8 @@ func TestTheFlowOfTheProposal(t *testing.T) {
 func TestOtherResolutionsNeedOneAnswer(t *testing.T) {
 	for _, name := range []string{"Fixed", "Won't Fix", "By Design"} {
 		h, store := serve(t)
-		got := answer(t, h, post(t, h, resolve4522), resolve4522, `"resolution": {"action": "accept", "content": {"resolution": "`+name+`"}}`)
+		got := answer(t, h, post(t, h, resolve4522), resolve4522, `"resolution": {"action": "accept", "content": `+
+			`{"resolution": "`+name+`"}}`)
 		if want := "Bug #4522 resolved as " + name + ". State set to Resolved."; got.text() != want || got.IsError {
 			t.Errorf("got %+v, want %q", got, want)
 		}
@@ -122,8 +125,10 @@ func TestAChangeThatNeedsNoAnswerTakesOneRound(t *testing.T) {
 
 func TestACallThatMustFailAsksNothing(t *testing.T) {
 	for _, tt := range []struct{ arguments, want string }{
-		{`{"workItemId": 9999, "fields": {"System.State": "Resolved"}}`, "work item #9999 does not exist; the nearest are Issue #4540, Bug #4523, Bug #4522"},
-		{`{"workItemId": 4522, "fields": {"System.State": "Resolved", "State": "Resolved"}}`, `unknown field "State"; known fields are System.Title, `},
+		{`{"workItemId": 9999, "fields": {"System.State": "Resolved"}}`, "work item #9999 does not exist; " +
+			"the nearest are Issue #4540, Bug #4523, Bug #4522"},
+		{`{"workItemId": 4522, "fields": {"System.State": "Resolved", "State": "Resolved"}}`, `unknown field "State"; ` +
+			`known fields are System.Title, `},
 		{`{"workItemId": 4522, "fields": {"System.State": "Done"}}`, `System.State cannot be "Done"; it is one of New, `},
 		{`{"workItemId": 4522, "fields": {}}`, "fields is empty; name at least one of System.Title, "},
 	} {
@@ -136,7 +141,8 @@ func TestACallThatMustFailAsksNothing(t *testing.T) {
 
 func TestAnAnswerThatCannotBeChangesNothing(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
-		{`{"action": "accept", "content": {"duplicateOfId": 4300}}`, "work item #4300 does not exist; the nearest are Bug #4301, "},
+		{`{"action": "accept", "content": {"duplicateOfId": 4300}}`, "work item #4300 does not exist; " +
+			"the nearest are Bug #4301, "},
 		{`{"action": "accept", "content": {"duplicateOfId": 4522}}`, "Bug #4522 cannot be a duplicate of itself"},
 		{`{"action": "accept", "content": {"duplicateOfId": 4301.5}}`, "4301.5 is not the id of a work item"},
 		{`{"action": "decline"}`, "Bug #4522 was not changed: "},

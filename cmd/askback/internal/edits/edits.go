@@ -1,8 +1,8 @@
 // Package edits compares words letter by letter, to suggest the name that was meant.
 package edits
 
-// Count returns how many letters to insert, to delete, to replace or to swap with their neighbour turn a into b. The time
-// it takes grows with the product of their lengths, which the caller bounds.
+// Count returns how many letters to insert, to delete, to replace or to swap with their neighbour turn a into b. The
+// time it takes grows with the product of their lengths, which the caller bounds.
 func Count(a, b []rune) int {
 	// Three rows of the usual matrix are enough: a swap looks two rows back.
 	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

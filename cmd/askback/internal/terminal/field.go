@@ -78,8 +78,9 @@ func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	return fields, nil
 }
 
-// withoutNotes removes three keywords that the specification does not have at the top of a schema: title and description,
-// which some SDKs add, and additionalProperties, which does not matter because no additional properties are ever sent.
+// withoutNotes removes three keywords that the specification does not have at the top of a schema: title and
+// description, which some SDKs add, and additionalProperties, which does not matter because no additional properties
+// are ever sent.
 func withoutNotes(schema json.RawMessage) json.RawMessage {
 	var top map[string]json.RawMessage
 	if json.Unmarshal(schema, &top) != nil {
@@ -142,7 +143,8 @@ func newField(p *form.Property) (*field, error) {
 }
 
 // secret matches fields that ask for something that a form must not ask for: "Form Mode Security" in the specification.
-var secret = regexp.MustCompile(`(?i)passw|passphrase|passcode|secret|credential|token|(api|private|access).?key|card.?number|credit.?card|\bcv[vc]\b`)
+var secret = regexp.MustCompile(`(?i)passw|passphrase|passcode|secret|credential|token|(api|private|access).?key|` +
+	`card.?number|credit.?card|\bcv[vc]\b`)
 
 var formats = map[string]string{
 	"email":     "an email address",
@@ -257,8 +259,8 @@ func (f *field) raw() json.RawMessage {
 	return value
 }
 
-// jsonNumber converts a number as people write it to JSON. It returns false, which no number field accepts, for any other
-// text.
+// jsonNumber converts a number as people write it to JSON. It returns false, which no number field accepts, for any
+// other text.
 func jsonNumber(s string) json.RawMessage {
 	m := numeral.FindStringSubmatch(s)
 	if m == nil || m[2]+m[3] == "" {

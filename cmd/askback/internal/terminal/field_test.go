@@ -24,7 +24,8 @@ func TestFieldsStandInTheOrderOfTheSchema(t *testing.T) {
 }
 
 func TestNoNumbers(t *testing.T) {
-	for _, s := range []string{"abc", "null", "true", "-", ".", "+-1", "e5", "0x10", "1,5", "--1", `"1"`, "[1]", "1 2", "NaN"} {
+	for _, s := range []string{"abc", "null", "true", "-", ".", "+-1", "e5", "0x10", "1,5", "--1", `"1"`, "[1]", "1 2",
+		"NaN"} {
 		f := fieldOf(t, `{"type":"number"}`)
 		f.text = s
 		if got := f.problem(); got != "must be a number" {
@@ -34,7 +35,8 @@ func TestNoNumbers(t *testing.T) {
 }
 
 func TestNotesOnTheWholeSchemaAreIgnored(t *testing.T) {
-	_, err := fieldsOf(json.RawMessage(`{"title":"Bug","description":"A bug","additionalProperties":false,"type":"object","properties":{"b":{"type":"string"},"a":{"type":"string"}}}`))
+	_, err := fieldsOf(json.RawMessage(`{"title":"Bug","description":"A ` +
+		`bug","additionalProperties":false,"type":"object","properties":{"b":{"type":"string"},"a":{"type":"string"}}}`))
 	if err != nil {
 		t.Error(err)
 	}

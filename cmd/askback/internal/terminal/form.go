@@ -13,19 +13,21 @@ import (
 // requestedSchema of the request. If the specification does not allow the schema, the person is told so, and can only
 // decline or cancel.
 //
-// The answer holds exactly what the person saw: it has no member for a field that was left empty. Numbers are float64, or
-// json.Number where a float64 would change the value.
+// The answer holds exactly what the person saw: it has no member for a field that was left empty. Numbers are float64,
+// or json.Number where a float64 would change the value.
 //
 // The error is the cause of a context that is done, [ErrInterrupted] after Ctrl-C, or the reason why the terminal could
 // not be used. There is no answer with an error.
-func (t *Terminal) Form(ctx context.Context, server, message string, schema json.RawMessage) (*mcp.ElicitResult, error) {
+func (t *Terminal) Form(ctx context.Context, server, message string,
+	schema json.RawMessage) (*mcp.ElicitResult, error) {
 	p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message)}
 	fields, err := fieldsOf(schema)
 	switch {
 	case err != nil:
 		p.body = append(p.body,
 			block{kind: warning, text: "This question cannot be answered: its form is not one that the protocol allows."},
-			block{kind: ours, text: "What is wrong with it: " + line(strings.TrimPrefix(err.Error(), "form: requestedSchema: "), maxMessage)})
+			block{kind: ours, text: "What is wrong with it: " + line(strings.TrimPrefix(err.Error(), "form: requestedSchema: "),
+				maxMessage)})
 	case len(fields) == 0:
 		p.accept, p.done = "Accept", "Accepted."
 	default:

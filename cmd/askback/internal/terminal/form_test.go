@@ -22,7 +22,8 @@ const bug = `{"type":"object","properties":{
 	"colour":{"type":"string","title":"Colour","enum":["r","g"],"enumNames":["Red","Green"]},
 	"loud":{"type":"boolean","title":"Notify everybody","default":true},
 	"public":{"type":"boolean","title":"Public"},
-	"tags":{"type":"array","title":"Tags","minItems":1,"maxItems":2,"items":{"type":"string","enum":["ui","db","net"]},"default":["db"]},
+	"tags":{"type":"array","title":"Tags","minItems":1,"maxItems":2,"items":{"type":"string","enum":["ui","db","net"]},
+		"default":["db"]},
 	"note":{"type":"string","title":"Note","minLength":3,"maxLength":20}
 },"required":["zeta","mail","public"]}`
 
@@ -87,11 +88,13 @@ func TestFormOfEveryKind(t *testing.T) {
 	p.gotItBack()
 }
 
-// Nothing is chosen yet, and the cursor points at the first option: an arrow moves from there, Enter takes what is pointed at.
+// Nothing is chosen yet, and the cursor points at the first option: an arrow moves from there, Enter takes what is
+// pointed at.
 func TestArrowsMoveFromTheOptionThatIsPointedAt(t *testing.T) {
 	const (
 		open   = `{"type":"object","required":["a"],"properties":{"a":{"type":"string","enum":["first","second","third"]}}}`
-		preset = `{"type":"object","required":["a"],"properties":{"a":{"type":"string","enum":["first","second","third"],"default":"second"}}}`
+		preset = `{"type":"object","required":["a"],"properties":{"a":{"type":"string","enum":["first","second","third"],` +
+			`"default":"second"}}}`
 	)
 	for _, tt := range []struct{ schema, keys, want string }{
 		{open, enter, "first"},
@@ -106,7 +109,8 @@ func TestArrowsMoveFromTheOptionThatIsPointedAt(t *testing.T) {
 		{`{"type":"object","required":["a"],"properties":{"a":{"type":"boolean"}}}`, up + enter, "true"},
 		{`{"type":"object","properties":{"a":{"type":"string","enum":["first","second"]}}}`, enter, "<nil>"},
 		{`{"type":"object","properties":{"a":{"type":"string","enum":["first","second"]}}}`, down + enter, "first"},
-		{`{"type":"object","properties":{"a":{"type":"string","enum":["first","second"],"default":"first"}}}`, up + enter, "<nil>"},
+		{`{"type":"object","properties":{"a":{"type":"string","enum":["first","second"],"default":"first"}}}`, up + enter,
+			"<nil>"},
 		{preset, enter, "second"},
 		{preset, down + enter, "third"},
 		{preset, up + enter, "first"},
@@ -155,7 +159,8 @@ func TestWhatWasAskedAndAnsweredStays(t *testing.T) {
 	p := newPerson(t)
 	on := p.terminal()
 	a := askForm(t, on, "Where to?", `{"type":"object","properties":{
-		"name":{"type":"string"},"ways":{"type":"array","items":{"type":"string","enum":["air","boat"]},"default":["air","boat"]}}}`)
+		"name":{"type":"string"},"ways":{"type":"array","items":{"type":"string","enum":["air","boat"]},
+			"default":["air","boat"]}}}`)
 	p.sees("name · optional")
 	p.types("Ada", enter, enter)
 	p.sees("This will be sent:", "▸ Send")
@@ -199,12 +204,18 @@ func TestEscapeAsksFirst(t *testing.T) {
 		want   string
 	}{
 		"one field untouched": {one, []step{{"esc cancel", esc}}, "cancel"},
-		"one field filled":    {one, []step{{"esc cancel", "x"}, {"esc leave", esc}, {"is lost", right + right + enter}}, "cancel"},
-		"decline":             {two, []step{{"esc leave", esc}, {asks, right}, {"▸ Decline", ""}, {"decline tells the server no", enter}}, "decline"},
-		"cancel":              {two, []step{{"esc leave", esc}, {asks, right + right}, {"▸ Cancel", ""}, {"cancel leaves without a decision", enter}}, "cancel"},
-		"go back":             {two, []step{{"esc leave", "x"}, {"> x", esc}, {"▸ Go back", enter}, {"> x", enter + enter}, {"▸ Send", enter}}, "accept"},
-		"a second escape":     {two, []step{{"esc leave", esc}, {"esc go back", esc}, {"esc leave", enter + enter}, {"▸ Send", enter}}, "accept"},
-		"from the review":     {two, []step{{"esc leave", enter + enter}, {"▸ Send", esc}, {asks, enter}, {"▸ Send", enter}}, "accept"},
+		"one field filled": {one, []step{{"esc cancel", "x"}, {"esc leave", esc}, {"is lost", right + right + enter}},
+			"cancel"},
+		"decline": {two, []step{{"esc leave", esc}, {asks, right}, {"▸ Decline", ""},
+			{"decline tells the server no", enter}}, "decline"},
+		"cancel": {two, []step{{"esc leave", esc}, {asks, right + right}, {"▸ Cancel", ""},
+			{"cancel leaves without a decision", enter}}, "cancel"},
+		"go back": {two, []step{{"esc leave", "x"}, {"> x", esc}, {"▸ Go back", enter}, {"> x", enter + enter},
+			{"▸ Send", enter}}, "accept"},
+		"a second escape": {two, []step{{"esc leave", esc}, {"esc go back", esc}, {"esc leave", enter + enter},
+			{"▸ Send", enter}}, "accept"},
+		"from the review": {two, []step{{"esc leave", enter + enter}, {"▸ Send", esc}, {asks, enter}, {"▸ Send", enter}},
+			"accept"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPerson(t)
@@ -268,7 +279,8 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 
 func TestReviewCanChange(t *testing.T) {
 	p := newPerson(t)
-	a := askForm(t, p.terminal(), "", `{"type":"object","properties":{"name":{"type":"string"},"nick":{"type":"string"}},"required":["name"]}`)
+	a := askForm(t, p.terminal(), "",
+		`{"type":"object","properties":{"name":{"type":"string"},"nick":{"type":"string"}},"required":["name"]}`)
 	p.sees("name · required")
 	p.types(tab, tab, enter) // Review, with nothing filled in
 	p.sees("┃ ✗ must be answered", "┃ name · required")
@@ -301,14 +313,17 @@ func TestSchemasThatAreNotAllowed(t *testing.T) {
 		manyFields = strings.Replace(manyFields, "%d", fmt.Sprint(i), 1)
 	}
 	tests := map[string]struct{ schema, why string }{
-		"nested":       {`{"type":"object","properties":{"a":{"type":"object"}}}`, `property "a": type: must be "string"`},
-		"no JSON":      {`{"type":`, "invalid JSON at offset 8"},
-		"nothing":      {``, "invalid JSON at offset 0"},
-		"null":         {`null`, "must be an object"},
-		"a list":       {`[]`, "must be an object"},
-		"many fields":  {`{"type":"object","properties":{` + strings.TrimSuffix(manyFields, ",") + `}}`, "more than the 50 fields"},
-		"huge":         {`{"type":"object","properties":{"a":{"type":"string","title":"` + strings.Repeat("x", maxSchema) + `"}}}`, "262144 are the most"},
-		"many choices": {`{"type":"object","properties":{"a":{"type":"string","enum":["` + numbered(300) + `"]}}}`, "more than the 250 choices"},
+		"nested":  {`{"type":"object","properties":{"a":{"type":"object"}}}`, `property "a": type: must be "string"`},
+		"no JSON": {`{"type":`, "invalid JSON at offset 8"},
+		"nothing": {``, "invalid JSON at offset 0"},
+		"null":    {`null`, "must be an object"},
+		"a list":  {`[]`, "must be an object"},
+		"many fields": {`{"type":"object","properties":{` + strings.TrimSuffix(manyFields, ",") + `}}`,
+			"more than the 50 fields"},
+		"huge": {`{"type":"object","properties":{"a":{"type":"string","title":"` + strings.Repeat("x", maxSchema) +
+			`"}}}`, "262144 are the most"},
+		"many choices": {`{"type":"object","properties":{"a":{"type":"string","enum":["` + numbered(300) + `"]}}}`,
+			"more than the 250 choices"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,8 @@ func TestByLine(t *testing.T) {
 		t.Run(env, func(t *testing.T) {
 			p := newPerson(t)
 			a := askForm(t, p.terminal(env), "How was this bug resolved?", bug)
-			p.sees("tracker asks:\n  | How was this bug resolved?", "Type /decline to tell the server no, or /cancel to leave without a decision.",
+			p.sees("tracker asks:\n  | How was this bug resolved?", "Type /decline to tell the server no, "+
+				"or /cancel to leave without a decision.",
 				"1 of 12: Resolution (required)", "  | What became of the bug", "  2. Duplicate of another bug (dup)")
 			p.types("\n")
 			p.sees("! choose one")
@@ -48,7 +49,8 @@ func TestByLine(t *testing.T) {
 }
 
 func TestByLineLeaving(t *testing.T) {
-	for keys, want := range map[string]string{"/decline\n": "decline", "/cancel\n": "cancel", "\x04": "cancel", "1\n\x04": "cancel"} {
+	for keys, want := range map[string]string{"/decline\n": "decline", "/cancel\n": "cancel", "\x04": "cancel",
+		"1\n\x04": "cancel"} {
 		p := newPerson(t)
 		a := askForm(t, p.terminal("TERM=dumb"), "How was this bug resolved?", bug)
 		p.sees("Resolution")

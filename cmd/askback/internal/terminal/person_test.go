@@ -337,9 +337,11 @@ func (e *emulator) escape(b []byte) int {
 	case 'X':
 		wipe(e.col, e.col+n)
 	case '@':
-		e.cells[e.row] = append(append(append([]rune{}, row[:e.col]...), []rune(strings.Repeat(" ", n))...), row[e.col:]...)[:e.cols]
+		e.cells[e.row] = append(append(append([]rune{}, row[:e.col]...), []rune(strings.Repeat(" ", n))...),
+			row[e.col:]...)[:e.cols]
 	case 'P':
-		e.cells[e.row] = append(append(append([]rune{}, row[:e.col]...), row[min(e.cols, e.col+n):]...), []rune(strings.Repeat(" ", n))...)[:e.cols]
+		e.cells[e.row] = append(append(append([]rune{}, row[:e.col]...), row[min(e.cols, e.col+n):]...),
+			[]rune(strings.Repeat(" ", n))...)[:e.cols]
 	case 'K':
 		switch args {
 		case "1":

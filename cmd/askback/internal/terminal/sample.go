@@ -22,7 +22,8 @@ const (
 // Sample shows a sampling request and asks the person to write the completion. It returns [ErrDeclined] if the person
 // declines and [ErrCanceled] if the person leaves. For other errors see [Terminal.Form]. The model of the result is
 // "human".
-func (t *Terminal) Sample(ctx context.Context, server string, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+func (t *Terminal) Sample(ctx context.Context, server string,
+	params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 	if params == nil {
 		params = &mcp.CreateMessageWithToolsParams{}
 	}

@@ -38,12 +38,14 @@ func askSample(t *testing.T, on *Terminal) *asked[*mcp.CreateMessageWithToolsRes
 	return ask(t, func(ctx context.Context) (*mcp.CreateMessageWithToolsResult, error) {
 		return on.Sample(ctx, "tracker", &mcp.CreateMessageWithToolsParams{
 			SystemPrompt: "Be brief.", MaxTokens: 100,
-			Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Summarise:\nthe bug"}}}},
-			Tools:    []*mcp.Tool{{Name: "look"}},
+			Messages: []*mcp.SamplingMessageV2{{Role: "user",
+				Content: []mcp.Content{&mcp.TextContent{Text: "Summarise:\nthe bug"}}}},
+			Tools: []*mcp.Tool{{Name: "look"}},
 		})
 	})
 }
 
 var written = &mcp.CreateMessageWithToolsResult{
-	Role: "assistant", Model: "human", StopReason: "endTurn", Content: []mcp.Content{&mcp.TextContent{Text: "It is wrong.\nVery."}},
+	Role: "assistant", Model: "human", StopReason: "endTurn",
+	Content: []mcp.Content{&mcp.TextContent{Text: "It is wrong.\nVery."}},
 }

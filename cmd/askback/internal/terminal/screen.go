@@ -134,8 +134,8 @@ func newScreen(p *prompt) *screen {
 	return s
 }
 
-// pointAt returns the option that the arrows point at first: the default, or else the first one. A question of yes or no
-// points at no, because one Enter may send the answer.
+// pointAt returns the option that the arrows point at first: the default, or else the first one. A question of yes or
+// no points at no, because one Enter may send the answer.
 func (f *field) pointAt() int {
 	if at := slices.Index(f.picked, true); at >= 0 {
 		return at
@@ -271,7 +271,8 @@ func (s *screen) leave() tea.Cmd {
 	return s.attend()
 }
 
-// losesNothing reports whether the person has nothing to fill in again: there is one field at most, and no answer in it.
+// losesNothing reports whether the person has nothing to fill in again: there is one field at most, and no answer in
+// it.
 func (s *screen) losesNothing() bool {
 	return len(s.fields) == 0 || len(s.fields) == 1 && !s.filled()
 }

@@ -13,9 +13,11 @@ import (
 // FuzzForm lets a server say anything, and a person press anything.
 func FuzzForm(f *testing.F) {
 	f.Add("tracker", "How was this bug resolved?", []byte(bug), "\x1b\t\rabc")
-	f.Add(evil, evil, []byte(`{"type":"object","properties":{"\u001b[2J":{"type":"string","title":"\u202e","default":"\u001b"}}}`), "\r\r")
+	f.Add(evil, evil, []byte(`{"type":"object","properties":{"\u001b[2J":{"type":"string","title":"\u202e",`+
+		`"default":"\u001b"}}}`), "\r\r")
 	f.Add("", evil, []byte(`{"type":"object","properties":{"a":{"type":"string","default":"\u001b\u202e"}}}`), "x\x1b\r\r")
-	f.Add("", "", []byte(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["","\u200b"]}}}}`), "  \r")
+	f.Add("", "", []byte(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["",`+
+		`"\u200b"]}}}}`), "  \r")
 	f.Add("", "", []byte(`{"type":"object","properties":{"a":{"type":"string","oneOf":[null]}}}`), "x\r")
 	f.Add("", "", []byte(`{"type":"object","properties":{"a":null,"b":{"type":"array","items":null}}}`), "x\r")
 	f.Add("", "", []byte(`{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[null]}}}}`), " \r")

@@ -5,8 +5,8 @@
 //	answer, err := t.Form(ctx, "tracker", "How was this bug resolved?", schema)
 //
 // Every question shows which server asks, explains an invalid answer beside its field, shows the answers of several
-// fields together before they are sent, and can be declined or cancelled at any time. It is open until it is answered or
-// its context is done. The question, the answers and the decision then stay on the terminal.
+// fields together before they are sent, and can be declined or cancelled at any time. It is open until it is answered
+// or its context is done. The question, the answers and the decision then stay on the terminal.
 //
 // All text of a server counts as hostile. It is shown apart from the text of this package, so that it cannot pass for
 // it, and it cannot act on the terminal:
@@ -46,10 +46,10 @@ var ErrInterrupted = errors.New("interrupted")
 // asks one question at a time.
 //
 // If both files are terminals, a question is a form in which the person can move. It is drawn below the text that the
-// terminal already shows, takes only what is typed from then on (not on Windows), and is replaced by a record of what was
-// asked and answered when it ends. Otherwise, or if the environment sets NO_COLOR or ACCESSIBLE, or has no TERM or
-// TERM=dumb, the question is asked line by line, in plain text that a screen reader can follow. The end of the input then
-// cancels the question.
+// terminal already shows, takes only what is typed from then on (not on Windows), and is replaced by a record of what
+// was asked and answered when it ends. Otherwise, or if the environment sets NO_COLOR or ACCESSIBLE, or has no TERM or
+// TERM=dumb, the question is asked line by line, in plain text that a screen reader can follow. The end of the input
+// then cancels the question.
 type Terminal struct {
 	In  *os.File // os.Stdin if nil
 	Out *os.File // os.Stderr if nil

@@ -46,7 +46,8 @@ func TestCancel(t *testing.T) {
 	p.sees("What you have filled in is lost.")
 	p.types(right, right, enter)
 	wants(t, a, &mcp.ElicitResult{Action: "cancel"})
-	p.showsOnly("tracker asks:\n│ How was this bug resolved?\n✗ Cancelled: the server is told that there is no decision.")
+	p.showsOnly("tracker asks:\n│ How was this bug resolved?\n✗ Cancelled: the server is told that there is no " +
+		"decision.")
 	p.gotItBack()
 }
 
@@ -163,14 +164,17 @@ func numbered(n int) string {
 	return strings.Join(all, `","`)
 }
 
-const evil = "\x1b]0;owned\x07\x1b[2J\x1b[31m\u009b1m\x1b]52;c;aGk=\x07\x1b]8;;https://evil.example\x1b\\here\x1b]8;;\x1b\\ " +
-	"\u202etxt.exe\u200b\U000e0041 https://evil.example www.evil.example mailto:evil \r\b\x00\x7f a\u0300\u0301\u0302\u0303\u0304\u0305\u0306"
+const evil = "\x1b]0;owned\x07\x1b[2J\x1b[31m\u009b1m\x1b]52;c;aGk=\x07\x1b]8;;https://evil.example\x1b\\here" +
+	"\x1b]8;;\x1b\\ " +
+	"\u202etxt.exe\u200b\U000e0041 https://evil.example www.evil.example mailto:evil \r\b\x00\x7f " +
+	"a\u0300\u0301\u0302\u0303\u0304\u0305\u0306"
 
 func TestHostileTextStaysText(t *testing.T) {
 	quoted, _ := json.Marshal(evil)
 	schema := fmt.Sprintf(`{"type":"object","properties":{
 		%[1]s:{"type":"string","title":%[1]s,"description":%[1]s,"default":%[1]s},
-		"two":{"type":"array","items":{"anyOf":[{"const":%[1]s,"title":"same"},{"const":"x","title":"same"},{"const":"y","title":%[1]s}]}}
+		"two":{"type":"array","items":{"anyOf":[{"const":%[1]s,"title":"same"},{"const":"x","title":"same"},
+			{"const":"y","title":%[1]s}]}}
 	}}`, quoted)
 	params := &mcp.CreateMessageWithToolsParams{SystemPrompt: evil, Messages: []*mcp.SamplingMessageV2{
 		nil,
@@ -185,7 +189,8 @@ func TestHostileTextStaysText(t *testing.T) {
 			return on.Form(ctx, evil, evil, json.RawMessage(schema))
 		},
 		"bad form": func(ctx context.Context, on *Terminal) (any, error) {
-			return on.Form(ctx, evil, evil, json.RawMessage(`{"type":"object","properties":{`+string(quoted)+`:{"type":`+string(quoted)+`}}}`))
+			return on.Form(ctx, evil, evil,
+				json.RawMessage(`{"type":"object","properties":{`+string(quoted)+`:{"type":`+string(quoted)+`}}}`))
 		},
 		"address": func(ctx context.Context, on *Terminal) (any, error) {
 			return on.URL(ctx, evil, evil, "https://ok.example/\u202e\u00e9", nil)
@@ -228,7 +233,8 @@ func TestHostileTextStaysText(t *testing.T) {
 
 func TestLongMessagesAreCut(t *testing.T) {
 	p := newPerson(t)
-	a := askForm(t, p.terminal(), strings.Repeat("word ", 100)+strings.Repeat("\nrow", 100), `{"type":"object","properties":{}}`)
+	a := askForm(t, p.terminal(), strings.Repeat("word ", 100)+strings.Repeat("\nrow", 100),
+		`{"type":"object","properties":{}}`)
 	p.sees("│ word word", "│ row…", "│ (cut here: 308 more characters)", "▸ Decline")
 	p.types(esc)
 	a.end()

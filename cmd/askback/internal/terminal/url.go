@@ -20,7 +20,8 @@ const maxURL = 8192 // bytes; RFC 9110, section 4.1, recommends at least 8000
 //
 // An address that is neither https nor http, or that browsers may read differently from this package, can only be
 // declined. For errors see [Terminal.Form].
-func (t *Terminal) URL(ctx context.Context, server, message, address string, open func(url string) error) (*mcp.ElicitResult, error) {
+func (t *Terminal) URL(ctx context.Context, server, message, address string,
+	open func(url string) error) (*mcp.ElicitResult, error) {
 	p := &prompt{server: serverName(server), asks: "wants you to open an address:", body: messageBlocks(message)}
 	shown, blocks, err := inspect(address)
 	if err != nil {
@@ -56,7 +57,8 @@ func inspect(raw string) (shown string, about []block, err error) {
 		return "", nil, fmt.Errorf("it is %d bytes long, and %d are the most that is shown here", len(raw), maxURL)
 	}
 	// Browsers drop some of these characters, and read \ as /; Go does neither.
-	if i := strings.IndexFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }); i >= 0 {
+	if i := strings.IndexFunc(raw,
+		func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }); i >= 0 {
 		return "", nil, fmt.Errorf("it holds %+q, which no address may", []rune(raw[i:])[0])
 	}
 	shown = escape(raw)
@@ -90,8 +92,10 @@ func inspect(raw string) (shown string, about []block, err error) {
 	}{
 		{u.Scheme != "https", "It is not https: others on the network can read and change what you see and enter."},
 		{u.User != nil, "What stands before the @ is no part of the host. It is often there to look like one."},
-		{spellOut(name) != name, "The host has characters outside ASCII, which can look like others. They are spelled out above."},
-		{strings.Contains("."+name, ".xn--"), "The host is written in punycode (xn--…): shown in its own script, it may look like another."},
+		{spellOut(name) != name, "The host has characters outside ASCII, which can look like others. They are spelled out " +
+			"above."},
+		{strings.Contains("."+name, ".xn--"), "The host is written in punycode (xn--…): shown in its own script, " +
+			"it may look like another."},
 		{isIP(name), "The host is a bare IP address, which says nothing about whose it is."},
 	} {
 		if w.applies {

@@ -145,7 +145,8 @@ func (p *parser) setting(line string) error {
 	}
 	to := map[string]*string{"Title": &p.Title, "Document": &p.Document, "Section": &p.Section}[name]
 	if to == nil {
-		return fmt.Errorf("unexpected %q: the header has Title, Document, Section and Server, a part begins with ==", cut(line, maxQuoted))
+		return fmt.Errorf("unexpected %q: the header has Title, Document, Section and Server, a part begins with ==",
+			cut(line, maxQuoted))
 	}
 	if *to != "" || value == "" {
 		return fmt.Errorf("%s must be there once, and not be empty", name)
@@ -265,7 +266,8 @@ func (p *parser) expectation(line string) error {
 			}
 		}
 	default:
-		return fmt.Errorf("unexpected %q: want such as <-- 200, <-- 200 within 10s, <-- event or <-- end", cut(line, maxQuoted))
+		return fmt.Errorf("unexpected %q: want such as <-- 200, <-- 200 within 10s, <-- event or <-- end",
+			cut(line, maxQuoted))
 	}
 	if (e.kind == response) != (len(s.expect) == 0) {
 		return errors.New("a request is answered by one status; what comes after it are events")

@@ -53,7 +53,8 @@ Mcp-Session-Id: {{session}}
 	if len(got.Servers) != 2 || got.Servers[1].Name != "B" || strings.Join(got.Servers[1].Args, " ") != "--ttl 1s" {
 		t.Errorf("the servers are %+v", got.Servers)
 	}
-	if len(got.Parts) != 2 || got.Parts[0].Query != "draft=mrtr-1" || len(got.Parts[0].steps) != 3 || len(got.Parts[1].steps) != 1 {
+	if len(got.Parts) != 2 || got.Parts[0].Query != "draft=mrtr-1" || len(got.Parts[0].steps) != 3 ||
+		len(got.Parts[1].steps) != 1 {
 		t.Fatalf("the parts are %+v", got.Parts)
 	}
 	if s := got.Parts[0].steps[0]; s.line != 11 || len(s.header) != 1 || len(s.expect) != 3 || s.expect[0].line != 19 {
@@ -115,7 +116,8 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{script("--> A\n{}\n<-- 200\n{ \"a\": \"so {{b}}\" }\n"), "within a longer text"},
 		{script("--> A\n{}\n<-- 200\n{ \"...\": 1 }\n"), `has "...": "..."`},
 		{script("--> A\n{}\n<-- 200\n{ \"{{b}}\": 1 }\n"), "a placeholder stands in a value"},
-		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b}}\" }\n== q\n--> A\n{ \"a\": \"{{b}}\" }\n<-- 200\n"), "x:10: {{b}} stood in no response above"},
+		{script("--> A\n{}\n<-- 200\n{ \"a\": \"{{b}}\" }\n== q\n--> A\n{ \"a\": \"{{b}}\" }\n<-- 200\n"),
+			"x:10: {{b}} stood in no response above"},
 		{"Title: \xff", "not UTF-8"},
 		{strings.Repeat("#", MaxText+1), "at most 4194304 bytes"},
 	} {
@@ -130,9 +132,11 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, steps := range []string{
 		"--> A\nX: y\n\n{ \"a\": 1, // b\n\"c\": \"//\" }\n<-- 200 within 5s\nZ: {{z}}\n\n{ \"...\": \"...\" }\n",
-		"--> A\n{ \"...\": \"{{meta}}\", \"a\": \"x{{filler:3}}\" }\n<-- 200\n{ \"a\": \"{{b:number}}\" }\n<-- event\n[\"{{c:not b}}\"]\n<-- end\n",
+		"--> A\n{ \"...\": \"{{meta}}\", \"a\": \"x{{filler:3}}\" }\n<-- 200\n{ \"a\": " +
+			"\"{{b:number}}\" }\n<-- event\n[\"{{c:not b}}\"]\n<-- end\n",
 		"--> raw\n[1,\n<-- 400\n--- drop\n--- wait 1s\n== q\nQuery: a=b\n--> A\n<-- 202\n",
-		"--> A\n{ \"_meta\": \"{{meta:tasks}}\" }\n<-- 200\n{ \"a\": \"{{b:time}}\" }\n--> A\n{ \"\\u0062\": \"{{b}}\" }\n<-- 200\n\"so {{b}}\"\n",
+		"--> A\n{ \"_meta\": \"{{meta:tasks}}\" }\n<-- 200\n{ \"a\": \"{{b:time}}\" }\n--> A\n{ \"\\u0062\": " +
+			"\"{{b}}\" }\n<-- 200\n\"so {{b}}\"\n",
 	} {
 		f.Add([]byte(script(steps)))
 	}

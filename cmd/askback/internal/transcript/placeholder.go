@@ -20,7 +20,8 @@ type placeholder struct{ name, kind, argument string }
 
 var (
 	placeholders    = regexp.MustCompile(`\{\{[^{}]*\}\}`)
-	placeholderForm = regexp.MustCompile(`^\{\{(_|[A-Za-z][A-Za-z0-9_]*)(?::([a-z]+|[0-9]+)(?: ([A-Za-z][A-Za-z0-9_]*))?)?\}\}$`)
+	placeholderForm = regexp.MustCompile(`^\{\{(_|[A-Za-z][A-Za-z0-9_]*)(?::([a-z]+|[0-9]+)(?: ` +
+		`([A-Za-z][A-Za-z0-9_]*))?)?\}\}$`)
 )
 
 // anything, as the name and the value of a member, allows members beyond those written. As a name alone it adds the
@@ -34,9 +35,10 @@ const (
 
 // metas are the values of {{meta}}: the _meta that the ratified revision requires of each request.
 var metas = map[string]string{
-	"":      metaOf(`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`),
-	"none":  metaOf(`{}`),
-	"tasks": metaOf(`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`),
+	"":     metaOf(`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`),
+	"none": metaOf(`{}`),
+	"tasks": metaOf(`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},` +
+		`"extensions":{"io.modelcontextprotocol/tasks":{}}}`),
 }
 
 func metaOf(capabilities string) string {
@@ -67,7 +69,8 @@ func replace(text string, found func(placeholder) (string, error)) (string, erro
 		}
 		p, ok := whole(text[at[0]:at[1]])
 		if !ok {
-			return "", fmt.Errorf("the placeholder %s is not such as {{state}}, {{created:time}} or {{second:not first}}", text[at[0]:at[1]])
+			return "", fmt.Errorf("the placeholder %s is not such as {{state}}, {{created:time}} or {{second:not first}}",
+				text[at[0]:at[1]])
 		}
 		value, err := found(p)
 		if err != nil {
@@ -96,7 +99,8 @@ func literals(text []byte) (list []literal) {
 		l := literal{start: at[0], end: at[1]}
 		l.text, _ = strictjson.String(text[l.start:l.end])
 		l.name = bytes.HasPrefix(bytes.TrimSpace(text[l.end:]), []byte(":"))
-		if n := len(list) - 1; n >= 0 && list[n].text == anything && string(bytes.TrimSpace(text[list[n].end:l.start])) == ":" {
+		if n := len(list) - 1; n >= 0 && list[n].text == anything &&
+			string(bytes.TrimSpace(text[list[n].end:l.start])) == ":" {
 			l.start, l.spread = list[n].start, true
 			list = list[:n]
 		}
@@ -147,7 +151,8 @@ func (p *parser) checkRequest(text string) error {
 			}
 			return "", nil
 		case ph.kind != "":
-			return "", fmt.Errorf("{{%s:%s}}: what is sent has only {{meta}}, {{meta:none}}, {{meta:tasks}}, {{filler:N}} and names that stood in a response", ph.name, ph.kind)
+			return "", fmt.Errorf("{{%s:%s}}: what is sent has only {{meta}}, {{meta:none}}, {{meta:tasks}}, "+
+				"{{filler:N}} and names that stood in a response", ph.name, ph.kind)
 		case !p.known[ph.name]:
 			return "", fmt.Errorf("{{%s}} stood in no response above", ph.name)
 		}
@@ -163,7 +168,8 @@ func (p *parser) checkExpected(text string) error {
 	if !all {
 		_, err := replace(text, func(ph placeholder) (string, error) {
 			if ph.kind != "" || !p.known[ph.name] {
-				return "", fmt.Errorf("in %q: within a longer text, a placeholder must have stood in a response above, and has no kind", cut(text, maxQuoted))
+				return "", fmt.Errorf("in %q: within a longer text, a placeholder must have stood in a response above, "+
+					"and has no kind", cut(text, maxQuoted))
 			}
 			return "", nil
 		})

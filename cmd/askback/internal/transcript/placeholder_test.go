@@ -33,7 +33,8 @@ func TestFill(t *testing.T) {
 		{`{"a": "{{filler:3}}"}`, `{"a": "xxx"}`},
 		{`{"_meta": "{{meta:none}}"}`, `{"_meta": ` + metas["none"] + `}`},
 		{`{"_meta": {"a": 1, "..." : "{{meta:none}}"}}`, `{"_meta": {"a": 1, ` + metas["none"][1:] + `}`},
-		{`{"_meta": {"...": "{{meta}}", "a": "{{text}}"}}`, `{"_meta": ` + metas[""][:len(metas[""])-1] + `, "a": "a \"quoted\" <text>"}}`},
+		{`{"_meta": {"...": "{{meta}}", "a": "{{text}}"}}`, `{"_meta": ` + metas[""][:len(metas[""])-1] +
+			`, "a": "a \"quoted\" <text>"}}`},
 	} {
 		got, err := known.fill([]byte(c.body))
 		if err != nil || string(got) != c.want {
@@ -95,7 +96,8 @@ func TestMatch(t *testing.T) {
 func FuzzMatch(f *testing.F) {
 	for _, pair := range [][2]string{
 		{`{"a": "{{b}}", "...": "..."}`, `{"a": 1, "c": {}}`}, {`["{{a}}", "{{b:not a}}", "x{{a}}"]`, `["x", 2, "xx"]`},
-		{`{"a": [1.0, "\u0061", null]}`, `{"a": [1, "a", null]}`}, {`"{{_:time}}"`, `"2026-07-28T12:00:00Z"`}, {`"{{"`, `"{{"`},
+		{`{"a": [1.0, "\u0061", null]}`, `{"a": [1, "a", null]}`}, {`"{{_:time}}"`, `"2026-07-28T12:00:00Z"`}, {`"{{"`,
+			`"{{"`},
 	} {
 		f.Add([]byte(pair[0]), []byte(pair[1]))
 	}

@@ -28,7 +28,10 @@ import (
 const pollPause = 50 * time.Millisecond
 
 // httpClient follows no redirects.
-var httpClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+var httpClient = &http.Client{CheckRedirect: func(*http.Request,
+	[]*http.Request) error {
+	return http.ErrUseLastResponse
+}}
 
 // Play plays the parts one after the other. It stops at the first mismatch and returns it as a [*Failure]. Any other
 // error says what is wrong with p, or that ctx is done.

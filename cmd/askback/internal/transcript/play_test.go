@@ -68,13 +68,16 @@ func TestWhatIsSent(t *testing.T) {
 		want  map[string]string
 	}{
 		{"--> A\n{}\n", map[string]string{
-			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Method": "", "Mcp-Protocol-Version": "",
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Method": "",
+			"Mcp-Protocol-Version": "",
 		}},
 		{"--> A\n" + modern, map[string]string{
 			"Mcp-Method": "tools/call", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Name": "=?base64?bmHDr3Zl?=",
 		}},
-		{"--> A\n" + strings.NewReplacer("tools/call", "tasks/get", `"name"`, `"taskId"`).Replace(modern), map[string]string{"Mcp-Name": "=?base64?bmHDr3Zl?="}},
-		{"--> A\n" + strings.NewReplacer("tools/call", "resources/read", `"name"`, `"uri"`).Replace(modern), map[string]string{"Mcp-Name": "=?base64?bmHDr3Zl?="}},
+		{"--> A\n" + strings.NewReplacer("tools/call", "tasks/get", `"name"`, `"taskId"`).Replace(modern),
+			map[string]string{"Mcp-Name": "=?base64?bmHDr3Zl?="}},
+		{"--> A\n" + strings.NewReplacer("tools/call", "resources/read", `"name"`, `"uri"`).Replace(modern),
+			map[string]string{"Mcp-Name": "=?base64?bmHDr3Zl?="}},
 		{"--> A\nMcp-Name: other\nMcp-Method:\nX-More: 1\n\n" + modern, map[string]string{
 			"Mcp-Method": "", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Name": "other", "X-More": "1",
 		}},
@@ -101,7 +104,8 @@ func TestWhatIsSent(t *testing.T) {
 }
 
 func TestARequestThatIsSentSeveralTimes(t *testing.T) {
-	const steps = "--> A\n{}\n<-- 200\n{ \"n\": \"{{n}}\" }\n--> A 3 times\n{ \"n\": \"{{n}}\" }\n<-- 200\n{ \"n\": \"{{n:new}}\" }\n"
+	const steps = "--> A\n{}\n<-- 200\n{ \"n\": \"{{n}}\" }\n--> A 3 times\n{ \"n\": \"{{n}}\" }\n<-- 200\n{ \"n\": " +
+		"\"{{n:new}}\" }\n"
 	for _, c := range []struct{ stuck, sent int }{{0, 4}, {3, 3}} {
 		var sent []string
 		told, err := play(t, steps, Player{}, func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +122,8 @@ func TestARequestThatIsSentSeveralTimes(t *testing.T) {
 		}
 		if c.stuck > 0 {
 			wantFailure(t, err, 10, "n: want another value for {{n}}, got 2 (when it was sent the 2. time of 3)")
-		} else if err != nil || len(told) != 2 || !strings.HasSuffix(told[1].Title, " (3 times)") || len(told[1].Messages) != 2 {
+		} else if err != nil || len(told) != 2 || !strings.HasSuffix(told[1].Title, " (3 times)") ||
+			len(told[1].Messages) != 2 {
 			t.Errorf("%v, told %+v", err, told)
 		}
 	}
@@ -195,7 +200,8 @@ func TestAFailureTellsWhatToLookAt(t *testing.T) {
 		t.Errorf("the failure is %+v", failure)
 	}
 	text := err.Error()
-	for _, want := range []string{"x:10: a: want 1", "\nsent:\n{\n  \"method\": \"tools/call\"", "\nexpected:\n{ \"a\": 1 }", "\ngot:\n200\n{\n  \"a\": 2"} {
+	for _, want := range []string{"x:10: a: want 1", "\nsent:\n{\n  \"method\": \"tools/call\"",
+		"\nexpected:\n{ \"a\": 1 }", "\ngot:\n200\n{\n  \"a\": 2"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -228,8 +234,13 @@ func TestResponses(t *testing.T) {
 			w.Header().Set("Location", "/elsewhere")
 			write(307, "{}")(w, r)
 		}, ""},
-		{"<-- 200\nX: b\n\n{}", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X", "a"); write(200, "{}")(w, r) }, `the header X: want "b", got "a"`},
-		{"<-- 200\n{}", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, "speaking to the server A: EOF"},
+		{"<-- 200\nX: b\n\n{}", func(w http.ResponseWriter,
+			r *http.Request) {
+			w.Header().Set("X", "a")
+			write(200, "{}")(w, r)
+		}, `the header X: want "b", got "a"`},
+		{"<-- 200\n{}", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
+			"speaking to the server A: EOF"},
 		{"<-- 200\n{}", func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
@@ -250,7 +261,8 @@ func TestResponses(t *testing.T) {
 }
 
 func TestWithinRepeatsTheRequest(t *testing.T) {
-	const steps = "--> A\n{}\n<-- 200 within 10s\n{ \"a\": \"{{a}}\", \"b\": \"done\" }\n--> A\n{ \"a\": \"{{a}}\" }\n<-- 202\n"
+	const steps = "--> A\n{}\n<-- 200 within 10s\n{ \"a\": \"{{a}}\", \"b\": \"done\" }\n--> A\n{ \"a\": " +
+		"\"{{a}}\" }\n<-- 202\n"
 	n := 0
 	_, err := play(t, steps, Player{}, func(w http.ResponseWriter, r *http.Request) {
 		n++
@@ -291,17 +303,24 @@ func TestStreams(t *testing.T) {
 		line        int
 		reason      string
 	}{
-		{"in order", head + "<-- event\n{ \"n\": 2 }\n<-- end\n", []string{"event: message\nid: 1\ndata: {\"n\": 1}\n\n", "data:{\"n\":\ndata: 2}\n\n"}, 0, ""},
-		{"what has no data is no message", head + "<-- end\n", []string{": hello\n\nid: 0\ndata:\n\n", "data: {\"n\": 1}\r\n\r\n", "retry: 5\n\n"}, 0, ""},
-		{"unlike", head + "<-- event\n{ \"n\": 2 }\n", []string{"data: {\"n\": 1}\n\ndata: {\"n\": 3}\n\n"}, 8, "n: want 2, got 3"},
+		{"in order", head + "<-- event\n{ \"n\": 2 }\n<-- end\n", []string{"event: message\nid: 1\ndata: {\"n\": 1}\n\n",
+			"data:{\"n\":\ndata: 2}\n\n"}, 0, ""},
+		{"what has no data is no message", head + "<-- end\n", []string{": hello\n\nid: 0\ndata:\n\n",
+			"data: {\"n\": 1}\r\n\r\n", "retry: 5\n\n"}, 0, ""},
+		{"unlike", head + "<-- event\n{ \"n\": 2 }\n", []string{"data: {\"n\": 1}\n\ndata: {\"n\": 3}\n\n"}, 8,
+			"n: want 2, got 3"},
 		{"too few", head + "<-- event\n{ \"n\": 2 }\n", []string{"data: {\"n\": 1}\n\n"}, 8, "no stream is open any more"},
-		{"cut off", head + "<-- event\n{ \"n\": 2 }\n", []string{"data: {\"n\": 1}\n\ndata: {\"n\": 2}"}, 8, "no stream is open any more"},
-		{"too many", head + "<-- end\n", []string{"data: {\"n\": 1}\n\ndata: {\"n\": 3}\n\n"}, 8, `want the end of the stream, got {"n": 3}`},
+		{"cut off", head + "<-- event\n{ \"n\": 2 }\n", []string{"data: {\"n\": 1}\n\ndata: {\"n\": 2}"}, 8,
+			"no stream is open any more"},
+		{"too many", head + "<-- end\n", []string{"data: {\"n\": 1}\n\ndata: {\"n\": 3}\n\n"}, 8,
+			`want the end of the stream, got {"n": 3}`},
 		{"empty", head, nil, 6, "the stream ended before its first message"},
 		{"silent", head + "<-- event\n{}\n", []string{"data: {\"n\": 1}\n\n", "open"}, 8, "nothing came for 300ms"},
 		{"silent from the beginning", head, []string{"open"}, 6, "nothing came for 300ms"},
-		{"flooding", head, []string{"data: " + strings.Repeat("x", maxMessage) + "\n\n"}, 6, "an event is longer than 16777216 bytes"},
-		{"flooding with nothing", head, []string{strings.Repeat(": x\n", maxMessage/4+1) + "\n"}, 6, "an event is longer than 16777216 bytes"},
+		{"flooding", head, []string{"data: " + strings.Repeat("x", maxMessage) + "\n\n"}, 6,
+			"an event is longer than 16777216 bytes"},
+		{"flooding with nothing", head, []string{strings.Repeat(": x\n", maxMessage/4+1) + "\n"}, 6,
+			"an event is longer than 16777216 bytes"},
 	} {
 		_, err := play(t, c.steps, stepTimeFor(c.reason), func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
@@ -339,18 +358,20 @@ func TestAnswersReachTheOpenStream(t *testing.T) {
 		}
 	}
 	const ask = "--> A\n{}\n<-- 200\nMcp-Session-Id: {{session}}\n\n{ \"id\": \"{{id}}\" }\n"
-	_, err := play(t, ask+"--> A\nMcp-Session-Id: {{session}}\n\n{ \"is\": \"answer {{id}}\" }\n<-- 202\n<-- event\n{ \"done\": true }\n<-- end\n", Player{}, handler)
+	_, err := play(t, ask+"--> A\nMcp-Session-Id: {{session}}\n\n{ \"is\": \"answer {{id}}\" }\n<-- 202\n<-- event\n{ "+
+		"\"done\": true }\n<-- end\n", Player{}, handler)
 	if err != nil {
 		t.Error(err)
 	}
 	answered = make(chan struct{})
-	_, err = play(t, ask+"--- drop\n--> A\n{ \"is\": \"answer {{id}}\" }\n<-- 202\n<-- event\n{}\n", Player{}, func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > 2 {
-			<-dropped // else this test does not end
-			answered = make(chan struct{})
-		}
-		handler(w, r)
-	})
+	_, err = play(t, ask+"--- drop\n--> A\n{ \"is\": \"answer {{id}}\" }\n<-- 202\n<-- event\n{}\n", Player{},
+		func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength > 2 {
+				<-dropped // else this test does not end
+				answered = make(chan struct{})
+			}
+			handler(w, r)
+		})
 	wantFailure(t, err, 14, "no stream is open any more")
 }
 

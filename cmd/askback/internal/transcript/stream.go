@@ -21,7 +21,8 @@ type stream struct {
 	time   time.Duration // for each message
 }
 
-func newStream(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser, server string, each time.Duration) *stream {
+func newStream(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser, server string,
+	each time.Duration) *stream {
 	limit := &io.LimitedReader{R: body}
 	return &stream{ctx, cancel, body, limit, bufio.NewReader(limit), server, each}
 }
@@ -31,7 +32,8 @@ func (s *stream) close() {
 	s.body.Close()
 }
 
-// next returns the next message, or io.EOF. It skips events without data, which carry an ID or keep the connection alive.
+// next returns the next message, or io.EOF. It skips events without data, which carry an ID or keep the connection
+// alive.
 func (s *stream) next() ([]byte, error) {
 	late := time.AfterFunc(s.time, func() { s.cancel(errLate(s.time)) })
 	defer late.Stop()
