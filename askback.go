@@ -256,7 +256,8 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		if s.sdk.Tasks, err = s.newTasks(engine, info); err != nil {
 			return nil, err
 		}
-		s.sdk.ListsTasks = s.opts.Tasks.ListAnonymous || s.opts.Principal != nil
+		_, lists := s.opts.Tasks.Store.(task.Lister)
+		s.sdk.ListsTasks = lists && (s.opts.Tasks.ListAnonymous || s.opts.Principal != nil)
 		carrier.Tasks = s.sdk.Tasks
 	}
 	return s, s.sdk.Install()

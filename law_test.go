@@ -379,7 +379,7 @@ func TestLawOfAllTogether(t *testing.T) {
 // stealing is a store in which another worker sometimes takes over a task just before a step is
 // recorded, as if the lease of the first one had ended.
 type stealing struct {
-	task.Store
+	harness.Store
 	often  *atomic.Int32 // in percent
 	news   *news
 	stolen atomic.Int32

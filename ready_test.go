@@ -16,7 +16,7 @@ var errAway = errors.New("the database is away")
 
 // awayTasks and awayStates are stores that do not answer.
 type (
-	awayTasks  struct{ task.Store }
+	awayTasks  struct{ harness.Store }
 	awayStates struct{ state.Store }
 )
 

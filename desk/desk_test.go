@@ -280,7 +280,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 
 // broken is a store whose database fails, or does not answer.
 type broken struct {
-	task.Store
+	harness.Store
 	err error
 }
 

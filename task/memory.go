@@ -55,11 +55,15 @@ func (m *memoryTask) usage() Quota {
 	return u
 }
 
-var (
-	_ Store   = (*MemoryStore)(nil)
-	_ Watcher = (*MemoryStore)(nil)
-	_ Waker   = (*MemoryStore)(nil)
-)
+var _ interface {
+	Store
+	Evicter
+	Lister
+	Counter
+	Versioner
+	Waker
+	Watcher
+} = (*MemoryStore)(nil)
 
 // do calls do with the store locked, for one method, and with the time of its writes.
 func (s *MemoryStore) do(ctx context.Context, do func(now int64) error) error {
@@ -131,7 +135,7 @@ func (s *MemoryStore) Get(ctx context.Context, id string) (t *Task, err error) {
 	return t, err
 }
 
-// List reads tasks of a principal. See [Store].
+// List reads tasks of a principal. See [Lister].
 func (s *MemoryStore) List(ctx context.Context, principal, dialect string, created time.Time, id string,
 	limit int) (tasks []*Task, err error) {
 	err = s.do(ctx, func(int64) error {
@@ -154,7 +158,7 @@ func (s *MemoryStore) List(ctx context.Context, principal, dialect string, creat
 	return tasks, err
 }
 
-// Select reads tasks of all principals. See [Store].
+// Select reads tasks of all principals. See [Lister].
 func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit int) (tasks []*Task, err error) {
 	err = s.do(ctx, func(int64) error {
 		for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
@@ -169,7 +173,7 @@ func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit 
 	return tasks, err
 }
 
-// Count counts the tasks that have not ended. See [Store].
+// Count counts the tasks that have not ended. See [Counter].
 func (s *MemoryStore) Count(ctx context.Context) (map[Status]int, error) {
 	counts := make(map[Status]int)
 	err := s.do(ctx, func(int64) error {
@@ -188,7 +192,7 @@ func lets[T comparable](those []T, value T) bool {
 	return those == nil || slices.Contains(those, value)
 }
 
-// Versions reads the versions of tasks. See [Store].
+// Versions reads the versions of tasks. See [Versioner].
 func (s *MemoryStore) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
 	versions := make(map[string]int64, len(ids))
 	err := s.do(ctx, func(int64) error {
@@ -352,7 +356,7 @@ func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int)
 	return n, err
 }
 
-// Evict deletes tasks of a principal that ended long ago. See [Store].
+// Evict deletes tasks of a principal that ended long ago. See [Evicter].
 func (s *MemoryStore) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
 	err = s.do(ctx, func(now int64) error {
 		var ended []*memoryTask

@@ -21,7 +21,6 @@
 package task
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
@@ -127,7 +126,7 @@ type Filter struct {
 	Targets    []string
 }
 
-// Load is how many tasks of a principal and a target an engine runs.
+// Load is how many tasks of a principal and a target a server runs.
 type Load struct {
 	Principal, Target string
 	Tasks             int // more than zero
@@ -153,124 +152,6 @@ type Claimed struct {
 	*Task
 	Call    []byte
 	Entries [][]byte
-}
-
-// Store keeps tasks. What holds for all its methods:
-//
-//   - They are safe for concurrent use, by several processes too if the store is meant for
-//     them. A write is durable when its method returns.
-//   - A write is made whole or not at all. An error that is not one of this package's leaves
-//     open which of the two happened: the answer was lost. The engine then repeats what a
-//     worker records, and the last update of a run, until there is an answer. An Update whose
-//     Version is no longer the stored one is refused whole, which tells the engine that its
-//     first attempt was made.
-//   - The error for an ID that does not exist is [ErrNotFound].
-//   - The store has one clock for all instances. Contexts bound how long a method may take.
-//   - Empty bytes may be stored as nil.
-//
-// A task is due when any engine may claim it: a new task at once, a claimed one when its
-// lease ends, a parked one not at all.
-type Store interface {
-	// Create adds a task with its journal: the call, which never changes, and the entries. It sets t.Created and
-	// t.Updated to now, t.Expires to now+ttl, Version to 0 and the Claim to its zero value. The task is due at once; but
-	// with a lease that is more than zero it is claimed for the caller, as by Claim: Fence and Attempts rise by one, and
-	// the Nonce is set. The error is ErrExists if there is a task with its ID, and the error of [Quota.Check] if the
-	// principal would have more than its quota; if both apply, it may be either.
-	Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota Quota) error
-
-	// Get reads the row of a task, and nothing that grows with its journal.
-	Get(ctx context.Context, id string) (*Task, error)
-
-	// Versions reads the Version of each of these tasks that exists.
-	Versions(ctx context.Context, ids []string) (map[string]int64, error)
-
-	// List reads up to limit tasks of a principal with this dialect: newest first, and those created at the same time
-	// by ID, descending. It begins after the task with this ID and time of creation; the zero time and "" are the
-	// start. Pending, Outcome and Nonce may be left out.
-	List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error)
-
-	// Select reads up to limit tasks that the filter lets pass, of all principals and in all dialects: in an order of
-	// their IDs, beginning after the given one; "" is the start. Outcome and Nonce may be left out. It is for
-	// operators, and may read every task.
-	Select(ctx context.Context, f Filter, after string, limit int) ([]*Task, error)
-
-	// Count counts the tasks that have not ended, of all principals and in all dialects, by their status: Working and
-	// InputRequired. It costs the more, the more of them there are, but reads none that has ended. A status without
-	// tasks may be missing.
-	Count(ctx context.Context) (map[Status]int, error)
-
-	// Claim takes due tasks for an engine that has limit free workers and already runs load, and makes them due again at
-	// the end of the lease: Fence and Attempts rise by one, and each has a new Nonce. It returns them with their journals.
-	// It takes one task after another, and adds each to the load:
-	//
-	//   - The next task belongs to the principal with the fewest tasks; of several, to the first principal after the given
-	//     one, in any fixed order of principals that starts again after the last.
-	//   - A principal gets another task only while it has fewer tasks than there are free workers. So some workers are
-	//     left for principals that have none.
-	//   - Of a principal's tasks, the next one has the Target of which the principal has the fewest tasks; of several
-	//     tasks, it is the one that has been due longest.
-	//
-	// Claim may take fewer tasks than these rules allow, but at least one.
-	Claim(ctx context.Context, after string, load []Load, lease time.Duration, limit int) ([]*Claimed, error)
-
-	// Journal reads the call and the entries, in the order they were added.
-	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
-
-	// Append adds one entry to the journal under the lease of this claim, and sets Attempts to 0. Version and Updated stay
-	// as they are. The error is ErrLeaseLost if the claim is not the stored one, whatever the status. Otherwise it is
-	// ErrConflict if the journal does not have exactly there entries, so that an Append that is repeated or arrives late
-	// never adds an entry twice.
-	Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error
-
-	// Renew makes leases end after the given time, and returns the result for each, in the same order. It is one write,
-	// however many leases there are. A task that is not due at all, because it was parked or has ended, stays so. A lease
-	// that cannot be renewed leaves the others alone, and Renew does not wait for a row that somebody else has locked. If
-	// Renew itself returns an error, the results are unknown.
-	Renew(ctx context.Context, leases []Leased, lease time.Duration) ([]Renewed, error)
-
-	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
-	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
-	// is set and the Claim is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
-	// the stored one; else it is ErrEnded if the stored status is terminal and t has another, and else the error of
-	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t is
-	// unchanged.
-	Update(ctx context.Context, t *Task, u Update) error
-
-	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to live has ended.
-	Expired(ctx context.Context, limit int) (ids []string, err error)
-
-	// Purge deletes up to limit tasks whose time to live ended longer than grace ago,
-	// that are terminal and due neither now nor later, with their journals.
-	Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error)
-
-	// Evict deletes up to limit tasks of a principal that are terminal, due neither now nor later, and were last
-	// updated longer than age ago, with their journals: those that were created first.
-	Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error)
-
-	// Close releases what the store holds. Nothing else may be called afterwards.
-	Close() error
-}
-
-// Waker is a [Store] whose parked tasks may wait for a time as well as for an answer, such as for the deadline of an
-// open question. A release that does not know of this must not take such a task for one that is due, so the time is
-// stored apart from what Claim looks at. Whoever gets the ID decides what becomes of the task, by an Update that is
-// refused if an answer was first.
-type Waker interface {
-	// Woken returns the IDs of up to limit tasks with the status InputRequired that an Update parked and whose Wake has
-	// passed, the one that has waited longest first. It returns them again until an Update without Keep.
-	Woken(ctx context.Context, limit int) (ids []string, err error)
-}
-
-// Watcher is a [Store] whose database tells instances of each other's writes. With any other
-// Store a server learns of them by asking again.
-type Watcher interface {
-	// Watch calls changed with the [Name] of each task that another instance has created or updated, and says whether
-	// the task is due at once; until ctx is done: then it returns the error of ctx. A task that was
-	// created under a lease is left out, since nobody can wait for it yet. What this Store itself has written may be
-	// left out, too: its engine knows. Watch calls ready, if that is not nil, once it listens. When the connection is
-	// lost it returns an error, and can be called again, unless it is an errors.ErrUnsupported. Changes may be missed
-	// then and at other times: engines look for themselves now and then.
-	Watch(ctx context.Context, ready func(), changed func(name string, due bool)) error
 }
 
 // Name returns the name by which operators know a task: in lists, log lines, audit events, spans and notifications. The

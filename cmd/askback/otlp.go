@@ -103,7 +103,7 @@ func (t *telemetry) options() *otelaskback.Options {
 }
 
 // observeTasks measures the tasks of a store, which may be nil, until close.
-func (t *telemetry) observeTasks(store task.Store) error {
+func (t *telemetry) observeTasks(store task.Counter) error {
 	if t.meters == nil || store == nil {
 		return nil
 	}

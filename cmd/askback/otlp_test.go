@@ -450,7 +450,7 @@ func TestOTLPAddresses(t *testing.T) {
 func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tasks.db")
-	open := func() task.Store {
+	open := func() *sqlite.Store {
 		store, err := sqlite.Open(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)

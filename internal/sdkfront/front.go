@@ -38,7 +38,7 @@ type Front struct {
 	Handlers *call.Registry
 	Carrier  *home.Carrier
 	Tasks    *tasks.Service // nil: there are none
-	// ListsTasks says that callers can be told apart, so that clients may list their tasks.
+	// ListsTasks says that callers can be told apart and the store lists tasks, so that clients may list theirs.
 	ListsTasks bool
 	// Echo, if set, makes the home of a call in a session whose questions carry a state.
 	Echo atomic.Pointer[EchoFunc]

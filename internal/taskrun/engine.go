@@ -61,6 +61,12 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 		return nil, errors.New("task: Wake needs a store that is a task.Waker")
 	}
 	e.log = throttle.New(e.opts.Logger)
+	if _, ok := s.(task.Evicter); !ok {
+		if opts != nil && (opts.PerPrincipal != task.Quota{} || opts.Anonymous != task.Quota{}) {
+			return nil, fmt.Errorf("task: PerPrincipal and Anonymous cannot be set: %T has no quotas (it is no task.Evicter)", s)
+		}
+		e.log.Warn("task: the store has no quotas: nothing bounds what callers store", "store", fmt.Sprintf("%T", s))
+	}
 	e.store = safeStore{s, e.opts.StoreTimeout, e.log}
 	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
 	return e, nil
@@ -263,8 +269,8 @@ func (e *Engine) Cancel(ctx context.Context, principal, id string) (*task.Task, 
 	})
 }
 
-// Stop makes t a task that was ended from outside, and returns the update that writes it. A parked task becomes due, so that its
-// handler cleans up; any other has a worker, or soon will have one.
+// Stop makes t a task that was ended from outside, and returns the update that writes it. A parked task becomes due, so
+// that its handler cleans up; any other has a worker, or soon will have one.
 func Stop(t *task.Task, s task.Status, message string, outcome []byte) *task.Update {
 	u := &task.Update{Keep: t.Status != task.InputRequired}
 	t.Status, t.Message, t.Pending, t.Outcome = s, message, nil, outcome

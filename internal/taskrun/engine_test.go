@@ -16,14 +16,23 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
+// Store is a store with all that a store can do, except to notify of changes.
+type Store interface {
+	task.Store
+	task.Evicter
+	task.Lister
+	task.Counter
+	task.Versioner
+}
+
 // fixture is a store and the engines of one or more instances on it.
 type fixture struct {
 	t     *testing.T
-	store task.Store
+	store Store
 }
 
 // silent is a store without notifications of changes.
-type silent struct{ task.Store }
+type silent struct{ Store }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
@@ -503,7 +512,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 // deaf is a store out of reach: Renew returns only when its context ends.
-type deaf struct{ task.Store }
+type deaf struct{ Store }
 
 func (d deaf) Renew(ctx context.Context, _ []task.Leased, _ time.Duration) ([]task.Renewed, error) {
 	<-ctx.Done()

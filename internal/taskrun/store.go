@@ -35,6 +35,11 @@ func (s safeStore) bound(ctx context.Context, err *error) (context.Context, func
 	}
 }
 
+// lacks is the error of what the store cannot do. It is an [errors.ErrUnsupported].
+func (s safeStore) lacks(doing, part string) error {
+	return fmt.Errorf("the store cannot %s: %T is no %s: %w", doing, s.store, part, errors.ErrUnsupported)
+}
+
 // errSilent says that a call of the store took longer than [task.Settings.StoreTimeout].
 var errSilent = errors.New("the store did not answer")
 
@@ -52,26 +57,48 @@ func (s safeStore) Get(ctx context.Context, id string) (t *task.Task, err error)
 	return s.store.Get(ctx, id)
 }
 
+// Versions reads the versions of tasks at once, or one after the other if the store is no [task.Versioner].
 func (s safeStore) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
-	ctx, done := s.bound(ctx, &err)
-	defer done()
-	return s.store.Versions(ctx, ids)
+	if store, ok := s.store.(task.Versioner); ok {
+		ctx, done := s.bound(ctx, &err)
+		defer done()
+		return store.Versions(ctx, ids)
+	}
+	versions = make(map[string]int64, len(ids))
+	for _, id := range ids {
+		t, err := s.Get(ctx, id)
+		switch {
+		case err == nil:
+			versions[id] = t.Version
+		case !errors.Is(err, task.ErrNotFound):
+			return nil, err
+		}
+	}
+	return versions, nil
 }
 
 func (s safeStore) List(
 	ctx context.Context, principal, dialect string, created time.Time, id string, limit int,
 ) (tasks []*task.Task, err error) {
+	store, ok := s.store.(task.Lister)
+	if !ok {
+		return nil, s.lacks("list tasks", "task.Lister")
+	}
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.List(ctx, principal, dialect, created, id, limit)
+	return store.List(ctx, principal, dialect, created, id, limit)
 }
 
 func (s safeStore) Select(
 	ctx context.Context, f task.Filter, after string, limit int,
 ) (tasks []*task.Task, err error) {
+	store, ok := s.store.(task.Lister)
+	if !ok {
+		return nil, s.lacks("find tasks without their IDs", "task.Lister")
+	}
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Select(ctx, f, after, limit)
+	return store.Select(ctx, f, after, limit)
 }
 
 func (s safeStore) Claim(
@@ -124,10 +151,15 @@ func (s safeStore) Purge(ctx context.Context, grace time.Duration, limit int) (n
 	return s.store.Purge(ctx, grace, limit)
 }
 
+// Evict makes room for a principal. A store that is no [task.Evicter] has none to make.
 func (s safeStore) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
+	store, ok := s.store.(task.Evicter)
+	if !ok {
+		return 0, nil
+	}
 	ctx, done := s.bound(ctx, &err)
 	defer done()
-	return s.store.Evict(ctx, principal, age, limit)
+	return store.Evict(ctx, principal, age, limit)
 }
 
 // watch waits for changes that other instances make. If the store is not a [task.Watcher] it returns

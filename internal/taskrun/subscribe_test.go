@@ -16,7 +16,7 @@ import (
 
 // counting counts the reads of a store.
 type counting struct {
-	task.Store
+	Store
 	gets, looks atomic.Int64
 	fail        atomic.Bool // Versions fails
 }
@@ -176,5 +176,43 @@ func TestAFollowerForgetsWhatHasEnded(t *testing.T) {
 		waits("an end and a deletion", 1)
 		cancel()
 		waits("the follower's end", 0)
+	})
+}
+
+// On a store that reads no versions those who wait look at each task, and learn of a change, and of a deletion.
+func TestWaitingWithoutVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(task.MemoryStore)
+		e := newIdle(t, struct{ task.Store }{store}, nil)
+		writer := newIdle(t, silent{store}, nil)
+		changes, gone := must(e.Create(t.Context(), new(taskrun.New))), must(e.Create(t.Context(), new(taskrun.New)))
+		changed, deleted := make(chan error), make(chan error)
+		go func() {
+			now, err := e.Wait(t.Context(), "", changes.ID, changes.Version)
+			if err == nil && now.Status != task.Cancelled {
+				err = errors.New("it is " + string(now.Status))
+			}
+			changed <- err
+		}()
+		synctest.Wait()
+		must(writer.Cancel(t.Context(), "", changes.ID))
+		if err := <-changed; err != nil {
+			t.Error(err)
+		}
+		now := must(writer.Cancel(t.Context(), "", gone.ID))
+		if err := store.Update(t.Context(), now, task.Update{Due: -1}); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, err := e.Wait(t.Context(), "", gone.ID, now.Version)
+			deleted <- err
+		}()
+		time.Sleep(10 * time.Second)
+		if n := must(store.Evict(t.Context(), "", 0, 9)); n != 1 {
+			t.Fatalf("%d tasks are deleted", n)
+		}
+		if err := <-deleted; !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("the error is %v", err)
+		}
 	})
 }

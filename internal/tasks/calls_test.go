@@ -383,7 +383,7 @@ func TestTasksAreKeptAsLongAsARoundCanBeRepeated(t *testing.T) {
 
 // purging is a store that reports how long ended tasks stay.
 type purging struct {
-	task.Store
+	harness.Store
 	grace chan time.Duration
 }
 

@@ -355,7 +355,7 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 
 // counting is a store that counts how often a row is read.
 type counting struct {
-	task.Store
+	harness.Store
 	gets atomic.Int32
 }
 
@@ -464,7 +464,7 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 
 // journalReads counts how often a store's journals are read.
 type journalReads struct {
-	task.Store
+	harness.Store
 	n atomic.Int64
 }
 
@@ -514,7 +514,7 @@ func TestSecretsOfTasksAreNotLogged(t *testing.T) {
 
 // brokenStore is a store whose reads and writes of tasks fail once it is broken.
 type brokenStore struct {
-	task.Store
+	harness.Store
 	broken atomic.Bool
 }
 

@@ -262,7 +262,7 @@ func TestASilentStore(t *testing.T) {
 
 // silentStore is a store whose database does not answer while silent is set.
 type silentStore struct {
-	task.Store
+	harness.Store
 	silent atomic.Bool
 }
 

@@ -65,7 +65,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Store is a [task.Store] and a [task.Watcher]. It is safe for concurrent use.
+// Store is a [task.Store] with all that is optional. It is safe for concurrent use.
 //
 // When the connection or the server is lost, methods return an error until the server is back. The error is a
 // *pgconn.ConnectError if no connection could be made, and a *pgconn.PgError if the server sent it, with the code
@@ -91,9 +91,15 @@ type Store struct {
 }
 
 var (
-	_ task.Store   = (*Store)(nil)
-	_ task.Watcher = (*Store)(nil)
-	_ task.Waker   = (*Store)(nil)
+	_ interface {
+		task.Store
+		task.Evicter
+		task.Lister
+		task.Counter
+		task.Versioner
+		task.Waker
+		task.Watcher
+	} = (*Store)(nil)
 )
 
 // Open connects to the database with this URL and creates or updates its tables; see the

@@ -65,10 +65,14 @@ type Store struct {
 	opened []io.Closer // in this order; nothing is closed before what came after it
 }
 
-var (
-	_ task.Store = (*Store)(nil)
-	_ task.Waker = (*Store)(nil)
-)
+var _ interface {
+	task.Store
+	task.Evicter
+	task.Lister
+	task.Counter
+	task.Versioner
+	task.Waker
+} = (*Store)(nil)
 
 const (
 	// busyTimeout is how long a write waits for those of other processes.

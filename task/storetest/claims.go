@@ -142,7 +142,8 @@ var claimTests = []test{
 		f.claimThis(s, first.ID, long)
 	}},
 	{"principals with as many tasks as there are free workers are skipped", func(f *fixture, s task.Store) {
-		principals := slices.Sorted(slices.Values([]string{"", "\x01", "a", "a\x01", "a\x01b", "a!", "b", "ä", "日本", "\U0010FFFF", "\U0010FFFFz"}))
+		principals := slices.Sorted(slices.Values([]string{"", "\x01", "a", "a\x01", "a\x01b", "a!", "b", "ä", "日本",
+			"\U0010FFFF", "\U0010FFFFz"}))
 		for _, p := range principals {
 			f.add(s, p)
 			f.add(s, p)
@@ -215,7 +216,8 @@ var claimTests = []test{
 			f.add(s, "with many")
 		}
 		f.add(s, "a few")
-		for _, turn := range []struct{ after, want string }{{"a few", "with many"}, {"with many", "a few"}, {"a few", "with many"}} {
+		for _, turn := range []struct{ after, want string }{{"a few", "with many"}, {"with many", "a few"},
+			{"a few", "with many"}} {
 			if t := f.claim(s, turn.after, long); t.Principal != turn.want {
 				f.Errorf("after %q came a task of %q, want %q", turn.after, t.Principal, turn.want)
 			}
@@ -260,55 +262,57 @@ var claimTests = []test{
 		}
 		f.noneDue(s)
 	}},
-	{"several tasks are claimed at once, with their journals, and no principal gets a second one before each has one", func(f *fixture, s task.Store) {
-		want := make(map[string][]string) // the IDs of each principal, those first that have been due longest
-		for _, n := range []int{3, 1, 2} {
-			for _, p := range []string{"a", "b", "c", "d"}[:n] {
-				t := newTask(p)
-				f.create(s, t, "one of "+p, "", "two of "+t.ID)
-				want[p] = append(want[p], t.ID)
-				f.tick(s, t.Created)
+	{"several tasks are claimed at once, with their journals, and no principal gets a second one before each has one",
+		func(f *fixture, s task.Store) {
+			want := make(map[string][]string) // the IDs of each principal, those first that have been due longest
+			for _, n := range []int{3, 1, 2} {
+				for _, p := range []string{"a", "b", "c", "d"}[:n] {
+					t := newTask(p)
+					f.create(s, t, "one of "+p, "", "two of "+t.ID)
+					want[p] = append(want[p], t.ID)
+					f.tick(s, t.Created)
+				}
 			}
-		}
-		f.add(s, "busy")
-		busy := []task.Load{{Principal: "busy", Target: "deploy", Tasks: 4}}
-		left := 6
-		for after := "a"; left > 0; {
-			claimed, err := s.Claim(f.ctx, after, busy, long, 4)
-			f.ok("Claim", err)
-			if len(claimed) == 0 || len(claimed) > 4 {
-				f.Fatalf("Claim took %d tasks of at most 4, and %d are due", len(claimed), left)
-			}
-			most := 1
-			got := make(map[string]int)
-			for _, c := range claimed {
-				after = c.Principal
-				if got[after]++; got[after] > most {
-					most++
-					for p, ids := range want {
-						if len(ids) > 0 && p != after && got[p] == 0 {
-							f.Errorf("%q got a second task before %q had one", after, p)
+			f.add(s, "busy")
+			busy := []task.Load{{Principal: "busy", Target: "deploy", Tasks: 4}}
+			left := 6
+			for after := "a"; left > 0; {
+				claimed, err := s.Claim(f.ctx, after, busy, long, 4)
+				f.ok("Claim", err)
+				if len(claimed) == 0 || len(claimed) > 4 {
+					f.Fatalf("Claim took %d tasks of at most 4, and %d are due", len(claimed), left)
+				}
+				most := 1
+				got := make(map[string]int)
+				for _, c := range claimed {
+					after = c.Principal
+					if got[after]++; got[after] > most {
+						most++
+						for p, ids := range want {
+							if len(ids) > 0 && p != after && got[p] == 0 {
+								f.Errorf("%q got a second task before %q had one", after, p)
+							}
 						}
 					}
+					if len(want[after]) == 0 || want[after][0] != c.ID {
+						f.Fatalf("Claim took %s of %q, want the first of %q", c.ID, after, want[after])
+					}
+					want[after] = want[after][1:]
+					if c.Fence != 1 || c.Attempts != 1 {
+						f.Errorf("Fence is %d and Attempts is %d, want 1 and 1", c.Fence, c.Attempts)
+					}
+					f.wantRow(s, c.Task)
+					if string(c.Call) != "call" || !slices.EqualFunc(c.Entries, list("one of "+after, "", "two of "+c.ID),
+						slices.Equal) {
+						f.Errorf("the journal that was claimed is %q, %q", c.Call, c.Entries)
+					}
+					left--
 				}
-				if len(want[after]) == 0 || want[after][0] != c.ID {
-					f.Fatalf("Claim took %s of %q, want the first of %q", c.ID, after, want[after])
-				}
-				want[after] = want[after][1:]
-				if c.Fence != 1 || c.Attempts != 1 {
-					f.Errorf("Fence is %d and Attempts is %d, want 1 and 1", c.Fence, c.Attempts)
-				}
-				f.wantRow(s, c.Task)
-				if string(c.Call) != "call" || !slices.EqualFunc(c.Entries, list("one of "+after, "", "two of "+c.ID), slices.Equal) {
-					f.Errorf("the journal that was claimed is %q, %q", c.Call, c.Entries)
-				}
-				left--
 			}
-		}
-		if claimed, err := s.Claim(f.ctx, "", busy, long, 4); len(claimed) > 0 || err != nil {
-			f.Errorf("Claim took %d more tasks, %v", len(claimed), err)
-		}
-	}},
+			if claimed, err := s.Claim(f.ctx, "", busy, long, 4); len(claimed) > 0 || err != nil {
+				f.Errorf("Claim took %d more tasks, %v", len(claimed), err)
+			}
+		}},
 	{"each task goes to the principal with the fewest, below the number of free workers", func(f *fixture, s task.Store) {
 		for _, tt := range []struct {
 			free           int
@@ -441,18 +445,19 @@ var claimTests = []test{
 			f.Errorf("of 16 workers %v were taken, want 4 for each", got)
 		}
 	}},
-	{"a task that is claimed brings what was recorded under earlier leases, and its answers", func(f *fixture, s task.Store) {
-		t := f.add(s, "alice")
-		c := f.claimThis(s, t.ID, long)
-		f.append(s, t.ID, c.Claim, "step")
-		f.update(s, c, task.Update{Leased: true, Due: -1})
-		f.update(s, c, task.Update{Entries: list("answer")})
-		claimed, err := s.Claim(f.ctx, "", nil, long, 10)
-		f.ok("Claim", err)
-		if len(claimed) != 1 || !slices.EqualFunc(claimed[0].Entries, list("step", "answer"), slices.Equal) {
-			f.Fatalf("Claim took %d tasks, the first with %q", len(claimed), claimed[0].Entries)
-		}
-	}},
+	{"a task that is claimed brings what was recorded under earlier leases, and its answers",
+		func(f *fixture, s task.Store) {
+			t := f.add(s, "alice")
+			c := f.claimThis(s, t.ID, long)
+			f.append(s, t.ID, c.Claim, "step")
+			f.update(s, c, task.Update{Leased: true, Due: -1})
+			f.update(s, c, task.Update{Entries: list("answer")})
+			claimed, err := s.Claim(f.ctx, "", nil, long, 10)
+			f.ok("Claim", err)
+			if len(claimed) != 1 || !slices.EqualFunc(claimed[0].Entries, list("step", "answer"), slices.Equal) {
+				f.Fatalf("Claim took %d tasks, the first with %q", len(claimed), claimed[0].Entries)
+			}
+		}},
 	{"instances that claim at the same time get all tasks, each once", func(f *fixture, s task.Store) {
 		const n = 120
 		handles := f.instances(s, 2)

@@ -44,25 +44,26 @@ func (f *fixture) purge(s task.Store, grace time.Duration, limit, want int) {
 }
 
 var expiredTests = []test{
-	{"it finds tasks that are not terminal and past their time to live, however they stand", func(f *fixture, s task.Store) {
-		leased := f.addLeased(s)
-		f.ended(s, leased, task.Working, task.Update{Keep: true})
-		want := []string{leased.ID}
-		for _, status := range statuses {
-			for _, due := range []time.Duration{-1, 0, long} {
-				f.add(s, "alice") // has an hour left
-				t := f.add(s, "alice")
-				f.ended(s, t, status, task.Update{Due: due})
-				if !status.Terminal() {
-					want = append(want, t.ID)
+	{"it finds tasks that are not terminal and past their time to live, however they stand",
+		func(f *fixture, s task.Store) {
+			leased := f.addLeased(s)
+			f.ended(s, leased, task.Working, task.Update{Keep: true})
+			want := []string{leased.ID}
+			for _, status := range statuses {
+				for _, due := range []time.Duration{-1, 0, long} {
+					f.add(s, "alice") // has an hour left
+					t := f.add(s, "alice")
+					f.ended(s, t, status, task.Update{Due: due})
+					if !status.Terminal() {
+						want = append(want, t.ID)
+					}
 				}
 			}
-		}
-		slices.Sort(want)
-		if got := f.expired(s, 100); !slices.Equal(got, want) {
-			f.Errorf("Expired gave %d tasks, want %d:\n%q\nwant\n%q", len(got), len(want), got, want)
-		}
-	}},
+			slices.Sort(want)
+			if got := f.expired(s, 100); !slices.Equal(got, want) {
+				f.Errorf("Expired gave %d tasks, want %d:\n%q\nwant\n%q", len(got), len(want), got, want)
+			}
+		}},
 	{"it gives no more than the limit, and as many if there are", func(f *fixture, s task.Store) {
 		for range 5 {
 			f.addEnded(s, task.Working)
@@ -90,39 +91,40 @@ var expiredTests = []test{
 }
 
 var purgeTests = []test{
-	{"it deletes tasks that are terminal, not due, and past their time to live by the grace, and no others", func(f *fixture, s task.Store) {
-		// Whoever cleans up after a cancelled task still needs its journal.
-		leased := f.addLeased(s)
-		f.ended(s, leased, task.Cancelled, task.Update{Keep: true})
-		stay := []*task.Task{leased, f.addEnded(s, task.Working), f.addEnded(s, task.InputRequired)}
-		var gone []*task.Task
-		for _, status := range terminal {
-			gone = append(gone, f.addEnded(s, status))
-			t := f.add(s, "alice") // has an hour left
-			t.Status = status
-			f.update(s, t, task.Update{Due: -1})
-			stay = append(stay, t)
-			for _, due := range []time.Duration{0, long} {
-				t := f.add(s, "alice")
-				f.ended(s, t, status, task.Update{Due: due})
+	{"it deletes tasks that are terminal, not due, and past their time to live by the grace, and no others",
+		func(f *fixture, s task.Store) {
+			// Whoever cleans up after a cancelled task still needs its journal.
+			leased := f.addLeased(s)
+			f.ended(s, leased, task.Cancelled, task.Update{Keep: true})
+			stay := []*task.Task{leased, f.addEnded(s, task.Working), f.addEnded(s, task.InputRequired)}
+			var gone []*task.Task
+			for _, status := range terminal {
+				gone = append(gone, f.addEnded(s, status))
+				t := f.add(s, "alice") // has an hour left
+				t.Status = status
+				f.update(s, t, task.Update{Due: -1})
 				stay = append(stay, t)
+				for _, due := range []time.Duration{0, long} {
+					t := f.add(s, "alice")
+					f.ended(s, t, status, task.Update{Due: due})
+					stay = append(stay, t)
+				}
 			}
-		}
-		f.purge(s, 61*time.Minute, 100, 0)
-		f.purge(s, 30*time.Minute, 100, len(gone))
-		f.purge(s, 0, 100, 0)
-		for _, t := range gone {
-			_, err := s.Get(f.ctx, t.ID)
-			f.wantError("Get of a purged task", err, task.ErrNotFound)
-			_, _, err = s.Journal(f.ctx, t.ID)
-			f.wantError("Journal of a purged task", err, task.ErrNotFound)
-		}
-		for _, t := range stay {
-			f.wantRow(s, t)
-			f.wantJournal(s, t.ID)
-		}
-		f.wantListed(s, "alice", len(stay))
-	}},
+			f.purge(s, 61*time.Minute, 100, 0)
+			f.purge(s, 30*time.Minute, 100, len(gone))
+			f.purge(s, 0, 100, 0)
+			for _, t := range gone {
+				_, err := s.Get(f.ctx, t.ID)
+				f.wantError("Get of a purged task", err, task.ErrNotFound)
+				_, _, err = s.Journal(f.ctx, t.ID)
+				f.wantError("Journal of a purged task", err, task.ErrNotFound)
+			}
+			for _, t := range stay {
+				f.wantRow(s, t)
+				f.wantJournal(s, t.ID)
+			}
+			f.wantListed(s, "alice", len(stay))
+		}},
 	{"it deletes no more than the limit, and as many if there are", func(f *fixture, s task.Store) {
 		for range 5 {
 			f.addEnded(s, task.Completed)
@@ -176,91 +178,36 @@ var purgeTests = []test{
 	}},
 }
 
-var evictTests = []test{
-	{"it deletes tasks of the principal that are terminal, not due, and updated longer ago than the age, oldest first", func(f *fixture, s task.Store) {
-		other := f.instances(s, 2)[1]
-		end := func(principal string, status task.Status, due time.Duration) *task.Task {
-			t := f.add(s, principal)
-			t.Status = status
-			f.update(s, t, task.Update{Due: due})
-			return t
-		}
-		leased := f.addLeased(s)
-		leased.Status = task.Cancelled
-		f.update(s, leased, task.Update{Keep: true})
-		stay := []*task.Task{leased, end("bob", task.Completed, -1), end("alice ", task.Completed, -1), end("", task.Completed, -1)}
-		var gone []*task.Task
-		for _, status := range terminal {
-			gone = append(gone, end("alice", status, -1))
-			f.tick(s, gone[len(gone)-1].Updated)
-			stay = append(stay, end("alice", status, 0), end("alice", status, long))
-		}
-		for _, status := range []task.Status{task.Working, task.InputRequired} {
-			stay = append(stay, end("alice", status, -1))
-		}
-		f.tick(s, stay[len(stay)-1].Updated)
-		evict := func(age time.Duration, limit, want int) {
-			f.Helper()
-			n, err := other.Evict(f.ctx, "alice", age, limit)
-			f.ok("Evict", err)
-			if n != want {
-				f.Fatalf("Evict deleted %d tasks, want %d", n, want)
-			}
-		}
-		evict(time.Hour, 100, 0)
-		evict(0, 0, 0)
-		evict(0, 1, 1)
-		_, err := s.Get(f.ctx, gone[0].ID)
-		f.wantError("Get of the oldest", err, task.ErrNotFound)
-		f.wantRow(s, gone[1])
-		evict(0, 100, len(gone)-1)
-		evict(0, 100, 0)
-		for _, t := range gone {
-			_, err := s.Get(f.ctx, t.ID)
-			f.wantError("Get", err, task.ErrNotFound)
-			_, _, err = s.Journal(f.ctx, t.ID)
-			f.wantError("Journal", err, task.ErrNotFound)
-		}
-		for _, t := range stay {
-			f.wantRow(s, t)
-			f.wantJournal(s, t.ID)
-		}
-	}},
-	{"it makes room in the quota", func(f *fixture, s task.Store) {
-		quota := task.Quota{Kept: 1, Bytes: 4}
-		t := newTask("alice")
-		f.ok("Create", s.Create(f.ctx, t, long, 0, []byte("call"), nil, quota))
-		t.Status = task.Completed
-		f.update(s, t, task.Update{Due: -1})
-		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), task.Quota{Kept: 1})
-		f.tick(s, t.Updated)
-		_, err := s.Evict(f.ctx, "alice", 0, 10)
-		f.ok("Evict", err)
-		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, 0, []byte("call"), nil, quota))
-	}},
-}
-
 var contextTests = []test{
 	{"every method gives an error when its context is cancelled", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
-		for name, call := range map[string]func() error{
-			"Create":   func() error { return s.Create(ctx, newTask("alice"), long, 0, nil, nil, task.Quota{}) },
-			"Get":      func() error { _, err := s.Get(ctx, t.ID); return err },
-			"Versions": func() error { _, err := s.Versions(ctx, []string{t.ID}); return err },
-			"Evict":    func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err },
-			"List":     func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
-			"Select":   func() error { _, err := s.Select(ctx, task.Filter{}, "", 10); return err },
-			"Count":    func() error { _, err := s.Count(ctx); return err },
-			"Claim":    func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
-			"Journal":  func() error { _, _, err := s.Journal(ctx, t.ID); return err },
-			"Append":   func() error { return s.Append(ctx, t.ID, t.Claim, 0, []byte("x")) },
-			"Renew":    func() error { _, err := renewOne(s, ctx, t.ID, t.Claim, long); return err },
-			"Update":   func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
-			"Expired":  func() error { _, err := s.Expired(ctx, 10); return err },
-			"Purge":    func() error { _, err := s.Purge(ctx, 0, 10); return err },
-		} {
+		calls := map[string]func() error{
+			"Create":  func() error { return s.Create(ctx, newTask("alice"), long, 0, nil, nil, task.Quota{}) },
+			"Get":     func() error { _, err := s.Get(ctx, t.ID); return err },
+			"Claim":   func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
+			"Journal": func() error { _, _, err := s.Journal(ctx, t.ID); return err },
+			"Append":  func() error { return s.Append(ctx, t.ID, t.Claim, 0, []byte("x")) },
+			"Renew":   func() error { _, err := renewOne(s, ctx, t.ID, t.Claim, long); return err },
+			"Update":  func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
+			"Expired": func() error { _, err := s.Expired(ctx, 10); return err },
+			"Purge":   func() error { _, err := s.Purge(ctx, 0, 10); return err },
+		}
+		if s, ok := s.(task.Evicter); ok {
+			calls["Evict"] = func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err }
+		}
+		if s, ok := s.(task.Lister); ok {
+			calls["List"] = func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err }
+			calls["Select"] = func() error { _, err := s.Select(ctx, task.Filter{}, "", 10); return err }
+		}
+		if s, ok := s.(task.Counter); ok {
+			calls["Count"] = func() error { _, err := s.Count(ctx); return err }
+		}
+		if s, ok := s.(task.Versioner); ok {
+			calls["Versions"] = func() error { _, err := s.Versions(ctx, []string{t.ID}); return err }
+		}
+		for name, call := range calls {
 			if call() == nil {
 				f.Errorf("%s gave no error", name)
 			}
@@ -281,12 +228,16 @@ var contextTests = []test{
 					t = got
 				}
 			case 3:
-				s.List(ctx, "bob", "proposal", time.Time{}, "", 100)
+				if s, ok := s.(task.Lister); ok {
+					s.List(ctx, "bob", "proposal", time.Time{}, "", 100)
+				}
 			}
 			cancel()
 		}
-		for _, other := range f.list(s, "bob", "proposal", 100) {
-			f.wantJournal(s, other.ID, "one", "two")
+		if declares[task.Lister](f.T, s) {
+			for _, other := range f.list(s, "bob", "proposal", 100) {
+				f.wantJournal(s, other.ID, "one", "two")
+			}
 		}
 		t = f.get(s, t.ID)
 		t.Message = "on"
@@ -295,19 +246,15 @@ var contextTests = []test{
 	}},
 }
 
-// watch watches a store until stop is called. It skips the test if the store is no Watcher.
+// watch watches a store until stop is called.
 func (f *fixture) watch(s task.Store, ready func(), changed func(name string, due bool)) (stop func()) {
 	f.Helper()
-	w, ok := s.(task.Watcher)
-	if !ok {
-		f.Skip("this store is no Watcher")
-	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := w.Watch(ctx, ready, changed); ctx.Err() == nil {
+		if err := s.(task.Watcher).Watch(ctx, ready, changed); ctx.Err() == nil {
 			f.Errorf("Watch returned before its context was done: %v", err)
 		}
 	}()
@@ -323,39 +270,40 @@ func (f *fixture) watch(s task.Store, ready func(), changed func(name string, du
 }
 
 var watchTests = []test{
-	{"changed is called for what another instance creates and updates, until the context is done", func(f *fixture, s task.Store) {
-		var readies atomic.Int64
-		var seen sync.Map // names, and whether the task was due
-		stop := f.watch(s, func() { readies.Add(1) }, func(name string, due bool) { seen.Store(name, due) })
-		other := f.another()
-		f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
-		sees := func(what string, t *task.Task, due bool) {
-			f.Helper()
-			f.eventually("Watch tells of "+what, func() bool {
-				got, ok := seen.LoadAndDelete(task.Name(t.ID))
-				if ok && got != due {
-					f.Errorf("Watch says that %s is due: %v, want %v", what, got, due)
-				}
-				return ok
-			})
-		}
-		t := f.add(other, "alice")
-		sees("a task that was created", t, true)
-		f.update(other, t, task.Update{Due: -1})
-		sees("a task that was parked", t, false)
-		f.update(other, t, task.Update{Keep: true, Entries: list("one")})
-		sees("a task that was changed", t, false)
-		f.update(other, t, task.Update{Due: long})
-		sees("a task that is due later", t, false)
-		f.update(other, t, task.Update{})
-		sees("a task that is due again", t, true)
-		f.update(other, t, task.Update{Lease: long})
-		sees("a task that was claimed as it was changed", t, false)
-		stop()
-		if n := readies.Load(); n != 1 {
-			f.Errorf("ready was called %d times, want once", n)
-		}
-	}},
+	{"changed is called for what another instance creates and updates, until the context is done",
+		func(f *fixture, s task.Store) {
+			var readies atomic.Int64
+			var seen sync.Map // names, and whether the task was due
+			stop := f.watch(s, func() { readies.Add(1) }, func(name string, due bool) { seen.Store(name, due) })
+			other := f.another()
+			f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
+			sees := func(what string, t *task.Task, due bool) {
+				f.Helper()
+				f.eventually("Watch tells of "+what, func() bool {
+					got, ok := seen.LoadAndDelete(task.Name(t.ID))
+					if ok && got != due {
+						f.Errorf("Watch says that %s is due: %v, want %v", what, got, due)
+					}
+					return ok
+				})
+			}
+			t := f.add(other, "alice")
+			sees("a task that was created", t, true)
+			f.update(other, t, task.Update{Due: -1})
+			sees("a task that was parked", t, false)
+			f.update(other, t, task.Update{Keep: true, Entries: list("one")})
+			sees("a task that was changed", t, false)
+			f.update(other, t, task.Update{Due: long})
+			sees("a task that is due later", t, false)
+			f.update(other, t, task.Update{})
+			sees("a task that is due again", t, true)
+			f.update(other, t, task.Update{Lease: long})
+			sees("a task that was claimed as it was changed", t, false)
+			stop()
+			if n := readies.Load(); n != 1 {
+				f.Errorf("ready was called %d times, want once", n)
+			}
+		}},
 	{"without ready it watches as well", func(f *fixture, s task.Store) {
 		var told atomic.Bool
 		stop := f.watch(s, nil, func(string, bool) { told.Store(true) })

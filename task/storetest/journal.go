@@ -98,19 +98,20 @@ var journalTests = []test{
 				task.ErrLeaseLost)
 		}
 	}},
-	{"Append behind another number of entries than there are is ErrConflict, and adds nothing", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		f.append(s, c.ID, c.Claim, "one")
-		for _, there := range []int{0, 2, -1} {
-			f.wantError(fmt.Sprintf("Append behind %d entries of 1", there),
-				s.Append(f.ctx, c.ID, c.Claim, there, []byte("two")), task.ErrConflict)
-		}
-		f.wantJournal(s, c.ID, "one")
-		f.update(s, c, task.Update{Keep: true, Entries: list("answer")})
-		f.wantError("Append behind an answer", s.Append(f.ctx, c.ID, c.Claim, 1, []byte("two")), task.ErrConflict)
-		f.append(s, c.ID, c.Claim, "two")
-		f.wantJournal(s, c.ID, "one", "answer", "two")
-	}},
+	{"Append behind another number of entries than there are is ErrConflict, and adds nothing",
+		func(f *fixture, s task.Store) {
+			c := f.addLeased(s)
+			f.append(s, c.ID, c.Claim, "one")
+			for _, there := range []int{0, 2, -1} {
+				f.wantError(fmt.Sprintf("Append behind %d entries of 1", there),
+					s.Append(f.ctx, c.ID, c.Claim, there, []byte("two")), task.ErrConflict)
+			}
+			f.wantJournal(s, c.ID, "one")
+			f.update(s, c, task.Update{Keep: true, Entries: list("answer")})
+			f.wantError("Append behind an answer", s.Append(f.ctx, c.ID, c.Claim, 1, []byte("two")), task.ErrConflict)
+			f.append(s, c.ID, c.Claim, "two")
+			f.wantJournal(s, c.ID, "one", "answer", "two")
+		}},
 	{"of equal appends at the same time one is made", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		c := f.addLeased(s)
@@ -131,9 +132,10 @@ var journalTests = []test{
 	{"Append to an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
 		f.wantError("Append", s.Append(f.ctx, newID(), task.Claim{}, 0, []byte("x")), task.ErrNotFound)
 	}},
-	{"what the old worker appended is in the journal that the new one reads, and nothing comes after", func(f *fixture, s task.Store) {
-		f.raceForJournal(s, 1, 60)
-	}},
+	{"what the old worker appended is in the journal that the new one reads, and nothing comes after",
+		func(f *fixture, s task.Store) {
+			f.raceForJournal(s, 1, 60)
+		}},
 	{"the same for tasks that many workers fight over", func(f *fixture, s task.Store) {
 		f.raceForJournal(s, 3, 40)
 	}},

@@ -14,35 +14,38 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// A connection may break between a write and the answer to it. The engine then repeats the write, and tells by the answer
-// whether it was made: so a store owes that a write is made whole or not at all, and that its repetition is refused whole.
+// A connection may break between a write and the answer to it. The engine then repeats the write, and tells by the
+// answer whether it was made: so a store owes that a write is made whole or not at all, and that its repetition is
+// refused whole.
 var lostTests = []test{
-	{"an update that is repeated because its answer was lost is ErrConflict, and nothing more is written", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		c.Status, c.Outcome = task.Completed, []byte("outcome")
-		done := clone(c)
-		u := task.Update{Leased: true, Due: -1, Entries: list("last")}
-		f.update(s, done, u)
-		f.wantError("the same Update again", s.Update(f.ctx, c, u), task.ErrConflict)
-		u.Due = 0
-		f.wantError("with Due 0", s.Update(f.ctx, c, u), task.ErrConflict)
-		u.Keep = true
-		f.wantError("with Keep", s.Update(f.ctx, c, u), task.ErrConflict)
-		f.wantRow(s, done)
-		f.wantJournal(s, c.ID, "last")
-		f.noneDue(s)
-	}},
-	{"a task that is created again because the answer was lost is ErrExists, and stays as it is", func(f *fixture, s task.Store) {
-		t := newTask("alice")
-		f.create(s, t, "one")
-		f.update(s, t, task.Update{Due: -1})
-		again := clone(t)
-		again.Message = "again"
-		f.wantError("Create", s.Create(f.ctx, again, long, 0, []byte("other"), list("two"), task.Quota{}), task.ErrExists)
-		f.wantRow(s, t)
-		f.wantJournal(s, t.ID, "one")
-		f.noneDue(s)
-	}},
+	{"an update that is repeated because its answer was lost is ErrConflict, and nothing more is written",
+		func(f *fixture, s task.Store) {
+			c := f.addLeased(s)
+			c.Status, c.Outcome = task.Completed, []byte("outcome")
+			done := clone(c)
+			u := task.Update{Leased: true, Due: -1, Entries: list("last")}
+			f.update(s, done, u)
+			f.wantError("the same Update again", s.Update(f.ctx, c, u), task.ErrConflict)
+			u.Due = 0
+			f.wantError("with Due 0", s.Update(f.ctx, c, u), task.ErrConflict)
+			u.Keep = true
+			f.wantError("with Keep", s.Update(f.ctx, c, u), task.ErrConflict)
+			f.wantRow(s, done)
+			f.wantJournal(s, c.ID, "last")
+			f.noneDue(s)
+		}},
+	{"a task that is created again because the answer was lost is ErrExists, and stays as it is",
+		func(f *fixture, s task.Store) {
+			t := newTask("alice")
+			f.create(s, t, "one")
+			f.update(s, t, task.Update{Due: -1})
+			again := clone(t)
+			again.Message = "again"
+			f.wantError("Create", s.Create(f.ctx, again, long, 0, []byte("other"), list("two"), task.Quota{}), task.ErrExists)
+			f.wantRow(s, t)
+			f.wantJournal(s, t.ID, "one")
+			f.noneDue(s)
+		}},
 	{"an engine to which every fourth answer is lost runs no task that has ended, asks nothing twice, and records nothing twice", func(f *fixture, s task.Store) {
 		losing := &losingStore{Store: s}
 		const tasks = 12
@@ -122,7 +125,8 @@ var lostTests = []test{
 		for _, id := range ids {
 			t := f.get(s, id)
 			if t.Status != task.Completed || string(t.Outcome) != ended[id] || t.Round != 1 {
-				f.Errorf("task %s is %s in round %d with %q, want it completed in round 1 with %q", id, t.Status, t.Round, t.Outcome, ended[id])
+				f.Errorf("task %s is %s in round %d with %q, want it completed in round 1 with %q", id, t.Status, t.Round,
+					t.Outcome, ended[id])
 			}
 			f.wantJournal(s, id, "reserve", "pay", "answer")
 		}

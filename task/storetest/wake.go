@@ -7,14 +7,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// woken returns what Woken gives. It skips the test if the store is no Waker.
+// woken returns what Woken gives.
 func (f *fixture) woken(s task.Store, limit int) []string {
 	f.Helper()
-	w, ok := s.(task.Waker)
-	if !ok {
-		f.Skip("this store is no Waker")
-	}
-	ids, err := w.Woken(f.ctx, limit)
+	ids, err := s.(task.Waker).Woken(f.ctx, limit)
 	f.ok("Woken", err)
 	return ids
 }

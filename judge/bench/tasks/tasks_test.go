@@ -21,6 +21,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 	driver "modernc.org/sqlite"
 
+	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
@@ -149,7 +150,7 @@ func onSQLite(b *testing.B, asks bool) cost {
 }
 
 // runTasks runs an engine with its workers and clients in this process until all tasks have ended.
-func runTasks(b *testing.B, store task.Store, asks bool) time.Duration {
+func runTasks(b *testing.B, store harness.Store, asks bool) time.Duration {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	var completed atomic.Int64
@@ -198,11 +199,11 @@ func runTasks(b *testing.B, store task.Store, asks bool) time.Duration {
 }
 
 // counting returns the store, which calls completed after each outcome that it has stored.
-func counting(store task.Store, completed func()) task.Store {
+func counting(store harness.Store, completed func()) task.Store {
 	c := countingStore{store, completed}
 	if w, ok := store.(task.Watcher); ok {
 		return struct {
-			task.Store
+			harness.Store
 			task.Watcher
 		}{c, w}
 	}
@@ -210,7 +211,7 @@ func counting(store task.Store, completed func()) task.Store {
 }
 
 type countingStore struct {
-	task.Store
+	harness.Store
 	completed func()
 }
 

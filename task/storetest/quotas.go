@@ -1,0 +1,258 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// quotaTests are for a store that is a [task.Evicter].
+var quotaTests = []test{
+	{"a principal with as many unfinished tasks as its quota gets no more", func(f *fixture, s task.Store) {
+		for range 3 {
+			f.wantQuota(s, "alice", 3, nil)
+		}
+		for _, quota := range []int{3, 2, 1} {
+			refused := f.wantQuota(s, "alice", quota, task.ErrQuota)
+			_, err := s.Get(f.ctx, refused.ID)
+			f.wantError("Get of a task that was refused", err, task.ErrNotFound)
+		}
+		f.wantQuota(s, "alice", 4, nil)
+		f.wantListed(s, "alice", 4)
+	}},
+	{"the quota is for one principal, whatever its dialects", func(f *fixture, s task.Store) {
+		t := newTask("alice")
+		t.Dialect = "extension"
+		f.create(s, t)
+		for _, principal := range []string{"bob", "Alice", "alice ", ""} {
+			f.wantQuota(s, principal, 1, nil)
+		}
+		f.wantQuota(s, "alice", 1, task.ErrQuota)
+	}},
+	{"the quota counts tasks until they are terminal, due or not", func(f *fixture, s task.Store) {
+		for _, end := range terminal {
+			principal := "with a task that is " + string(end)
+			t := f.wantQuota(s, principal, 1, nil)
+			f.wantQuota(s, principal, 1, task.ErrQuota)
+			for _, status := range []task.Status{task.InputRequired, task.Working} {
+				t.Status = status
+				f.update(s, t, task.Update{Due: -1})
+				f.wantQuota(s, principal, 1, task.ErrQuota)
+			}
+			t.Status = end
+			f.update(s, t, task.Update{Due: 0})
+			f.wantQuota(s, principal, 1, nil)
+		}
+	}},
+	{"the quota of kept tasks counts those that have ended, until they are deleted", func(f *fixture, s task.Store) {
+		quota := task.Quota{Kept: 3}
+		for _, end := range terminal {
+			t := newTask("alice")
+			f.ok("Create", s.Create(f.ctx, t, long, 0, nil, nil, quota))
+			f.ended(s, t, end, task.Update{Due: -1})
+		}
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), quota)
+		f.ok("Create for bob", s.Create(f.ctx, newTask("bob"), long, 0, nil, nil, quota))
+		f.purge(s, 0, 1, 1)
+		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota))
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), quota)
+	}},
+	{"the quota of bytes counts calls, entries, questions and outcomes, until the task is deleted",
+		func(f *fixture, s task.Store) {
+			// has requires that alice has n bytes: a task that would make it max+1 is refused, and bytes of others do not count.
+			has := func(what string, n int64) {
+				f.Helper()
+				bound := task.Quota{Bytes: n + 9}
+				f.wantFull("Create after "+what,
+					s.Create(f.ctx, newTask("alice"), long, 0, make([]byte, 4), list("123", "123"), bound), bound)
+				probe := newTask("alice")
+				f.ok("Create after "+what, s.Create(f.ctx, probe, long, 0, make([]byte, 4), list("12", "123"), bound))
+				f.ended(s, probe, task.Completed, task.Update{Due: -1})
+				f.purge(s, 0, 10, 1)
+			}
+			other := newTask("bob")
+			f.ok("Create", s.Create(f.ctx, other, long, 0, make([]byte, 1000), nil, task.Quota{}))
+			f.update(s, other, task.Update{Due: -1})
+			t, ended := newTask("alice"), newTask("alice")
+			t.Pending, ended.Outcome = []byte("12345"), []byte("12345")
+			for what, t := range map[string]*task.Task{"questions": t, "an outcome": ended} {
+				bound := task.Quota{Bytes: 111}
+				f.wantFull("Create with "+what, s.Create(f.ctx, t, long, 0, make([]byte, 100), list("1234567", ""), bound), bound)
+			}
+			f.ok("Create", s.Create(f.ctx, t, long, 0, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
+			has("Create", 112)
+			f.append(s, t.ID, t.Claim, "1234567890")
+			has("Append", 122)
+			t.Pending, t.Outcome = []byte("1234567"), everyByte
+			f.update(s, t, task.Update{Due: -1, Entries: list("123", "4")})
+			has("Update", 122+2+256+4)
+			t.Pending = nil
+			t.Status = task.Completed
+			f.update(s, t, task.Update{Due: -1})
+			has("the end", 122-5+256+4)
+			f.ended(s, t, task.Completed, task.Update{Due: -1})
+			f.purge(s, 0, 10, 1)
+			has("Purge", 0)
+		}},
+	{"the quota is exact, however many instances create at the same time", func(f *fixture, s task.Store) {
+		const quota = 7
+		handles := f.instances(s, 2)
+		for round, bound := range []task.Quota{{Unfinished: quota}, {Kept: quota}, {Bytes: quota * int64(len("call"))},
+			{Unfinished: quota, Kept: quota, Bytes: 1 << 20}} {
+			principal := fmt.Sprint("alice ", round)
+			created := together(&f.suite, 8, func(i int, add func(*task.Task)) error {
+				for range 3 {
+					t := newTask(principal)
+					err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), nil, bound)
+					if err == nil {
+						add(t)
+					} else if err := except(task.ErrQuota, err); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if len(created) != quota {
+				f.Fatalf("%d tasks were created, want the quota, which is %d", len(created), quota)
+			}
+			f.wantListed(s, principal, quota)
+		}
+	}},
+	{"entries for which the principal has no room are refused with the whole update", func(f *fixture, s task.Store) {
+		t, room := newTask("alice"), newTask("alice")
+		f.ok("Create", s.Create(f.ctx, t, long, 0, make([]byte, 50), nil, task.Quota{}))
+		f.ok("Create", s.Create(f.ctx, room, long, 0, make([]byte, 50), nil, task.Quota{}))
+		f.update(s, t, task.Update{Due: -1})
+		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 105}
+		given := clone(t)
+		given.Status, given.Principal = task.Failed, "mallory"
+		err := s.Update(f.ctx, given, task.Update{Due: 0, Entries: list("123", "456"), Quota: quota})
+		f.wantFull("Update", err, task.Quota{Bytes: 105})
+		f.wantRow(s, t)
+		f.wantEntries(s, t.ID)
+		if given.Version != t.Version {
+			f.Errorf("Version is %d, want %d", given.Version, t.Version)
+		}
+		stale := clone(t)
+		stale.Version--
+		f.wantError("Update with a stale version", s.Update(f.ctx, stale, task.Update{Entries: list("123456"), Quota: quota}),
+			task.ErrConflict)
+		f.wantError("Update of no task",
+			s.Update(f.ctx, newTask("alice"), task.Update{Entries: list("123456"), Quota: quota}), task.ErrNotFound)
+		f.update(s, t, task.Update{Due: -1, Entries: list("12", "345"), Quota: quota})
+		f.update(s, t, task.Update{Due: -1, Quota: task.Quota{Bytes: 1}}) // it adds nothing
+		f.update(s, t, task.Update{Due: -1, Entries: list("6")})          // without a quota
+		f.wantEntries(s, t.ID, "12", "345", "6")
+	}},
+	{"the quota of updates is exact, however many instances add at the same time", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
+		const room = 5
+		quota := task.Quota{Bytes: 8*4 + room}
+		added := together(&f.suite, 8, func(i int, add func(int)) error {
+			t := newTask("alice")
+			if err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), nil, quota); err != nil {
+				return except(task.ErrQuota, err)
+			}
+			add(len("call"))
+			for range 3 {
+				err := handles[i%2].Update(f.ctx, t, task.Update{Due: -1, Entries: list("1"), Quota: quota})
+				if err == nil {
+					add(len("1"))
+				} else if err := except(task.ErrQuota, err); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		var sum int
+		for _, n := range added {
+			sum += n
+		}
+		if int64(sum) > quota.Bytes || int64(sum) < quota.Bytes-3 {
+			f.Errorf("%d bytes were added, the quota is %d", sum, quota.Bytes)
+		}
+	}},
+	{"Evict deletes tasks of the principal that are terminal, not due, and updated longer ago than the age, oldest first",
+		func(f *fixture, s task.Store) {
+			other := f.instances(s, 2)[1]
+			end := func(principal string, status task.Status, due time.Duration) *task.Task {
+				t := f.add(s, principal)
+				t.Status = status
+				f.update(s, t, task.Update{Due: due})
+				return t
+			}
+			leased := f.addLeased(s)
+			leased.Status = task.Cancelled
+			f.update(s, leased, task.Update{Keep: true})
+			stay := []*task.Task{leased, end("bob", task.Completed, -1), end("alice ", task.Completed, -1),
+				end("", task.Completed, -1)}
+			var gone []*task.Task
+			for _, status := range terminal {
+				gone = append(gone, end("alice", status, -1))
+				f.tick(s, gone[len(gone)-1].Updated)
+				stay = append(stay, end("alice", status, 0), end("alice", status, long))
+			}
+			for _, status := range []task.Status{task.Working, task.InputRequired} {
+				stay = append(stay, end("alice", status, -1))
+			}
+			f.tick(s, stay[len(stay)-1].Updated)
+			evict := func(age time.Duration, limit, want int) {
+				f.Helper()
+				n, err := other.(task.Evicter).Evict(f.ctx, "alice", age, limit)
+				f.ok("Evict", err)
+				if n != want {
+					f.Fatalf("Evict deleted %d tasks, want %d", n, want)
+				}
+			}
+			evict(time.Hour, 100, 0)
+			evict(0, 0, 0)
+			evict(0, 1, 1)
+			_, err := s.Get(f.ctx, gone[0].ID)
+			f.wantError("Get of the oldest", err, task.ErrNotFound)
+			f.wantRow(s, gone[1])
+			evict(0, 100, len(gone)-1)
+			evict(0, 100, 0)
+			for _, t := range gone {
+				_, err := s.Get(f.ctx, t.ID)
+				f.wantError("Get", err, task.ErrNotFound)
+				_, _, err = s.Journal(f.ctx, t.ID)
+				f.wantError("Journal", err, task.ErrNotFound)
+			}
+			for _, t := range stay {
+				f.wantRow(s, t)
+				f.wantJournal(s, t.ID)
+			}
+		}},
+	{"Evict makes room", func(f *fixture, s task.Store) {
+		quota := task.Quota{Kept: 1, Bytes: 4}
+		t := newTask("alice")
+		f.ok("Create", s.Create(f.ctx, t, long, 0, []byte("call"), nil, quota))
+		t.Status = task.Completed
+		f.update(s, t, task.Update{Due: -1})
+		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), task.Quota{Kept: 1})
+		f.tick(s, t.Updated)
+		_, err := s.(task.Evicter).Evict(f.ctx, "alice", 0, 10)
+		f.ok("Evict", err)
+		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, 0, []byte("call"), nil, quota))
+	}},
+}
+
+// wantQuota requires that creating another task of this principal gives the error, which may be nil.
+func (f *fixture) wantQuota(s task.Store, principal string, quota int, want error) *task.Task {
+	f.Helper()
+	t := newTask(principal)
+	err := s.Create(f.ctx, t, long, 0, nil, nil, task.Quota{Unfinished: quota})
+	f.wantError(fmt.Sprintf("Create for %q with a quota of %d", principal, quota), err, want)
+	return t
+}
+
+// wantFull requires that err says which bound of a quota is reached.
+func (f *fixture) wantFull(what string, err error, bound task.Quota) {
+	f.Helper()
+	f.wantError(what, err, task.ErrQuota)
+	if full, ok := errors.AsType[*task.QuotaError](err); !ok || full.Max != bound {
+		f.Fatalf("%s: the error is %v, want one that says that %+v is reached", what, err, bound)
+	}
+}
