@@ -22,8 +22,9 @@
 //
 //  1. A new server serves every round, as if the process had been restarted.
 //  2. Every request is sent twice, as by a client whose response was lost, unless [Call.Lossless] is set.
-//  3. After every round, the last one included, the handler is replayed a hundred times. For half of them the clock is moved,
-//     a week at a time, by more than a year. In a replay no step runs: each returns what it returned in the round.
+//  3. After every round, the last one included, the handler is replayed a hundred times. For half of them the clock is
+//     moved, a week at a time, by more than a year. In a replay no step runs: each returns what it returned in the
+//     round.
 //
 // # What it finds
 //
@@ -36,8 +37,8 @@
 //   - An effect on the outside, such as an email, happens outside of a step, where it happens again in every round. The
 //     test's fakes tell [Effects] what they do. Put the effect into [askback.Do] or [askback.Call.Do].
 //   - A step asks. Ask before it.
-//   - The result of a step loses a field in the JSON that records it, because the field is unexported, has the tag json:"-",
-//     or its type encodes itself without it. The handler would read a zero value.
+//   - The result of a step loses a field in the JSON that records it, because the field is unexported, has the tag
+//     json:"-", or its type encodes itself without it. The handler would read a zero value.
 //   - A step is not safe to repeat: the result changes when the request is sent again. Give the outside
 //     [askback.Call.IdempotencyKey]. If it takes none, ask before the step, and set [Call.Lossless].
 //   - The handler panics: the message has the place.
@@ -51,8 +52,8 @@
 //
 // # Clocks and networks
 //
-// The clock is moved in a bubble of [testing/synctest], in which only code outside of steps runs, because a bubble and a
-// real network do not go together: a connection of a pool that is used inside and outside of one ends the process. So
+// The clock is moved in a bubble of [testing/synctest], in which only code outside of steps runs, because a bubble and
+// a real network do not go together: a connection of a pool that is used inside and outside of one ends the process. So
 // network calls belong into steps, where they are safe. A handler that makes others is noticed if it passes on its
 // context: then the clock is not moved, and the test's log says so. The same goes for a handler that derives a context
 // with a deadline or a cancellation of its own. If it makes network calls without its context, or shares channels with

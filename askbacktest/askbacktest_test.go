@@ -70,7 +70,8 @@ func TestEveryKindOfAnswer(t *testing.T) {
 			return "", err
 		}
 		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
-			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: who.Name}}}},
+			MaxTokens: 10,
+			Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: who.Name}}}},
 		})
 		if err != nil {
 			return "", err
@@ -112,13 +113,14 @@ func TestHandlersThatDependOnMoreThanAnswersFail(t *testing.T) {
 			_, err := askback.Elicit[name](call, "q", "?")
 			return fmt.Sprint(n), err
 		}, "its outcome changed"},
-		{"a step that is not safe to repeat", func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-			if _, err := askback.Elicit[name](call, "q", "?"); err != nil {
-				return "", err
-			}
-			v, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) { n++; return n, nil })
-			return fmt.Sprint(v), err
-		}, "sent a second time"},
+		{"a step that is not safe to repeat",
+			func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+				if _, err := askback.Elicit[name](call, "q", "?"); err != nil {
+					return "", err
+				}
+				v, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) { n++; return n, nil })
+				return fmt.Sprint(v), err
+			}, "sent a second time"},
 		{"a question nobody answers", func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 			_, err := askback.Elicit[name](call, "other", "?")
 			return "", err
@@ -178,17 +180,20 @@ func TestQuestionsUnderOneKey(t *testing.T) {
 
 func TestPromptsResourcesAndErrors(t *testing.T) {
 	register := func(srv *askback.Server) {
-		srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-			who, err := askback.Elicit[name](call, "q", "?")
-			return &mcp.GetPromptResult{Description: args["a"] + who.Name}, err
-		})
-		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "r", URITemplate: "doc://{id}"}, func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
-			who, err := askback.Elicit[name](call, "q", "?")
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: who.Name}}}, err
-		})
+		srv.AddPrompt(&mcp.Prompt{Name: "p"},
+			func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+				who, err := askback.Elicit[name](call, "q", "?")
+				return &mcp.GetPromptResult{Description: args["a"] + who.Name}, err
+			})
+		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "r", URITemplate: "doc://{id}"},
+			func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
+				who, err := askback.Elicit[name](call, "q", "?")
+				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: who.Name}}}, err
+			})
 	}
 	answers := map[string]askbacktest.Answer{"q": askbacktest.Accept(name{"x"})}
-	p := askbacktest.Run(t, register, askbacktest.Call{Prompt: "p", Arguments: map[string]string{"a": "A"}, Answers: answers})
+	p := askbacktest.Run(t, register, askbacktest.Call{Prompt: "p", Arguments: map[string]string{"a": "A"},
+		Answers: answers})
 	if p.Prompt.Description != "Ax" {
 		t.Errorf("prompt: %+v", p.Prompt)
 	}

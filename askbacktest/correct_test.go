@@ -57,8 +57,10 @@ func correct(effects *askbacktest.Effects) handler {
 			defer cancel()
 			return receipt{
 				unset: 0, // as its JSON has it
-				At:    started, Amount: big.NewInt(7), From: netip.MustParseAddr("127.0.0.1"), Raw: json.RawMessage(`{ "a": 1 }`), Empty: []string{},
-				Any: map[string]any{"n": 1, "list": []int{2}, "time": started, "struct": struct{ B, A int }{1, 2}}, Gone: []string{}, Own: own{"o", 1}, Left: &receipt{Raw: json.RawMessage("1")},
+				At:    started, Amount: big.NewInt(7), From: netip.MustParseAddr("127.0.0.1"), Raw: json.RawMessage(`{ "a": 1 }`),
+				Empty: []string{},
+				Any:   map[string]any{"n": 1, "list": []int{2}, "time": started, "struct": struct{ B, A int }{1, 2}},
+				Gone:  []string{}, Own: own{"o", 1}, Left: &receipt{Raw: json.RawMessage("1")},
 			}, ctx.Err()
 		})
 		if err != nil {
@@ -94,7 +96,8 @@ var company = map[string]askbacktest.Answer{"who": askbacktest.Accept(name{"bob"
 
 func TestACorrectHandlerPasses(t *testing.T) {
 	var effects askbacktest.Effects
-	res := askbacktest.Run(t, register(correct(&effects)), askbacktest.Call{Tool: "tool", Answers: company, Effects: &effects, Lossless: true})
+	res := askbacktest.Run(t, register(correct(&effects)),
+		askbacktest.Call{Tool: "tool", Answers: company, Effects: &effects, Lossless: true})
 	if res.Text() != "bob7" || effects.Count("buy") != 1 || effects.Count("count") != 1 || effects.Count("sell") != 0 {
 		t.Errorf("got %q; bought %d times, counted %d times", res.Text(), effects.Count("buy"), effects.Count("count"))
 	}
@@ -107,7 +110,8 @@ func TestACorrectHandlerPasses(t *testing.T) {
 func TestEffectsOutsideOfStepsAreTold(t *testing.T) {
 	var effects *askbacktest.Effects
 	send := func(context.Context) error { effects.Record("send email"); return nil }
-	const want = `askbacktest: effect "send email" happens outside of a step, and so again in every round: put it into askback.Do or call.Do`
+	const want = `askbacktest: effect "send email" happens outside of a step, and so again in every round: put it into ` +
+		`askback.Do or call.Do`
 	for _, test := range []struct {
 		name    string
 		handler handler
@@ -195,7 +199,10 @@ func TestReplaysRunNoStep(t *testing.T) {
 		if _, err := askback.Elicit[name](call, "q", "?"); err != nil {
 			return "", err
 		}
-		if err := call.Do(ctx, "failing", func(ctx context.Context) error { _ = count("failing")(ctx); return errors.New("no") }); err == nil {
+		if err := call.Do(ctx, "failing", func(ctx context.Context) error {
+			_ = count("failing")(ctx)
+			return errors.New("no")
+		}); err == nil {
 			return "", errors.New("the step did not fail")
 		}
 		return "done", call.Do(ctx, "last", count("last"))
@@ -208,10 +215,12 @@ func TestReplaysRunNoStep(t *testing.T) {
 	}
 }
 
-// A network connection that is used in a bubble and outside of it ends the process. What waits with the handler's context
-// is noticed before; what does not needs RealClock.
+// A network connection that is used in a bubble and outside of it ends the process. What waits with the handler's
+// context is noticed before; what does not needs RealClock.
 func TestRealNetworks(t *testing.T) {
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "7") }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "7")
+	}))
 	defer web.Close()
 	get := func(ctx context.Context) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, web.URL, nil)
@@ -239,8 +248,10 @@ func TestRealNetworks(t *testing.T) {
 			return askback.Do(ctx, call, "get", func(context.Context) (string, error) { return get(context.Background()) })
 		}, false, ""},
 		{"with the handler's context", func(ctx context.Context, _ *askback.Call) (string, error) { return get(ctx) }, false,
-			"askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the comment of the package"},
-		{"without a context", func(context.Context, *askback.Call) (string, error) { return get(context.Background()) }, true, ""},
+			"askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the comment of " +
+				"the package"},
+		{"without a context", func(context.Context, *askback.Call) (string, error) { return get(context.Background()) },
+			true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := &recorder{TB: t}
@@ -265,8 +276,10 @@ func TestRealNetworks(t *testing.T) {
 // In a bubble of the test's own the clock moves as well.
 func TestInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		got := failures(t, register(asking(func() string { return time.Now().Format("15:04") })), askbacktest.Call{Tool: "tool", Answers: answered})
-		if !strings.Contains(got, `7 days later, and asked something else:`+"\n\t"+`question "q": message: "00:00" → "11:37"`) {
+		got := failures(t, register(asking(func() string { return time.Now().Format("15:04") })),
+			askbacktest.Call{Tool: "tool", Answers: answered})
+		if !strings.Contains(got, `7 days later, and asked something else:`+"\n\t"+`question "q": message: "00:00" → `+
+			`"11:37"`) {
 			t.Errorf("failed with %q", got)
 		}
 		var effects askbacktest.Effects
@@ -291,10 +304,13 @@ func TestAGoroutineThatIsLeftBehindIsTold(t *testing.T) {
 func TestInlineHandlers(t *testing.T) {
 	var message func() string
 	tool := func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "tool"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: message(), RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
-			return nil, "done", err
-		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "tool"},
+			func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+				_, err := req.Session.Elicit(ctx,
+					&mcp.ElicitParams{Message: message(),
+						RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+				return nil, "done", err
+			})
 	}
 	message = func() string { return "Now?" }
 	answers := map[string]askbacktest.Answer{"Now?": askbacktest.Accept(map[string]any{})}
@@ -302,7 +318,8 @@ func TestInlineHandlers(t *testing.T) {
 
 	message = func() string { return time.Now().Format("2006 January 2") }
 	got := failures(t, tool, askbacktest.Call{Tool: "tool", Answers: answers})
-	if !strings.Contains(got, " days later, and asked something else:\n\tquestion ") || !strings.Contains(got, time.Now().Format(`("2006 January 2") → `)) {
+	if !strings.Contains(got, " days later, and asked something else:\n\tquestion ") ||
+		!strings.Contains(got, time.Now().Format(`("2006 January 2") → `)) {
 		t.Errorf("failed with %q", got)
 	}
 }

@@ -2,8 +2,8 @@ package askbacktest
 
 import "sync"
 
-// Effects counts what a handler does to the outside, such as an email that is sent. The test's fakes record what they do,
-// and the test fails if the handler causes it outside of a step, where it would happen again in every round:
+// Effects counts what a handler does to the outside, such as an email that is sent. The test's fakes record what they
+// do, and the test fails if the handler causes it outside of a step, where it would happen again in every round:
 //
 //	func (m *mailer) Send(ctx context.Context, to, text string) error { // a fake
 //		m.effects.Record("send email")
@@ -31,8 +31,9 @@ func (e *Effects) Record(name string) {
 	}
 }
 
-// Count returns how often the effect was recorded. Unless [Call.Lossless] is set Run sends every request twice, and a step
-// runs in both: a fake that recognises [askback.Call.IdempotencyKey], as the outside should, records the first one only.
+// Count returns how often the effect was recorded. Unless [Call.Lossless] is set Run sends every request twice, and a
+// step runs in both: a fake that recognises [askback.Call.IdempotencyKey], as the outside should, records the first one
+// only.
 func (e *Effects) Count(name string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -50,19 +50,20 @@ type Tracker interface {
 
 // RegisterCloseBug registers the tool under test.
 func RegisterCloseBug(srv *askback.Server, tracker Tracker) {
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
-		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
-		if _, declined := errors.AsType[*askback.DeclinedError](err); declined {
-			return "The bug stays open.", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		err = call.Do(ctx, "close", func(ctx context.Context) error {
-			return tracker.Close(ctx, in.ID, res.Resolution, call.IdempotencyKey("close"))
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
+		func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
+			res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
+			if _, declined := errors.AsType[*askback.DeclinedError](err); declined {
+				return "The bug stays open.", nil
+			}
+			if err != nil {
+				return "", err
+			}
+			err = call.Do(ctx, "close", func(ctx context.Context) error {
+				return tracker.Close(ctx, in.ID, res.Resolution, call.IdempotencyKey("close"))
+			})
+			return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), err
 		})
-		return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), err
-	})
 }
 
 // fakeTracker records what it does, once for each idempotency key.
@@ -103,12 +104,15 @@ func Example() {
 }
 
 // run runs a handler without arguments, as a tool.
-func run(t testing.TB, handler func(ctx context.Context, call *askback.Call) (string, error), c askbacktest.Call) *askbacktest.Result {
+func run(
+	t testing.TB, handler func(ctx context.Context, call *askback.Call) (string, error), c askbacktest.Call,
+) *askbacktest.Result {
 	c.Tool = "tool"
 	return askbacktest.Run(t, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "tool"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			return handler(ctx, call)
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "tool"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return handler(ctx, call)
+			})
 	}, c)
 }
 
@@ -196,19 +200,20 @@ func ExampleRun_result() {
 // A tool whose calls may be durable tasks runs in rounds.
 func ExampleRun_task() {
 	register := func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			version, err := askback.Do(ctx, call, "build", func(context.Context) (string, error) { return "v2", nil })
-			if err != nil {
-				return "", err
-			}
-			if _, err := askback.Elicit[Confirmation](call, "deploy", "Deploy "+version+"?"); err != nil {
-				return "", err
-			}
-			if err := call.Detach(); err != nil {
-				return "", err
-			}
-			return version + " is deployed.", nil
-		})
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil,
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				version, err := askback.Do(ctx, call, "build", func(context.Context) (string, error) { return "v2", nil })
+				if err != nil {
+					return "", err
+				}
+				if _, err := askback.Elicit[Confirmation](call, "deploy", "Deploy "+version+"?"); err != nil {
+					return "", err
+				}
+				if err := call.Detach(); err != nil {
+					return "", err
+				}
+				return version + " is deployed.", nil
+			})
 	}
 	test(func(t testing.TB) {
 		res := askbacktest.Run(t, register, askbacktest.Call{
@@ -223,10 +228,11 @@ func ExampleRun_task() {
 // A prompt asks as a tool does. A resource is named by its URI, in Call.Resource.
 func ExampleRun_prompt() {
 	register := func(srv *askback.Server) {
-		srv.AddPrompt(&mcp.Prompt{Name: "review"}, func(_ context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-			focus, err := askback.Elicit[Resolution](call, "focus", "How was it resolved?")
-			return &mcp.GetPromptResult{Description: "Review " + args["file"] + ", which is " + focus.Resolution}, err
-		})
+		srv.AddPrompt(&mcp.Prompt{Name: "review"},
+			func(_ context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+				focus, err := askback.Elicit[Resolution](call, "focus", "How was it resolved?")
+				return &mcp.GetPromptResult{Description: "Review " + args["file"] + ", which is " + focus.Resolution}, err
+			})
 	}
 	test(func(t testing.TB) {
 		res := askbacktest.Run(t, register, askbacktest.Call{
@@ -343,7 +349,8 @@ func ExampleCancel() {
 func summarize(_ context.Context, call *askback.Call) (string, error) {
 	res, err := askback.Sample(call, "summary", &mcp.CreateMessageWithToolsParams{
 		MaxTokens: 100,
-		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Summarize the bug."}}}},
+		Messages: []*mcp.SamplingMessageV2{
+			{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Summarize the bug."}}}},
 	})
 	if err != nil {
 		return "", err

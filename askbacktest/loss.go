@@ -26,8 +26,9 @@ func loss(result any, data []byte) string {
 	return r.loss
 }
 
-// kept compares a value with what its JSON decodes to. A type that encodes itself is trusted with its unexported fields.
-// Nil and empty are the same, as are two values of an interface with the same JSON, such as an int and its float64.
+// kept compares a value with what its JSON decodes to. A type that encodes itself is trusted with its unexported
+// fields. Nil and empty are the same, as are two values of an interface with the same JSON, such as an int and its
+// float64.
 func kept() cmp.Options {
 	return cmp.Options{
 		cmp.Exporter(func(reflect.Type) bool { return true }),
@@ -37,9 +38,10 @@ func kept() cmp.Options {
 			field, ok := p.Last().(cmp.StructField)
 			return ok && !token.IsExported(field.Name()) && encodesItself(p.Index(-2).Type())
 		}, cmp.Ignore()),
-		cmp.FilterValues(func(x, y any) bool { return reflect.TypeOf(x) != reflect.TypeOf(y) }, cmp.Comparer(func(x, y any) bool {
-			return keepsItself(x) && keepsItself(y) && sameJSON(x, y)
-		})),
+		cmp.FilterValues(func(x, y any) bool { return reflect.TypeOf(x) != reflect.TypeOf(y) },
+			cmp.Comparer(func(x, y any) bool {
+				return keepsItself(x) && keepsItself(y) && sameJSON(x, y)
+			})),
 	}
 }
 
@@ -109,7 +111,8 @@ func (r *lossReporter) Report(res cmp.Result) {
 		}
 	}
 	before, after := r.path.Last().Values()
-	r.loss = fmt.Sprintf("%s: %s → %s: %s, or return from the step only what the handler reads", strings.TrimLeft(name, "*"), short(before), short(after), remedy)
+	r.loss = fmt.Sprintf("%s: %s → %s: %s, or return from the step only what the handler reads",
+		strings.TrimLeft(name, "*"), short(before), short(after), remedy)
 }
 
 // short formats a value, which may be unexported or missing, in a few characters.

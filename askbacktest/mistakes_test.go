@@ -76,8 +76,13 @@ func TestMistakesAreTold(t *testing.T) {
 		handler handler
 		want    string // what the message begins with
 	}{
-		{"a counter in a question", asking(func() string { counter++; return fmt.Sprintf("You have been asked %d times, go on?", 48+counter) }),
-			`askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:` + "\n\t" +
+		{"a counter in a question", asking(func() string {
+			counter++
+			return fmt.Sprintf("You have been asked %d times, go "+
+				"on?", 48+counter)
+		}),
+			`askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:` +
+				"\n\t" +
 				`question "q": message: "…een asked 49 times, go on?" → "…een asked 50 times, go on?"` + "\n\t" +
 				`What a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps: ` +
 				`take a clock, a counter, a random number or a nonce in askback.Do before the question, ` +
@@ -117,26 +122,34 @@ func TestMistakesAreTold(t *testing.T) {
 			return "done", err
 		}, `askbacktest: question "q" is asked inside of the step "book"`},
 		{"an unexported field", returning(price{secret: 42}),
-			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.price.secret: 42 → 0: export the field, or `},
+			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.price.secret: 42 → 0: ` +
+				`export the field, or `},
 		{"a field without JSON", returning(&price{Hidden: "h"}),
-			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.price.Hidden: "h" → "": remove the tag json:"-", or `},
+			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.price.Hidden: "h" → ` +
+				`"": remove the tag json:"-", or `},
 		{"a field in a list", returning(map[string]price{"a": {Lines: []line{{}, {7}}}}),
-			`askbacktest: step "price": its result is recorded as JSON, which loses map[string]askbacktest_test.price["a"].Lines[1].cents: 7 → 0: `},
+			`askbacktest: step "price": its result is recorded as JSON, which loses ` +
+				`map[string]askbacktest_test.price["a"].Lines[1].cents: 7 → 0: `},
 		{"a field behind an interface", returning(price{Extra: price{secret: 1}}),
 			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.price.Extra: `},
 		{"a large integer behind an interface", returning(map[string]any{"n": 1<<53 + 1}),
-			`askbacktest: step "price": its result is recorded as JSON, which loses map[string]interface {}["n"]: 9007199254740993 → 9.007199254740992e+15: `},
+			`askbacktest: step "price": its result is recorded as JSON, which loses map[string]interface {}["n"]: ` +
+				`9007199254740993 → 9.007199254740992e+15: `},
 		{"a field beside an embedded time", returning(stamped{started, 7}),
-			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.stamped.ID: 7 → 0: give its type `},
+			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.stamped.ID: 7 → 0: ` +
+				`give its type `},
 		{"a large schema", func(_ context.Context, call *askback.Call) (string, error) {
 			counter++
 			properties := make(map[string]any)
 			for i := range 200 {
-				properties[fmt.Sprintf("p%03d", i)] = map[string]any{"type": "string", "title": strings.Repeat("x", 200) + fmt.Sprint(counter)}
+				properties[fmt.Sprintf("p%03d", i)] = map[string]any{"type": "string", "title": strings.Repeat("x", 200) +
+					fmt.Sprint(counter)}
 			}
-			_, err := askback.ElicitWith[map[string]any](call, "q", askback.Question{Message: "?", Schema: map[string]any{"type": "object", "properties": properties}})
+			_, err := askback.ElicitWith[map[string]any](call, "q",
+				askback.Question{Message: "?", Schema: map[string]any{"type": "object", "properties": properties}})
 			return "done", err
-		}, "askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:\n\t" +
+		}, "askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome " +
+			"changed:\n\t" +
 			`question "q": requestedSchema.properties.p000.title: "…xxxxxxxxxx`},
 		{"a long message", asking(func() string { counter++; return fmt.Sprint(counter, strings.Repeat("x", 10000)) }), ""},
 		{"a key from a map", func(_ context.Context, call *askback.Call) (string, error) {
@@ -171,7 +184,8 @@ func TestPanicsAreTold(t *testing.T) {
 			_, err := askback.Elicit[name](call, "q", "?")
 			return "done", err
 		}), askbacktest.Call{Tool: "tool", Answers: answered})
-		if !strings.HasPrefix(got, "askbacktest: the handler panicked: runtime error: invalid memory address or nil pointer dereference\n") ||
+		if !strings.HasPrefix(got, "askbacktest: the handler panicked: runtime error: invalid memory address or nil "+
+			"pointer dereference\n") ||
 			!strings.Contains(got, "mistakes_test.go:") || strings.Count(got, "\n") > 8 {
 			t.Errorf("run %d: failed with %q", from, got)
 		}

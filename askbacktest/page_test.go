@@ -84,17 +84,18 @@ func recovered(f func()) (text string) {
 	return ""
 }
 
-// rounds calls a handler until it asks no more, or as often as there are answers by key, and returns the last result and the
-// log, without what differs from call to call.
+// rounds calls a handler until it asks no more, or as often as there are answers by key, and returns the last result
+// and the log, without what differs from call to call.
 func rounds(t *testing.T, opts askback.Options, h handler, answers ...string) (text, log string) {
 	t.Helper()
 	out := new(harness.Log)
-	opts.Logger = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == "call" {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	opts.Logger = slog.New(slog.NewTextHandler(out,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "call" {
+				return slog.Attr{}
+			}
+			return a
+		}}))
 	srv := harness.NewServer(t, &opts, register(h)).HTTPHandler(nil)
 	r := harness.Request{Target: "tool", Arguments: `{}`}
 	res := r.Send(t, srv)
@@ -122,11 +123,16 @@ func TestThePageOfMistakes(t *testing.T) {
 	tried := 0
 	rules := map[string]string{"red": "Stop", "green": "Go"}
 	mistakes := map[string]func(t *testing.T) string{
-		"A misspelt tag":                  func(*testing.T) string { return recovered(func() { askback.MustForm[misspelt]() }) },
-		"A form that no client can show":  func(*testing.T) string { return recovered(func() { askback.MustForm[nested]() }) },
+		"A misspelt tag": func(*testing.T) string {
+			return recovered(func() { askback.MustForm[misspelt]() })
+		},
+		"A form that no client can show": func(*testing.T) string {
+			return recovered(func() { askback.MustForm[nested]() })
+		},
 		"A side effect outside of a step": func(t *testing.T) string { return effectBeforeAsk(t) },
 		"The order of a map in a question": func(t *testing.T) string {
-			const want = `askbacktest: the handler was replayed, and asked something else: question "q": message: "…egin with red?" → "…egin with green?"`
+			const want = `askbacktest: the handler was replayed, and asked something else: question "q": message: "…egin ` +
+				`with red?" → "…egin with green?"`
 			got := ""
 			for range 1000 { // it may show in the second request, and with the colours exchanged
 				if got = fails(t, func(_ context.Context, call *askback.Call) (string, error) {
@@ -180,7 +186,9 @@ func TestThePageOfMistakes(t *testing.T) {
 		},
 		"A field that is lost in the record of a step": func(t *testing.T) string {
 			return fails(t, func(ctx context.Context, call *askback.Call) (string, error) {
-				_, err := askback.Do(ctx, call, "price", func(context.Context) (invoice, error) { return invoice{Total: 12, cents: 50}, nil })
+				_, err := askback.Do(ctx, call, "price", func(context.Context) (invoice, error) {
+					return invoice{Total: 12, cents: 50}, nil
+				})
 				return "done", err
 			})
 		},
@@ -272,11 +280,13 @@ func tasksWithoutWorkers(t *testing.T) string {
 		return a
 	}}))
 	store := new(task.MemoryStore)
-	web := harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: store}}, func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil, func(context.Context, *askback.Call, struct{}) (string, error) {
-			return "deployed", nil
-		})
-	}).HTTPHandler(nil)
+	web := harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: store}},
+		func(srv *askback.Server) {
+			askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil,
+				func(context.Context, *askback.Call, struct{}) (string, error) {
+					return "deployed", nil
+				})
+		}).HTTPHandler(nil)
 	r := harness.Request{Target: "deploy", Arguments: `{}`, Capabilities: harness.WithExtension}
 	r.Send(t, web)
 	time.Sleep(time.Minute) // another part of the program may still call RunTasks

@@ -28,8 +28,8 @@ const (
 		"steps: take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the " +
 		"keys of a map."
 	onceOnly  = " If it changes because the test's fakes take a request only once, set Call.Lossless."
-	safeSteps = "\n\tWhat is not a result of askback.Do changes, or a step is not safe to repeat: give the outside call.IdempotencyKey; " +
-		"if it takes none, set Call.Lossless."
+	safeSteps = "\n\tWhat is not a result of askback.Do changes, or a step is not safe to repeat: give the outside " +
+		"call.IdempotencyKey; if it takes none, set Call.Lossless."
 )
 
 // replayServer returns a server that changes nothing outside of itself as long as no step runs.
@@ -92,7 +92,8 @@ func (d *driver) replay(r request, of record, different func(*reply) string) {
 	case d.call.RealClock:
 		now(later)
 	case waits:
-		d.t.Logf("askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the comment of the package")
+		d.t.Logf("askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the " +
+			"comment of the package")
 		now(later)
 	default:
 		failure = moveClock(func(days int) string { return once(fmt.Sprintf(" %d days later", days)) })
@@ -116,7 +117,8 @@ func moveClock(f func(days int) string) (failure string) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			failure = fmt.Sprintf("the handler leaves a goroutine behind that waits: let the handler wait for it, or set Call.RealClock (testing/synctest: %v)", v)
+			failure = fmt.Sprintf("the handler leaves a goroutine behind that waits: let the handler wait for it, or set "+
+				"Call.RealClock (testing/synctest: %v)", v)
 		}
 	}()
 	now := time.Now().Round(0) // without the monotonic reading, which a bubble does not share

@@ -24,10 +24,10 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// Run drives a call to its end and returns its result. At the first mistake of the handler the test fails, with t.Fatalf:
-// the comment of the package lists what Run finds. It makes new servers for each round, and calls register for each:
-// register must share between the servers what survives a restart, such as a store. Run must be called from the test's own
-// goroutine.
+// Run drives a call to its end and returns its result. At the first mistake of the handler the test fails, with
+// t.Fatalf: the comment of the package lists what Run finds. It makes new servers for each round, and calls register
+// for each: register must share between the servers what survives a restart, such as a store. Run must be called from
+// the test's own goroutine.
 func Run(t testing.TB, register func(*askback.Server), c Call) *Result {
 	t.Helper()
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
@@ -125,7 +125,8 @@ func (d *driver) run() *Result {
 				if first.asks() || second.asks() {
 					remedy = onlyAnswers + onceOnly
 				}
-				d.t.Fatalf("askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:\n\t%s%s", diff, remedy)
+				d.t.Fatalf("askbacktest: the request was sent a second time, as by a client whose response was lost, and its "+
+					"outcome changed:\n\t%s%s", diff, remedy)
 			}
 		}
 		if !first.inputRequired() {

@@ -68,10 +68,10 @@ func (o *Options) answer(ctx context.Context, q *Question) (answer json.RawMessa
 	return o.encode(q, res)
 }
 
-// checkElicited checks the answer to an elicitation. It returns a form's answer as JSON, so that no number loses digits:
-// the content is checked against the schema, and the schema's defaults are filled in (client/elicitation, "Form Mode
-// Security"). It returns nil for any other answer, also to a schema outside of the restricted dialect, which is left to
-// the server.
+// checkElicited checks the answer to an elicitation. It returns a form's answer as JSON, so that no number loses
+// digits: the content is checked against the schema, and the schema's defaults are filled in (client/elicitation, "Form
+// Mode Security"). It returns nil for any other answer, also to a schema outside of the restricted dialect, which is
+// left to the server.
 func checkElicited(q *Question, res *mcp.ElicitResult) (json.RawMessage, error) {
 	if res == nil || res.Action != "accept" && res.Action != "decline" && res.Action != "cancel" {
 		return nil, fmt.Errorf("the handler for %q must return a result with the action accept, decline or cancel", q.Key)
@@ -149,7 +149,9 @@ func (o *Options) encode(q *Question, answer any) (json.RawMessage, error) {
 
 // answerAll answers the questions of a round concurrently, except those that have an answer already. Questions that
 // handlers park are left out, and parked is true. With an error it returns the answers that were given before.
-func (o *Options) answerAll(ctx context.Context, questions []*Question, have map[string]json.RawMessage) (answers map[string]json.RawMessage, parked bool, err error) {
+func (o *Options) answerAll(
+	ctx context.Context, questions []*Question, have map[string]json.RawMessage,
+) (answers map[string]json.RawMessage, parked bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (

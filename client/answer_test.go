@@ -23,7 +23,9 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 		}
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
 	}
-	session := connect(t, opts, s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`},"requestState":"s"}`, done), "")
+	both := `{"a":` + formQuestion + `,"b":` + formQuestion + `}`
+	session := connect(t, opts,
+		s.serve(t, `{"resultType":"input_required","inputRequests":`+both+`,"requestState":"s"}`, done), "")
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 	if pending, ok := parked(err); !ok || len(pending.Answers) != 1 || pending.State != "s" {
 		t.Errorf("got %v", err)
@@ -44,11 +46,13 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		return &mcp.ElicitResult{Action: "cancel"}, nil
 	}
-	session = connect(t, opts, s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`}}`, done), "")
+	session = connect(t, opts,
+		s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`}}`, done), "")
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if all := s.all(); len(all) != 2 || string(all[1].Params["inputResponses"]) != `{"a":{"action":"decline"},"b":{"action":"cancel"}}` {
+	if all := s.all(); len(all) != 2 || string(all[1].Params["inputResponses"]) != `{"a":{"action":"decline"},`+
+		`"b":{"action":"cancel"}}` {
 		t.Errorf("sent %v", all)
 	}
 }
@@ -77,7 +81,8 @@ func TestHandlersMayFailOrCancel(t *testing.T) {
 	opts := answers()
 	refusal := errors.New("this host refuses")
 	opts.OnRound = func(context.Context, *client.Round) error { return refusal }
-	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
+	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "everything"})
 	if !errors.Is(err, refusal) {
 		t.Errorf("got %v", err)
 	}

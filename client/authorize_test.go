@@ -32,7 +32,8 @@ func TestARefusedAuthorizationIsNotRepeated(t *testing.T) {
 	}))
 	defer s.Close()
 	user := new(refusing)
-	_, err := client.New(nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL, OAuthHandler: user}, nil)
+	_, err := client.New(nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL, OAuthHandler: user},
+		nil)
 	if err == nil || user.asked != 1 {
 		t.Errorf("asked %d times; err %v", user.asked, err)
 	}

@@ -115,7 +115,8 @@ func (w *await) wait(ctx context.Context) (mcp.Result, error) {
 
 // pending is the call as it stands.
 func (w *await) pending() *Pending {
-	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Trace: w.trace.String(), Parked: time.Now(), TaskID: w.id, Tasks: w.tasks,
+	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Trace: w.trace.String(),
+		Parked: time.Now(), TaskID: w.id, Tasks: w.tasks,
 		Answers: make(map[string]json.RawMessage)}
 	if t := w.task; t != nil {
 		p.Questions = t.Questions
@@ -203,7 +204,8 @@ func (w *await) isFinal(ctx context.Context, err error) bool {
 	const most = 10
 	switch {
 	case isFault && fault.Code != jsonrpc.CodeInternalError, isLimit, isProtocol,
-		isStatus && status.Code < 500 && status.Code != http.StatusTooManyRequests && status.Code != http.StatusRequestTimeout,
+		isStatus && status.Code < 500 && status.Code != http.StatusTooManyRequests &&
+			status.Code != http.StatusRequestTimeout,
 		errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), w.failures == most:
 		return true
 	}
@@ -216,7 +218,8 @@ func (w *await) isFinal(ctx context.Context, err error) bool {
 // report calls [Options.OnRound], if there is something new.
 func (w *await) report(ctx context.Context, r *Round) error {
 	r.Number, r.Target, r.Task = w.round, w.target, w.task
-	changed := w.task != nil && (w.reported == nil || w.reported.Status != w.task.Status || w.reported.Message != w.task.Message)
+	changed := w.task != nil &&
+		(w.reported == nil || w.reported.Status != w.task.Status || w.reported.Message != w.task.Message)
 	report := w.opts.OnRound
 	if report == nil || !changed && !r.Final && r.Err == nil && r.Questions == nil && r.Answers == nil {
 		return nil
@@ -273,7 +276,9 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 }
 
 // finish reports the end of the task: its result, or its error.
-func (w *await) finish(ctx context.Context, r *Round, raw json.RawMessage, err error) (*mcp.CallToolResult, bool, error) {
+func (w *await) finish(
+	ctx context.Context, r *Round, raw json.RawMessage, err error,
+) (*mcp.CallToolResult, bool, error) {
 	w.over = true
 	var res *mcp.CallToolResult
 	if err == nil {
@@ -370,7 +375,8 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 		if err == nil {
 			w.failures = 0
 		}
-		refused := w.report(ctx, &Round{Method: answerMethod(w.tasks), Elapsed: time.Since(began), Answers: answers, Err: err})
+		refused := w.report(ctx, &Round{Method: answerMethod(w.tasks), Elapsed: time.Since(began), Answers: answers,
+			Err: err})
 		if isFault(err) {
 			return w.recheck(ctx, err)
 		}
@@ -500,7 +506,9 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 }
 
 // fetched reads the response to tasks/result.
-func (w *await) fetched(ctx context.Context, r *Round, raw json.RawMessage, err error) (*mcp.CallToolResult, bool, error) {
+func (w *await) fetched(
+	ctx context.Context, r *Round, raw json.RawMessage, err error,
+) (*mcp.CallToolResult, bool, error) {
 	if err != nil {
 		switch fault := isFault(err); {
 		case fault && w.task.Ended():

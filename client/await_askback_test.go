@@ -87,7 +87,9 @@ func TestTasksOfAskback(t *testing.T) {
 						if err == nil {
 							t.Error("the extension has a list")
 						}
-					} else if err != nil || next != "" || !slices.ContainsFunc(list, func(x *client.Task) bool { return x.ID == long.ID && x.Status == "cancelled" }) {
+					} else if err != nil || next != "" || !slices.ContainsFunc(list, func(x *client.Task) bool {
+						return x.ID == long.ID && x.Status == "cancelled"
+					}) {
 						t.Errorf("list %v, %q, %v", list, next, err)
 					}
 				})
@@ -147,7 +149,9 @@ func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
 		if len(now.Questions) != 2 || now.Questions[0].Message != "Who are you?" {
 			t.Errorf("asks %v", now.Questions)
 		}
-		err = session.AnswerTask(t.Context(), started.ID, map[string]any{now.Questions[0].Key: &mcp.ElicitResult{Action: "accept", Content: map[string]any{"zip": "0150", "name": "octocat"}}})
+		err = session.AnswerTask(t.Context(), started.ID,
+			map[string]any{now.Questions[0].Key: &mcp.ElicitResult{Action: "accept",
+				Content: map[string]any{"zip": "0150", "name": "octocat"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

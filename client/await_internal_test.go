@@ -21,7 +21,8 @@ func TestIntervals(t *testing.T) {
 // A server that reports without end does not make the client ask without end.
 func TestReportsDoNotMakeAClientAskWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &await{Session: &Session{opts: &New(nil).opts}, task: &Task{PollInterval: time.Hour}, subscription: newSubscription(nil, "t")}
+		w := &await{Session: &Session{opts: &New(nil).opts}, task: &Task{PollInterval: time.Hour},
+			subscription: newSubscription(nil, "t")}
 		began := time.Now()
 		for n := range 100 {
 			w.subscription.signal()

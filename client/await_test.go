@@ -23,8 +23,10 @@ import (
 func TestTaskOfTheExtension(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "in progress")),
-		"tasks/get": inTurn(flat("working", `,"statusMessage":"in progress"`), flat("working", `,"statusMessage":"halfway"`), flat("input_required", ","+askWho), // then not accepted yet:
-			flat("input_required", ","+askWho), flat("working", ""), flat("working", ""), strings.Replace(flat("completed", `,"result":`+done), "complete", "task", 1)),
+		"tasks/get": inTurn(flat("working", `,"statusMessage":"in progress"`), flat("working", `,"statusMessage":"halfway"`),
+			flat("input_required", ","+askWho), // then not accepted yet:
+			flat("input_required", ","+askWho), flat("working", ""), flat("working", ""),
+			strings.Replace(flat("completed", `,"result":`+done), "complete", "task", 1)),
 		"tasks/update": always(`{"resultType":"complete"}`),
 	})
 	opts := patient()
@@ -54,11 +56,13 @@ func TestTaskOfTheExtension(t *testing.T) {
 	if diff := cmp.Diff(want, *seen); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
-	if sent, _ := srv.sent("tasks/update"); len(sent) != 1 || sent[0] != `{"inputResponses":{"who":{"action":"accept","content":{"name":"octocat"}}},"taskId":"tâche/1"}` {
+	if sent, _ := srv.sent("tasks/update"); len(sent) != 1 || sent[0] != `{"inputResponses":{"who":{"action":"accept",`+
+		`"content":{"name":"octocat"}}},"taskId":"tâche/1"}` {
 		t.Errorf("update: %s", sent)
 	}
 	for _, method := range []string{"tasks/get", "tasks/update"} {
-		if _, headers := srv.sent(method); headers[0].Get("Mcp-Method") != method || headers[0].Get("Mcp-Name") != oddName || headers[0].Get("Mcp-Protocol-Version") != "2026-07-28" {
+		if _, headers := srv.sent(method); headers[0].Get("Mcp-Method") != method || headers[0].Get("Mcp-Name") != oddName ||
+			headers[0].Get("Mcp-Protocol-Version") != "2026-07-28" {
 			t.Errorf("%s: headers %v", method, headers[0])
 		}
 	}
@@ -70,14 +74,16 @@ func TestTaskOfTheExtension(t *testing.T) {
 func TestTaskOfTheProposal(t *testing.T) {
 	var answered atomic.Int64
 	srv := serveTasks(t, map[string]func(int, message) string{
-		"tools/call": inTurn(`{"inputRequests":{"first":`+formQuestion+`},"requestState":"s1"}`, `{"task":`+draft("Working")+`}`),
+		"tools/call": inTurn(`{"inputRequests":{"first":`+formQuestion+`},"requestState":"s1"}`,
+			`{"task":`+draft("Working")+`}`),
 		"tasks/get": func(n int, _ message) string { // the status may be requested more often than it changes
 			if n == 1 {
 				return draft("working")
 			}
 			return draft([]string{"InputRequired", "input_require", "Completed"}[answered.Load()])
 		},
-		"tasks/result": inTurn(`{`+askWho+`,"requestState":"s2","_meta":{}}`, `{"resultType":"input_required",`+strings.ReplaceAll(askWho, `"who"`, `"again"`)+`}`,
+		"tasks/result": inTurn(`{`+askWho+`,"requestState":"s2","_meta":{}}`,
+			`{"resultType":"input_required",`+strings.ReplaceAll(askWho, `"who"`, `"again"`)+`}`,
 			done),
 		"tasks/input_response": func(n int, _ message) string {
 			answered.Store(int64(n))
@@ -111,7 +117,8 @@ func TestTaskOfTheProposal(t *testing.T) {
 	sent, _ := srv.sent("tools/call")
 	if diff := cmp.Diff([]string{
 		`{"arguments":{"a":1},"name":"t","task":{}}`,
-		`{"arguments":{"a":1},"inputResponses":{"first":{"action":"accept","content":{}}},"name":"t","requestState":"s1","task":{}}`,
+		`{"arguments":{"a":1},"inputResponses":{"first":{"action":"accept","content":{}}},"name":"t","requestState":"s1",` +
+			`"task":{}}`,
 	}, sent); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
@@ -301,7 +308,8 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 			opts.Tasks = dialect
 			opts.Form = park
 			transport := srv.transport()
-			_, err := connect(t, opts, transport, "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": 1}})
+			_, err := connect(t, opts, transport, "").CallTool(t.Context(),
+				&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": 1}})
 			pending, ok := parked(err)
 			if !ok || pending.TaskID != oddID || len(pending.Answers) != 1 || pending.Expires == nil || pending.Round != 2 {
 				t.Fatalf("got %v: %+v", err, pending)
@@ -323,7 +331,8 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := said(t, res.(*mcp.CallToolResult), nil); got != "done" || !strings.Contains(answered, `"roots":[{"uri":"file:///src"}]`) {
+			if got := said(t, res.(*mcp.CallToolResult), nil); got != "done" ||
+				!strings.Contains(answered, `"roots":[{"uri":"file:///src"}]`) {
 				t.Errorf("got %q, answered %s", got, answered)
 			}
 		})
@@ -333,8 +342,9 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 // A stored answer is sent only to the question that it answers.
 func TestResumedTaskAsksSomethingElse(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
-		"tools/call":   always(created("working", "")),
-		"tasks/get":    always(flat("input_required", `,"inputRequests":{"who":`+formQuestion+`,"roots":{"method":"roots/list"}}`)),
+		"tools/call": always(created("working", "")),
+		"tasks/get": always(flat("input_required",
+			`,"inputRequests":{"who":`+formQuestion+`,"roots":{"method":"roots/list"}}`)),
 		"tasks/update": always(`{}`),
 	})
 	opts := patient()
@@ -370,7 +380,8 @@ func testTaskOutlivesTheWaiting(t *testing.T) {
 	opts := patient()
 	opts.Limits.CallTTL = 200 * time.Millisecond
 	web := inBubble(func(w http.ResponseWriter, m message) { srv.answer(w, new(http.Request), m) })
-	session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: web}}, "")
+	session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: web}},
+		"")
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 	waited, ok := waitEnded(err)
 	if !ok || !isLimit("seconds per call")(err) || waited.Pending.TaskID != oddID {
@@ -442,7 +453,8 @@ func TestTaskFailsWhileWaitedFor(t *testing.T) {
 func TestWaitingOutlivesFailures(t *testing.T) {
 	srv := serveTasks(t, map[string]func(int, message) string{
 		"tools/call": always(created("working", "")),
-		"tasks/get": inTurn("status 503", "status 500", `error {"code":-32603,"message":"the database is away"}`, flat("input_required", ","+askWho),
+		"tasks/get": inTurn("status 503", "status 500", `error {"code":-32603,"message":"the database is away"}`,
+			flat("input_required", ","+askWho),
 			"status 502", flat("completed", `,"result":`+done)),
 		"tasks/update": inTurn("status 500", `{"resultType":"complete"}`),
 	})
@@ -466,7 +478,8 @@ func TestWaitingOutlivesFailures(t *testing.T) {
 
 // A server that is killed can end the connection in many ways.
 func TestWaitingOutlivesBrokenResponses(t *testing.T) {
-	const progress = "event: message\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"
+	const progress = "event: message\nretry: 1\ndata: " +
+		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"
 	raw := func(w http.ResponseWriter, text string) {
 		conn, out, err := w.(http.Hijacker).Hijack()
 		if err == nil {

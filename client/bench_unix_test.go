@@ -107,8 +107,11 @@ func TestAllocationsOfACall(t *testing.T) {
 // rounds returns a call that asks once.
 func rounds(tb testing.TB, url string) func() error {
 	answer := &mcp.ElicitResult{Action: "accept", Content: map[string]any{"resolution": "duplicate"}}
-	opts := &client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return answer, nil }}
-	session, err := client.New(opts).Connect(tb.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections(tb)}, nil)
+	opts := &client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return answer, nil
+	}}
+	session, err := client.New(opts).Connect(tb.Context(),
+		&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections(tb)}, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -123,9 +126,12 @@ func rounds(tb testing.TB, url string) func() error {
 // bareRounds returns the requests of such a call.
 func bareRounds(tb testing.TB, url string) func() error {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
-		`{"name":"askback-client","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}`
-	const first = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"close_bug","arguments":{"id":4711},` + meta
-	const second = first + `,"inputResponses":{"resolution":{"action":"accept","content":{"resolution":"duplicate"}}},"requestState":"` + cannedState + `"`
+		`{"name":"askback-client","version":"1.0.0"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}`
+	const first = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"close_bug","arguments":{"id":4711},` +
+		meta
+	const second = first + `,"inputResponses":{"resolution":{"action":"accept","content":{"resolution":"duplicate"}}},` +
+		`"requestState":"` + cannedState + `"`
 	bare := ownConnections(tb)
 	post := func(body, want string) error {
 		req, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, url, strings.NewReader(body))

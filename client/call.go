@@ -40,7 +40,8 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 	if s.opts.Tasks == TasksProposal {
 		task = json.RawMessage(`{}`)
 	}
-	return as[*mcp.CallToolResult](s.callMethod(ctx, wire.CallTool, &toolParams{params.Name, params.Arguments, task}, params.Meta))
+	return as[*mcp.CallToolResult](s.callMethod(ctx, wire.CallTool, &toolParams{params.Name, params.Arguments, task},
+		params.Meta))
 }
 
 // StartTask calls a tool like [Session.CallTool], but returns as soon as the call has become a task. Where it does
@@ -51,7 +52,9 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 //
 // The handlers answer what the tool asks before there is a task. A [*PendingError] of that
 // time continues with [Session.Resume] to the result.
-func (s *Session) StartTask(ctx context.Context, params *mcp.CallToolParams, ttl time.Duration) (*Task, *mcp.CallToolResult, error) {
+func (s *Session) StartTask(
+	ctx context.Context, params *mcp.CallToolParams, ttl time.Duration,
+) (*Task, *mcp.CallToolResult, error) {
 	var task json.RawMessage
 	if d := s.opts.Tasks; d == TasksProposal || d == TasksAuto && s.takes {
 		task = json.RawMessage(`{}`)
@@ -73,12 +76,14 @@ func (s *Session) StartTask(ctx context.Context, params *mcp.CallToolParams, ttl
 
 // GetPrompt gets a prompt: see [Session.CallTool].
 func (s *Session) GetPrompt(ctx context.Context, params *mcp.GetPromptParams) (*mcp.GetPromptResult, error) {
-	return as[*mcp.GetPromptResult](s.callMethod(ctx, wire.GetPrompt, &mcp.GetPromptParams{Name: params.Name, Arguments: params.Arguments}, params.Meta))
+	return as[*mcp.GetPromptResult](s.callMethod(ctx, wire.GetPrompt,
+		&mcp.GetPromptParams{Name: params.Name, Arguments: params.Arguments}, params.Meta))
 }
 
 // ReadResource reads a resource: see [Session.CallTool].
 func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourceParams) (*mcp.ReadResourceResult, error) {
-	return as[*mcp.ReadResourceResult](s.callMethod(ctx, wire.ReadResource, &mcp.ReadResourceParams{URI: params.URI}, params.Meta))
+	return as[*mcp.ReadResourceResult](s.callMethod(ctx, wire.ReadResource, &mcp.ReadResourceParams{URI: params.URI},
+		params.Meta))
 }
 
 // Resume continues a pending call: this client's handlers answer what is still open, and the
@@ -445,7 +450,8 @@ func (c *call) asked(result []byte) (*Pending, error) {
 	if questions == nil && state == nil {
 		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
 	}
-	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Trace: c.trace.String(), Questions: questions, Parked: time.Now()}
+	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Trace: c.trace.String(),
+		Questions: questions, Parked: time.Now()}
 	p.setState(state)
 	if expires := timestamp(strictjson.Get(strictjson.Get(result, "_meta"), wire.MetaExpires)); !expires.IsZero() {
 		p.Expires = &expires

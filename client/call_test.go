@@ -67,7 +67,8 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 		}
 		var given map[string]any
 		_ = json.Unmarshal(m.Params["inputResponses"], &given)
-		if wanted := i > 0 && i != 4; wanted && (len(given) != 2 || given["a"] == nil || given["b"] == nil) || !wanted && given != nil {
+		if wanted := i > 0 && i != 4; wanted && (len(given) != 2 || given["a"] == nil || given["b"] == nil) || !wanted &&
+			given != nil {
 			t.Errorf("round %d: answers %s", i+1, m.Params["inputResponses"])
 		}
 		raw, had := m.Params["requestState"]
@@ -87,7 +88,8 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 // The questions and answers of a round belong to its call only, even if other requests are sent meanwhile.
 func TestAnswersGoWithTheirCallOnly(t *testing.T) {
 	var s script
-	transport := s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`},"requestState":"mine"}`, done)
+	transport := s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`},"requestState":"mine"}`,
+		done)
 	opts := answers()
 	var session *client.Session
 	opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
@@ -123,9 +125,11 @@ func TestParallelCallsAreKeptApart(t *testing.T) {
 	opts := answers()
 	var n atomic.Int64
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": fmt.Sprint("n", n.Add(1)), "zip": "1"}}, nil
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": fmt.Sprint("n", n.Add(1)), "zip": "1"}},
+			nil
 	}
-	for name, transport := range map[string]mcp.Transport{"http": web(t, newServer(t, askback.Options{})), "memory": memory(t, newServer(t, askback.Options{}))} {
+	for name, transport := range map[string]mcp.Transport{"http": web(t, newServer(t, askback.Options{})),
+		"memory": memory(t, newServer(t, askback.Options{}))} {
 		session := connect(t, opts, transport, "")
 		got := make(chan string)
 		const calls = 16
@@ -155,7 +159,8 @@ func TestResourceFromCache(t *testing.T) {
 	reads := 0
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
 		reads++
-		respond(w, m, `{"resultType":"complete","ttlMs":60000,"cacheScope":"private","contents":[{"uri":"doc://a","text":"a"}]}`)
+		respond(w, m, `{"resultType":"complete","ttlMs":60000,"cacheScope":"private","contents":[{"uri":"doc://a",`+
+			`"text":"a"}]}`)
 	}), "")
 	for range 2 {
 		res, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"})
@@ -183,7 +188,8 @@ func TestHeadersOfToolNeverListed(t *testing.T) {
 		})
 	opts := answers()
 	opts.Form = park
-	_, err := connect(t, opts, web(t, srv), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "regional", Arguments: map[string]any{"region": "Tromsø"}})
+	_, err := connect(t, opts, web(t, srv), "").CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "regional", Arguments: map[string]any{"region": "Tromsø"}})
 	pending, ok := parked(err)
 	if !ok {
 		t.Fatal(err)
@@ -223,7 +229,8 @@ func TestCallIsParkedBeforeItIsATask(t *testing.T) {
 		t.Errorf("got %v, %v", res, err)
 	}
 	sent, _ := srv.sent("tools/call")
-	if want := `{"arguments":{},"inputResponses":{"q":{"action":"accept","content":{}}},"name":"t","requestState":"s","task":{"ttl":60000}}`; sent[1] != want {
+	if want := `{"arguments":{},"inputResponses":{"q":{"action":"accept","content":{}}},"name":"t","requestState":"s",` +
+		`"task":{"ttl":60000}}`; sent[1] != want {
 		t.Errorf("got %s\nwant %s", sent[1], want)
 	}
 }
@@ -231,7 +238,8 @@ func TestCallIsParkedBeforeItIsATask(t *testing.T) {
 // Only calls of tools become tasks.
 func TestOnlyToolsBecomeTasks(t *testing.T) {
 	task := always(created("working", ""))
-	session := connect(t, patient(), serveTasks(t, map[string]func(int, message) string{"prompts/get": task, "resources/read": task}).transport(), "")
+	session := connect(t, patient(), serveTasks(t, map[string]func(int, message) string{"prompts/get": task, "resources/" +
+		"read": task}).transport(), "")
 	if _, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p"}); !isProtocol(err) {
 		t.Errorf("a prompt: %v", err)
 	}

@@ -10,8 +10,11 @@ import (
 )
 
 const (
-	cannedState = "v4.local.c3RhdGUgb2YgYSBjYWxsIHRoYXQgYXNrcyBvbmNlLCBhcyBsb25nIGFzIGEgc2VhbGVkIG9uZSBpcyBpbiBhbiBvcmRpbmFyeSBjYWxsIG9mIGEgdG9vbA"
-	cannedAsk   = `{"resultType":"input_required","inputRequests":{"resolution":{"method":"elicitation/create","params":{"mode":"form",` +
+	cannedState = "v4.local." +
+		"c3RhdGUgb2YgYSBjYWxsIHRoYXQgYXNrcyBvbmNlLCBhcyBsb25nIGFzIGEgc2VhbGVkIG9uZSBpcyBpbiBhbiBvcmRp" +
+		"bmFyeSBjYWxsIG9mIGEgdG9vbA"
+	cannedAsk = `{"resultType":"input_required","inputRequests":{"resolution":{"method":"elicitation/create",` +
+		`"params":{"mode":"form",` +
 		`"message":"How was it resolved?","requestedSchema":{"type":"object","properties":{"resolution":{"type":"string",` +
 		`"enum":["fixed","duplicate","wontfix"]}},"required":["resolution"]}}}},"requestState":"` + cannedState + `"}`
 	cannedEnd = `{"resultType":"complete","content":[{"type":"text","text":"closed #4711 as a duplicate"}]}`

@@ -22,7 +22,8 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 				if got := res.Content[0].(*mcp.TextContent).Text; got != "{0150 octocat 42}file:///srchello" {
 					t.Errorf("tool: %q", got)
 				}
-				prompt, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})
+				prompt, err := session.GetPrompt(t.Context(),
+					&mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})
 				if err != nil || prompt.Description != "Hi octocat" {
 					t.Errorf("prompt: %v, %v", prompt, err)
 				}

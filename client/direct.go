@@ -29,8 +29,8 @@ type direct struct {
 	encoded       []byte         // meta as JSON
 }
 
-// newDirect returns what sends requests to an endpoint for a client with these options. The request's notifications go to
-// deliver.
+// newDirect returns what sends requests to an endpoint for a client with these options. The request's notifications go
+// to deliver.
 func newDirect(
 	endpoint *streamable.Endpoint, opts *Options, state *inlineState, deliver func(method string, params []byte),
 ) *direct {
@@ -68,7 +68,8 @@ func (d *direct) call(
 	if x.Meta != nil { // it is observed
 		x.Sent = r.ID()
 	}
-	if away, ok := errors.AsType[*tap.AwayError](err); ok { // a call is not sent again: its host may want to know the cause
+	if away, ok := errors.AsType[*tap.AwayError](err); ok {
+		// a call is not sent again: its host may want to know the cause
 		err = away.Cause
 	}
 	if err != nil && ctx.Err() == nil {
@@ -101,7 +102,8 @@ func (d *direct) request(ctx context.Context, x *tap.Exchange, params any, meta 
 	return result, err
 }
 
-// encode returns the parameters of a request as JSON. Their _meta is what the caller gives, and what every request says.
+// encode returns the parameters of a request as JSON. Their _meta is what the caller gives, and what every request
+// says.
 func (d *direct) encode(params any, given mcp.Meta) ([]byte, error) {
 	data, err := json.Marshal(params)
 	if err != nil {

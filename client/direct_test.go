@@ -18,8 +18,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// Only requests of calls and those about tasks go past the SDK's client, and only to servers of 2026-07-28 over HTTP. The
-// SDK numbers its requests, and the others have texts as IDs.
+// Only requests of calls and those about tasks go past the SDK's client, and only to servers of 2026-07-28 over HTTP.
+// The SDK numbers its requests, and the others have texts as IDs.
 func TestWhichWayARequestGoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		version string
@@ -35,19 +35,21 @@ func TestWhichWayARequestGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			direct := make(map[string]bool)
-			session := connect(t, client.Options{Tasks: client.TasksProposal}, c.over(wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
-				mu.Lock()
-				direct[m.Method] = strings.HasPrefix(string(m.ID), `"`)
-				mu.Unlock()
-				switch m.Method {
-				case "tools/list":
-					respond(w, m, `{"tools":[],"ttlMs":0,"cacheScope":"private"}`)
-				case "":
-					w.WriteHeader(http.StatusMethodNotAllowed)
-				default:
-					respond(w, m, `{"resultType":"complete","content":[],"contents":[],"messages":[],"tasks":[],"taskId":"t","status":"working","ttlMs":0,"cacheScope":"private"}`)
-				}
-			})), c.version)
+			session := connect(t, client.Options{Tasks: client.TasksProposal},
+				c.over(wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+					mu.Lock()
+					direct[m.Method] = strings.HasPrefix(string(m.ID), `"`)
+					mu.Unlock()
+					switch m.Method {
+					case "tools/list":
+						respond(w, m, `{"tools":[],"ttlMs":0,"cacheScope":"private"}`)
+					case "":
+						w.WriteHeader(http.StatusMethodNotAllowed)
+					default:
+						respond(w, m, `{"resultType":"complete","content":[],"contents":[],"messages":[],"tasks":[],"taskId":"t",`+
+							`"status":"working","ttlMs":0,"cacheScope":"private"}`)
+					}
+				})), c.version)
 			_, err1 := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 			_, err2 := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p"})
 			_, err3 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"})
@@ -93,7 +95,9 @@ func TestRequestsAreTheSameOnBothWays(t *testing.T) {
 		}
 		session := connect(t, opts, transport, "")
 		meta := mcp.Meta{"progressToken": "p", "x": map[string]any{"y": 1}}
-		_, err1 := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": json.Number("12345678901234567890"), "b": "<é>"}, Meta: meta})
+		_, err1 := session.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": json.Number("12345678901234567890"), "b": "<é>"},
+				Meta: meta})
 		_, err2 := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 		_, err3 := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p", Arguments: map[string]string{"a": "b"}})
 		_, err4 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a", Meta: meta})
@@ -122,7 +126,8 @@ func streaming(t *testing.T, notifications ...string) *mcp.StreamableClientTrans
 }
 
 func progress(n int) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":%d}}`, n)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":%d}}`,
+		n)
 }
 
 // Notifications reach the handlers of the SDK in their order, and those that cannot be read are ignored.
@@ -135,11 +140,15 @@ func TestNotificationsOfACall(t *testing.T) {
 			}
 			got <- fmt.Sprint(req.Params.ProgressToken, req.Params.Progress)
 		},
-		LoggingMessageHandler:  func(_ context.Context, req *mcp.LoggingMessageRequest) { got <- fmt.Sprint(req.Params.Data) },
+		LoggingMessageHandler: func(_ context.Context, req *mcp.LoggingMessageRequest) {
+			got <- fmt.Sprint(req.Params.Data)
+		},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { got <- "tools" },
 	}}
-	session := connect(t, opts, streaming(t, progress(1), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hi"}}`,
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":"much"}}`, `{"jsonrpc":"2.0","method":"notifications/other"}`,
+	session := connect(t, opts, streaming(t, progress(1), `{"jsonrpc":"2.0","method":"notifications/message",`+
+		`"params":{"level":"info","data":"hi"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":"much"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/other"}`,
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, progress(2)), "")
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 	if said(t, res, err) != "done" {
@@ -160,18 +169,19 @@ func TestNotificationsOfACall(t *testing.T) {
 func TestAHandlerOfNotificationsMayWait(t *testing.T) {
 	release, over := make(chan struct{}), make(chan struct{})
 	running, handled := make(chan struct{}, 1), 0
-	opts := client.Options{SDK: mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) {
-		select {
-		case running <- struct{}{}:
-		default:
-			t.Error("two handlers run at once")
-		}
-		<-release
-		<-running
-		if handled++; handled == 6 {
-			close(over)
-		}
-	}}}
+	opts := client.Options{
+		SDK: mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) {
+			select {
+			case running <- struct{}{}:
+			default:
+				t.Error("two handlers run at once")
+			}
+			<-release
+			<-running
+			if handled++; handled == 6 {
+				close(over)
+			}
+		}}}
 	session := connect(t, opts, streaming(t, progress(1), progress(2), progress(3)), "")
 	var wg sync.WaitGroup
 	for range 2 {
@@ -190,10 +200,14 @@ func TestAHandlerOfNotificationsMayWait(t *testing.T) {
 func TestNotificationsAreBounded(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	opts := client.Options{SDK: mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { <-release }}}
+	opts := client.Options{
+		SDK: mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) {
+			<-release
+		}}}
 	large := strings.Replace(progress(1), "}}", `,"message":"`+strings.Repeat("x", 1<<20)+`"}}`, 1)
 	session := connect(t, opts, streaming(t, slices.Repeat([]string{large}, 20)...), "")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isLimit("bytes of notifications at once")(err) {
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isLimit("bytes of notifications at once")(
+		err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -211,11 +225,15 @@ func TestResourcesInTheCacheChange(t *testing.T) {
 			if string(m.Params["uri"]) == `"doc://brief"` {
 				ttl = 1
 			}
-			respond(w, m, fmt.Sprintf(`{"resultType":"complete","ttlMs":%d,"cacheScope":"private","contents":[{"uri":"doc://a","text":"a"}]}`, ttl))
+			respond(w, m,
+				fmt.Sprintf(`{"resultType":"complete","ttlMs":%d,"cacheScope":"private","contents":[{"uri":"doc://a","text":"a"}]}`,
+					ttl))
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":\"doc://a\"}}\n\ndata: ")
+		fmt.Fprint(w,
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":\"doc://a\"}}\n\n"+
+				"data: ")
 		respond(w, m, `{"resultType":"complete","content":[]}`)
 		fmt.Fprint(w, "\n\n")
 	}), "")
@@ -273,13 +291,16 @@ func TestACallThatFails(t *testing.T) {
 
 // Arguments go into the headers that the list of tools names.
 func TestHeadersOfAListedTool(t *testing.T) {
-	const schema = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},` +
-		`"deep":{"type":"object","properties":{"on":{"type":"boolean","x-mcp-header":"On"}}},"absent":{"type":"string","x-mcp-header":"Absent"}}}`
+	const schema = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},` +
+		`"n":{"type":"integer","x-mcp-header":"N"},` +
+		`"deep":{"type":"object","properties":{"on":{"type":"boolean","x-mcp-header":"On"}}},"absent":{"type":"string",` +
+		`"x-mcp-header":"Absent"}}}`
 	var header http.Header
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
 		if m.Method == "tools/list" {
-			respond(w, m, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":`+schema+`},`+
-				`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"no header"}}}}]}`)
+			respond(w, m,
+				`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":`+schema+`},`+
+					`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"no header"}}}}]}`)
 			return
 		}
 		header = r.Header
@@ -288,17 +309,20 @@ func TestHeadersOfAListedTool(t *testing.T) {
 	if _, err := session.SDK().ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	args := map[string]any{"region": "Tromsø", "n": json.RawMessage(`42.0`), "deep": map[string]any{"on": true}, "absent": nil}
+	args := map[string]any{"region": "Tromsø", "n": json.RawMessage(`42.0`), "deep": map[string]any{"on": true},
+		"absent": nil}
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: args}); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"Mcp-Param-Region": "=?base64?VHJvbXPDuA==?=", "Mcp-Param-N": "42", "Mcp-Param-On": "true", "Mcp-Param-Absent": ""} {
+	for name, want := range map[string]string{"Mcp-Param-Region": "=?base64?VHJvbXPDuA==?=", "Mcp-Param-N": "42",
+		"Mcp-Param-On": "true", "Mcp-Param-Absent": ""} {
 		if got := header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 	// The definition is not valid, and the list that the host gets is without the tool.
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "bad", Arguments: map[string]any{"a": "b"}}); err != nil {
+	if _, err := session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "bad", Arguments: map[string]any{"a": "b"}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -53,20 +53,23 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		type name struct {
-			Name string `json:"name"`
-		}
-		a, err1 := askback.Elicit[name](call, "a", "A?")
-		b, err2 := askback.Elicit[name](call, "b", "B?")
-		return a.Name + b.Name, errors.Join(err1, err2)
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "two"},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			type name struct {
+				Name string `json:"name"`
+			}
+			a, err1 := askback.Elicit[name](call, "a", "A?")
+			b, err2 := askback.Elicit[name](call, "b", "B?")
+			return a.Name + b.Name, errors.Join(err1, err2)
+		})
 	// With JSON responses the questions come over the session's standalone stream.
 	for _, drafts := range []struct{ server, client, json, echoed bool }{
-		{true, true, false, true}, {true, true, true, true}, {true, false, false, false}, {true, false, true, false}, {false, true, false, false}, {false, true, true, false},
+		{true, true, false, true}, {true, true, true, true}, {true, false, false, false}, {true, false, true, false},
+		{false, true, false, false}, {false, true, true, false},
 	} {
 		tap := new(wiretap)
-		handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: drafts.server, Streamable: mcp.StreamableHTTPOptions{JSONResponse: drafts.json}})
+		handler := srv.HTTPHandler(&askback.HTTPOptions{Drafts: drafts.server,
+			Streamable: mcp.StreamableHTTPOptions{JSONResponse: drafts.json}})
 		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			handler.ServeHTTP(&overheard{w, tap}, r)
 		}))
@@ -77,7 +80,8 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": q.Message}}, nil
 		}
 		opts.Drafts = drafts.client
-		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state", HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
+		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state",
+			HTTPClient: &http.Client{Transport: tap}}, "2025-11-25")
 		for drafts.json && !tap.heard(": ok") { // the SDK begins that stream with it
 			time.Sleep(time.Millisecond)
 		}
@@ -92,7 +96,8 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 			t.Errorf("%+v: %d answers", drafts, len(tap.received))
 		}
 		for _, state := range tap.received {
-			if sent := strings.Join(tap.sent, ""); drafts.echoed != (state != "" && strings.Contains(sent, `"state":`+state)) || !drafts.echoed && state != "" {
+			if sent := strings.Join(tap.sent, ""); drafts.echoed != (state != "" && strings.Contains(sent, `"state":`+state)) ||
+				!drafts.echoed && state != "" {
 				t.Errorf("%+v: echoed %q of %s", drafts, state, sent)
 			}
 		}
@@ -114,16 +119,18 @@ func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
 	}
 	for name, elsewhere := range map[string]*seal.Ring{"which goes on": keys, "which cannot open the state": nil} {
 		serve := func(keys *seal.Ring) http.Handler {
-			srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), &askback.Options{Keys: keys})
+			srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil),
+				&askback.Options{Keys: keys})
 			if err != nil {
 				t.Fatal(err)
 			}
-			askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				_, err := askback.Elicit[struct {
-					Name string `json:"name"`
-				}](call, "a", "A?")
-				return "done", err
-			})
+			askback.AddTool(srv, &mcp.Tool{Name: "ask"},
+				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+					_, err := askback.Elicit[struct {
+						Name string `json:"name"`
+					}](call, "a", "A?")
+					return "done", err
+				})
 			return srv.HTTPHandler(&askback.HTTPOptions{Drafts: true})
 		}
 		here, there := serve(keys), serve(elsewhere)

@@ -35,7 +35,8 @@ func (e *UndeclaredError) Error() string {
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the server refused the call's state (it may have expired, been used, or belong to another user): %v", e.Err)
+	return fmt.Sprintf("the server refused the call's state (it may have expired, been used, or belong to another "+
+		"user): %v", e.Err)
 }
 
 func (e *RefusedError) Unwrap() error { return e.Err }

@@ -58,7 +58,8 @@ func ExamplePending() {
 	defer server.Close()
 	ctx := context.Background()
 	connect := func(form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) *client.Session {
-		session, err := client.New(&client.Options{Form: form}).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: server.URL}, nil)
+		session, err := client.New(&client.Options{Form: form}).Connect(ctx,
+			&mcp.StreamableClientTransport{Endpoint: server.URL}, nil)
 		if err != nil {
 			log.Fatal(err)
 		}

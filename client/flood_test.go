@@ -95,7 +95,8 @@ func (f flood) inMemory(t *testing.T) mcp.Transport {
 				}
 				result = `{"resultType":"complete","content":[]}`
 			}
-			if err := server.Write(t.Context(), &jsonrpc.Response{ID: req.ID, Result: json.RawMessage(result)}); err != nil || req.Method == "tools/call" {
+			if err := server.Write(t.Context(), &jsonrpc.Response{ID: req.ID, Result: json.RawMessage(result)}); err != nil ||
+				req.Method == "tools/call" {
 				return
 			}
 		}
@@ -157,7 +158,9 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 		"many": {flood{messages: pings(3000, "")}, isLimit("requests of the server at once")},
 		"large": {flood{messages: pings(20, `,"params":{"_meta":{"pad":"`+strings.Repeat("x", 16<<10)+`"}}`)},
 			isLimit("bytes of the server's requests at once")},
-		"unsound": {flood{messages: pings(3000, `,"ID":1,"method":"ping"`)}, func(err error) bool { return isProtocol(err) || isLimit("requests of the server at once")(err) }},
+		"unsound": {flood{messages: pings(3000, `,"ID":1,"method":"ping"`)}, func(err error) bool {
+			return isProtocol(err) || isLimit("requests of the server at once")(err)
+		}},
 	} {
 		for over, transport := range map[string]func(*testing.T) mcp.Transport{"http": c.overHTTP, "memory": c.inMemory} {
 			t.Run(name+"/"+over, func(t *testing.T) {
@@ -182,7 +185,8 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 // "Receiving Messages").
 func TestARequestOnTheStreamOfACallEndsIt(t *testing.T) {
 	session := connect(t, client.Options{}, flood{messages: pings(1, ""), result: true}.overHTTP(t), "")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isProtocol(err) || !strings.Contains(err.Error(), `"ping"`) {
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isProtocol(err) ||
+		!strings.Contains(err.Error(), `"ping"`) {
 		t.Errorf("got %v", err)
 	}
 	soon(t, "closing", func() { session.Close() })
@@ -216,14 +220,15 @@ func TestAnsweredRequestsDoNotCount(t *testing.T) {
 		fmt.Fprint(w, "\n\n")
 	})
 	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
-	server.AddTool(&mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		for range asked {
-			if err := req.Session.Ping(ctx, nil); err != nil {
-				return nil, err
+	server.AddTool(&mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for range asked {
+				if err := req.Session.Ping(ctx, nil); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return text("done"), nil
-	})
+			return text("done"), nil
+		})
 	here, there := mcp.NewInMemoryTransports()
 	if _, err := server.Connect(t.Context(), there, nil); err != nil {
 		t.Fatal(err)
@@ -302,7 +307,8 @@ func TestAStreamThatGoesTooFarIsNotResumed(t *testing.T) {
 	}), "")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); !isLimit("bytes of a message")(err) || resumed.Load() > 0 {
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); !isLimit("bytes of a message")(err) ||
+		resumed.Load() > 0 {
 		t.Errorf("got %v, and the stream was resumed %d times", err, resumed.Load())
 	}
 }

@@ -15,12 +15,15 @@ import (
 
 // sound reports whether the tap accepts a result.
 func sound(result []byte) bool {
-	return strictjson.Check(result, New(nil).opts.Limits.Depth) == nil && strictjson.TypeOf(result) == strictjson.TypeObject
+	return strictjson.Check(result, New(nil).opts.Limits.Depth) == nil &&
+		strictjson.TypeOf(result) == strictjson.TypeObject
 }
 
 // For any answer of a server, the call's outcome is a result, a round or an error.
 func FuzzOutcome(f *testing.F) {
-	f.Add([]byte(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}},"requestState":"s","_meta":{"io.github.askback-mcp/expires":"2026-11-20T12:00:00Z"}}`))
+	f.Add([]byte(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create",` +
+		`"params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}},` +
+		`"requestState":"s","_meta":{"io.github.askback-mcp/expires":"2026-11-20T12:00:00Z"}}`))
 	f.Add([]byte(`{"content":[]}`))
 	c := New(&Options{Form: func(context.Context, *Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"a": 1}}, nil
@@ -29,7 +32,8 @@ func FuzzOutcome(f *testing.F) {
 		if !sound(result) {
 			return
 		}
-		call := &call{Session: &Session{opts: &c.opts, sdk: new(mcp.ClientSession)}, method: "tools/call", params: json.RawMessage(`{"name":"t"}`)}
+		call := &call{Session: &Session{opts: &c.opts, sdk: new(mcp.ClientSession)}, method: "tools/call",
+			params: json.RawMessage(`{"name":"t"}`)}
 		next, err := call.outcome(result)
 		if err != nil || next == nil || len(next.Questions) == 0 && next.State == "" {
 			return
@@ -56,8 +60,12 @@ func FuzzOutcome(f *testing.F) {
 // Any description of a task is read as a task with a known status and bounded times, or is an error.
 // Its outcome is a result, an error, or questions that can be stored.
 func FuzzTask(f *testing.F) {
-	f.Add([]byte(`{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-11-20T10:30:00Z","lastUpdatedAt":"2026-11-20T10:40:00.5Z","ttlMs":60000,"pollIntervalMs":1e3,"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}}}`))
-	f.Add([]byte(`{"taskId":"t","status":"Completed","ttl":null,"pollInterval":-1,"result":{"content":[{"type":"text","text":"x"}],"isError":false}}`))
+	f.Add([]byte(`{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-11-20T10:30:00Z",` +
+		`"lastUpdatedAt":"2026-11-20T10:40:00.5Z","ttlMs":60000,"pollIntervalMs":1e3,` +
+		`"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object",` +
+		`"properties":{"a":{"type":"integer"}}}}}}}`))
+	f.Add([]byte(`{"taskId":"t","status":"Completed","ttl":null,"pollInterval":-1,"result":{"content":[{"type":"text",` +
+		`"text":"x"}],"isError":false}}`))
 	f.Add([]byte(`{"taskId":"t","status":"failed","error":{"code":-32603,"message":"x"},"statusMessage":"\u0000"}`))
 	f.Add([]byte(`{"inputRequests":{"q":{"method":"roots/list"}},"requestState":"s"}`))
 	c := New(nil)
@@ -72,7 +80,8 @@ func FuzzTask(f *testing.F) {
 			return
 		}
 		const century = 100 * 365 * 24 * time.Hour
-		if got.ID == "" || len(got.ID) > maxTaskID || taskStatus(got.Status) != got.Status || got.TTL < 0 || got.TTL > century || got.PollInterval < 0 || got.PollInterval > century {
+		if got.ID == "" || len(got.ID) > maxTaskID || taskStatus(got.Status) != got.Status || got.TTL < 0 ||
+			got.TTL > century || got.PollInterval < 0 || got.PollInterval > century {
 			t.Fatalf("%+v", got)
 		}
 		w := &await{Session: s, id: got.ID, tasks: TasksExtension, task: got}
@@ -108,7 +117,8 @@ func FuzzTask(f *testing.F) {
 
 // The list of tools is read in the same way as by the standard library.
 func FuzzToolTasks(f *testing.F) {
-	f.Add([]byte(`{"tools":[{"name":"a","execution":{"taskSupport":"required"}},{"name":"b"},7,{"name":"c","execution":[]}],"nextCursor":"2"}`))
+	f.Add([]byte(`{"tools":[{"name":"a","execution":{"taskSupport":"required"}},{"name":"b"},7,{"name":"c",` +
+		`"execution":[]}],"nextCursor":"2"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if !sound(raw) {
 			return
@@ -145,7 +155,8 @@ func FuzzToolTasks(f *testing.F) {
 }
 
 func FuzzPending(f *testing.F) {
-	f.Add([]byte(`{"method":"tools/call","params":{"name":"t"},"round":1,"questions":[{"key":"q","method":"elicitation/create","params":{"message":"?"}}],"parked":"2026-11-20T12:00:00Z"}`))
+	f.Add([]byte(`{"method":"tools/call","params":{"name":"t"},"round":1,"questions":[{"key":"q",` +
+		`"method":"elicitation/create","params":{"message":"?"}}],"parked":"2026-11-20T12:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p Pending
 		if json.Unmarshal(data, &p) == nil {

@@ -30,42 +30,48 @@ type person struct {
 // register adds what the tests call: a tool that asks everything in several rounds, one
 // that only asks, a prompt and a resource.
 func register(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "everything"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		who, err1 := askback.Elicit[person](call, "who", "Who are you?")
-		roots, err2 := askback.Roots(call, "roots")
-		err3 := askback.ElicitURL(call, "page", "Sign in", "https://example.com/in")
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return "", err
-		}
-		for _, key := range []string{"a", "b"} {
-			if err := call.Checkpoint(ctx, key); err != nil {
+	askback.AddTool(srv, &mcp.Tool{Name: "everything"},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err1 := askback.Elicit[person](call, "who", "Who are you?")
+			roots, err2 := askback.Roots(call, "roots")
+			err3 := askback.ElicitURL(call, "page", "Sign in", "https://example.com/in")
+			if err := errors.Join(err1, err2, err3); err != nil {
 				return "", err
 			}
-		}
-		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
-			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
+			for _, key := range []string{"a", "b"} {
+				if err := call.Checkpoint(ctx, key); err != nil {
+					return "", err
+				}
+			}
+			model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
+				MaxTokens: 10,
+				Messages: []*mcp.SamplingMessageV2{
+					{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
+			})
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
 		})
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
-	})
 	ask := func(ctx context.Context, call *askback.Call) (string, error) {
 		who, err := askback.Elicit[person](call, "who", "Who are you?")
 		return who.Name, err
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
-		name, err := ask(ctx, call)
-		return "Hello " + name, err
-	})
-	srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-		name, err := ask(ctx, call)
-		return &mcp.GetPromptResult{Description: args["greeting"] + name}, err
-	})
-	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "resource", URITemplate: "doc://{+id}"}, func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
-		name, err := ask(ctx, call)
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: uri + name}}}, err
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "ask"},
+		func(ctx context.Context, call *askback.Call, in map[string]any) (string, error) {
+			name, err := ask(ctx, call)
+			return "Hello " + name, err
+		})
+	srv.AddPrompt(&mcp.Prompt{Name: "prompt"},
+		func(ctx context.Context, call *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+			name, err := ask(ctx, call)
+			return &mcp.GetPromptResult{Description: args["greeting"] + name}, err
+		})
+	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "resource", URITemplate: "doc://{+id}"},
+		func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
+			name, err := ask(ctx, call)
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: uri + name}}}, err
+		})
 }
 
 func text(s string) *mcp.CallToolResult {
@@ -95,8 +101,10 @@ func answers() client.Options {
 			}
 			return &mcp.ElicitResult{Action: "accept"}, nil
 		},
-		Sample: func(_ context.Context, q *client.Question, p *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
-			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m", Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil
+		Sample: func(_ context.Context, q *client.Question,
+			p *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m",
+				Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}, nil
 		},
 		Roots:  func(context.Context) ([]*mcp.Root, error) { return []*mcp.Root{{URI: "file:///src"}}, nil },
 		Limits: client.Limits{FirstPause: time.Millisecond, MaxPause: time.Millisecond},
@@ -157,7 +165,9 @@ type message struct {
 }
 
 // wireServer serves what answer writes for each message, except for discovery.
-func wireServer(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, m message)) *mcp.StreamableClientTransport {
+func wireServer(
+	t *testing.T, answer func(w http.ResponseWriter, r *http.Request, m message),
+) *mcp.StreamableClientTransport {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m message
@@ -234,9 +244,11 @@ func isProtocol(err error) bool {
 	return ok
 }
 
-const formQuestion = `{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
+const formQuestion = `{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object",` +
+	`"properties":{}}}}`
 
-const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`
+const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},` +
+	`"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`
 
 // tasks is a scripted server with one task. The function under a method's name returns the answers to
 // that method. It gets the number of such requests so far, from 1.
@@ -338,22 +350,27 @@ const (
 	oddID   = "tâche/1"
 	oddName = "=?base64?dMOiY2hlLzE=?="
 	times   = `"createdAt":"2026-11-20T10:30:00.5Z","lastUpdatedAt":"2026-11-20T10:40:00Z"`
-	askWho  = `"inputRequests":{"who":{"method":"elicitation/create","params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}`
-	done    = `{"content":[{"type":"text","text":"done"}],"n":12345678901234567890}`
+	askWho  = `"inputRequests":{"who":{"method":"elicitation/create","params":{"mode":"form","message":"Who?",` +
+		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}`
+	done = `{"content":[{"type":"text","text":"done"}],"n":12345678901234567890}`
 )
 
 // flat returns a task in the form of the extension.
 func flat(status, more string) string {
-	return fmt.Sprintf(`{"resultType":"complete","taskId":%q,"status":%q,%s,"ttlMs":60000,"pollIntervalMs":1%s}`, oddID, status, times, more)
+	return fmt.Sprintf(`{"resultType":"complete","taskId":%q,"status":%q,%s,"ttlMs":60000,"pollIntervalMs":1%s}`, oddID,
+		status, times, more)
 }
 
 func created(status, message string) string {
-	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":%q,"statusMessage":%q,%s,"ttlMs":null,"pollIntervalMs":1}`, oddID, status, message, times)
+	return fmt.Sprintf(`{"resultType":"task","taskId":%q,"status":%q,"statusMessage":%q,%s,"ttlMs":null,`+
+		`"pollIntervalMs":1}`, oddID, status, message, times)
 }
 
 // draft returns a task in the form of the proposals' dialect.
 func draft(status string) string {
-	return fmt.Sprintf(`{"taskId":%q,"status":%q,"statusMessage":"it is %[2]s","createdAt":"2026-01-27T03:32:48.3148180Z","ttl":60000,"pollInterval":1}`, oddID, status)
+	return fmt.Sprintf(
+		`{"taskId":%q,"status":%q,"statusMessage":"it is %[2]s","createdAt":"2026-01-27T03:32:48.3148180Z","ttl":60000,`+
+			`"pollInterval":1}`, oddID, status)
 }
 
 // patient returns options of a client that answers and has short pauses.
@@ -413,10 +430,12 @@ func stored(t *testing.T, p *client.Pending) *client.Pending {
 // newTaskServer returns an Askback server with tasks.
 func newTaskServer(t *testing.T) *askback.Server {
 	t.Helper()
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks:  &askback.Tasks{Store: new(task.MemoryStore), ListAnonymous: true, Settings: task.Settings{PollInterval: 20 * time.Millisecond}},
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
+		&askback.Options{
+			Tasks: &askback.Tasks{Store: new(task.MemoryStore), ListAnonymous: true,
+				Settings: task.Settings{PollInterval: 20 * time.Millisecond}},
+			Logger: slog.New(slog.DiscardHandler),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,35 +466,43 @@ func registerTasks(srv *askback.Server) {
 			return "", err
 		}
 		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
-			MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
+			MaxTokens: 10,
+			Messages: []*mcp.SamplingMessageV2{
+				{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
 		})
 		if err != nil {
 			return "", err
 		}
 		return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
 	}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "work"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		return ask(ctx, call, false)
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "detach"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		return ask(ctx, call, true)
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "only"}, &askback.TaskSupport{Required: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		return ask(ctx, call, false)
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "fails"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-		return nil, errors.New("no luck")
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "greet"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-		who, err := askback.Elicit[struct {
-			Name string `json:"name"`
-		}](call, "name", "What is your name?")
-		return "Hello " + who.Name, err
-	})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "long"}, nil, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "work"}, nil,
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return ask(ctx, call, false)
+		})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "detach"}, &askback.TaskSupport{AtDetach: true},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return ask(ctx, call, true)
+		})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "only"}, &askback.TaskSupport{Required: true},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return ask(ctx, call, false)
+		})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "fails"}, nil,
+		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			return nil, errors.New("no luck")
+		})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "greet"}, nil,
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err := askback.Elicit[struct {
+				Name string `json:"name"`
+			}](call, "name", "What is your name?")
+			return "Hello " + who.Name, err
+		})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "long"}, nil,
+		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
 }
 
 const worked = "{0150 octocat 42}file:///srchello"
@@ -508,15 +535,18 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 			if strings.Contains(string(m.Params["capabilities"]), "io.modelcontextprotocol/tasks") {
 				t.Errorf("declares an extension: %s", m.Params["capabilities"])
 			}
-			respond(w, m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}`+caps+`},"serverInfo":{"name":"s","version":"1"}}`)
+			respond(w, m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}`+caps+`},"serverInfo":{"name":"s",`+
+				`"version":"1"}}`)
 		case m.Method == "tools/list" && m.Params["cursor"] == nil:
-			respond(w, m, `{"tools":[{"name":"u","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":"more"}`)
+			respond(w, m, `{"tools":[{"name":"u","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],`+
+				`"nextCursor":"more"}`)
 		case m.Method == "tools/list":
 			respond(w, m, `{"tools":[{"name":"t","inputSchema":{"type":"object"}`+support+`}]}`)
 		case m.Method == "tools/call" && m.Params["task"] == nil && support == required:
 			t.Error("called without a task")
 			respond(w, m, `{"content":[{"type":"text","text":"MCP error -32601: task augmentation required"}],"isError":true}`)
-		case m.Method == "tools/call" && m.Params["task"] != nil && (caps == "" || support != required && support != optional):
+		case m.Method == "tools/call" && m.Params["task"] != nil &&
+			(caps == "" || support != required && support != optional):
 			t.Error("called as a task")
 			fault(-32602)
 		case m.Method == "tools/call" && m.Params["task"] == nil:
@@ -527,7 +557,9 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 			respond(w, m, draft(status))
 		case m.Method == "tasks/result":
 			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprintf(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}}}`+"\n\n", oddID)
+			fmt.Fprintf(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?",`+
+				`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}},`+
+				`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}}}`+"\n\n", oddID)
 			w.(http.Flusher).Flush()
 			mu.Unlock()
 			var got message
@@ -551,7 +583,8 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 			status = "cancelled"
 			respond(w, m, draft(status))
 		case m.Method == "" && m.ID != nil:
-			if got, want := string(m.Result["_meta"]), fmt.Sprintf(`{"io.modelcontextprotocol/related-task":{"taskId":%q}}`, oddID); got != want {
+			if got, want := string(m.Result["_meta"]), fmt.Sprintf(`{"io.modelcontextprotocol/related-task":{"taskId":%q}}`,
+				oddID); got != want {
 				t.Errorf("the answer to a task has _meta %s, want %s", got, want)
 			}
 			if got := string(m.Result["content"]); got != `{"name":"octocat"}` {

@@ -78,7 +78,9 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 
 // readInline reads a question, the ID of the task that asks it, if it is one, and whether
 // the server is one of Askback's.
-func readInline(method string, req mcp.Request, session *mcp.ClientSession) (q *Question, task string, ours bool, err error) {
+func readInline(
+	method string, req mcp.Request, session *mcp.ClientSession,
+) (q *Question, task string, ours bool, err error) {
 	q = &Question{Key: method, Method: method}
 	if res := session.InitializeResult(); res != nil {
 		q.Server = res.ServerInfo

@@ -47,17 +47,19 @@ func TestQuestionsInsideASessionHaveTheirKeys(t *testing.T) {
 // Other servers send requests in a session without keys, and roots/list without parameters.
 func TestQuestionsOfOtherServers(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
-	mcp.AddTool(m, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		roots, err := req.Session.ListRoots(ctx, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return text(roots.Roots[0].URI + res.Action), nil, nil
-	})
+	mcp.AddTool(m, &mcp.Tool{Name: "t"},
+		func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			roots, err := req.Session.ListRoots(ctx, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			res, err := req.Session.Elicit(ctx,
+				&mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+			if err != nil {
+				return nil, nil, err
+			}
+			return text(roots.Roots[0].URI + res.Action), nil, nil
+		})
 	here, there := mcp.NewInMemoryTransports()
 	if _, err := m.Connect(t.Context(), there, nil); err != nil {
 		t.Fatal(err)
@@ -88,7 +90,8 @@ func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
 		close(ended)
 		return nil, ctx.Err()
 	}
-	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult,
+		any, error) {
 		go req.Session.Elicit(context.WithoutCancel(ctx), &mcp.ElicitParams{Message: "?"})
 		<-began
 		return text("done"), nil, nil
@@ -119,7 +122,8 @@ func TestQuestionsInsideASessionAreBounded(t *testing.T) {
 		answered.Add(1)
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
-	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult,
+		any, error) {
 		for range 100 {
 			if _, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?"}); err != nil {
 				return text(err.Error()), nil, nil
@@ -144,7 +148,8 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 		asked++
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
-	_, err := connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	_, err := connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "ask"})
 	if !isLimit("rounds per call")(err) || asked != 0 {
 		t.Errorf("at the limit of rounds: asked %d times, err %v", asked, err)
 	}
@@ -152,7 +157,8 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	opts = answers()
 	opts.Form = park
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, client.ErrPark }
-	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
+	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "everything"})
 	pending, ok := parked(err)
 	if !ok {
 		t.Fatal(err)
@@ -175,7 +181,8 @@ func TestAnswersAreRelatedToTheirTask(t *testing.T) {
 	var log bytes.Buffer
 	opts := answers()
 	sample := opts.Sample
-	opts.Sample = func(ctx context.Context, q *client.Question, p *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+	opts.Sample = func(ctx context.Context, q *client.Question,
+		p *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 		res, err := sample(ctx, q, p)
 		res.Meta = mcp.Meta{"cost": 7}
 		return res, err

@@ -58,18 +58,28 @@ var hostileCases = []hostileCase{
 		}
 		fmt.Fprint(w, `}}`)
 	}, isLimit("questions per round")},
-	{"deep nesting", result(`{"resultType":"input_required","inputRequests":` + strings.Repeat(`{"a":`, 1000) + `1` + strings.Repeat(`}`, 1000) + `}`), isProtocol},
-	{"unknown kind", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"shell/run","params":{}}}}`), isUndeclared("shell/run")},
-	{"unknown mode", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice","message":"?"}}}}`), isUndeclared("elicitation.voice")},
-	{"undeclared sampling", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`), isUndeclared("sampling")},
-	{"undeclared URL", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"url","message":"?","url":"https://x"}}}}`), isUndeclared("elicitation.url")},
-	{"undeclared roots beside a form", result(`{"resultType":"input_required","inputRequests":{"a":` + formQuestion + `,"q":{"method":"roots/list"}}}`), isUndeclared("roots")},
-	{"duplicate keys", result(`{"resultType":"input_required","inputRequests":{"q":` + formQuestion + `,"q":` + formQuestion + `}}`), isProtocol},
+	{"deep nesting", result(`{"resultType":"input_required","inputRequests":` + strings.Repeat(`{"a":`, 1000) + `1` +
+		strings.Repeat(`}`, 1000) + `}`), isProtocol},
+	{"unknown kind", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"shell/run","params":{}}}}`),
+		isUndeclared("shell/run")},
+	{"unknown mode", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create",` +
+		`"params":{"mode":"voice","message":"?"}}}}`), isUndeclared("elicitation.voice")},
+	{"undeclared sampling",
+		result(`{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage",` +
+			`"params":{"messages":[],"maxTokens":1}}}}`), isUndeclared("sampling")},
+	{"undeclared URL", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create",` +
+		`"params":{"mode":"url","message":"?","url":"https://x"}}}}`), isUndeclared("elicitation.url")},
+	{"undeclared roots beside a form",
+		result(`{"resultType":"input_required","inputRequests":{"a":` + formQuestion + `,"q":{"method":"roots/list"}}}`),
+		isUndeclared("roots")},
+	{"duplicate keys", result(`{"resultType":"input_required","inputRequests":{"q":` + formQuestion + `,"q":` +
+		formQuestion + `}}`), isProtocol},
 	{"duplicate members", result(`{"resultType":"complete","resultType":"input_required","content":[]}`), isProtocol},
 	{"neither questions nor state", result(`{"resultType":"input_required"}`), isProtocol},
 	{"questions that are no object", result(`{"resultType":"input_required","inputRequests":[1]}`), isProtocol},
 	{"a question that is no object", result(`{"resultType":"input_required","inputRequests":{"q":1}}`), isProtocol},
-	{"a question without parameters", result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create"}}}`), isProtocol},
+	{"a question without parameters",
+		result(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create"}}}`), isProtocol},
 	{"a state that is no string", result(`{"resultType":"input_required","requestState":{}}`), isProtocol},
 	{"an unknown type of result", result(`{"resultType":"surprise"}`), isProtocol},
 	{"a type that is no string", result(`{"resultType":7}`), isProtocol},
@@ -82,7 +92,8 @@ var hostileCases = []hostileCase{
 		fmt.Fprint(w, `"}`)
 	}, isLimit("bytes of a message")},
 	{"a task that asks without end", func(w io.Writer, n int) {
-		fmt.Fprintf(w, `{"resultType":"task","taskId":"t","status":"input_required","pollIntervalMs":0,"inputRequests":{"q%d":%s}}`, n, formQuestion)
+		fmt.Fprintf(w, `{"resultType":"task","taskId":"t","status":"input_required","pollIntervalMs":0,`+
+			`"inputRequests":{"q%d":%s}}`, n, formQuestion)
 	}, isLimit("rounds per call")},
 	{"a task with 10,000 questions", func(w io.Writer, n int) {
 		fmt.Fprint(w, `{"resultType":"task","taskId":"t","status":"input_required","inputRequests":{"q":`+formQuestion)
@@ -172,7 +183,8 @@ func TestHostileServers(t *testing.T) {
 				if !c.want(err) {
 					t.Errorf("got %T: %.300v", err, err)
 				}
-				if pending, ok := errors.AsType[*client.PendingError](err); strings.HasPrefix(c.name, "endless") && (!ok || pending.Pending.State == "") {
+				if pending, ok := errors.AsType[*client.PendingError](err); strings.HasPrefix(c.name, "endless") &&
+					(!ok || pending.Pending.State == "") {
 					t.Error("the limit does not carry the pending round")
 				}
 			})

@@ -9,8 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// notificationQueue hands the notifications on the streams of direct requests to the host's handlers as the SDK does: one after
-// the other in the order of their arrival, and without holding up the request.
+// notificationQueue hands the notifications on the streams of direct requests to the host's handlers as the SDK does:
+// one after the other in the order of their arrival, and without holding up the request.
 type notificationQueue struct {
 	deliver func(method string, params []byte)
 

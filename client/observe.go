@@ -18,17 +18,18 @@ import (
 )
 
 // Operation is a request that a [Session] sends, for [Options.Observe]: each round of a call, and each request about
-// tasks. Lists, discovery and notifications are none. It never holds an answer, an argument, a result, a requestState or a
-// task's ID. It is the client's side of askback.Operation. It must not be used after the function that Observe returned
-// has been called.
+// tasks. Lists, discovery and notifications are none. It never holds an answer, an argument, a result, a requestState
+// or a task's ID. It is the client's side of askback.Operation. It must not be used after the function that Observe
+// returned has been called.
 type Operation struct {
 	// Known when Observe is called:
 
-	Began     time.Time
-	Method    string // such as "tools/call"
-	Target    string // the tool's or prompt's name, or the resource's URI; "" for a request about tasks
-	Round     int    // from 1, as in [Round]; 0 for a request about a task
-	Session   string // the ID of a session before 2026-07-28 over an OAuthHandler; else "", because the ID protects a session by itself
+	Began  time.Time
+	Method string // such as "tools/call"
+	Target string // the tool's or prompt's name, or the resource's URI; "" for a request about tasks
+	Round  int    // from 1, as in [Round]; 0 for a request about a task
+	// the ID of a session before 2026-07-28 over an OAuthHandler; else "", because the ID protects a session by itself
+	Session   string
 	Protocol  string // the protocol version
 	Transport string // how the request goes: TransportHTTP or TransportPipe
 	Server    string // over HTTP, the host and port of the endpoint, such as "localhost:8080"
@@ -81,7 +82,9 @@ func (t *callTrace) set(text string) {
 type traceKey struct{}
 
 // operate tells the host that a request is about to be sent. The function that it returns takes the request's outcome.
-func (s *Session) operate(ctx context.Context, x *tap.Exchange, o Operation, trace *callTrace) (context.Context, func(result []byte, err error)) {
+func (s *Session) operate(
+	ctx context.Context, x *tap.Exchange, o Operation, trace *callTrace,
+) (context.Context, func(result []byte, err error)) {
 	observe := s.opts.Observe
 	if observe == nil {
 		return ctx, func([]byte, error) {}
@@ -161,7 +164,9 @@ func observedOf(t mcp.Transport) (told observedSession, authorized bool) {
 }
 
 // observeTask is [Session.exchange] with an operation around it.
-func (s *Session) observeTask(ctx context.Context, x *tap.Exchange, send func(ctx context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+func (s *Session) observeTask(
+	ctx context.Context, x *tap.Exchange, send func(ctx context.Context) (json.RawMessage, error),
+) (json.RawMessage, error) {
 	if s.opts.Observe == nil || x.Method == "tools/list" {
 		return send(ctx)
 	}

@@ -25,7 +25,8 @@ type Options struct {
 	URL func(ctx context.Context, q *Question) (*mcp.ElicitResult, error)
 
 	// Sample completes a message with the client's model. (client/sampling)
-	Sample func(ctx context.Context, q *Question, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error)
+	Sample func(ctx context.Context, q *Question,
+		params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error)
 
 	// SampleTools declares that Sample can use tools.
 	SampleTools bool
@@ -40,8 +41,8 @@ type Options struct {
 	// Observe, if set, is called before a request of a call or about a task is sent. It may return the context for the
 	// request, and a function that is called once when the request has ended: by then the fields of op that tell of the
 	// end are set. Either may be nil. It is for traces and metrics, as askback.Options.Observe is: the module
-	// askback/otelaskback has one for OpenTelemetry. The request waits for both functions, and they are called concurrently
-	// for different requests.
+	// askback/otelaskback has one for OpenTelemetry. The request waits for both functions, and they are called
+	// concurrently for different requests.
 	Observe func(ctx context.Context, op *Operation) (observed context.Context, end func())
 
 	// Tasks is the dialect for tasks. The zero value is what the server speaks.

@@ -12,7 +12,8 @@ import (
 
 // Every request declares the client's capabilities.
 func TestExtensionIsDeclared(t *testing.T) {
-	for dialect, want := range map[client.TaskDialect]bool{client.TasksAuto: true, client.TasksExtension: true, client.TasksProposal: false, client.TasksOff: false} {
+	for dialect, want := range map[client.TaskDialect]bool{client.TasksAuto: true, client.TasksExtension: true,
+		client.TasksProposal: false, client.TasksOff: false} {
 		var caps string
 		opts := patient()
 		opts.Tasks = dialect
@@ -23,7 +24,8 @@ func TestExtensionIsDeclared(t *testing.T) {
 		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(caps, `"extensions":{"io.modelcontextprotocol/tasks":{}}`); got != want || !strings.Contains(caps, `"elicitation":{"form":{}`) {
+		if got := strings.Contains(caps, `"extensions":{"io.modelcontextprotocol/tasks":{}}`); got != want ||
+			!strings.Contains(caps, `"elicitation":{"form":{}`) {
 			t.Errorf("%q declares %s", dialect, caps)
 		}
 	}
@@ -36,7 +38,8 @@ func TestExtensionIsDeclared(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.Tasks = client.TasksOff
-	session = connect(t, opts, serveTasks(t, map[string]func(int, message) string{"tools/call": always(created("working", ""))}).transport(), "")
+	session = connect(t, opts,
+		serveTasks(t, map[string]func(int, message) string{"tools/call": always(created("working", ""))}).transport(), "")
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isProtocol(err) {
 		t.Errorf("a task that the client does not take: %v", err)
 	}

@@ -75,8 +75,8 @@ func (t *sameOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Body != nil {
 			req.Body.Close()
 		}
-		return nil, fmt.Errorf("the server redirects to another origin, %.200q, which would get answers, requestState and headers: "+
-			"this is not followed; connect to that origin if it is the right one", origin(to))
+		return nil, fmt.Errorf("the server redirects to another origin, %.200q, which would get answers, requestState and "+
+			"headers: this is not followed; connect to that origin if it is the right one", origin(to))
 	}
 	return cmp.Or(t.base, http.DefaultTransport).RoundTrip(req)
 }

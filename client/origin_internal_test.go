@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The bound is below the http.Client of the host, so that it holds for every request of a transport (calls, answers, streams,
-// tasks and the end of a session) and whatever redirects the host's own CheckRedirect allows. That one is asked as well.
+// The bound is below the http.Client of the host, so that it holds for every request of a transport (calls, answers,
+// streams, tasks and the end of a session) and whatever redirects the host's own CheckRedirect allows. That one is
+// asked as well.
 func TestTheBoundHoldsForEveryRequest(t *testing.T) {
 	anywhere := func(*http.Request, []*http.Request) error { return nil }
 	nowhere := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

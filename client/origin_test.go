@@ -34,7 +34,8 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var m message
 	_ = json.Unmarshal(body, &m)
-	if origin := r.URL.Scheme + "://" + strings.ToLower(strings.TrimSuffix(r.URL.Host, ":443")); origin != "https://mcp.example" {
+	if origin := r.URL.Scheme + "://" + strings.ToLower(strings.TrimSuffix(r.URL.Host, ":443")); origin != "https://mcp."+
+		"example" {
 		n.mu.Lock()
 		n.strays = append(n.strays, fmt.Sprintf("%s %s %v %s", r.Method, r.URL, r.Header, body))
 		n.mu.Unlock()
@@ -51,7 +52,8 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	case m.Method == "server/discover":
 		respond(w, m, discovered)
 	case m.Method == "tools/call" && !answered:
-		respond(w, m, `{"resultType":"input_required","inputRequests":{"who":`+formQuestion+`},"requestState":"secret state"}`)
+		respond(w, m,
+			`{"resultType":"input_required","inputRequests":{"who":`+formQuestion+`},"requestState":"secret state"}`)
 	case m.Method == "tools/call":
 		respond(w, m, `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
 	default:
@@ -130,7 +132,9 @@ func TestRedirectsBehindALog(t *testing.T) {
 		}
 		return http.StatusTemporaryRedirect, "https://evil.example/got"
 	}}
-	_, err := n.callOver(t, &mcp.LoggingTransport{Writer: io.Discard, Transport: &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: n}}})
+	_, err := n.callOver(t,
+		&mcp.LoggingTransport{Writer: io.Discard,
+			Transport: &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: n}}})
 	if err == nil || len(n.strays) > 0 {
 		t.Errorf("got %v; these went elsewhere: %q", err, n.strays)
 	}
@@ -188,7 +192,8 @@ func TestTheEndpointOfAnSSEServerIsOfItsOrigin(t *testing.T) {
 	defer s.Close()
 	_, err := client.New(nil).Connect(t.Context(), &mcp.SSEClientTransport{Endpoint: s.URL}, nil)
 	// The SDK may see the end of the connection before its reason.
-	if err == nil || !strings.Contains(err.Error(), "another origin") && !strings.Contains(err.Error(), "connection closed") {
+	if err == nil || !strings.Contains(err.Error(), "another origin") &&
+		!strings.Contains(err.Error(), "connection closed") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -47,7 +47,9 @@ func (serve inBubble) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // pauses returns the times between the requests of one method.
-func pauses(t *testing.T, method string, answer inBubble, run func(ctx context.Context, s *client.Session) error) []time.Duration {
+func pauses(
+	t *testing.T, method string, answer inBubble, run func(ctx context.Context, s *client.Session) error,
+) []time.Duration {
 	var at []time.Time
 	web := inBubble(func(w http.ResponseWriter, m message) {
 		if m.Method == method {
@@ -55,7 +57,8 @@ func pauses(t *testing.T, method string, answer inBubble, run func(ctx context.C
 		}
 		answer(w, m)
 	})
-	session := connect(t, answersSlowly(), &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: web}}, "")
+	session := connect(t, answersSlowly(),
+		&mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: web}}, "")
 	if err := run(t.Context(), session); err == nil {
 		t.Error("no error")
 	}

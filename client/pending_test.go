@@ -63,19 +63,22 @@ func TestParkAndResume(t *testing.T) {
 		opts := answers()
 		opts.Form = park
 		session := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
-		_, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})
+		_, err := session.GetPrompt(t.Context(),
+			&mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})
 		pending, ok := parked(err)
 		if !ok {
 			t.Fatal(err)
 		}
-		if res, err := second.Resume(t.Context(), pending); err != nil || res.(*mcp.GetPromptResult).Description != "Hi octocat" {
+		if res, err := second.Resume(t.Context(), pending); err != nil ||
+			res.(*mcp.GetPromptResult).Description != "Hi octocat" {
 			t.Errorf("prompt: %v, %v", res, err)
 		}
 		_, err = session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://x"})
 		if pending, ok = parked(err); !ok {
 			t.Fatal(err)
 		}
-		if res, err := second.Resume(t.Context(), pending); err != nil || res.(*mcp.ReadResourceResult).Contents[0].Text != "doc://xoctocat" {
+		if res, err := second.Resume(t.Context(), pending); err != nil ||
+			res.(*mcp.ReadResourceResult).Contents[0].Text != "doc://xoctocat" {
 			t.Errorf("resource: %v, %v", res, err)
 		}
 	})
@@ -116,7 +119,8 @@ func TestParkAndResume(t *testing.T) {
 		}
 	})
 	t.Run("from something else", func(t *testing.T) {
-		for _, data := range []string{`{}`, `[]`, `{"method":"tools/call","params":{},"questions":[null]}`, `{"method":"tools/list","params":{},"requestState":"x"}`} {
+		for _, data := range []string{`{}`, `[]`, `{"method":"tools/call","params":{},"questions":[null]}`,
+			`{"method":"tools/list","params":{},"requestState":"x"}`} {
 			var p client.Pending
 			err := json.Unmarshal([]byte(data), &p)
 			if err == nil {

@@ -17,7 +17,8 @@ import (
 func TestQuestionsKeepTheServersOrder(t *testing.T) {
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		if zip, name := strings.Index(string(q.Schema), `"zip"`), strings.Index(string(q.Schema), `"name"`); zip < 0 || zip > name {
+		if zip, name := strings.Index(string(q.Schema), `"zip"`), strings.Index(string(q.Schema), `"name"`); zip < 0 ||
+			zip > name {
 			t.Errorf("the form's fields are out of order: %s", q.Schema)
 		}
 		if q.Server == nil || q.Server.Name != "the server" {
@@ -25,7 +26,8 @@ func TestQuestionsKeepTheServersOrder(t *testing.T) {
 		}
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
-	for _, transport := range []mcp.Transport{web(t, newServer(t, askback.Options{})), memory(t, newServer(t, askback.Options{}))} {
+	for _, transport := range []mcp.Transport{web(t, newServer(t, askback.Options{})),
+		memory(t, newServer(t, askback.Options{}))} {
 		session := connect(t, opts, transport, "")
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
 		if err != nil || !res.IsError {
@@ -37,7 +39,8 @@ func TestQuestionsKeepTheServersOrder(t *testing.T) {
 // Only web pages reach a handler, because it may hand the URL to the system to open.
 func TestOnlyPagesAreOpened(t *testing.T) {
 	for _, address := range []string{
-		"javascript:alert(1)", "file:///etc/passwd", "data:text/html,<script>", "vscode://x/y", "//evil.example/", "/etc/passwd",
+		"javascript:alert(1)", "file:///etc/passwd", "data:text/html,<script>", "vscode://x/y", "//evil.example/",
+		"/etc/passwd",
 		"http:evil.example", "https://", "java\nscript:alert(1)", "%", "http://",
 	} {
 		question, err := json.Marshal(map[string]any{"method": "elicitation/create", "params": map[string]any{
@@ -57,7 +60,8 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 		if !isProtocol(err) {
 			t.Errorf("%q: got %v, want a ProtocolError", address, err)
 		}
-		parked := `{"method":"tools/call","params":{"name":"ask"},"round":1,"requestState":"s","questions":[{"key":"page",` + string(question[1:]) + `]}`
+		parked := `{"method":"tools/call","params":{"name":"ask"},"round":1,"requestState":"s","questions":[{"key":"page",` +
+			string(question[1:]) + `]}`
 		if err := json.Unmarshal([]byte(parked), new(client.Pending)); !isProtocol(err) {
 			t.Errorf("%q in a parked call: got %v, want a ProtocolError", address, err)
 		}
@@ -66,11 +70,13 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 		handler := opts.URL
 		server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 		refused := make(chan error, 1)
-		server.AddTool(&mcp.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "url", Message: "Sign in", URL: address, ElicitationID: "1"})
-			refused <- err
-			return text("done"), nil
-		})
+		server.AddTool(&mcp.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "url", Message: "Sign in", URL: address,
+					ElicitationID: "1"})
+				refused <- err
+				return text("done"), nil
+			})
 		here, there := mcp.NewInMemoryTransports()
 		if _, err := server.Connect(t.Context(), there, nil); err != nil {
 			t.Fatal(err)
@@ -96,7 +102,8 @@ func TestTheLimitOfQuestionsIsExact(t *testing.T) {
 		opts := answers()
 		opts.Limits.Questions = most
 		var s script
-		session := connect(t, opts, s.serve(t, `{"resultType":"input_required","inputRequests":{`+strings.Join(questions, ",")+`}}`, done), "")
+		session := connect(t, opts,
+			s.serve(t, `{"resultType":"input_required","inputRequests":{`+strings.Join(questions, ",")+`}}`, done), "")
 		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 		if within := asked <= most; within && err != nil || !within && !isLimit("questions per round")(err) {
 			t.Errorf("%d questions of %d: got %v", asked, most, err)
@@ -114,16 +121,23 @@ func TestQuestionsNeedTheirCapability(t *testing.T) {
 		params string
 		kind   string // what the question needs
 	}{
-		"a form, to who opens pages": {client.Options{URL: all.URL}, "elicitation/create", `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`, "elicitation.form"},
-		"a page, to who fills forms": {client.Options{Form: all.Form}, "elicitation/create", `{"mode":"url","message":"?","url":"https://example.com/in","elicitationId":"1"}`, "elicitation.url"},
-		"sampling":                   {client.Options{Form: all.Form}, "sampling/createMessage", `{` + sampled + `}`, "sampling"},
-		"tools":                      {client.Options{Sample: all.Sample}, "sampling/createMessage", `{` + sampled + `,"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`, "sampling.tools"},
-		"a choice of tools":          {client.Options{Sample: all.Sample}, "sampling/createMessage", `{` + sampled + `,"toolChoice":{"mode":"none"}}`, "sampling.tools"},
-		"roots":                      {client.Options{Form: all.Form}, "roots/list", `{}`, "roots"},
+		"a form, to who opens pages": {client.Options{URL: all.URL}, "elicitation/create",
+			`{"message":"?","requestedSchema":{"type":"object","properties":{}}}`, "elicitation.form"},
+		"a page, to who fills forms": {client.Options{Form: all.Form}, "elicitation/create",
+			`{"mode":"url","message":"?","url":"https://example.com/in","elicitationId":"1"}`, "elicitation.url"},
+		"sampling": {client.Options{Form: all.Form}, "sampling/createMessage", `{` + sampled + `}`,
+			"sampling"},
+		"tools": {client.Options{Sample: all.Sample}, "sampling/createMessage",
+			`{` + sampled + `,"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`, "sampling.tools"},
+		"a choice of tools": {client.Options{Sample: all.Sample}, "sampling/createMessage",
+			`{` + sampled + `,"toolChoice":{"mode":"none"}}`, "sampling.tools"},
+		"roots": {client.Options{Form: all.Form}, "roots/list", `{}`, "roots"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s script
-			session := connect(t, c.opts, s.serve(t, `{"resultType":"input_required","inputRequests":{"q":{"method":"`+c.method+`","params":`+c.params+`}}}`, done), "")
+			session := connect(t, c.opts,
+				s.serve(t, `{"resultType":"input_required","inputRequests":{"q":{"method":"`+c.method+`","params":`+c.params+`}}}`,
+					done), "")
 			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isUndeclared(c.kind)(err) {
 				t.Errorf("in a round: got %v", err)
 			}

@@ -14,7 +14,8 @@ import (
 )
 
 func TestRoundsAreObserved(t *testing.T) {
-	for name, transport := range map[string]mcp.Transport{"http": web(t, newServer(t, askback.Options{})), "memory": memory(t, newServer(t, askback.Options{}))} {
+	for name, transport := range map[string]mcp.Transport{"http": web(t, newServer(t, askback.Options{})),
+		"memory": memory(t, newServer(t, askback.Options{}))} {
 		opts := answers()
 		var seen []string
 		var states []int

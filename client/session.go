@@ -103,7 +103,9 @@ func (s *Session) dialect() (TaskDialect, error) {
 
 // request sends a request that the SDK does not know, about a task unless id is empty, and
 // returns its result. The response must come within [tap.ResponseTime].
-func (s *Session) request(ctx context.Context, d TaskDialect, method, id string, params *taskParams) (json.RawMessage, error) {
+func (s *Session) request(
+	ctx context.Context, d TaskDialect, method, id string, params *taskParams,
+) (json.RawMessage, error) {
 	if len(id) > maxTaskID {
 		return nil, fmt.Errorf("a task's id has at most %d bytes", maxTaskID)
 	}
@@ -120,7 +122,9 @@ func (s *Session) request(ctx context.Context, d TaskDialect, method, id string,
 }
 
 // exchange sends a request that the SDK does not know, however long its response takes.
-func (s *Session) exchange(ctx context.Context, d TaskDialect, x *tap.Exchange, params *taskParams) (json.RawMessage, error) {
+func (s *Session) exchange(
+	ctx context.Context, d TaskDialect, x *tap.Exchange, params *taskParams,
+) (json.RawMessage, error) {
 	if d == TasksProposal && !s.legacy() {
 		params.SetMeta(s.opts.withoutExtension(params.GetMeta()))
 	}

@@ -49,7 +49,8 @@ func (s *silentServer) Write(_ context.Context, m jsonrpc.Message) error {
 	}
 	result := s.answer(req.Method)
 	if req.Method == "server/discover" {
-		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
+		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,` +
+			`"cacheScope":"private"}`
 	}
 	if result != "" {
 		s.in <- &jsonrpc.Response{ID: req.ID, Result: json.RawMessage(result)}

@@ -51,15 +51,17 @@ func notify(w io.Writer, method, params string) {
 }
 
 func acknowledge(w io.Writer, m message) {
-	notify(w, "notifications/subscriptions/acknowledged", fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}`, m.ID, m.Params["notifications"]))
+	notify(w, "notifications/subscriptions/acknowledged", fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/`+
+		`subscriptionId":%s},"notifications":%s}`, m.ID, m.Params["notifications"]))
 }
 
 func slowly(task string) string { return strings.ReplaceAll(task, `Ms":1`, `Ms":60000`) }
 
 func TestTaskTellsByItself(t *testing.T) {
 	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
-		"tools/call":   always(slowly(created("working", ""))),
-		"tasks/get":    inTurn(slowly(flat("working", `,"statusMessage":"seen"`)), slowly(flat("input_required", ","+askWho))),
+		"tools/call": always(slowly(created("working", ""))),
+		"tasks/get": inTurn(slowly(flat("working", `,"statusMessage":"seen"`)),
+			slowly(flat("input_required", ","+askWho))),
 		"tasks/update": always(`{}`),
 	})}
 	released := make(chan struct{})
@@ -70,10 +72,13 @@ func TestTaskTellsByItself(t *testing.T) {
 		acknowledge(w, m)
 		flush()
 		// Notifications about other tasks, and malformed ones.
-		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("failed", `,"error":{"code":1,"message":"another one"}`)), oddID, "foreign"))
+		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("failed", `,"error":{"code":1,"message":"another `+
+			`one"}`)), oddID, "foreign"))
 		notify(w, "notifications/tasks", `{"taskId":7}`)
 		notify(w, "notifications/message", `{"level":"info","data":"x"}`)
-		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"?\"}}\n\ndata: nonsense\n\n")
+		fmt.Fprint(w,
+			"data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"?\"}}\n\n"+
+				"data: nonsense\n\n")
 		notify(w, "notifications/tasks", slowly(flat("input_required", ","+askWho)))
 		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("cancelled", "")), oddID, "foreign"))
 		flush()
@@ -144,7 +149,8 @@ func TestOldNews(t *testing.T) {
 		acknowledge(w, m)
 		flush()
 		time.Sleep(100 * time.Millisecond)
-		notify(w, "notifications/tasks", strings.ReplaceAll(flat("working", `,"statusMessage":"before"`), "10:40:00", "10:39:59"))
+		notify(w, "notifications/tasks", strings.ReplaceAll(flat("working", `,"statusMessage":"before"`), "10:40:00",
+			"10:39:59"))
 		flush()
 		time.Sleep(200 * time.Millisecond)
 		notify(w, "notifications/tasks", flat("completed", `,"result":`+done))
@@ -173,7 +179,8 @@ func TestNewsByAnotherClock(t *testing.T) {
 	})}
 	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
 		acknowledge(w, m)
-		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("completed", `,"result":`+done)), "10:40:00", "10:39:58"))
+		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("completed", `,"result":`+done)), "10:40:00",
+			"10:39:58"))
 		flush()
 		<-gone
 	}
@@ -330,7 +337,9 @@ func TestServersThatTellNothing(t *testing.T) {
 }
 
 // scripted is a server on a connection of whole messages, where all share a channel.
-func scripted(t *testing.T, serve func(ctx context.Context, req *jsonrpc.Request, write func(jsonrpc.Message))) mcp.Transport {
+func scripted(
+	t *testing.T, serve func(ctx context.Context, req *jsonrpc.Request, write func(jsonrpc.Message)),
+) mcp.Transport {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	conn, err := there.Connect(t.Context())

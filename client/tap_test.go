@@ -49,18 +49,20 @@ func TestResultOnResumedStream(t *testing.T) {
 func TestCancellationCarriesNoAnswers(t *testing.T) {
 	cancelled := make(chan message, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	session := connect(t, answers(), &mcp.LoggingTransport{Writer: io.Discard, Transport: wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
-		switch {
-		case m.Method == "notifications/cancelled":
-			cancelled <- m
-			w.WriteHeader(http.StatusAccepted)
-		case m.Params["inputResponses"] == nil:
-			respond(w, m, `{"resultType":"input_required","inputRequests":{"q":`+formQuestion+`},"requestState":"s"}`)
-		default:
-			cancel()
-			<-r.Context().Done()
-		}
-	})}, "")
+	session := connect(t, answers(),
+		&mcp.LoggingTransport{Writer: io.Discard,
+			Transport: wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+				switch {
+				case m.Method == "notifications/cancelled":
+					cancelled <- m
+					w.WriteHeader(http.StatusAccepted)
+				case m.Params["inputResponses"] == nil:
+					respond(w, m, `{"resultType":"input_required","inputRequests":{"q":`+formQuestion+`},"requestState":"s"}`)
+				default:
+					cancel()
+					<-r.Context().Done()
+				}
+			})}, "")
 	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "slow"}); err == nil {
 		t.Fatal("the call was not cancelled")
 	}

@@ -210,7 +210,8 @@ func parseTaskResult(raw json.RawMessage) (*mcp.CallToolResult, error) {
 // failure is the error of a task that failed.
 func (t *Task) failure() error {
 	if t.Error == nil {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: strings.TrimSuffix("the task failed: "+t.Message, ": ")}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+			Message: strings.TrimSuffix("the task failed: "+t.Message, ": ")}
 	}
 	fault := new(jsonrpc.Error)
 	if strictjson.TypeOf(t.Error) != strictjson.TypeObject || json.Unmarshal(t.Error, fault) != nil {

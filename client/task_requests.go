@@ -61,7 +61,8 @@ func (s *Session) AnswerTask(ctx context.Context, id string, answers map[string]
 		return err
 	}
 	if s.legacy() {
-		return errors.New("in a session before 2026-07-28 the questions of a task are answered while its result is waited for")
+		return errors.New(
+			"in a session before 2026-07-28 the questions of a task are answered while its result is waited for")
 	}
 	t, err := s.GetTask(ctx, id)
 	if err != nil {
@@ -151,7 +152,9 @@ func answerMethod(d TaskDialect) string {
 }
 
 // sendAnswers answers questions of a task. The state is the one that came with them, or nil.
-func (s *Session) sendAnswers(ctx context.Context, d TaskDialect, id string, state *string, answers map[string]json.RawMessage) error {
+func (s *Session) sendAnswers(
+	ctx context.Context, d TaskDialect, id string, state *string, answers map[string]json.RawMessage,
+) error {
 	params := &taskParams{TaskID: id, InputResponses: answers}
 	if d == TasksProposal {
 		params = &taskParams{InputResponses: answers, RequestState: state}

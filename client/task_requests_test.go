@@ -60,14 +60,16 @@ func TestTaskByItsID(t *testing.T) {
 			if err != nil || res != nil || started.ID != oddID || started.Status != "working" {
 				t.Fatalf("started %v, %v, %v", started, res, err)
 			}
-			if sent, _ := srv.sent("tools/call"); dialect == client.TasksProposal && sent[0] != `{"arguments":{},"name":"t","task":{"ttl":90000}}` {
+			if sent, _ := srv.sent("tools/call"); dialect == client.TasksProposal &&
+				sent[0] != `{"arguments":{},"name":"t","task":{"ttl":90000}}` {
 				t.Errorf("sent %s", sent)
 			}
 			now, err := session.GetTask(t.Context(), oddID)
 			if err != nil || now.Status != "input_required" || len(now.Questions) != 1 || now.Questions[0].Message != "Who?" {
 				t.Fatalf("now %v, %v", now, err)
 			}
-			if now.TTL != time.Minute || now.PollInterval != time.Millisecond || now.Created.IsZero() || now.Updated.IsZero() != (dialect == client.TasksProposal) {
+			if now.TTL != time.Minute || now.PollInterval != time.Millisecond || now.Created.IsZero() ||
+				now.Updated.IsZero() != (dialect == client.TasksProposal) {
 				t.Errorf("now %+v", now)
 			}
 			for name, answer := range map[string]map[string]any{
@@ -83,10 +85,12 @@ func TestTaskByItsID(t *testing.T) {
 			if answered {
 				t.Error("an answer that does not fit was sent")
 			}
-			if err := session.AnswerTask(t.Context(), oddID, map[string]any{"who": json.RawMessage(`{"action":"decline"}`)}); err != nil || !answered {
+			if err := session.AnswerTask(t.Context(), oddID,
+				map[string]any{"who": json.RawMessage(`{"action":"decline"}`)}); err != nil || !answered {
 				t.Fatal(err)
 			}
-			if sent, _ := srv.sent("tasks/input_response"); dialect == client.TasksProposal && sent[0] != `{"inputResponses":{"who":{"action":"decline"}},"requestState":"s"}` {
+			if sent, _ := srv.sent("tasks/input_response"); dialect == client.TasksProposal &&
+				sent[0] != `{"inputResponses":{"who":{"action":"decline"}},"requestState":"s"}` {
 				t.Errorf("sent %s", sent)
 			}
 			if err := session.CancelTask(t.Context(), oddID); err != nil {
@@ -97,7 +101,8 @@ func TestTaskByItsID(t *testing.T) {
 			if got := said(t, res, err); got != "done" {
 				t.Errorf("got %q", got)
 			}
-			if _, _, err := session.ListTasks(t.Context(), ""); dialect == client.TasksExtension && (err == nil || !strings.Contains(err.Error(), "the tasks extension has no list")) {
+			if _, _, err := session.ListTasks(t.Context(), ""); dialect == client.TasksExtension &&
+				(err == nil || !strings.Contains(err.Error(), "the tasks extension has no list")) {
 				t.Errorf("list: %v", err)
 			}
 			if err := session.CancelTask(t.Context(), strings.Repeat("x", 5000)); err == nil {
@@ -111,8 +116,9 @@ func TestTaskByItsID(t *testing.T) {
 func TestNoSuchTask(t *testing.T) {
 	const unknown = `error {"code":-32602,"message":"Task not found"}`
 	for name, on := range map[string]map[string]func(int, message) string{
-		"to look at":           {"tasks/get": always(unknown)},
-		"to take an answer":    {"tasks/get": inTurn(draft("input_required"), unknown), "tasks/result": always(`{` + askWho + `}`), "tasks/input_response": always(unknown)},
+		"to look at": {"tasks/get": always(unknown)},
+		"to take an answer": {"tasks/get": inTurn(draft("input_required"), unknown),
+			"tasks/result": always(`{` + askWho + `}`), "tasks/input_response": always(unknown)},
 		"to wait for any more": {"tasks/get": inTurn(draft("input_required"), unknown), "tasks/result": always(unknown)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +126,8 @@ func TestNoSuchTask(t *testing.T) {
 			opts.Tasks = client.TasksProposal
 			session := connect(t, opts, serveTasks(t, on).transport(), "")
 			_, err := session.WaitTask(t.Context(), oddID)
-			if !errors.Is(err, client.ErrTaskUnknown) || !strings.Contains(err.Error(), `no such task: "tâche/1"`) || strings.Contains(err.Error(), "may still go on") {
+			if !errors.Is(err, client.ErrTaskUnknown) || !strings.Contains(err.Error(), `no such task: "tâche/1"`) ||
+				strings.Contains(err.Error(), "may still go on") {
 				t.Errorf("got %v", err)
 			}
 			if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != jsonrpc.CodeInvalidParams {
@@ -135,7 +142,8 @@ func TestNoSuchTask(t *testing.T) {
 				t.Errorf("%s: waited: %v", version, err)
 			}
 			_, err := session.GetTask(t.Context(), "nope")
-			if !errors.Is(err, client.ErrTaskUnknown) || strings.Contains(err.Error(), "of another revision") != (version == "2025-11-25") {
+			if !errors.Is(err, client.ErrTaskUnknown) ||
+				strings.Contains(err.Error(), "of another revision") != (version == "2025-11-25") {
 				t.Errorf("%s: looked: %v", version, err)
 			}
 		}
@@ -163,7 +171,8 @@ func TestWhoWillNotAnswerMayCancel(t *testing.T) {
 	if err := session.CancelTask(t.Context(), pending.TaskID); err != nil {
 		t.Fatal(err)
 	}
-	sent := slices.DeleteFunc(srv.methods(), func(method string) bool { return method == "tasks/get" }) // any number of times
+	// any number of times
+	sent := slices.DeleteFunc(srv.methods(), func(method string) bool { return method == "tasks/get" })
 	if diff := cmp.Diff([]string{"tools/call", "tasks/result", "tasks/cancel"}, sent); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// decodeToolResult decodes a result whose JSON has been checked. The SDK (1.8.0) takes 32 kB of memory for each; results
-// of text only, which are most, are read here, to the same value.
+// decodeToolResult decodes a result whose JSON has been checked. The SDK (1.8.0) takes 32 kB of memory for each;
+// results of text only, which are most, are read here, to the same value.
 func decodeToolResult(raw []byte) (mcp.Result, error) {
 	if res := decodeText(raw); res != nil {
 		return res, nil

@@ -13,16 +13,20 @@ import (
 // What is read here is what the SDK reads.
 func FuzzDecodeText(f *testing.F) {
 	for _, raw := range []string{
-		`{"resultType":"complete","content":[{"type":"text","text":"a\u00e9\ud83d\ude00"},{"text":"b","type":"text"}],"isError":true}`,
-		`{"content":[{"type":"text"}],"resultType":"complete","structuredContent":{"n":[1e2,12345678901234567890,null,"x"]},"_meta":{"a":{}}}`,
+		`{"resultType":"complete","content":[{"type":"text","text":"a\u00e9\ud83d\ude00"},{"text":"b","type":"text"}],` +
+			`"isError":true}`,
+		`{"content":[{"type":"text"}],"resultType":"complete","structuredContent":{"n":[1e2,12345678901234567890,null,` +
+			`"x"]},"_meta":{"a":{}}}`,
 		`{"resultType":"complete","content":[{"type":"text","text":"a","annotations":{"priority":1}}]}`,
 		`{"resultType":"complete","content":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}`,
-		`{"resultType":"complete","structuredContent":7}`, `{"resultType":"complete","structuredContent":null,"content":null}`,
+		`{"resultType":"complete","structuredContent":7}`,
+		`{"resultType":"complete","structuredContent":null,"content":null}`,
 		`{"resultType":"complete","Content":[],"\u0063ontent":[]}`,
 	} {
 		f.Add([]byte(raw))
 	}
-	if decodeText([]byte(`{"resultType":"complete","content":[{"type":"text","text":"a"}],"_meta":{"a":1},"structuredContent":{}}`)) == nil {
+	if decodeText([]byte(`{"resultType":"complete","content":[{"type":"text","text":"a"}],"_meta":{"a":1},`+
+		`"structuredContent":{}}`)) == nil {
 		f.Error("an ordinary result is left to the SDK")
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

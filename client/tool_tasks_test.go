@@ -42,7 +42,8 @@ func (l *lists) transport(t *testing.T) mcp.Transport {
 		defer l.mu.Unlock()
 		switch req.Method {
 		case "initialize":
-			reply(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}` + tasksCapability + `},"serverInfo":{"name":"s","version":"1"}}`)
+			reply(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}` + tasksCapability +
+				`},"serverInfo":{"name":"s","version":"1"}}`)
 		case "tools/list":
 			l.sent = append(l.sent, "list "+params.Cursor)
 			reply(l.pages(params.Cursor))
@@ -125,17 +126,21 @@ func TestToolsCannotBeListed(t *testing.T) {
 	}{
 		"an error": {always("error no database"), func(err error) bool {
 			fault, ok := errors.AsType[*jsonrpc.Error](err)
-			return ok && fault.Code == jsonrpc.CodeInternalError && strings.Contains(err.Error(), `whether "job" is to be called as a task`)
+			return ok && fault.Code == jsonrpc.CodeInternalError && strings.Contains(err.Error(), `whether "job" is to be `+
+				`called as a task`)
 		}},
-		"pages without end": {func(string) string { n++; return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) }, isLimit("pages of a list of tools")},
+		"pages without end": {func(string) string { n++; return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) },
+			isLimit("pages of a list of tools")},
 		"large pages": {func(string) string {
 			return `{"tools":[` + tool("x", `,"description":"`+strings.Repeat("x", 3000)+`"`) + `],"nextCursor":"x"}`
 		}, isLimit("bytes of a list of tools")},
-		"no list":                     {always(`{"tools":{}}`), isProtocol},
-		"nothing":                     {always(`{}`), isProtocol},
-		"a cursor that is no string":  {always(`{"tools":[],"nextCursor":7}`), isProtocol},
-		"a list that is not sound":    {always(`{"tools":[],"tools":[]}`), isProtocol},
-		"tools that are none, at all": {always(`{"tools":[7,null,{"name":7},[]]}`), func(err error) bool { return err == nil }},
+		"no list":                    {always(`{"tools":{}}`), isProtocol},
+		"nothing":                    {always(`{}`), isProtocol},
+		"a cursor that is no string": {always(`{"tools":[],"nextCursor":7}`), isProtocol},
+		"a list that is not sound":   {always(`{"tools":[],"tools":[]}`), isProtocol},
+		"tools that are none, at all": {always(`{"tools":[7,null,{"name":7},[]]}`), func(err error) bool {
+			return err == nil
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := &lists{pages: c.pages}

@@ -284,8 +284,8 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // isOpenEnded reports whether a request has no end of its own to wait for. These are the streams of notifications, and
-// the wait for a task's result, which the client repeats. In a session before 2026-07-28 that wait has no header to tell
-// it by, and ends through the context of the session.
+// the wait for a task's result, which the client repeats. In a session before 2026-07-28 that wait has no header to
+// tell it by, and ends through the context of the session.
 func isOpenEnded(r *http.Request) bool {
 	method := r.Header.Get("Mcp-Method")
 	return method == "subscriptions/listen" || method == "tasks/result" ||

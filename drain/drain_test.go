@@ -50,13 +50,15 @@ type instance struct {
 }
 
 func start(t *testing.T, handler http.HandlerFunc, o drain.Options) *instance {
-	i := &instance{listener: &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}, stopped: make(chan struct{})}
+	i := &instance{listener: &pipes{connections: make(chan net.Conn), closed: make(chan struct{})},
+		stopped: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	i.stop = cancel
 	o.Logger, i.log = harness.Logs()
 	go func() {
 		defer close(i.stopped)
-		i.err = drain.Serve(ctx, i.listener, &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)}, &o)
+		i.err = drain.Serve(ctx, i.listener,
+			&http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)}, &o)
 	}()
 	return i
 }
@@ -271,15 +273,21 @@ func TestRunningRequests(t *testing.T) {
 		min, max time.Duration
 		cut      bool
 	}{
-		{"a short one", call, time.Second, false, delay, response{status: 200, body: "done", closes: true}, delay, delay + 2*time.Second, false},
-		{"a long one", call, 25 * time.Second, false, delay, response{status: 200, body: "done", closes: true}, 25 * time.Second, 26 * time.Second, false},
-		{"one that never ends", call, time.Hour, false, delay, response{err: io.ErrUnexpectedEOF}, delay + grace, delay + grace, true},
-		{"a file", file, 25 * time.Second, false, delay, response{status: 200, body: "done", closes: true}, 25 * time.Second, 26 * time.Second, false},
+		{"a short one", call, time.Second, false, delay, response{status: 200, body: "done", closes: true}, delay,
+			delay + 2*time.Second, false},
+		{"a long one", call, 25 * time.Second, false, delay, response{status: 200, body: "done", closes: true},
+			25 * time.Second, 26 * time.Second, false},
+		{"one that never ends", call, time.Hour, false, delay, response{err: io.ErrUnexpectedEOF}, delay + grace,
+			delay + grace, true},
+		{"a file", file, 25 * time.Second, false, delay, response{status: 200, body: "done", closes: true}, 25 * time.Second,
+			26 * time.Second, false},
 		{"a stream", stream, time.Hour, true, delay, response{status: 200}, delay, delay + 2*time.Second, false},
 		{"a subscription", listen, time.Hour, true, delay, response{status: 200}, delay, delay + 2*time.Second, false},
 		{"one that waits for a task", await, time.Hour, false, delay, again, delay, delay + 2*time.Second, false},
-		{"one that waited for a task", await, time.Second, false, delay, response{status: 200, body: "done", closes: true}, delay, delay + 2*time.Second, false},
-		{"no delay", call, 3 * time.Second, false, -1, response{status: 200, body: "done", closes: true}, 3 * time.Second, 4 * time.Second, false},
+		{"one that waited for a task", await, time.Second, false, delay, response{status: 200, body: "done", closes: true},
+			delay, delay + 2*time.Second, false},
+		{"no delay", call, 3 * time.Second, false, -1, response{status: 200, body: "done", closes: true}, 3 * time.Second,
+			4 * time.Second, false},
 		{"nothing to wait for", call, 0, false, -1, response{status: 200, body: "done"}, 0, time.Second, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -500,8 +508,11 @@ func TestTLS(t *testing.T) {
 	connections := make(map[string]bool)
 	get := func(path string) int {
 		t.Helper()
-		trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { connections[c.Conn.LocalAddr().String()] = true }}
-		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, "https://"+listener.Addr().String()+path, nil)
+		trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			connections[c.Conn.LocalAddr().String()] = true
+		}}
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet,
+			"https://"+listener.Addr().String()+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,8 @@ func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- drain.Serve(ctx, listener, &http.Server{Handler: http.NotFoundHandler()}, &drain.Options{Delay: -1, Logger: slog.New(slog.DiscardHandler)})
+		ended <- drain.Serve(ctx, listener, &http.Server{Handler: http.NotFoundHandler()},
+			&drain.Options{Delay: -1, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	connections := make([]net.Conn, 10)
 	for i := range connections {
@@ -57,7 +58,8 @@ func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer connections[i].Close()
-		if _, err := io.WriteString(connections[i], "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+		if _, err := io.WriteString(connections[i],
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -74,7 +74,8 @@ func startAttributes(op *askback.Operation) []attribute.KeyValue {
 		all = append(all, attrResource.String(cut(op.Target)))
 	}
 	for _, a := range [...]attribute.KeyValue{
-		attrMethod.String(op.Method), attrCall.String(op.Call), attrStep.String(cut(op.Step)), attrRequestID.String(op.Request), attrSession.String(cut(op.Session)),
+		attrMethod.String(op.Method), attrCall.String(op.Call), attrStep.String(cut(op.Step)),
+		attrRequestID.String(op.Request), attrSession.String(cut(op.Session)),
 		attrProtocol.String(cut(op.Protocol)), attrTransport.String(transport(op)),
 	} {
 		if a.Value.AsString() != "" {

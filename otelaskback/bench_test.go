@@ -16,10 +16,11 @@ import (
 	"github.com/askback-mcp/askback/otelaskback"
 )
 
-// BenchmarkInteraction measures one interaction, which is a round that asks and one that answers and runs two steps, with
-// and without telemetry. What is not sampled is still measured.
+// BenchmarkInteraction measures one interaction, which is a round that asks and one that answers and runs two steps,
+// with and without telemetry. What is not sampled is still measured.
 func BenchmarkInteraction(b *testing.B) {
-	for name, sampler := range map[string]sdktrace.Sampler{"without": nil, "not sampled": sdktrace.NeverSample(), "sampled": sdktrace.AlwaysSample()} {
+	for name, sampler := range map[string]sdktrace.Sampler{"without": nil, "not sampled": sdktrace.NeverSample(),
+		"sampled": sdktrace.AlwaysSample()} {
 		b.Run(name, func(b *testing.B) {
 			var opts askback.Options
 			if sampler != nil {
@@ -52,10 +53,11 @@ func BenchmarkInteraction(b *testing.B) {
 	}
 }
 
-// BenchmarkClientCall measures a call of a client that asks once, which is two requests to a server without telemetry in the
-// same process, with and without the client's telemetry.
+// BenchmarkClientCall measures a call of a client that asks once, which is two requests to a server without telemetry
+// in the same process, with and without the client's telemetry.
 func BenchmarkClientCall(b *testing.B) {
-	for name, sampler := range map[string]sdktrace.Sampler{"without": nil, "not sampled": sdktrace.NeverSample(), "sampled": sdktrace.AlwaysSample()} {
+	for name, sampler := range map[string]sdktrace.Sampler{"without": nil, "not sampled": sdktrace.NeverSample(),
+		"sampled": sdktrace.AlwaysSample()} {
 		b.Run(name, func(b *testing.B) {
 			opts := &client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "x"}}, nil

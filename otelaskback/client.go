@@ -15,8 +15,8 @@ import (
 )
 
 // ObserveClient returns a function for client.Options.Observe. Each request is a span, whose context goes to the server
-// as traceparent, tracestate and baggage in params._meta (SEP-414): a server with telemetry continues the trace. Clients
-// may share the function. Nil options are the zero Options. The error is the meter provider's, which refused an
+// as traceparent, tracestate and baggage in params._meta (SEP-414): a server with telemetry continues the trace.
+// Clients may share the function. Nil options are the zero Options. The error is the meter provider's, which refused an
 // instrument.
 func ObserveClient(opts *Options) (func(ctx context.Context, op *client.Operation) (context.Context, func()), error) {
 	duration, err := newClientDuration(opts.meter())

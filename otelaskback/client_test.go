@@ -66,7 +66,8 @@ func (c *collector) connect(t testing.TB, to mcp.Transport, version string, park
 	return session
 }
 
-var greetings = &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"Note": "MARK-argument"}, Meta: mcp.Meta{"traceparent": "the caller's", "kept": "x"}}
+var greetings = &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"Note": "MARK-argument"},
+	Meta: mcp.Meta{"traceparent": "the caller's", "kept": "x"}}
 
 // withoutIDs removes what differs from run to run, and returns it.
 func withoutIDs(of []attribute.KeyValue) (rest map[string]string, port string) {
@@ -76,8 +77,8 @@ func withoutIDs(of []attribute.KeyValue) (rest map[string]string, port string) {
 	return rest, port
 }
 
-// Over every transport, and in every revision, the rounds of a call are spans of one trace, and the server's spans are their
-// children.
+// Over every transport, and in every revision, the rounds of a call are spans of one trace, and the server's spans are
+// their children.
 func TestClientSpans(t *testing.T) {
 	connect := map[string]func(t *testing.T, collect *collector) (mcp.Transport, string){
 		"http": func(t *testing.T, collect *collector) (mcp.Transport, string) {
@@ -87,7 +88,8 @@ func TestClientSpans(t *testing.T) {
 		},
 		"pipe": func(t *testing.T, collect *collector) (mcp.Transport, string) {
 			here, there := mcp.NewInMemoryTransports()
-			if _, err := harness.NewServer(t, &askback.Options{Observe: collect.observe}, addTools).Connect(t.Context(), there, nil); err != nil {
+			if _, err := harness.NewServer(t, &askback.Options{Observe: collect.observe}, addTools).Connect(t.Context(), there,
+				nil); err != nil {
 				t.Fatal(err)
 			}
 			return here, ""
@@ -123,7 +125,8 @@ func TestClientSpans(t *testing.T) {
 				t.Fatalf("%d requests, of which %d were served", len(requests), len(served))
 			}
 			for i, s := range requests {
-				if s.SpanContext.TraceID() != requests[0].SpanContext.TraceID() || i > 0 && s.Parent.SpanID() != requests[0].SpanContext.SpanID() {
+				if s.SpanContext.TraceID() != requests[0].SpanContext.TraceID() || i > 0 &&
+					s.Parent.SpanID() != requests[0].SpanContext.SpanID() {
 					t.Errorf("round %d is in %v below %v", i+1, s.SpanContext.TraceID(), s.Parent.SpanID())
 				}
 				if served[i].Parent.SpanID() != s.SpanContext.SpanID() {
@@ -131,8 +134,10 @@ func TestClientSpans(t *testing.T) {
 				}
 				got, port := withoutIDs(s.Attributes)
 				want := map[string]string{
-					"mcp.method.name": "tools/call", "gen_ai.tool.name": "greet", "gen_ai.operation.name": "execute_tool", "mcp.protocol.version": c.version,
-					"network.transport": c.transport, "askback.round": fmt.Sprint(i + 1), "askback.outcome": "completed", "jsonrpc.request.id": got["jsonrpc.request.id"],
+					"mcp.method.name": "tools/call", "gen_ai.tool.name": "greet", "gen_ai.operation.name": "execute_tool",
+					"mcp.protocol.version": c.version,
+					"network.transport":    c.transport, "askback.round": fmt.Sprint(i + 1), "askback.outcome": "completed",
+					"jsonrpc.request.id": got["jsonrpc.request.id"],
 				}
 				if i+1 < c.rounds {
 					want["askback.outcome"] = "input_required"
@@ -157,8 +162,8 @@ func TestClientSpans(t *testing.T) {
 	}
 }
 
-// The host's span is the parent of all rounds. A call that another process resumes stays in its trace, and is linked to that
-// process's span.
+// The host's span is the parent of all rounds. A call that another process resumes stays in its trace, and is linked to
+// that process's span.
 func TestClientTraceOverResume(t *testing.T) {
 	collect := newCollector(t)
 	web := httptest.NewServer(collect.handler(t, askback.Options{}))
@@ -199,7 +204,8 @@ func TestClientTraceOverResume(t *testing.T) {
 		if s.SpanContext.TraceID() != host.SpanContext().TraceID() {
 			t.Errorf("%s is in another trace", s.Name)
 		}
-		if s.SpanKind == trace.SpanKindClient && (len(s.Links) != 1 || s.Links[0].SpanContext.SpanID() != other.SpanContext().SpanID()) {
+		if s.SpanKind == trace.SpanKindClient &&
+			(len(s.Links) != 1 || s.Links[0].SpanContext.SpanID() != other.SpanContext().SpanID()) {
 			t.Errorf("the links are %v", s.Links)
 		}
 	}
@@ -232,9 +238,11 @@ func TestClientMeta(t *testing.T) {
 	defer web.Close()
 	team, _ := baggage.NewMember("team", "red")
 	bag, _ := baggage.New(team)
-	ctx := trace.ContextWithSpanContext(baggage.ContextWithBaggage(t.Context(), bag), trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: traceState("vendor", "value"),
-	}))
+	ctx := trace.ContextWithSpanContext(baggage.ContextWithBaggage(t.Context(), bag),
+		trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
+			TraceState: traceState("vendor", "value"),
+		}))
 	session := collect.connect(t, &mcp.StreamableClientTransport{Endpoint: web.URL}, "", false)
 	if _, err := session.CallTool(ctx, greetings); err != nil {
 		t.Fatal(err)
@@ -244,7 +252,8 @@ func TestClientMeta(t *testing.T) {
 	}
 	for _, meta := range metas {
 		parent, _ := meta["traceparent"].(string)
-		if !strings.HasPrefix(parent, "00-01000000000000000000000000000000-") || meta["tracestate"] != "vendor=value" || meta["baggage"] != "team=red" ||
+		if !strings.HasPrefix(parent, "00-01000000000000000000000000000000-") || meta["tracestate"] != "vendor=value" ||
+			meta["baggage"] != "team=red" ||
 			meta["kept"] != "x" || meta["io.modelcontextprotocol/protocolVersion"] != "2026-07-28" {
 			t.Errorf("_meta is %v", meta)
 		}
@@ -285,7 +294,8 @@ func TestClientErrors(t *testing.T) {
 				continue
 			}
 			got := attributes(s.Attributes)
-			if got["askback.outcome"] != c.outcome || got["error.type"] != c.class || (s.Status.Code == codes.Error) != (c.class != "") {
+			if got["askback.outcome"] != c.outcome || got["error.type"] != c.class ||
+				(s.Status.Code == codes.Error) != (c.class != "") {
 				t.Errorf("%s: %v %v", c.tool, s.Status, got)
 			}
 			c.tool = ""
@@ -299,7 +309,8 @@ func TestClientErrors(t *testing.T) {
 	if _, err := session.CallTool(t.Context(), greetings); err == nil {
 		t.Error("a server that is gone answered")
 	}
-	if got := attributes(collect.take()[0].Attributes); got["askback.outcome"] != "unanswered" || got["error.type"] != "_OTHER" {
+	if got := attributes(collect.take()[0].Attributes); got["askback.outcome"] != "unanswered" ||
+		got["error.type"] != "_OTHER" {
 		t.Errorf("a server that is gone: %v", got)
 	}
 
@@ -314,11 +325,13 @@ func TestClientErrors(t *testing.T) {
 		}
 		for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
 			points++
-			if want := []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}; m.Unit != "s" || !slices.Equal(p.Bounds, want) {
+			if want := []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}; m.Unit != "s" ||
+				!slices.Equal(p.Bounds, want) {
 				t.Errorf("the bounds are %v, in %s", p.Bounds, m.Unit)
 			}
 			set := p.Attributes.ToSlice()
-			if got, _ := withoutIDs(set); got["mcp.method.name"] != "tools/call" || got["server.address"] != "127.0.0.1" || got["network.transport"] != "tcp" ||
+			if got, _ := withoutIDs(set); got["mcp.method.name"] != "tools/call" || got["server.address"] != "127.0.0.1" ||
+				got["network.transport"] != "tcp" ||
 				got["gen_ai.tool.name"] == "unknown" {
 				t.Errorf("a point has %v", got)
 			}
@@ -332,12 +345,14 @@ func TestClientErrors(t *testing.T) {
 // The requests about the task that a call has become are in its trace, and name no task.
 func TestClientTask(t *testing.T) {
 	collect := newCollector(t)
-	opts := &askback.Options{Observe: collect.observe, Tasks: &askback.Tasks{Settings: task.Settings{PollInterval: time.Millisecond}}}
+	opts := &askback.Options{Observe: collect.observe,
+		Tasks: &askback.Tasks{Settings: task.Settings{PollInterval: time.Millisecond}}}
 	server := harness.NewTaskServerOn(t, new(task.MemoryStore), opts, func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.Elicit[who](call, "who", "Who?")
-			return answer.Name, err
-		})
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil,
+			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				answer, err := askback.Elicit[who](call, "who", "Who?")
+				return answer.Name, err
+			})
 	})
 	session := collect.connect(t, &mcp.StreamableClientTransport{Endpoint: server.URL}, "", false)
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "deploy"}); err != nil {
@@ -368,7 +383,8 @@ func TestWaitingTasks(t *testing.T) {
 	collect := newCollector(t)
 	store := new(task.MemoryStore)
 	for i := range 3 {
-		if err := store.Create(t.Context(), &task.Task{ID: fmt.Sprint(i), Status: task.InputRequired}, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
+		if err := store.Create(t.Context(), &task.Task{ID: fmt.Sprint(i), Status: task.InputRequired}, time.Hour, 0, nil, nil,
+			task.Quota{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -391,7 +407,8 @@ func TestWaitingTasks(t *testing.T) {
 		}
 		return points
 	}
-	want := map[string]int64{"askback.tasks askback.task.status=working": 0, "askback.tasks askback.task.status=input_required": 3}
+	want := map[string]int64{"askback.tasks askback.task.status=working": 0,
+		"askback.tasks askback.task.status=input_required": 3}
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("points (-want +got):\n%s", diff)
 	}

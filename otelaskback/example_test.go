@@ -37,12 +37,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	type bug struct{ ID int }
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, in bug) (string, error) {
-		err := call.Do(ctx, "close", func(ctx context.Context) error {
-			return nil // the span of what this calls is below that of the step
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
+		func(ctx context.Context, call *askback.Call, in bug) (string, error) {
+			err := call.Do(ctx, "close", func(ctx context.Context) error {
+				return nil // the span of what this calls is below that of the step
+			})
+			return "closed", err
 		})
-		return "closed", err
-	})
 
 	here, there := mcp.NewInMemoryTransports()
 	if _, err := srv.Connect(ctx, there, nil); err != nil {
@@ -64,8 +65,8 @@ func Example() {
 	// server tools/call close_bug
 }
 
-// The requests of a client are spans, and a server with telemetry continues their trace. Without a span of its host, the
-// first round of a call is the parent of the others.
+// The requests of a client are spans, and a server with telemetry continues their trace. Without a span of its host,
+// the first round of a call is the parent of the others.
 func ExampleObserveClient() {
 	ctx := context.Background()
 	spans := tracetest.NewInMemoryExporter()
@@ -85,18 +86,20 @@ func ExampleObserveClient() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-		who, err := askback.Elicit[struct{ Name string }](call, "who", "Who are you?")
-		return "Hello " + who.Name, err
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "greet"},
+		func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err := askback.Elicit[struct{ Name string }](call, "who", "Who are you?")
+			return "Hello " + who.Name, err
+		})
 
 	here, there := mcp.NewInMemoryTransports()
 	if _, err := srv.Connect(ctx, there, nil); err != nil {
 		log.Fatal(err)
 	}
-	c := client.New(&client.Options{Observe: observe, Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"Name": "Ada"}}, nil
-	}})
+	c := client.New(&client.Options{Observe: observe,
+		Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"Name": "Ada"}}, nil
+		}})
 	session, err := c.Connect(ctx, here, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -124,7 +127,8 @@ func ExampleObserveTasks() {
 	ctx := context.Background()
 	store := new(task.MemoryStore) // or one of task/sqlite or task/postgres
 	reader := metric.NewManualReader()
-	waiting, err := otelaskback.ObserveTasks(store, &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+	waiting, err := otelaskback.ObserveTasks(store,
+		&otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
 	if err != nil {
 		log.Fatal(err)
 	}

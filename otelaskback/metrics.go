@@ -25,19 +25,25 @@ type metrics struct {
 var seconds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
 func newClientDuration(m metric.Meter) (metric.Float64Histogram, error) {
-	return m.Float64Histogram("mcp.client.operation.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(seconds...),
-		metric.WithDescription("The duration of the MCP request or notification as observed on the sender from the time it was sent until the response or ack is received."))
+	return m.Float64Histogram("mcp.client.operation.duration", metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(seconds...),
+		metric.WithDescription("The duration of the MCP request or notification as observed on the sender from the time it "+
+			"was sent until the response or ack is received."))
 }
 
 func newMetrics(m metric.Meter) (*metrics, error) {
-	duration, err1 := m.Float64Histogram("mcp.server.operation.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(seconds...),
-		metric.WithDescription("The duration of the MCP request or notification as observed on the receiver from the time it was received until the result or ack is sent."))
+	duration, err1 := m.Float64Histogram("mcp.server.operation.duration", metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(seconds...),
+		metric.WithDescription("The duration of the MCP request or notification as observed on the receiver from the time "+
+			"it was received until the result or ack is sent."))
 	requests, err2 := m.Int64Counter("askback.requests", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests for handlers and about tasks, by outcome and, if they were refused, by reason."))
 	rounds, err3 := m.Int64Counter("askback.rounds", metric.WithUnit("{round}"),
-		metric.WithDescription("Runs of handlers, by the outcome of the request or the run of a task that they were made for."))
+		metric.WithDescription(
+			"Runs of handlers, by the outcome of the request or the run of a task that they were made for."))
 	runs, err4 := m.Int64Counter("askback.task.runs", metric.WithUnit("{run}"),
-		metric.WithDescription("Runs of tasks, by outcome, such as lease_lost, and whether they go on after one that did not end."))
+		metric.WithDescription("Runs of tasks, by outcome, such as lease_lost, and whether they go on after one that did "+
+			"not end."))
 	stateSize, err5 := m.Int64Histogram("askback.state.size", metric.WithUnit("By"),
 		metric.WithExplicitBucketBoundaries(256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 32<<10, 64<<10, 256<<10, 1<<20),
 		metric.WithDescription("The size of each requestState that a client gets."))

@@ -21,16 +21,16 @@
 //     other.
 //  3. The sampling decision of the first round holds for all.
 //
-// A client's rounds, and its requests about the task of a call, are one trace as well, also when another process resumes
-// the call.
+// A client's rounds, and its requests about the task of a call, are one trace as well, also when another process
+// resumes the call.
 //
 // # Conventions
 //
 // Spans and metrics are those of the semantic conventions for the Model Context Protocol, which are in development:
 // https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md. Names that begin with
-// "askback." are ours. No attribute holds an answer, an argument, a result, a requestState or a task's ID. So a span has
-// no status description, although the conventions want the error's message there: messages repeat what callers wrote.
-// docs/observability.md lists all names.
+// "askback." are ours. No attribute holds an answer, an argument, a result, a requestState or a task's ID. So a span
+// has no status description, although the conventions want the error's message there: messages repeat what callers
+// wrote. docs/observability.md lists all names.
 package otelaskback
 
 import (

@@ -101,12 +101,14 @@ func addTools(srv *askback.Server) {
 	askback.AddTool(srv, &mcp.Tool{Name: "fails"}, func(ctx context.Context, call *askback.Call, _ note) (string, error) {
 		return "", call.Do(ctx, "try", func(context.Context) error { return errors.New("MARK-error") })
 	})
-	srv.AddPrompt(&mcp.Prompt{Name: "hello"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
-		return &mcp.GetPromptResult{}, nil
-	})
-	srv.AddResource(&mcp.Resource{Name: "page", URI: "test:page"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test:page", Text: "MARK"}}}, nil
-	})
+	srv.AddPrompt(&mcp.Prompt{Name: "hello"},
+		func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, nil
+		})
+	srv.AddResource(&mcp.Resource{Name: "page", URI: "test:page"},
+		func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test:page", Text: "MARK"}}}, nil
+		})
 }
 
 const answered = `{"who":{"action":"accept","content":{"name":"MARK-answer"}}}`
@@ -114,7 +116,8 @@ const answered = `{"who":{"action":"accept","content":{"name":"MARK-answer"}}}`
 // Names, kinds and attributes are those of the conventions.
 func TestSpans(t *testing.T) {
 	greet := harness.Request{Target: "greet", Arguments: `{"Note":"MARK-argument"}`}
-	common := map[string]string{"mcp.protocol.version": "2026-07-28", "network.transport": "tcp", "jsonrpc.request.id": "1"}
+	common := map[string]string{"mcp.protocol.version": "2026-07-28", "network.transport": "tcp",
+		"jsonrpc.request.id": "1"}
 	for _, c := range []struct {
 		name    string
 		request func(t *testing.T, h http.Handler) harness.Request
@@ -137,7 +140,8 @@ func TestSpans(t *testing.T) {
 			return r
 		}, map[string]string{
 			"mcp.method.name": "tools/call", "gen_ai.tool.name": "greet", "gen_ai.operation.name": "execute_tool",
-			"askback.outcome": "refused", "askback.reason": "malformed", "error.type": "-32602", "rpc.response.status_code": "-32602",
+			"askback.outcome": "refused", "askback.reason": "malformed", "error.type": "-32602",
+			"rpc.response.status_code": "-32602",
 		}, codes.Error},
 		{"tools/call greet", func(*testing.T, http.Handler) harness.Request {
 			r := greet
@@ -150,12 +154,14 @@ func TestSpans(t *testing.T) {
 		{"prompts/get hello", func(*testing.T, http.Handler) harness.Request {
 			return harness.Request{Method: "prompts/get", Target: "hello"}
 		}, map[string]string{
-			"mcp.method.name": "prompts/get", "gen_ai.prompt.name": "hello", "askback.outcome": "completed", "askback.round": "1",
+			"mcp.method.name": "prompts/get", "gen_ai.prompt.name": "hello", "askback.outcome": "completed",
+			"askback.round": "1",
 		}, codes.Unset},
 		{"resources/read", func(*testing.T, http.Handler) harness.Request {
 			return harness.Request{Method: "resources/read", Target: "test:page"}
 		}, map[string]string{
-			"mcp.method.name": "resources/read", "mcp.resource.uri": "test:page", "askback.outcome": "completed", "askback.round": "1",
+			"mcp.method.name": "resources/read", "mcp.resource.uri": "test:page", "askback.outcome": "completed",
+			"askback.round": "1",
 		}, codes.Unset},
 	} {
 		t.Run(c.name+" "+c.want["askback.outcome"], func(t *testing.T) {
@@ -165,7 +171,8 @@ func TestSpans(t *testing.T) {
 			spans := collect.take()
 			span := spans[len(spans)-1] // behind its steps
 			if span.Name != c.name || span.SpanKind != trace.SpanKindServer || span.Status != (sdktrace.Status{Code: c.status}) {
-				t.Errorf("span %q of kind %v, status %v; want %q, SERVER, %v", span.Name, span.SpanKind, span.Status, c.name, c.status)
+				t.Errorf("span %q of kind %v, status %v; want %q, SERVER, %v", span.Name, span.SpanKind, span.Status, c.name,
+					c.status)
 			}
 			got := attributes(span.Attributes)
 			if id := got["askback.call.id"]; (len(id) == 26) != (c.want["askback.outcome"] != "refused") {
@@ -207,10 +214,13 @@ func TestOneTrace(t *testing.T) {
 		sampled       bool
 	}{
 		{"without a client's trace", "", "", "", [2]string{"0000000000000000", "first"}, [2]int{}, true},
-		{"a client's", meta(clientTrace), meta(clientTrace), clientTrace[3:35], [2]string{clientTrace[36:52], clientTrace[36:52]}, [2]int{}, true},
-		{"one that is sent once", meta(clientTrace), "", clientTrace[3:35], [2]string{clientTrace[36:52], "first"}, [2]int{}, true},
+		{"a client's", meta(clientTrace), meta(clientTrace), clientTrace[3:35],
+			[2]string{clientTrace[36:52], clientTrace[36:52]}, [2]int{}, true},
+		{"one that is sent once", meta(clientTrace), "", clientTrace[3:35], [2]string{clientTrace[36:52], "first"},
+			[2]int{}, true},
 		{"one that comes later", "", meta(clientTrace), "", [2]string{"0000000000000000", "first"}, [2]int{0, 1}, true},
-		{"two", meta(clientTrace), meta(otherTrace), clientTrace[3:35], [2]string{clientTrace[36:52], "first"}, [2]int{0, 1}, true},
+		{"two", meta(clientTrace), meta(otherTrace), clientTrace[3:35], [2]string{clientTrace[36:52], "first"},
+			[2]int{0, 1}, true},
 		{"nonsense", meta("MARK"), meta("MARK"), "", [2]string{"0000000000000000", "first"}, [2]int{}, true},
 		{"one that is not sampled", meta(unsampled), "", "", [2]string{}, [2]int{}, false},
 	} {
@@ -271,7 +281,9 @@ func TestAnAmbientSpan(t *testing.T) {
 	collect := newCollector(t)
 	h := collect.handler(t, askback.Options{})
 	ctx, span := collect.tracers.Tracer("http").Start(t.Context(), "POST")
-	r := harness.Request{Target: "greet", Arguments: `{"Note":""}`, Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) }}
+	r := harness.Request{Target: "greet", Arguments: `{"Note":""}`, Context: func(r *http.Request) *http.Request {
+		return r.WithContext(ctx)
+	}}
 	r.State = r.Send(t, h).Asked(t, "who")
 	first := collect.take()[0]
 	if first.Parent.SpanID() != span.SpanContext().SpanID() || len(first.Links) > 0 {
@@ -280,7 +292,8 @@ func TestAnAmbientSpan(t *testing.T) {
 	r.Responses = answered
 	r.Send(t, h).Text(t)
 	second := collect.take()[2]
-	if second.Parent.SpanID() != first.SpanContext.SpanID() || len(second.Links) != 1 || second.Links[0].SpanContext.SpanID() != span.SpanContext().SpanID() {
+	if second.Parent.SpanID() != first.SpanContext.SpanID() || len(second.Links) != 1 ||
+		second.Links[0].SpanContext.SpanID() != span.SpanContext().SpanID() {
 		t.Errorf("the parent is %v, the links %v", second.Parent, second.Links)
 	}
 }
@@ -300,7 +313,8 @@ func TestBaggage(t *testing.T) {
 	}
 }
 
-// Instances with and without telemetry serve rounds of one call, and what the first one began goes on through the others.
+// Instances with and without telemetry serve rounds of one call, and what the first one began goes on through the
+// others.
 func TestTelemetryInSomeInstances(t *testing.T) {
 	collect := newCollector(t)
 	keys := harness.NewRing(t)
@@ -329,7 +343,8 @@ func TestTelemetryInSomeInstances(t *testing.T) {
 // A long tracestate of the client's does not make the state long.
 func TestLongTracestate(t *testing.T) {
 	sizes := make(map[string]int)
-	for name, meta := range map[string]string{"none": "", "long": `,"tracestate":"a=` + strings.Repeat("x", 250) + `,b=` + strings.Repeat("y", 250) + `"`} {
+	for name, meta := range map[string]string{"none": "", "long": `,"tracestate":"a=` + strings.Repeat("x", 250) + `,b=` +
+		strings.Repeat("y", 250) + `"`} {
 		collect := newCollector(t)
 		r := harness.Request{Target: "greet", Arguments: `{"Note":""}`, Meta: `,"traceparent":"` + clientTrace + `"` + meta}
 		sizes[name] = len(r.Send(t, collect.handler(t, askback.Options{})).Asked(t, "who"))
@@ -343,11 +358,13 @@ func TestLongTracestate(t *testing.T) {
 func TestSession(t *testing.T) {
 	collect := newCollector(t)
 	pipe := harness.Pipe(t, harness.NewServer(t, &askback.Options{Observe: collect.observe}, addTools))
-	pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+	pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
+		harness.AllCapabilities +
 		`,"clientInfo":{"name":"c","version":"1"}}}`)
 	pipe.Response(1)
 	pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	pipe.Request(2, "tools/call", `"name":"greet","arguments":{"Note":"MARK"},"_meta":{"traceparent":"`+clientTrace+`"}`, "")
+	pipe.Request(2, "tools/call", `"name":"greet","arguments":{"Note":"MARK"},"_meta":{"traceparent":"`+clientTrace+`"}`,
+		"")
 	question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
 	pipe.Answer(question, answered[len(`{"who":`):len(answered)-1])
 	pipe.Response(2)
@@ -355,8 +372,10 @@ func TestSession(t *testing.T) {
 	span := collect.take()[2]
 	got := attributes(span.Attributes)
 	want := map[string]string{
-		"mcp.method.name": "tools/call", "gen_ai.tool.name": "greet", "gen_ai.operation.name": "execute_tool", "mcp.protocol.version": "2025-11-25",
-		"network.transport": "pipe", "askback.outcome": "completed", "askback.round": "2", "askback.call.id": got["askback.call.id"],
+		"mcp.method.name": "tools/call", "gen_ai.tool.name": "greet", "gen_ai.operation.name": "execute_tool",
+		"mcp.protocol.version": "2025-11-25",
+		"network.transport":    "pipe", "askback.outcome": "completed", "askback.round": "2",
+		"askback.call.id": got["askback.call.id"],
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
@@ -371,11 +390,14 @@ func TestSessionID(t *testing.T) {
 	for principal, has := range map[string]bool{"": false, "alice": true} {
 		collect := newCollector(t)
 		srv := harness.NewServer(t, &askback.Options{
-			Observe: collect.observe, Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return principal, nil },
+			Observe: collect.observe, Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
+				return principal, nil
+			},
 		}, addTools)
 		web := httptest.NewServer(srv.HTTPHandler(nil))
 		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
-		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
+			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,12 +416,14 @@ func TestSessionID(t *testing.T) {
 // Metrics are those of the conventions and our own, and no client can make new time series.
 func TestMetrics(t *testing.T) {
 	collect := newCollector(t)
-	h := collect.handler(t, askback.Options{ReplayGuard: new(state.MemoryGuard), Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
-		if extra.Header.Get("X-Nobody") != "" {
-			return "", errors.New("nobody")
-		}
-		return "somebody", nil
-	}})
+	h := collect.handler(t,
+		askback.Options{ReplayGuard: new(state.MemoryGuard),
+			Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+				if extra.Header.Get("X-Nobody") != "" {
+					return "", errors.New("nobody")
+				}
+				return "somebody", nil
+			}})
 	r := harness.Request{Target: "greet", Arguments: `{"Note":"MARK"}`}
 	r.State = r.Send(t, h).Asked(t, "who")
 	r.Responses = answered
@@ -426,7 +450,8 @@ func TestMetrics(t *testing.T) {
 		case metricdata.Histogram[float64]:
 			for _, p := range data.DataPoints {
 				points[m.Name+" "+p.Attributes.Encoded(attribute.DefaultEncoder())] = int64(p.Count)
-				if want := []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}; m.Unit != "s" || !slices.Equal(p.Bounds, want) {
+				if want := []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}; m.Unit != "s" ||
+					!slices.Equal(p.Bounds, want) {
 					t.Errorf("%s in %s has the bounds %v", m.Name, m.Unit, p.Bounds)
 				}
 			}
@@ -438,17 +463,20 @@ func TestMetrics(t *testing.T) {
 	}
 	call := "gen_ai.operation.name=execute_tool"
 	want := map[string]int64{
-		"mcp.server.operation.duration " + call + ",gen_ai.tool.name=greet,mcp.method.name=tools/call,network.transport=tcp":                            2,
-		"mcp.server.operation.duration error.type=-32602," + call + ",mcp.method.name=tools/call,network.transport=tcp,rpc.response.status_code=-32602": 2,
-		"askback.requests askback.outcome=input_required,mcp.method.name=tools/call":                                                                    1,
-		"askback.requests askback.outcome=completed,mcp.method.name=tools/call":                                                                         1,
-		"askback.requests askback.outcome=refused,askback.reason=replayed,mcp.method.name=tools/call":                                                   1,
-		"askback.requests askback.outcome=failed,mcp.method.name=tools/call":                                                                            1,
-		"askback.requests askback.outcome=refused,askback.reason=caller":                                                                                1,
-		"askback.rounds askback.outcome=input_required,gen_ai.tool.name=greet,mcp.method.name=tools/call":                                               1,
-		"askback.rounds askback.outcome=completed,gen_ai.tool.name=greet,mcp.method.name=tools/call":                                                    1,
-		"askback.rounds askback.outcome=failed,mcp.method.name=tools/call":                                                                              1,
-		"askback.state.size gen_ai.tool.name=greet,mcp.method.name=tools/call":                                                                          int64(len(r.State)),
+		"mcp.server.operation.duration " + call +
+			",gen_ai.tool.name=greet,mcp.method.name=tools/call,network.transport=tcp": 2,
+		"mcp.server.operation.duration error.type=-32602," + call +
+			",mcp.method.name=tools/call,network.transport=tcp,rpc.response.status_code=-32602": 2,
+		"askback.requests askback.outcome=input_required,mcp.method.name=tools/call":                      1,
+		"askback.requests askback.outcome=completed,mcp.method.name=tools/call":                           1,
+		"askback.requests askback.outcome=refused,askback.reason=replayed,mcp.method.name=tools/call":     1,
+		"askback.requests askback.outcome=failed,mcp.method.name=tools/call":                              1,
+		"askback.requests askback.outcome=refused,askback.reason=caller":                                  1,
+		"askback.rounds askback.outcome=input_required,gen_ai.tool.name=greet,mcp.method.name=tools/call": 1,
+		"askback.rounds askback.outcome=completed,gen_ai.tool.name=greet,mcp.method.name=tools/call":      1,
+		"askback.rounds askback.outcome=failed,mcp.method.name=tools/call":                                1,
+		"askback.state.size gen_ai.tool.name=greet,mcp.method.name=tools/call": int64(
+			len(r.State)),
 	}
 	if diff := cmp.Diff(want, points); diff != "" {
 		t.Errorf("points (-want +got):\n%s", diff)

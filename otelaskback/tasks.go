@@ -19,7 +19,8 @@ const countTime = 5 * time.Second
 func ObserveTasks(store task.Counter, opts *Options) (metric.Registration, error) {
 	m := opts.meter()
 	gauge, err := m.Int64ObservableGauge("askback.tasks", metric.WithUnit("{task}"),
-		metric.WithDescription("Tasks in the store that have not ended, by status. Instances that share a store report the same number."))
+		metric.WithDescription("Tasks in the store that have not ended, by status. Instances that share a store report the "+
+			"same number."))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,8 @@ func TestDrawingOfRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	var drawn []string
-	for _, key := range regexp.MustCompile(`data-step="(\w+)" data-key="(\w)"`).FindAllStringSubmatch(string(drawing), -1) {
+	for _, key := range regexp.MustCompile(`data-step="(\w+)" data-key="(\w)"`).FindAllStringSubmatch(string(drawing),
+		-1) {
 		drawn = append(drawn, key[1]+" "+key[2])
 	}
 

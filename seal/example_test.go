@@ -129,8 +129,8 @@ func (w *wrapped) Load(ctx context.Context) (*seal.Ring, error) {
 	return seal.ParseRing(text)
 }
 
-// A server whose key file is encrypted by a key management service uses other keys without a restart. The ring is the one
-// in its askback.Options. Call Reload from a loop, or when a signal comes. A seal.File is a source, too.
+// A server whose key file is encrypted by a key management service uses other keys without a restart. The ring is the
+// one in its askback.Options. Call Reload from a loop, or when a signal comes. A seal.File is a source, too.
 func ExampleRing_Reload() {
 	ctx := context.Background()
 	kms := &wrapped{"askback-key-1_20261120T110000Z_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"}

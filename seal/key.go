@@ -113,7 +113,8 @@ func parseKey(text string) (Key, error) {
 		return Key{}, fmt.Errorf("the key's time of creation is not of the form %s", timeLayout)
 	}
 	if want := bodyEncoding.EncodedLen(keySize); len(secretText) != want {
-		return Key{}, fmt.Errorf("the key's secret has %d characters, want %d: it was cut off or has grown", len(secretText), want)
+		return Key{}, fmt.Errorf("the key's secret has %d characters, want %d: it was cut off or has grown",
+			len(secretText), want)
 	}
 	decoded, err := bodyEncoding.DecodeString(secretText)
 	if err != nil || len(decoded) != keySize {
@@ -121,7 +122,8 @@ func parseKey(text string) (Key, error) {
 	}
 	secret := [keySize]byte(decoded)
 	if secret == [keySize]byte{} {
-		return Key{}, fmt.Errorf("the key's secret is all zeroes: a placeholder is not a key, make one with 'askback keys new'")
+		return Key{}, fmt.Errorf("the key's secret is all zeroes: a placeholder is not a key, make one with 'askback keys " +
+			"new'")
 	}
 	return newKey(secret, created), nil
 }

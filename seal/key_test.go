@@ -131,7 +131,8 @@ func TestErrorsShowNoSecret(t *testing.T) {
 	secret := [keySize]byte([]byte("THIS KEY IS SECRET AND SHALL NOT"))
 	ring := mustRing(t, newKey(secret, testNow))
 	sealed := Binding{Audience: "tracker", Principal: "PRINCIPAL-SEALED", Method: "tools/call", Target: "TARGET-SEALED"}
-	presented := Binding{Audience: "tracker", Principal: "PRINCIPAL-PRESENTED", Method: "tools/call", Target: "TARGET-PRESENTED"}
+	presented := Binding{Audience: "tracker", Principal: "PRINCIPAL-PRESENTED", Method: "tools/call",
+		Target: "TARGET-PRESENTED"}
 	token, err := ring.Seal(sealed, []byte("PAYLOAD"), testNow, testExpires)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,8 @@ func TestErrorsShowNoSecret(t *testing.T) {
 		for _, b := range []Binding{
 			presented, {}, {Audience: "tracker", Principal: sealed.Principal, Target: presented.Target},
 			{Audience: "tracker", Principal: sealed.Principal, Method: "tools/call", Target: presented.Target},
-			{Audience: "tracker", Principal: sealed.Principal, Method: "tools/call", Target: sealed.Target, Arguments: [32]byte{1}},
+			{Audience: "tracker", Principal: sealed.Principal, Method: "tools/call", Target: sealed.Target,
+				Arguments: [32]byte{1}},
 			sealed,
 		} {
 			for _, now := range []time.Time{testExpires, testNow.Add(-time.Hour)} {
@@ -215,16 +217,17 @@ func TestParseRing(t *testing.T) {
 		want     []Key
 		switched bool
 	}{
-		"one key":                     {at, []Key{a}, false},
-		"order is kept":               {bt + "\n" + at + "\n", []Key{b, a}, false},
-		"commas":                      {at + "," + bt, []Key{a, b}, false},
-		"commas and space":            {" " + at + " ,\t" + bt + ",", []Key{a, b}, false},
-		"line ends of Windows":        {"\ufeff# keys\r\n" + at + "\r\n\r\n" + bt + "\r\n", []Key{a, b}, false},
-		"comments":                    {"#" + bt + "\n" + at + "# " + bt + "\n  # x", []Key{a}, false},
-		"switched":                    {"switched=20261120T120000Z " + at + " " + bt, []Key{a, b}, true},
-		"switched in the last place":  {at + " " + bt + ",switched=20261120T120000Z", []Key{a, b}, true},
-		"written by EncodeSecrets":    {mustRing(t, a, b).EncodeSecrets(), []Key{a, b}, false},
-		"its line ends turned to CRs": {strings.ReplaceAll(mustRing(t, a, b).EncodeSecrets(), "\n", "\r\n"), []Key{a, b}, false},
+		"one key":                    {at, []Key{a}, false},
+		"order is kept":              {bt + "\n" + at + "\n", []Key{b, a}, false},
+		"commas":                     {at + "," + bt, []Key{a, b}, false},
+		"commas and space":           {" " + at + " ,\t" + bt + ",", []Key{a, b}, false},
+		"line ends of Windows":       {"\ufeff# keys\r\n" + at + "\r\n\r\n" + bt + "\r\n", []Key{a, b}, false},
+		"comments":                   {"#" + bt + "\n" + at + "# " + bt + "\n  # x", []Key{a}, false},
+		"switched":                   {"switched=20261120T120000Z " + at + " " + bt, []Key{a, b}, true},
+		"switched in the last place": {at + " " + bt + ",switched=20261120T120000Z", []Key{a, b}, true},
+		"written by EncodeSecrets":   {mustRing(t, a, b).EncodeSecrets(), []Key{a, b}, false},
+		"its line ends turned to CRs": {strings.ReplaceAll(mustRing(t, a, b).EncodeSecrets(), "\n", "\r\n"),
+			[]Key{a, b}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := ParseRing(tt.text)
@@ -271,14 +274,17 @@ func TestParseRingRefuses(t *testing.T) {
 		"unused bits":            {at[:len(at)-1] + "B", "was altered"},
 		"foreign character":      {at[:len(at)-2] + "+A", "was altered"},
 		"placeholder":            {"askback-key-1_20261120T110000Z_" + strings.Repeat("A", 43), "placeholder"},
-		"twice":                  {at + "\n" + bt + "\n\n" + at, "line 4, entry 1: key " + a.ID() + " is already on line 1, entry 1"},
-		"switched without time":  {"switched= " + at, "line 1, entry 1: want switched="},
-		"switched twice":         {"switched=20261120T120000Z\nswitched=20261120T120000Z " + at, "line 2, entry 1: a second switched="},
-		"revoked without time":   {at + "\nrevoked=now", "line 2, entry 1: want revoked="},
-		"revoked twice":          {"revoked=20261120T120000Z,revoked=20261120T120000Z " + at, "line 1, entry 2: a second revoked="},
-		"an unknown entry":       {at + " expires=20261120T120000Z", "line 1, entry 2: does not begin"},
-		"other letters":          {strings.ToUpper(at), "does not begin"},
-		"separator of Unicode":   {at + "\u00a0" + bt, "want 43"},
+		"twice": {at + "\n" + bt + "\n\n" + at, "line 4, entry 1: key " + a.ID() +
+			" is already on line 1, entry 1"},
+		"switched without time": {"switched= " + at, "line 1, entry 1: want switched="},
+		"switched twice": {"switched=20261120T120000Z\nswitched=20261120T120000Z " + at,
+			"line 2, entry 1: a second switched="},
+		"revoked without time": {at + "\nrevoked=now", "line 2, entry 1: want revoked="},
+		"revoked twice": {"revoked=20261120T120000Z,revoked=20261120T120000Z " + at,
+			"line 1, entry 2: a second revoked="},
+		"an unknown entry":     {at + " expires=20261120T120000Z", "line 1, entry 2: does not begin"},
+		"other letters":        {strings.ToUpper(at), "does not begin"},
+		"separator of Unicode": {at + "\u00a0" + bt, "want 43"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := ParseRing(tt.text)
@@ -326,7 +332,9 @@ switched=20261120T110000Z
 // What EncodeSecrets writes, ParseRing reads, whatever is in the ring.
 func TestKeyFileProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		secretList := rapid.SliceOfNDistinct(rapid.SliceOfN(rapid.Byte(), keySize, keySize), 1, 5, func(b []byte) string { return string(b) }).
+		secretList := rapid.SliceOfNDistinct(rapid.SliceOfN(rapid.Byte(), keySize, keySize), 1, 5, func(b []byte) string {
+			return string(b)
+		}).
 			Filter(func(l [][]byte) bool {
 				for _, b := range l {
 					if [keySize]byte(b) == [keySize]byte{} {

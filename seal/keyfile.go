@@ -62,7 +62,8 @@ func ParseRing(text string) (*Ring, error) {
 				return nil, parseError(at, err)
 			}
 			if first, ok := places[key.ID()]; ok {
-				return nil, parseError(at, fmt.Errorf("key %s is already on line %d, entry %d: leave one out", key.ID(), first.line, first.entry))
+				return nil, parseError(at, fmt.Errorf("key %s is already on line %d, entry %d: leave one out", key.ID(), first.line,
+					first.entry))
 			}
 			places[key.ID()] = at
 			keys = append(keys, key)
@@ -70,7 +71,8 @@ func ParseRing(text string) (*Ring, error) {
 	}
 	if len(keys) == 0 {
 		if strings.Contains(text, "#") {
-			return nil, errors.New("seal: parse keys: no key outside comments: if the text lost its line breaks, leave the comments out")
+			return nil, errors.New("seal: parse keys: no key outside comments: if the text lost its line breaks, leave the " +
+				"comments out")
 		}
 		return nil, errors.New("seal: parse keys: no key in the text: make one with 'askback keys new'")
 	}

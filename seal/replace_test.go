@@ -194,7 +194,8 @@ func TestRevocationStays(t *testing.T) {
 	if err != nil || next.Revoked() != r.Revoked() {
 		t.Errorf("after forget: %v, %v", next.Revoked(), err)
 	}
-	if _, err := mustRing(t, NewKey(testNow)).RevokeBefore(testNow).Seal(testBinding, nil, testNow, testExpires); err != nil {
+	if _, err := mustRing(t, NewKey(testNow)).RevokeBefore(testNow).Seal(testBinding, nil, testNow,
+		testExpires); err != nil {
 		t.Error(err)
 	}
 }

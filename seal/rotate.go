@@ -68,8 +68,9 @@ func (set *keySet) rotate(now time.Time, wait time.Duration) (*Ring, Step, error
 
 	default:
 		if set.switched.IsZero() && wait > 0 {
-			return nil, "", fmt.Errorf("seal: cannot tell when key %s began to seal, so not whether the older keys can be forgotten: "+
-				"add an entry %s%s with the right time to the key file, or force the step", keys[0].ID(), switchedPrefix, timeLayout)
+			return nil, "", fmt.Errorf("seal: cannot tell when key %s began to seal, so not whether the older keys can be "+
+				"forgotten: add an entry %s%s with the right time to the key file, or force the step", keys[0].ID(), switchedPrefix,
+				timeLayout)
 		}
 		if err := settled(StepForget, set.switched, now, wait); err != nil {
 			return nil, "", err

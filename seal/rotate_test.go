@@ -61,7 +61,8 @@ func TestRotateTakesThreeSteps(t *testing.T) {
 }
 
 func TestRotateLeavesTheReceiverAlone(t *testing.T) {
-	r := mustRing(t, newKey([32]byte{1}, testNow), newKey([32]byte{2}, testNow.Add(time.Hour)), newKey([32]byte{3}, testNow.Add(time.Minute)))
+	r := mustRing(t, newKey([32]byte{1}, testNow), newKey([32]byte{2}, testNow.Add(time.Hour)),
+		newKey([32]byte{3}, testNow.Add(time.Minute)))
 	before := r.EncodeSecrets()
 	for range 3 {
 		if _, _, err := r.Rotate(testNow, 0); err != nil {
@@ -87,14 +88,20 @@ func TestRotate(t *testing.T) {
 		want     []Key // nil after learn
 		err      string
 	}{
-		"newest in the middle":          {keys: []Key{a, c, b}, now: late, wait: time.Hour, step: StepSwitch, want: []Key{c, a, b}},
-		"added by hand after a switch":  {keys: []Key{b, a, c}, switched: testNow, now: late, wait: time.Hour, step: StepSwitch, want: []Key{c, b, a}},
-		"forgets all but the first":     {keys: []Key{c, b, a}, switched: testNow, now: late, wait: time.Hour, step: StepForget, want: []Key{c}},
-		"switched by hand":              {keys: []Key{b, a}, now: late, wait: time.Hour, err: "cannot tell when key " + b.ID() + " began to seal"},
-		"switched by hand, forced":      {keys: []Key{b, a}, now: testNow, step: StepForget, want: []Key{b}},
-		"too early, forced":             {keys: []Key{a, b}, now: testNow, step: StepSwitch, want: []Key{b, a}},
-		"clock set back before switch":  {keys: []Key{a, b}, now: testNow.AddDate(-1, 0, 0), wait: time.Hour, err: ErrTooEarly.Error()},
-		"clock set back before forget":  {keys: []Key{b, a}, switched: late, now: testNow, wait: time.Hour, err: ErrTooEarly.Error()},
+		"newest in the middle": {keys: []Key{a, c, b}, now: late, wait: time.Hour, step: StepSwitch,
+			want: []Key{c, a, b}},
+		"added by hand after a switch": {keys: []Key{b, a, c}, switched: testNow, now: late, wait: time.Hour,
+			step: StepSwitch, want: []Key{c, b, a}},
+		"forgets all but the first": {keys: []Key{c, b, a}, switched: testNow, now: late, wait: time.Hour,
+			step: StepForget, want: []Key{c}},
+		"switched by hand": {keys: []Key{b, a}, now: late, wait: time.Hour, err: "cannot tell when key " +
+			b.ID() + " began to seal"},
+		"switched by hand, forced": {keys: []Key{b, a}, now: testNow, step: StepForget, want: []Key{b}},
+		"too early, forced":        {keys: []Key{a, b}, now: testNow, step: StepSwitch, want: []Key{b, a}},
+		"clock set back before switch": {keys: []Key{a, b}, now: testNow.AddDate(-1, 0, 0), wait: time.Hour,
+			err: ErrTooEarly.Error()},
+		"clock set back before forget": {keys: []Key{b, a}, switched: late, now: testNow, wait: time.Hour,
+			err: ErrTooEarly.Error()},
 		"clock set back before learn":   {keys: []Key{b}, now: testNow.AddDate(-1, 0, 0), wait: time.Hour, step: StepLearn},
 		"learn in the second of making": {keys: []Key{b}, now: b.Created(), step: StepLearn},
 	} {

@@ -8,7 +8,9 @@
 //
 //	ring, err := seal.ParseRing(os.Getenv("STATE_KEYS")) // or seal.NewRing(seal.NewKey(time.Now()))
 //
-//	b := seal.Binding{Audience: "tracker", Principal: user, Method: "tools/call", Target: "update_work_item", Arguments: digest}
+//	b := seal.Binding{
+//		Audience: "tracker", Principal: user, Method: "tools/call", Target: "update_work_item", Arguments: digest,
+//	}
 //	token, err := ring.Seal(b, payload, now, now.Add(10*time.Minute))
 //
 //	state, err := ring.Open(token, b, now) // on the retry, with the binding of the retry
@@ -124,39 +126,43 @@ func (r *Ring) Open(token string, b Binding, now time.Time) (*State, error) {
 	}
 	switch {
 	case string(p.audience) != b.Audience:
-		return nil, refuse(ReasonAudience, "was sealed for server %s, presented to %s: give servers with different names different keys, "+
-			"or every instance of one server the same name", clip(string(p.audience)), clip(b.Audience))
+		return nil, refuse(ReasonAudience, "was sealed for server %s, presented to %s: give servers with different names "+
+			"different keys, or every instance of one server the same name", clip(string(p.audience)), clip(b.Audience))
 	case subtle.ConstantTimeCompare(p.principal, []byte(b.Principal)) == 0:
-		return nil, refuse(ReasonPrincipal, "was sealed for another principal than the one who presents it: it may be stolen, "+
-			"unless callers change identity between rounds")
+		return nil, refuse(ReasonPrincipal, "was sealed for another principal than the one who presents it: it may be "+
+			"stolen, unless callers change identity between rounds")
 	case string(p.method) != b.Method:
 		return nil, refuse(ReasonMethod, "was sealed for method %s, presented on %s: the client mixes up its requests",
 			clip(string(p.method)), clip(b.Method))
 	case string(p.target) != b.Target:
 		// Targets are not quoted: a resource URI may name a person or carry a secret.
-		return nil, refuse(ReasonTarget, "was sealed for another tool, prompt or resource than the request names: the client mixes up its requests")
+		return nil, refuse(ReasonTarget, "was sealed for another tool, prompt or resource than the request names: the "+
+			"client mixes up its requests")
 	case subtle.ConstantTimeCompare(p.arguments, b.Arguments[:]) == 0:
 		return nil, refuse(ReasonArguments, "was sealed for other arguments than the request has: "+
 			"the client must retry with the arguments of the original request")
 	}
 	nowMillis := now.UnixMilli()
 	if ahead := p.issued - nowMillis; ahead > MaxClockSkew.Milliseconds() {
-		return nil, refuse(ReasonFuture, "was issued %v in the future, %v are allowed: synchronise the clocks of the instances",
+		return nil, refuse(ReasonFuture, "was issued %v in the future, %v are allowed: synchronise the clocks of the "+
+			"instances",
 			milliseconds(ahead), MaxClockSkew)
 	}
 	if nowMillis >= p.expires {
-		return nil, refuse(ReasonExpired, "expired %v ago after a life of %v: if people need longer to answer, raise the time to live",
+		return nil, refuse(ReasonExpired, "expired %v ago after a life of %v: if people need longer to answer, raise the "+
+			"time to live",
 			milliseconds(nowMillis-p.expires), milliseconds(p.expires-p.issued))
 	}
 	if !set.revoked.IsZero() && p.issued < set.revoked.UnixMilli() {
-		return nil, refuse(ReasonRevoked, "was issued at %s, and all that were issued before %s are revoked: the client must start a new call",
+		return nil, refuse(ReasonRevoked, "was issued at %s, and all that were issued before %s are revoked: the client "+
+			"must start a new call",
 			time.UnixMilli(p.issued).UTC().Format(time.RFC3339), set.revoked.Format(time.RFC3339))
 	}
 	return newState(s, token, &p, b), nil
 }
 
-// Inspect opens a token without comparing its binding or its times with anything. It is for operators' tools: never
-// use it to serve a request, where it would accept anybody's state, on any request, without end. Errors are those of Open.
+// Inspect opens a token without comparing its binding or its times with anything. It is for operators' tools: never use
+// it to serve a request, where it would accept anybody's state, on any request, without end. Errors are those of Open.
 func (r *Ring) Inspect(token string) (*State, error) {
 	s, p, err := r.load().decrypt(token)
 	if err != nil {
@@ -179,8 +185,8 @@ func (set *keySet) decrypt(token string) (*sealer, plaintext, error) {
 	}
 	s := set.sealer(keyID)
 	if s == nil {
-		return nil, plaintext{}, refuse(ReasonUnknownKey, "was sealed with key %s, which is not in this ring: give every instance the same keys, "+
-			"and forget a key only after the longest time to live", keyID)
+		return nil, plaintext{}, refuse(ReasonUnknownKey, "was sealed with key %s, which is not in this ring: give every "+
+			"instance the same keys, and forget a key only after the longest time to live", keyID)
 	}
 	sealed, err := decodeBody(body)
 	if err != nil {
@@ -193,8 +199,8 @@ func (set *keySet) decrypt(token string) (*sealer, plaintext, error) {
 	}
 	p, ok := parsePlaintext(opened)
 	if !ok {
-		return nil, plaintext{}, refuse(ReasonMalformed, "is authentic but not laid out as %s says: another program seals with key %s "+
-			"and does not follow FORMAT.md", version, keyID)
+		return nil, plaintext{}, refuse(ReasonMalformed, "is authentic but not laid out as %s says: another program seals "+
+			"with key %s and does not follow FORMAT.md", version, keyID)
 	}
 	return s, p, nil
 }

@@ -121,41 +121,53 @@ func TestOpenRefusesAttacks(t *testing.T) {
 		want    Reason
 	}
 	for name, a := range map[string]attack{
-		"empty":                              {empty: true, want: ReasonMalformed},
-		"10 MB":                              {token: strings.Repeat("A", 10<<20), want: ReasonTooLarge},
-		"10 MB with a genuine beginning":     {token: token + strings.Repeat("A", 10<<20), want: ReasonTooLarge},
-		"largest size, genuine beginning":    {token: token + strings.Repeat("A", MaxTokenSize-len(token)), want: ReasonAuthentication},
-		"wrong version":                      {token: "ab2" + token[3:], want: ReasonVersion},
-		"no version":                         {token: token[4:], want: ReasonMalformed},
-		"other key":                          {token: mustSeal(t, mustRing(t, otherKey), "payload"), want: ReasonUnknownKey},
-		"ring without the key":               {ring: mustRing(t, otherKey), want: ReasonUnknownKey},
-		"other key under the name of this":   {token: prefix + mustSeal(t, mustRing(t, otherKey), "payload")[len(prefix):], want: ReasonAuthentication},
-		"relabelled with a known key id":     {token: "ab1." + otherKey.ID() + token[12:], ring: bothKeys, want: ReasonAuthentication},
-		"relabelled with an unknown key id":  {token: "ab1.aaaaaaaa" + token[12:], want: ReasonUnknownKey},
-		"key id in capitals":                 {token: "ab1." + strings.ToUpper(key.ID()) + token[12:], want: ReasonMalformed},
-		"all zero body":                      {token: prefix + encode(make([]byte, len(raw))), want: ReasonAuthentication},
-		"trailing zero bits in the text":     {token: token + "A", want: ReasonAuthentication},
-		"trailing dot":                       {token: token + ".", want: ReasonMalformed},
-		"trailing token":                     {token: token + token, want: ReasonMalformed},
-		"trailing zero byte decoded":         {token: prefix + encode(append(bytes.Clone(raw), 0)), want: ReasonAuthentication},
-		"trailing NUL":                       {token: token + "\x00", want: ReasonMalformed},
-		"leading space":                      {token: " " + token, want: ReasonMalformed},
-		"other nonce":                        {token: prefix + encode(append(make([]byte, nonceSize), raw[nonceSize:]...)), want: ReasonAuthentication},
-		"other principal":                    {binding: func(b *Binding) { b.Principal = "mallory@example.com" }, want: ReasonPrincipal},
-		"principal of the same length":       {binding: func(b *Binding) { b.Principal = "alicf@example.com" }, want: ReasonPrincipal},
-		"principal in another case":          {binding: func(b *Binding) { b.Principal = "Alice@example.com" }, want: ReasonPrincipal},
-		"no principal":                       {binding: func(b *Binding) { b.Principal = "" }, want: ReasonPrincipal},
-		"principal with a NUL":               {binding: func(b *Binding) { b.Principal += "\x00" }, want: ReasonPrincipal},
-		"other method":                       {binding: func(b *Binding) { b.Method = "prompts/get" }, want: ReasonMethod},
-		"other target":                       {binding: func(b *Binding) { b.Target = "delete_work_item" }, want: ReasonTarget},
-		"other arguments":                    {binding: func(b *Binding) { b.Arguments[31] = 1 }, want: ReasonArguments},
-		"other server":                       {binding: func(b *Binding) { b.Audience = "billing" }, want: ReasonAudience},
-		"text moved between method, target":  {binding: func(b *Binding) { b.Method, b.Target = "tools/callu", "pdate_work_item" }, want: ReasonMethod},
-		"expired at the very millisecond":    {now: testExpires, want: ReasonExpired},
-		"expired long ago":                   {now: testExpires.AddDate(1000, 0, 0), want: ReasonExpired},
-		"from the future":                    {now: testNow.Add(-MaxClockSkew - time.Millisecond), want: ReasonFuture},
-		"from the far future":                {now: time.Time{}, want: ReasonFuture},
-		"stolen and expired counts as theft": {binding: func(b *Binding) { b.Principal = "mallory" }, now: testExpires, want: ReasonPrincipal},
+		"empty":                          {empty: true, want: ReasonMalformed},
+		"10 MB":                          {token: strings.Repeat("A", 10<<20), want: ReasonTooLarge},
+		"10 MB with a genuine beginning": {token: token + strings.Repeat("A", 10<<20), want: ReasonTooLarge},
+		"largest size, genuine beginning": {token: token + strings.Repeat("A", MaxTokenSize-len(token)),
+			want: ReasonAuthentication},
+		"wrong version":        {token: "ab2" + token[3:], want: ReasonVersion},
+		"no version":           {token: token[4:], want: ReasonMalformed},
+		"other key":            {token: mustSeal(t, mustRing(t, otherKey), "payload"), want: ReasonUnknownKey},
+		"ring without the key": {ring: mustRing(t, otherKey), want: ReasonUnknownKey},
+		"other key under the name of this": {token: prefix + mustSeal(t, mustRing(t, otherKey), "payload")[len(prefix):],
+			want: ReasonAuthentication},
+		"relabelled with a known key id": {token: "ab1." + otherKey.ID() + token[12:], ring: bothKeys,
+			want: ReasonAuthentication},
+		"relabelled with an unknown key id": {token: "ab1.aaaaaaaa" + token[12:], want: ReasonUnknownKey},
+		"key id in capitals":                {token: "ab1." + strings.ToUpper(key.ID()) + token[12:], want: ReasonMalformed},
+		"all zero body":                     {token: prefix + encode(make([]byte, len(raw))), want: ReasonAuthentication},
+		"trailing zero bits in the text":    {token: token + "A", want: ReasonAuthentication},
+		"trailing dot":                      {token: token + ".", want: ReasonMalformed},
+		"trailing token":                    {token: token + token, want: ReasonMalformed},
+		"trailing zero byte decoded": {token: prefix + encode(append(bytes.Clone(raw), 0)),
+			want: ReasonAuthentication},
+		"trailing NUL":  {token: token + "\x00", want: ReasonMalformed},
+		"leading space": {token: " " + token, want: ReasonMalformed},
+		"other nonce": {token: prefix + encode(append(make([]byte, nonceSize), raw[nonceSize:]...)),
+			want: ReasonAuthentication},
+		"other principal": {binding: func(b *Binding) { b.Principal = "mallory@example.com" },
+			want: ReasonPrincipal},
+		"principal of the same length": {binding: func(b *Binding) { b.Principal = "alicf@example.com" },
+			want: ReasonPrincipal},
+		"principal in another case": {binding: func(b *Binding) { b.Principal = "Alice@example.com" },
+			want: ReasonPrincipal},
+		"no principal":         {binding: func(b *Binding) { b.Principal = "" }, want: ReasonPrincipal},
+		"principal with a NUL": {binding: func(b *Binding) { b.Principal += "\x00" }, want: ReasonPrincipal},
+		"other method":         {binding: func(b *Binding) { b.Method = "prompts/get" }, want: ReasonMethod},
+		"other target": {binding: func(b *Binding) { b.Target = "delete_work_item" },
+			want: ReasonTarget},
+		"other arguments": {binding: func(b *Binding) { b.Arguments[31] = 1 }, want: ReasonArguments},
+		"other server":    {binding: func(b *Binding) { b.Audience = "billing" }, want: ReasonAudience},
+		"text moved between method, target": {binding: func(b *Binding) {
+			b.Method, b.Target = "tools/callu", "pdate_work_item"
+		}, want: ReasonMethod},
+		"expired at the very millisecond": {now: testExpires, want: ReasonExpired},
+		"expired long ago":                {now: testExpires.AddDate(1000, 0, 0), want: ReasonExpired},
+		"from the future":                 {now: testNow.Add(-MaxClockSkew - time.Millisecond), want: ReasonFuture},
+		"from the far future":             {now: time.Time{}, want: ReasonFuture},
+		"stolen and expired counts as theft": {binding: func(b *Binding) { b.Principal = "mallory" }, now: testExpires,
+			want: ReasonPrincipal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, now, r := testBinding, testNow, ring
@@ -365,11 +377,13 @@ func TestPeek(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Visible{Version: "ab1", KeyID: r.Keys()[0].ID(), ID: token[13:45], Size: plaintextSize(&testBinding, []byte("payload"))}
+	want := Visible{Version: "ab1", KeyID: r.Keys()[0].ID(), ID: token[13:45],
+		Size: plaintextSize(&testBinding, []byte("payload"))}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for name, token := range map[string]string{"empty": "", "newline": token + "\n", "version": "ab9.x", "no body": token[:13], "huge": strings.Repeat("A", 10<<20)} {
+	for name, token := range map[string]string{"empty": "", "newline": token + "\n", "version": "ab9.x",
+		"no body": token[:13], "huge": strings.Repeat("A", 10<<20)} {
 		if got, err := Peek(token); got != (Visible{}) || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
@@ -471,7 +485,8 @@ func TestRoundTripProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(state.Payload, payload) || state.Binding != sealed || state.Issued.UnixMilli() != issued || state.Expires.UnixMilli() != expires {
+		if !bytes.Equal(state.Payload, payload) || state.Binding != sealed || state.Issued.UnixMilli() != issued ||
+			state.Expires.UnixMilli() != expires {
 			t.Fatalf("opened to something else: %v", state)
 		}
 	})
@@ -497,7 +512,8 @@ func FuzzOpen(f *testing.F) {
 		reasonOf(t, state, err)
 		state, err = r.Inspect(token)
 		reasonOf(t, state, err)
-		if v, err := Peek(token); err == nil && (!isKeyID(v.KeyID) || v.Size < minPlaintext || !strings.HasPrefix(token, "ab1."+v.KeyID+"."+v.ID)) {
+		if v, err := Peek(token); err == nil &&
+			(!isKeyID(v.KeyID) || v.Size < minPlaintext || !strings.HasPrefix(token, "ab1."+v.KeyID+"."+v.ID)) {
 			t.Errorf("peeked %+v", v)
 		}
 	})

@@ -40,8 +40,8 @@ func (f File) Load(context.Context) (*Ring, error) {
 	return ring, nil
 }
 
-// Reload gives the ring the keys of a source with [Ring.Replace], and reports whether they are others than before. With an
-// error the ring keeps its keys. Call it from time to time, or when something says that there are other keys.
+// Reload gives the ring the keys of a source with [Ring.Replace], and reports whether they are others than before. With
+// an error the ring keeps its keys. Call it from time to time, or when something says that there are other keys.
 func (r *Ring) Reload(ctx context.Context, from Source) (changed bool, err error) {
 	next, err := from.Load(ctx)
 	if err != nil {

@@ -48,15 +48,18 @@ func TestReload(t *testing.T) {
 	}{
 		{"the same keys", write(ring.EncodeSecrets()), false, "", true},
 		{"no file", seal.File(file + "x"), false, "no such file", true},
-		{"a service that fails", source(func() (*seal.Ring, error) { return nil, errors.New("no answer") }), false, "no answer", true},
+		{"a service that fails", source(func() (*seal.Ring, error) { return nil, errors.New("no answer") }), false,
+			"no answer", true},
 		{"no ring", source(func() (*seal.Ring, error) { return nil, nil }), false, "empty ring", true},
 		{"an empty ring", source(func() (*seal.Ring, error) { return new(seal.Ring), nil }), false, "empty ring", true},
-		{"the same keys, revoked", source(func() (*seal.Ring, error) { return ring.RevokeBefore(now.Add(time.Second)), nil }), true, "", false},
+		{"the same keys, revoked", source(func() (*seal.Ring, error) { return ring.RevokeBefore(now.Add(time.Second)), nil }),
+			true, "", false},
 		{"other keys", source(func() (*seal.Ring, error) { return other, nil }), true, "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			changed, err := ring.Reload(t.Context(), tc.from)
-			if changed != tc.changed || (err == nil) != (tc.failure == "") || err != nil && !strings.Contains(err.Error(), tc.failure) {
+			if changed != tc.changed || (err == nil) != (tc.failure == "") || err != nil &&
+				!strings.Contains(err.Error(), tc.failure) {
 				t.Errorf("changed: %v, error: %v", changed, err)
 			}
 			if _, err := ring.Open(token, b, now); (err == nil) != tc.opens {
@@ -64,7 +67,8 @@ func TestReload(t *testing.T) {
 			}
 		})
 	}
-	for name, text := range map[string]string{"a damaged file": secret + "x", "a file that is too large": strings.Repeat("#\n", 1<<20)} {
+	for name, text := range map[string]string{"a damaged file": secret + "x",
+		"a file that is too large": strings.Repeat("#\n", 1<<20)} {
 		_, err := ring.Reload(t.Context(), write(text))
 		if err == nil || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), secret[20:]) {
 			t.Errorf("%s: %v", name, err)

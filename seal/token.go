@@ -64,7 +64,8 @@ func Peek(token string) (Visible, error) {
 // split takes a token apart without decoding anything.
 func split(token string) (keyID, body string, err error) {
 	if len(token) > MaxTokenSize {
-		return "", "", refuse(ReasonTooLarge, "is %d bytes long, at most %d (MaxTokenSize) are accepted: no token is sealed longer than that", len(token), MaxTokenSize)
+		return "", "", refuse(ReasonTooLarge, "is %d bytes long, at most %d (MaxTokenSize) are accepted: no token is "+
+			"sealed longer than that", len(token), MaxTokenSize)
 	}
 	if token == "" {
 		return "", "", refuse(ReasonMalformed, "is empty: the client must send back what it received, or leave it out")
@@ -72,7 +73,8 @@ func split(token string) (keyID, body string, err error) {
 	rest, ok := strings.CutPrefix(token, version+".")
 	if !ok {
 		if v := otherVersion(token); v != "" {
-			return "", "", refuse(ReasonVersion, "is of format %s, this program knows %s: run the same release on every instance", v, version)
+			return "", "",
+				refuse(ReasonVersion, "is of format %s, this program knows %s: run the same release on every instance", v, version)
 		}
 		return "", "", malformed("does not begin with " + version)
 	}
@@ -133,13 +135,16 @@ func newSealer(k Key) (*sealer, error) {
 
 // seal is deterministic: the caller vouches that the nonce was never used before.
 func (s *sealer) seal(nonce [nonceSize]byte, b *Binding, payload []byte, issued, expires time.Time) (string, error) {
-	if issued.Before(time.UnixMilli(0)) || expires.After(time.UnixMilli(maxMillis)) || issued.UnixMilli() >= expires.UnixMilli() {
-		return "", fmt.Errorf("seal: issued %s, expires %s: want the expiry at least a millisecond later, and both between 1970 and 9999",
+	if issued.Before(time.UnixMilli(0)) || expires.After(time.UnixMilli(maxMillis)) ||
+		issued.UnixMilli() >= expires.UnixMilli() {
+		return "", fmt.Errorf("seal: issued %s, expires %s: want the expiry at least a millisecond later, and both between "+
+			"1970 and 9999",
 			issued.Format(time.RFC3339Nano), expires.Format(time.RFC3339Nano))
 	}
 	size := plaintextSize(b, payload)
 	if n := len(s.prefix) + bodyEncoding.EncodedLen(nonceSize+size+tagSize); n > MaxTokenSize {
-		return "", fmt.Errorf("seal: a payload of %d bytes makes a token of %d bytes, at most %d (MaxTokenSize) are allowed: put less into the state",
+		return "", fmt.Errorf("seal: a payload of %d bytes makes a token of %d bytes, at most %d (MaxTokenSize) are "+
+			"allowed: put less into the state",
 			len(payload), n, MaxTokenSize)
 	}
 	buf := make([]byte, 0, nonceSize+size+tagSize)

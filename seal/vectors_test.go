@@ -118,7 +118,8 @@ func TestVectorTokens(t *testing.T) {
 				t.Errorf("sealed as\n%s\nwant\n%s", token, tt.Token)
 			}
 
-			want := &State{ID: tt.Token[13:45], KeyID: v.Keys[tt.Key].ID, Issued: issued.UTC(), Expires: expires.UTC(), Binding: b, Payload: tt.Payload}
+			want := &State{ID: tt.Token[13:45], KeyID: v.Keys[tt.Key].ID, Issued: issued.UTC(), Expires: expires.UTC(),
+				Binding: b, Payload: tt.Payload}
 			for _, now := range tt.ValidAt {
 				got, err := r.Open(tt.Token, b, time.UnixMilli(now))
 				if err != nil {

@@ -27,10 +27,10 @@ type Options struct {
 	Overflow int
 }
 
-// Store keeps states. It is called concurrently, and the request waits for it: where a database may hang, give up
-// after a time. The context is that of the request, except where a phase stores a state: that has 10 seconds, even
-// if the client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and
-// the Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
+// Store keeps states. It is called concurrently, and the request waits for it: where a database may hang, give up after
+// a time. The context is that of the request, except where a phase stores a state: that has 10 seconds, even if the
+// client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and the
+// Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type Store interface {
 	// PutState keeps data until expires, in place of what was there under this id. Under call, which is not unique,
 	// FindStates finds it, unless call is empty. An id has up to 64 bytes, a call too. It does not keep the slice.

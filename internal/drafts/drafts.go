@@ -190,7 +190,8 @@ func translate(method string, m message) ([]byte, *jsonrpc.Error) {
 	for _, name := range []string{"inputResponses", "requestState"} {
 		inside := strictjson.Get(m["params"], name)
 		if inside != nil && m[name] != nil {
-			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q is both inside and beside params; send it once", name)
+			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q is both inside and beside params; send it "+
+				"once", name)
 		}
 		if inside != nil {
 			m[name] = inside
@@ -199,7 +200,8 @@ func translate(method string, m message) ([]byte, *jsonrpc.Error) {
 	responses, state := m["inputResponses"], m["requestState"]
 	if m["dependent_responses"] != nil {
 		if responses != nil || state != nil {
-			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" comes without "inputResponses" and "requestState"`)
+			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" comes without `+
+				`"inputResponses" and "requestState"`)
 		}
 		var fault *jsonrpc.Error
 		if responses, state, fault = dependentResponses(m["dependent_responses"]); fault != nil {

@@ -45,8 +45,10 @@ func newEchoCall(t *testing.T) *echoCall {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := bound.Limits{Rounds: 4, Questions: 4, StateBytes: 64 << 10, StoredBytes: 1 << 20, RoundTTL: time.Hour, CallTTL: 24 * time.Hour}
-	return &echoCall{names: 1, answer: accepting, carrier: &home.Carrier{Keys: ring, Limits: limits, Log: slog.New(slog.DiscardHandler)}}
+	limits := bound.Limits{Rounds: 4, Questions: 4, StateBytes: 64 << 10, StoredBytes: 1 << 20, RoundTTL: time.Hour,
+		CallTTL: 24 * time.Hour}
+	return &echoCall{names: 1, answer: accepting,
+		carrier: &home.Carrier{Keys: ring, Limits: limits, Log: slog.New(slog.DiscardHandler)}}
 }
 
 func accepting([]string) (*mcp.ElicitResult, error) {
@@ -57,31 +59,32 @@ const echoParams = `{"name":"x","arguments":{}}`
 
 // request is the call as a front brings it, in a session or with a state.
 func (c *echoCall) request(params *wire.Params) *call.Request {
-	return &call.Request{Params: params, Raw: []byte(echoParams), Can: wire.Form, Principal: "alice", Handler: &call.Handler{
-		Method: "tools/call",
-		Invoke: func(ctx context.Context, cl *call.Call, _ *wire.Params) (mcp.Result, error) {
-			made, err := cl.Step(ctx, "make", func(context.Context) ([]byte, error) { return make([]byte, c.size), nil })
-			heard := fmt.Sprint(len(made))
-			for range c.names {
-				if err != nil {
-					return nil, err
+	return &call.Request{Params: params, Raw: []byte(echoParams), Can: wire.Form, Principal: "alice",
+		Handler: &call.Handler{
+			Method: "tools/call",
+			Invoke: func(ctx context.Context, cl *call.Call, _ *wire.Params) (mcp.Result, error) {
+				made, err := cl.Step(ctx, "make", func(context.Context) ([]byte, error) { return make([]byte, c.size), nil })
+				heard := fmt.Sprint(len(made))
+				for range c.names {
+					if err != nil {
+						return nil, err
+					}
+					var q *question.Question
+					if q, err = question.FormOf("Who? "+heard, reflect.TypeFor[struct {
+						Name string `json:"name"`
+					}]()); err != nil {
+						return nil, err
+					}
+					var record []byte
+					if record, err = cl.Ask("name", q); err == nil {
+						action, _ := question.Action(record)
+						name, _ := strictjson.String(strictjson.Get(strictjson.Get(record, "content"), "name"))
+						heard += " " + action + " " + name
+					}
 				}
-				var q *question.Question
-				if q, err = question.FormOf("Who? "+heard, reflect.TypeFor[struct {
-					Name string `json:"name"`
-				}]()); err != nil {
-					return nil, err
-				}
-				var record []byte
-				if record, err = cl.Ask("name", q); err == nil {
-					action, _ := question.Action(record)
-					name, _ := strictjson.String(strictjson.Get(strictjson.Get(record, "content"), "name"))
-					heard += " " + action + " " + name
-				}
-			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: heard}}}, err
-		},
-	}}
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: heard}}}, err
+			},
+		}}
 }
 
 func (c *echoCall) serve(ctx context.Context, r *call.Request, at call.Home) string {
@@ -160,7 +163,8 @@ func TestQuestionsOfACallCarryItsState(t *testing.T) {
 		if e.Call.Capabilities = nil; capabilities["elicitation"] == nil {
 			t.Errorf("the client's capabilities are %v", capabilities)
 		}
-		if diff := cmp.Diff(&envelope{Keys: []string{"name"}, Call: &Call{ID: json.RawMessage("9"), Method: "tools/call", Params: json.RawMessage(echoParams)}}, e); diff != "" {
+		if diff := cmp.Diff(&envelope{Keys: []string{"name"},
+			Call: &Call{ID: json.RawMessage("9"), Method: "tools/call", Params: json.RawMessage(echoParams)}}, e); diff != "" {
 			t.Errorf("question %d (-want +got):\n%s", i, diff)
 		}
 		if got := c.elsewhere(t, c.states[i]); got != want {
@@ -194,7 +198,8 @@ func TestStatesOfACallInASession(t *testing.T) {
 		{says: "too large to travel", size: 100_000, want: "100000 accept octocat"},
 		{says: "too large to seal", size: 2_000_000, want: "2000000 accept octocat"},
 		{says: "too large to store", size: 2_000_000, overflow: 1000, want: "2000000 accept octocat"},
-		{says: "with a store that fails", size: 100_000, overflow: 1000, fails: errors.New("no connection"), want: "100000 accept octocat"},
+		{says: "with a store that fails", size: 100_000, overflow: 1000, fails: errors.New("no connection"),
+			want: "100000 accept octocat"},
 	} {
 		t.Run(test.says, func(t *testing.T) {
 			c := newEchoCall(t)
@@ -203,7 +208,8 @@ func TestStatesOfACallInASession(t *testing.T) {
 				c.answer = test.answer
 			}
 			store := &failingStore{err: test.fails}
-			if err := c.carrier.UseStates(state.Options{Store: store, Mode: state.Dual, Overflow: test.overflow}, true); err != nil {
+			if err := c.carrier.UseStates(state.Options{Store: store, Mode: state.Dual, Overflow: test.overflow},
+				true); err != nil {
 				t.Fatal(err)
 			}
 			answer := c.answer
@@ -249,7 +255,9 @@ func (s *failingStore) PutState(ctx context.Context, id, call string, data []byt
 	return s.MemoryStore.PutState(ctx, id, call, data, expires)
 }
 
-func (s *failingStore) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (bool, error) {
+func (s *failingStore) SwapState(
+	ctx context.Context, id, call string, old, data []byte, expires time.Time,
+) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}

@@ -19,9 +19,12 @@ func FuzzServe(f *testing.F) {
 	echo := text(f, envelope{State: "x", Keys: []string{"a"}, Call: sessionCall("gone")})
 	for _, form := range append([]Form{""}, forms...) {
 		for _, body := range []string{
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"inputResponses":{"a":{"result":{}}},"requestState":"s"}`,
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"dependent_responses":{"state":` + shared + `,"responses":[{"result":{}}]}}`,
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"dependent_responses":{"responses":[{"state":` + shared + `,"result":{}}]}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"inputResponses":{"a":{"result":{}}},` +
+				`"requestState":"s"}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"dependent_responses":{"state":` + shared +
+				`,"responses":[{"result":{}}]}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},"dependent_responses":{"responses":[{"state":` +
+				shared + `,"result":{}}]}}`,
 			`{"jsonrpc":"2.0","id":"x","method":"tasks/result","params":{"taskId":"t","_meta":{"n":1}}}`,
 			`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`,
 			`{"jsonrpc":"2.0","id":7,"state":` + echo + `,"result":{}}`,
@@ -42,17 +45,20 @@ func FuzzServe(f *testing.F) {
 			}
 			meta := strictjson.Get(strictjson.Get(request, "params"), "_meta")
 			version, _ := strictjson.String(strictjson.Get(meta, "io.modelcontextprotocol/protocolVersion"))
-			if r.Header.Get(wire.HeaderVersion) != wire.Version || version != wire.Version && strictjson.TypeOf(meta) == strictjson.TypeObject {
+			if r.Header.Get(wire.HeaderVersion) != wire.Version || version != wire.Version &&
+				strictjson.TypeOf(meta) == strictjson.TypeObject {
 				t.Fatalf("%v with %s", r.Header, request)
 			}
-			if strictjson.Get(request, "dependent_responses") != nil || strictjson.Get(request, "inputResponses") != nil || strictjson.Get(request, "requestState") != nil {
+			if strictjson.Get(request, "dependent_responses") != nil || strictjson.Get(request, "inputResponses") != nil ||
+				strictjson.Get(request, "requestState") != nil {
 				t.Fatalf("members of a draft in %s", request)
 			}
 			w.Header().Set("Content-Type", "application/json")
 			id := strictjson.Get(request, "id")
 			_, _ = w.Write(wire.AppendResult(nil, id, func(dst []byte) []byte {
 				if asks && requests == 1 {
-					return wire.InputRequired(dst, []wire.InputRequest{{Key: "k", Method: "roots/list", Params: []byte("{}")}}, "s", []byte(`{"n":1}`))
+					return wire.InputRequired(dst, []wire.InputRequest{{Key: "k", Method: "roots/list", Params: []byte("{}")}}, "s",
+						[]byte(`{"n":1}`))
 				}
 				return append(dst, `{"resultType":"complete","task":{"status":"working"},"tasks":[]}`...)
 			}))
@@ -86,7 +92,8 @@ func FuzzWithState(f *testing.F) {
 	for _, message := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/state":"x"}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/state":"x","n":1},"m":[]}}`,
-		`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.github.askback-mcp/state":"x"}}}`, `{}`, `[]`, `{"method":1,"params":{"_meta":{"io.github.askback-mcp/state":"\ud800"}}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.github.askback-mcp/state":"x"}}}`, `{}`, `[]`,
+		`{"method":1,"params":{"_meta":{"io.github.askback-mcp/state":"\ud800"}}}`,
 	} {
 		f.Add([]byte(message))
 	}
@@ -105,7 +112,8 @@ func FuzzWithState(f *testing.F) {
 			t.Fatalf("%s became %s: %v", message, moved, err)
 		}
 		got, _ := strictjson.String(strictjson.Get(moved, "state"))
-		if got != state || strictjson.Get(strictjson.Get(strictjson.Get(moved, "params"), "_meta"), MetaState) != nil || string(strictjson.Get(moved, "id")) != string(id) {
+		if got != state || strictjson.Get(strictjson.Get(strictjson.Get(moved, "params"), "_meta"), MetaState) != nil ||
+			string(strictjson.Get(moved, "id")) != string(id) {
 			t.Fatalf("%s became %s", message, moved)
 		}
 	})

@@ -14,46 +14,87 @@ func TestRequestsBecomeRatified(t *testing.T) {
 		meta   = `"_meta":` + ratifiedMetaJSON
 	)
 	shared := text(t, envelope{State: "sealed", Keys: []string{"a", "b"}})
-	ofA, ofB := text(t, envelope{State: "sealed", Keys: []string{"a"}}), text(t, envelope{State: "sealed", Keys: []string{"b"}})
+	ofA, ofB := text(t, envelope{State: "sealed", Keys: []string{"a"}}),
+		text(t, envelope{State: "sealed", Keys: []string{"b"}})
 	for name, test := range map[string]struct{ url, params, beside, want string }{
-		"first round":                            {"", `{"name":"x","arguments":{"n":1}}`, ``, `{"name":"x","arguments":{"n":1},` + meta + `}`},
-		"no params":                              {"", ``, ``, `{` + meta + `}`},
-		"numbers as they are spelled":            {"", `{"name":"x","arguments":{"n":9007199254740993,"m":1.50e400}}`, ``, `{"name":"x","arguments":{"n":9007199254740993,"m":1.50e400},` + meta + `}`},
-		"names with escapes":                     {"", `{"n\u0061me":"x","_met\u0061":{"\"\u00e9":1}}`, ``, `{"name":"x","_meta":{"\"é":1,` + ratifiedMetaJSON[1:] + `}`},
-		"task":                                   {"", `{"name":"x","task":{"ttl":60000}}`, ``, `{"name":"x","task":{"ttl":60000},` + meta + `}`},
-		"bare answer":                            {"", `{"name":"x","inputResponses":{"a":` + answer + `},"requestState":"s"}`, ``, `{"name":"x","inputResponses":{"a":` + answer + `},"requestState":"s",` + meta + `}`},
-		"wrapped answer":                         {"", `{"name":"x","inputResponses":{"a":{"result":` + answer + `}},"requestState":"s"}`, ``, `{"name":"x","inputResponses":{"a":` + answer + `},"requestState":"s",` + meta + `}`},
-		"wrapped and bare answers":               {"", `{"name":"x","inputResponses":{"a":{"result":{"n":1}},"b":{"n":2},"c":{}}}`, ``, `{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2},"c":{}},` + meta + `}`},
-		"wrapped, whatever form is named":        {"?draft=tasks-2", `{"name":"x","inputResponses":{"a":{"result":{"n":1}}}}`, ``, `{"name":"x","inputResponses":{"a":{"n":1}},` + meta + `}`},
-		"an answer with a result of its own":     {"", `{"name":"x","inputResponses":{"a":{"result":{},"action":"cancel"}}}`, ``, `{"name":"x","inputResponses":{"a":{"result":{},"action":"cancel"}},` + meta + `}`},
-		"an answer that is unwrapped once":       {"", `{"name":"x","inputResponses":{"a":{"result":{"result":{"n":1}}}}}`, ``, `{"name":"x","inputResponses":{"a":{"result":{"n":1}}},` + meta + `}`},
-		"an answer that is none":                 {"", `{"name":"x","inputResponses":{"a":1,"b":null,"c":["result"]}}`, ``, `{"name":"x","inputResponses":{"a":1,"b":null,"c":["result"]},` + meta + `}`},
-		"answers that are none":                  {"", `{"name":"x","inputResponses":[]}`, ``, `{"name":"x","inputResponses":[],` + meta + `}`},
-		"answers beside params":                  {"", `{"name":"x"}`, `,"inputResponses":{"a":{"result":{"n":1}}},"requestState":"s"`, `{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"s",` + meta + `}`},
-		"answers beside, state inside":           {"", `{"name":"x","requestState":"s"}`, `,"inputResponses":{"a":{"n":1}}`, `{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"s",` + meta + `}`},
-		"answers inside, state beside":           {"", `{"name":"x","inputResponses":{"a":{"n":1}}}`, `,"requestState":"s"`, `{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"s",` + meta + `}`},
-		"a state that is none":                   {"", `{"name":"x","requestState":{"n":1}}`, ``, `{"name":"x","requestState":{"n":1},` + meta + `}`},
-		"meta of its own":                        {"", `{"name":"x","_meta":{"progressToken":"p"}}`, ``, `{"name":"x","_meta":{"progressToken":"p",` + ratifiedMetaJSON[1:] + `}`},
-		"declared capabilities":                  {"", `{"name":"x","_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}`, ``, `{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`},
-		"another version, where a form is named": {"?draft=mrtr-1", `{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"1"}}`, ``, `{"name":"x",` + meta + `}`},
-		"meta that is none":                      {"", `{"name":"x","_meta":[1]}`, ``, `{"name":"x","_meta":[1]}`},
+		"first round": {"", `{"name":"x","arguments":{"n":1}}`, ``,
+			`{"name":"x","arguments":{"n":1},` + meta + `}`},
+		"no params": {"", ``, ``, `{` + meta + `}`},
+		"numbers as they are spelled": {"", `{"name":"x","arguments":{"n":9007199254740993,"m":1.50e400}}`, ``,
+			`{"name":"x","arguments":{"n":9007199254740993,"m":1.50e400},` + meta + `}`},
+		"names with escapes": {"", `{"n\u0061me":"x","_met\u0061":{"\"\u00e9":1}}`, ``,
+			`{"name":"x","_meta":{"\"é":1,` + ratifiedMetaJSON[1:] + `}`},
+		"task": {"", `{"name":"x","task":{"ttl":60000}}`, ``,
+			`{"name":"x","task":{"ttl":60000},` + meta + `}`},
+		"bare answer": {"", `{"name":"x","inputResponses":{"a":` + answer +
+			`},"requestState":"s"}`, ``, `{"name":"x","inputResponses":{"a":` + answer + `},"requestState":"s",` + meta + `}`},
+		"wrapped answer": {"", `{"name":"x","inputResponses":{"a":{"result":` + answer +
+			`}},"requestState":"s"}`, ``, `{"name":"x","inputResponses":{"a":` + answer + `},"requestState":"s",` + meta + `}`},
+		"wrapped and bare answers": {"", `{"name":"x","inputResponses":{"a":{"result":{"n":1}},"b":{"n":2},` +
+			`"c":{}}}`, ``, `{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2},"c":{}},` + meta + `}`},
+		"wrapped, whatever form is named": {"?draft=tasks-2", `{"name":"x","inputResponses":{"a":{"result":{"n":1}}}}`,
+			``, `{"name":"x","inputResponses":{"a":{"n":1}},` + meta + `}`},
+		"an answer with a result of its own": {"", `{"name":"x","inputResponses":{"a":{"result":{},"action":"cancel"}}}`,
+			``, `{"name":"x","inputResponses":{"a":{"result":{},"action":"cancel"}},` + meta + `}`},
+		"an answer that is unwrapped once": {"", `{"name":"x","inputResponses":{"a":{"result":{"result":{"n":1}}}}}`,
+			``, `{"name":"x","inputResponses":{"a":{"result":{"n":1}}},` + meta + `}`},
+		"an answer that is none": {"", `{"name":"x","inputResponses":{"a":1,"b":null,"c":["result"]}}`, ``,
+			`{"name":"x","inputResponses":{"a":1,"b":null,"c":["result"]},` + meta + `}`},
+		"answers that are none": {"", `{"name":"x","inputResponses":[]}`, ``,
+			`{"name":"x","inputResponses":[],` + meta + `}`},
+		"answers beside params": {"", `{"name":"x"}`,
+			`,"inputResponses":{"a":{"result":{"n":1}}},"requestState":"s"`,
+			`{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"s",` + meta + `}`},
+		"answers beside, state inside": {"", `{"name":"x","requestState":"s"}`, `,"inputResponses":{"a":{"n":1}}`,
+			`{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"s",` + meta + `}`},
+		"answers inside, state beside": {"", `{"name":"x","inputResponses":{"a":{"n":1}}}`, `,"requestState":"s"`,
+			`{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"s",` + meta + `}`},
+		"a state that is none": {"", `{"name":"x","requestState":{"n":1}}`, ``,
+			`{"name":"x","requestState":{"n":1},` + meta + `}`},
+		"meta of its own": {"", `{"name":"x","_meta":{"progressToken":"p"}}`, ``,
+			`{"name":"x","_meta":{"progressToken":"p",` + ratifiedMetaJSON[1:] + `}`},
+		"declared capabilities": {"",
+			`{"name":"x","_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}`, ``,
+			`{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+				`"io.modelcontextprotocol/clientCapabilities":{}}}`},
+		"another version, where a form is named": {"?draft=mrtr-1",
+			`{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"1"}}`, ``, `{"name":"x",` + meta + `}`},
+		"meta that is none": {"", `{"name":"x","_meta":[1]}`, ``, `{"name":"x","_meta":[1]}`},
 
-		"one state for all":               {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared + `,"responses":[{"result":{"n":1}},{"result":{"n":2}}]}`, `{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
-		"one state, the first answered":   {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared + `,"responses":[{"result":{"n":1}}]}`, `{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"sealed",` + meta + `}`},
-		"one state, the second answered":  {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared + `,"responses":[{"error":{}},{"result":{"n":2}}]}`, `{"name":"x","inputResponses":{"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
-		"one state, an answer to nothing": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared + `,"responses":[{"result":{"n":1}},{"result":{"n":2}},{"result":{"n":3}}]}`, `{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
-		"one state, no answers":           {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared + `}`, `{"name":"x","inputResponses":{},"requestState":"sealed",` + meta + `}`},
-		"a state for each":                {"", `{"name":"x"}`, `,"dependent_responses":{"responses":[{"state":` + ofB + `,"result":{"n":2}},{"state":` + ofA + `,"result":{"n":1}}]}`, `{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
-		"a state for each, one twice":     {"", `{"name":"x"}`, `,"dependent_responses":{"responses":[{"state":` + ofA + `,"result":{"n":1}},{"state":` + ofA + `,"result":{"n":2}}]}`, `{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"sealed",` + meta + `}`},
-		"both kinds of state":             {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared + `,"responses":[{"result":{"n":1}},{"state":` + ofB + `,"result":{"n":2}}]}`, `{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
-		"a state of a bare first round":   {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + text(t, envelope{Keys: []string{"a"}}) + `,"responses":[{"result":{"n":1}}]}`, `{"name":"x","inputResponses":{"a":{"n":1}},` + meta + `}`},
+		"one state for all": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared +
+			`,"responses":[{"result":{"n":1}},{"result":{"n":2}}]}`, `{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},` +
+			`"requestState":"sealed",` + meta + `}`},
+		"one state, the first answered": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared +
+			`,"responses":[{"result":{"n":1}}]}`, `{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"sealed",` +
+			meta + `}`},
+		"one state, the second answered": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared +
+			`,"responses":[{"error":{}},{"result":{"n":2}}]}`, `{"name":"x","inputResponses":{"b":{"n":2}},` +
+			`"requestState":"sealed",` + meta + `}`},
+		"one state, an answer to nothing": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared +
+			`,"responses":[{"result":{"n":1}},{"result":{"n":2}},{"result":{"n":3}}]}`,
+			`{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
+		"one state, no answers": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared + `}`,
+			`{"name":"x","inputResponses":{},"requestState":"sealed",` + meta + `}`},
+		"a state for each": {"", `{"name":"x"}`, `,"dependent_responses":{"responses":[{"state":` + ofB +
+			`,"result":{"n":2}},{"state":` + ofA + `,"result":{"n":1}}]}`,
+			`{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
+		"a state for each, one twice": {"", `{"name":"x"}`, `,"dependent_responses":{"responses":[{"state":` + ofA +
+			`,"result":{"n":1}},{"state":` + ofA + `,"result":{"n":2}}]}`,
+			`{"name":"x","inputResponses":{"a":{"n":1}},"requestState":"sealed",` + meta + `}`},
+		"both kinds of state": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` + shared +
+			`,"responses":[{"result":{"n":1}},{"state":` + ofB + `,"result":{"n":2}}]}`,
+			`{"name":"x","inputResponses":{"a":{"n":1},"b":{"n":2}},"requestState":"sealed",` + meta + `}`},
+		"a state of a bare first round": {"", `{"name":"x"}`, `,"dependent_responses":{"state":` +
+			text(t, envelope{Keys: []string{"a"}}) + `,"responses":[{"result":{"n":1}}]}`,
+			`{"name":"x","inputResponses":{"a":{"n":1}},` + meta + `}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := `{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call"`
 			if test.params != "" {
 				body += `,"params":` + test.params
 			}
-			x := exchange{url: test.url, body: body + test.beside + `}`, responses: []string{`{"jsonrpc":"2.0","id":1,"result":{}}`}}
+			x := exchange{url: test.url, body: body + test.beside + `}`,
+				responses: []string{`{"jsonrpc":"2.0","id":1,"result":{}}`}}
 			if !x.serve(t) || len(x.requests) != 1 {
 				t.Fatalf("not served: %d requests, %s", len(x.requests), x.answer.Body)
 			}
@@ -77,7 +118,8 @@ func TestRequestsHaveTheRatifiedHeaders(t *testing.T) {
 		{"tasks/get", `{"taskId":"x","name":"x"}`, ""},
 		{"tasks/input_response", `{"name":"x"}`, ""},
 	} {
-		x := exchange{url: "?draft=mrtr-2", body: `{"jsonrpc":"2.0","id":1,"method":"` + test.method + `","params":` + test.params + `}`,
+		x := exchange{url: "?draft=mrtr-2", body: `{"jsonrpc":"2.0","id":1,"method":"` + test.method + `","params":` +
+			test.params + `}`,
 			header: map[string]string{"Mcp-Session-Id": "held", "Mcp-Protocol-Version": "2025-11-25"}}
 		if !x.serve(t) || len(x.requests) != 1 {
 			t.Fatalf("%s %s: not served", test.method, test.params)
@@ -98,11 +140,13 @@ func TestRoutingHeadersMatchTheBody(t *testing.T) {
 		reads   = `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"name":"x","uri":"file:///ä"}}`
 		nobody  = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`
 		gets    = `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t","name":"x"}}`
-		answers = `{"jsonrpc":"2.0","id":1,"method":"tasks/input_response","params":{"inputResponses":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}`
-		lists   = `{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`
+		answers = `{"jsonrpc":"2.0","id":1,"method":"tasks/input_response","params":{"inputResponses":{},` +
+			`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}`
+		lists = `{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`
 	)
 	done := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`
-	echo := `{"jsonrpc":"2.0","id":1,"state":` + text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("gone")}) + `,"result":{}}`
+	echo := `{"jsonrpc":"2.0","id":1,"state":` +
+		text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("gone")}) + `,"result":{}}`
 	for _, test := range []struct {
 		name, body  string
 		method, tag []string // the headers Mcp-Method and Mcp-Name
@@ -137,12 +181,15 @@ func TestRoutingHeadersMatchTheBody(t *testing.T) {
 		{"an echo with a name", echo, nil, []string{"harmless"}, true},
 	} {
 		for _, url := range []string{"", "?draft=mrtr-1"} {
-			x := exchange{url: url, body: test.body, routing: map[string][]string{"Mcp-Method": test.method, "Mcp-Name": test.tag}, responses: []string{done, done}}
+			x := exchange{url: url, body: test.body,
+				routing: map[string][]string{"Mcp-Method": test.method, "Mcp-Name": test.tag}, responses: []string{done, done}}
 			if !x.serve(t) {
 				t.Fatalf("%s: passed on", test.name)
 			}
 			got := x.answer.Body.String()
-			if refused := strings.Contains(got, `"code":-32020`) && strings.Contains(got, "Header mismatch: ") && x.answer.Code == 400 && strings.Contains(got, `"id":`); refused != test.refused || refused != (len(x.requests) == 0) {
+			if refused := strings.Contains(got, `"code":-32020`) && strings.Contains(got, "Header mismatch: ") &&
+				x.answer.Code == 400 && strings.Contains(got, `"id":`); refused != test.refused ||
+				refused != (len(x.requests) == 0) {
 				t.Errorf("%s%s: status %d after %d requests: %s", test.name, url, x.answer.Code, len(x.requests), got)
 			}
 		}
@@ -153,28 +200,40 @@ func TestRoutingHeadersMatchTheBody(t *testing.T) {
 func TestWhatIsNoDraftsIsPassedOn(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 	for name, x := range map[string]*exchange{
-		"claims the ratified version in a header": {body: call, header: map[string]string{"Mcp-Protocol-Version": "2026-07-28"}},
-		"says its version in _meta":               {body: strings.Replace(call, `"x"`, `"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25"}`, 1)},
-		"an echo of the ratified version":         {body: `{"jsonrpc":"2.0","id":1,"state":"x","result":{}}`, header: map[string]string{"Mcp-Protocol-Version": "2026-07-28"}},
-		"an answer of the ratified version":       {body: taskAnswer("t"), header: map[string]string{"Mcp-Protocol-Version": "2026-07-28"}},
-		"belongs to a session":                    {body: call, header: map[string]string{"Mcp-Session-Id": "held"}},
-		"belongs to a session that knows states":  {url: "?draft=state", body: call, header: map[string]string{"Mcp-Session-Id": "held"}},
-		"an answer in a session":                  {body: taskAnswer("t"), header: map[string]string{"Mcp-Session-Id": "held"}},
-		"a response":                              {body: `{"jsonrpc":"2.0","id":1,"result":{}}`},
-		"a response with another meta":            {body: `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":7}}}}`},
-		"a notification":                          {body: `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}`},
-		"another method":                          {body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`},
-		"another method, a form named":            {url: "?draft=mrtr-1", body: `{"jsonrpc":"2.0","id":1,"method":"initialize"}`},
-		"a method that is none":                   {body: `{"jsonrpc":"2.0","id":1,"method":7}`},
-		"an id that is none":                      {body: `{"jsonrpc":"2.0","id":{},"method":"tools/call"}`},
-		"an id with a fraction":                   {body: `{"jsonrpc":"2.0","id":1.5,"method":"tools/call"}`},
-		"a null id":                               {body: `{"jsonrpc":"2.0","id":null,"method":"tools/call"}`},
-		"a batch":                                 {url: "?draft=mrtr-1", body: `[` + call + `]`},
-		"no object":                               {url: "?draft=mrtr-1", body: `"tools/call"`},
-		"nothing":                                 {url: "?draft=mrtr-1", body: ``},
-		"no JSON":                                 {url: "?draft=mrtr-1", body: `{"jsonrpc":"2.0","id":1,"method":"tools/call"`},
-		"a member twice":                          {url: "?draft=mrtr-1", body: `{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call"}`},
-		"nested too deep":                         {url: "?draft=mrtr-1", body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":` + strings.Repeat("[", 15) + strings.Repeat("]", 15) + `}}`},
+		"claims the ratified version in a header": {body: call,
+			header: map[string]string{"Mcp-Protocol-Version": "2026-07-28"}},
+		"says its version in _meta": {body: strings.Replace(call, `"x"`,
+			`"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25"}`, 1)},
+		"an echo of the ratified version": {body: `{"jsonrpc":"2.0","id":1,"state":"x","result":{}}`,
+			header: map[string]string{"Mcp-Protocol-Version": "2026-07-28"}},
+		"an answer of the ratified version": {body: taskAnswer("t"),
+			header: map[string]string{"Mcp-Protocol-Version": "2026-07-28"}},
+		"belongs to a session": {body: call, header: map[string]string{"Mcp-Session-Id": "held"}},
+		"belongs to a session that knows states": {url: "?draft=state", body: call,
+			header: map[string]string{"Mcp-Session-Id": "held"}},
+		"an answer in a session": {body: taskAnswer("t"),
+			header: map[string]string{"Mcp-Session-Id": "held"}},
+		"a response": {body: `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		"a response with another meta": {
+			body: `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":7}}}}`},
+		"a notification": {body: `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}`},
+		"another method": {body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`},
+		"another method, a form named": {url: "?draft=mrtr-1",
+			body: `{"jsonrpc":"2.0","id":1,"method":"initialize"}`},
+		"a method that is none": {body: `{"jsonrpc":"2.0","id":1,"method":7}`},
+		"an id that is none":    {body: `{"jsonrpc":"2.0","id":{},"method":"tools/call"}`},
+		"an id with a fraction": {body: `{"jsonrpc":"2.0","id":1.5,"method":"tools/call"}`},
+		"a null id":             {body: `{"jsonrpc":"2.0","id":null,"method":"tools/call"}`},
+		"a batch":               {url: "?draft=mrtr-1", body: `[` + call + `]`},
+		"no object":             {url: "?draft=mrtr-1", body: `"tools/call"`},
+		"nothing":               {url: "?draft=mrtr-1", body: ``},
+		"no JSON": {url: "?draft=mrtr-1",
+			body: `{"jsonrpc":"2.0","id":1,"method":"tools/call"`},
+		"a member twice": {url: "?draft=mrtr-1",
+			body: `{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call"}`},
+		"nested too deep": {url: "?draft=mrtr-1",
+			body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":` + strings.Repeat("[", 15) +
+				strings.Repeat("]", 15) + `}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if x.serve(t) {
@@ -190,7 +249,8 @@ func TestANamedFormGoesFirst(t *testing.T) {
 		"of the ratified version": {"Mcp-Protocol-Version": "2026-07-28"},
 		"in a session":            {"Mcp-Session-Id": "held"},
 	} {
-		x := exchange{url: "?draft=mrtr-1", body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`, header: header,
+		x := exchange{url: "?draft=mrtr-1", body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`,
+			header:    header,
 			responses: []string{`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`}}
 		if !x.serve(t) {
 			t.Fatalf("%s: passed on", name)
@@ -201,15 +261,22 @@ func TestANamedFormGoesFirst(t *testing.T) {
 
 // Without a form in the URL the response has the form in which the request came.
 func TestTheFormOfAResponseFollowsTheRequest(t *testing.T) {
-	const asks = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"c":{"method":"roots/list","params":{}}},"requestState":"next"}}`
+	const asks = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",` +
+		`"inputRequests":{"c":{"method":"roots/list","params":{}}},"requestState":"next"}}`
 	next := text(t, envelope{State: "next", Keys: []string{"c"}})
 	state := text(t, envelope{State: "s", Keys: []string{"a"}})
 	for name, test := range map[string]struct{ beside, want string }{
-		"nothing":           {``, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":{"c":{"method":"roots/list","params":{}}},"requestState":"next"}}`},
-		"one state for all": {`,"dependent_responses":{"state":` + state + `}`, `{"jsonrpc":"2.0","id":1,"dependent_requests":{"state":` + next + `,"requests":[{"method":"roots/list","params":{}}]}}`},
-		"a state for each":  {`,"dependent_responses":{"responses":[{"state":` + state + `}]}`, `{"jsonrpc":"2.0","id":1,"dependent_requests":{"requests":[{"state":` + next + `,"method":"roots/list","params":{}}]}}`},
+		"nothing": {``, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":{"c":{"method":"roots/list",` +
+			`"params":{}}},"requestState":"next"}}`},
+		"one state for all": {`,"dependent_responses":{"state":` + state + `}`,
+			`{"jsonrpc":"2.0","id":1,"dependent_requests":{"state":` + next +
+				`,"requests":[{"method":"roots/list","params":{}}]}}`},
+		"a state for each": {`,"dependent_responses":{"responses":[{"state":` + state + `}]}`,
+			`{"jsonrpc":"2.0","id":1,"dependent_requests":{"requests":[{"state":` + next +
+				`,"method":"roots/list","params":{}}]}}`},
 	} {
-		x := exchange{body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}` + test.beside + `}`, responses: []string{asks}}
+		x := exchange{body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}` + test.beside + `}`,
+			responses: []string{asks}}
 		if !x.serve(t) {
 			t.Fatalf("%s: passed on", name)
 		}
@@ -231,40 +298,60 @@ func TestTheFormOfATaskUnlessNamed(t *testing.T) {
 func TestRequestsThatAreRefused(t *testing.T) {
 	const (
 		invalidState = `{"code":-32602,"message":"Invalid or expired requestState"}`
-		malformed    = `{"code":-32602,"message":"invalid params: \"dependent_responses\" must be an object with an array \"responses\" of objects"}`
-		alone        = `{"code":-32602,"message":"invalid params: \"dependent_responses\" comes without \"inputResponses\" and \"requestState\""}`
+		malformed    = `{"code":-32602,"message":"invalid params: \"dependent_responses\" must be an object with an array ` +
+			`\"responses\" of objects"}`
+		alone = `{"code":-32602,"message":"invalid params: \"dependent_responses\" comes without \"inputResponses\" ` +
+			`and \"requestState\""}`
 	)
-	mine, other := text(t, envelope{State: "mine", Keys: []string{"a"}}), text(t, envelope{State: "other", Keys: []string{"b"}})
+	mine, other := text(t, envelope{State: "mine", Keys: []string{"a"}}),
+		text(t, envelope{State: "other", Keys: []string{"b"}})
 	for name, test := range map[string]struct{ params, beside, want string }{
-		"state twice":                       {`{"requestState":"s"}`, `"requestState":"s"`, `{"code":-32602,"message":"invalid params: \"requestState\" is both inside and beside params; send it once"}`},
-		"answers twice":                     {`{"inputResponses":{}}`, `"inputResponses":{}`, `{"code":-32602,"message":"invalid params: \"inputResponses\" is both inside and beside params; send it once"}`},
-		"params that are none":              {`[]`, `"x":1`, `{"code":-32600,"message":"invalid request: \"params\" must be an object"}`},
-		"null params":                       {`null`, `"x":1`, `{"code":-32600,"message":"invalid request: \"params\" must be an object"}`},
-		"two drafts, a state":               {`{"requestState":"s"}`, `"dependent_responses":{"state":` + mine + `}`, alone},
-		"two drafts, answers":               {`{}`, `"inputResponses":{},"dependent_responses":{"state":` + mine + `}`, alone},
+		"state twice": {`{"requestState":"s"}`, `"requestState":"s"`,
+			`{"code":-32602,"message":"invalid params: \"requestState\" is both inside and beside params; send it once"}`},
+		"answers twice": {`{"inputResponses":{}}`, `"inputResponses":{}`,
+			`{"code":-32602,"message":"invalid params: \"inputResponses\" is both inside and beside params; send it once"}`},
+		"params that are none": {`[]`, `"x":1`, `{"code":-32600,"message":"invalid request: \"params\" must ` +
+			`be an object"}`},
+		"null params": {`null`, `"x":1`, `{"code":-32600,"message":"invalid request: \"params\" must ` +
+			`be an object"}`},
+		"two drafts, a state": {`{"requestState":"s"}`, `"dependent_responses":{"state":` + mine + `}`, alone},
+		"two drafts, answers": {`{}`, `"inputResponses":{},"dependent_responses":{"state":` + mine + `}`,
+			alone},
 		"dependent responses in a list":     {`{}`, `"dependent_responses":[]`, malformed},
 		"dependent responses that are null": {`{}`, `"dependent_responses":null`, malformed},
 		"responses in an object":            {`{}`, `"dependent_responses":{"state":` + mine + `,"responses":{}}`, malformed},
-		"a response that is none":           {`{}`, `"dependent_responses":{"state":` + mine + `,"responses":[1]}`, malformed},
-		"a response that is null":           {`{}`, `"dependent_responses":{"state":` + mine + `,"responses":[{"result":{}},null]}`, malformed},
-		"no state":                          {`{}`, `"dependent_responses":{}`, invalidState},
-		"no state in a response":            {`{}`, `"dependent_responses":{"responses":[{"result":{}}]}`, invalidState},
-		"no state in the second":            {`{}`, `"dependent_responses":{"responses":[{"state":` + mine + `,"result":{}},{"result":{}}]}`, invalidState},
-		"states of two rounds":              {`{}`, `"dependent_responses":{"responses":[{"state":` + mine + `,"result":{}},{"state":` + other + `,"result":{}}]}`, invalidState},
-		"a shared state of another round":   {`{}`, `"dependent_responses":{"state":` + mine + `,"responses":[{"state":` + other + `,"result":{}}]}`, invalidState},
-		"a state that is an object":         {`{}`, `"dependent_responses":{"state":{"s":"mine"}}`, invalidState},
-		"a state that is null":              {`{}`, `"dependent_responses":{"state":null}`, invalidState},
-		"a state in another alphabet":       {`{}`, `"dependent_responses":{"state":"!"}`, invalidState},
-		"a state that is no JSON":           {`{}`, `"dependent_responses":{"state":"eA"}`, invalidState},
-		"a state of another type":           {`{}`, `"dependent_responses":{"state":` + encoded(`{"s":1}`) + `}`, invalidState},
-		"a state with a member twice":       {`{}`, `"dependent_responses":{"state":` + encoded(`{"s":"a","s":"b"}`) + `}`, invalidState},
-		"a state nested deep":               {`{}`, `"dependent_responses":{"state":` + encoded(`{"x":[[[[1]]]]}`) + `}`, invalidState},
-		"a state nested very deep":          {`{}`, `"dependent_responses":{"state":` + encoded(strings.Repeat(`{"c":`, 10_000)+"1"+strings.Repeat("}", 10_000)) + `}`, invalidState},
-		"a bad state in a response":         {`{}`, `"dependent_responses":{"responses":[{"state":"!","result":{}}]}`, invalidState},
+		"a response that is none": {`{}`, `"dependent_responses":{"state":` + mine + `,"responses":[1]}`,
+			malformed},
+		"a response that is null": {`{}`, `"dependent_responses":{"state":` + mine +
+			`,"responses":[{"result":{}},null]}`, malformed},
+		"no state":               {`{}`, `"dependent_responses":{}`, invalidState},
+		"no state in a response": {`{}`, `"dependent_responses":{"responses":[{"result":{}}]}`, invalidState},
+		"no state in the second": {`{}`, `"dependent_responses":{"responses":[{"state":` + mine +
+			`,"result":{}},{"result":{}}]}`, invalidState},
+		"states of two rounds": {`{}`, `"dependent_responses":{"responses":[{"state":` + mine +
+			`,"result":{}},{"state":` + other + `,"result":{}}]}`, invalidState},
+		"a shared state of another round": {`{}`, `"dependent_responses":{"state":` + mine + `,"responses":[{"state":` +
+			other + `,"result":{}}]}`, invalidState},
+		"a state that is an object":   {`{}`, `"dependent_responses":{"state":{"s":"mine"}}`, invalidState},
+		"a state that is null":        {`{}`, `"dependent_responses":{"state":null}`, invalidState},
+		"a state in another alphabet": {`{}`, `"dependent_responses":{"state":"!"}`, invalidState},
+		"a state that is no JSON":     {`{}`, `"dependent_responses":{"state":"eA"}`, invalidState},
+		"a state of another type": {`{}`, `"dependent_responses":{"state":` + encoded(`{"s":1}`) + `}`,
+			invalidState},
+		"a state with a member twice": {`{}`, `"dependent_responses":{"state":` + encoded(`{"s":"a","s":"b"}`) + `}`,
+			invalidState},
+		"a state nested deep": {`{}`, `"dependent_responses":{"state":` + encoded(`{"x":[[[[1]]]]}`) + `}`,
+			invalidState},
+		"a state nested very deep": {`{}`, `"dependent_responses":{"state":` +
+			encoded(strings.Repeat(`{"c":`, 10_000)+"1"+strings.Repeat("}", 10_000)) + `}`, invalidState},
+		"a bad state in a response": {`{}`, `"dependent_responses":{"responses":[{"state":"!","result":{}}]}`,
+			invalidState},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := exchange{body: `{"jsonrpc":"2.0","id":"x","method":"tools/call","params":` + test.params + `,` + test.beside + `}`}
-			if !x.serve(t) || len(x.requests) != 0 || x.answer.Code != 400 || x.answer.Header().Get("Content-Type") != "application/json" {
+			x := exchange{body: `{"jsonrpc":"2.0","id":"x","method":"tools/call","params":` + test.params + `,` +
+				test.beside + `}`}
+			if !x.serve(t) || len(x.requests) != 0 || x.answer.Code != 400 ||
+				x.answer.Header().Get("Content-Type") != "application/json" {
 				t.Fatalf("%d requests, status %d %v: %s", len(x.requests), x.answer.Code, x.answer.Header(), x.answer.Body)
 			}
 			sameJSON(t, `{"jsonrpc":"2.0","id":"x","error":`+test.want+`}`, x.answer.Body.String())
@@ -274,11 +361,13 @@ func TestRequestsThatAreRefused(t *testing.T) {
 
 // The name of the form is looked at first: of what comes to another, nothing is read.
 func TestAnUnknownFormIsRefused(t *testing.T) {
-	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{`, ``} {
+	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{`, ``} {
 		x := exchange{url: "?draft=mrtr-9", body: body}
 		if !x.serve(t) || len(x.requests) != 0 || x.answer.Code != 400 {
 			t.Fatalf("%s: status %d, %s", body, x.answer.Code, x.answer.Body)
 		}
-		sameJSON(t, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"unknown draft in the URL's query: want one of [mrtr-1 mrtr-2 tasks-1 tasks-2 state-1 state-2 state]"}}`, x.answer.Body.String())
+		sameJSON(t, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"unknown draft in the URL's query: want one of `+
+			`[mrtr-1 mrtr-2 tasks-1 tasks-2 state-1 state-2 state]"}}`, x.answer.Body.String())
 	}
 }

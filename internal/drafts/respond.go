@@ -31,7 +31,8 @@ func parseResult(raw []byte) *result {
 			}
 			for key, request := range strictjson.Members(value) {
 				method, _ := strictjson.String(strictjson.Get(request, "method"))
-				r.requests = append(r.requests, wire.InputRequest{Key: string(key), Method: method, Params: strictjson.Get(request, "params")})
+				r.requests = append(r.requests,
+					wire.InputRequest{Key: string(key), Method: method, Params: strictjson.Get(request, "params")})
 			}
 		case "requestState":
 			r.state = value
@@ -114,7 +115,8 @@ func (f Form) complete(method string, r *result) []byte {
 // capitaliseStatus returns a task with its status in the spelling of the first drafts.
 func capitaliseStatus(task []byte) []byte {
 	status, _ := strictjson.String(strictjson.Get(task, "status"))
-	first := map[string]string{"working": "Working", "completed": "Completed", "failed": "Failed", "cancelled": "Cancelled"}
+	first := map[string]string{"working": "Working", "completed": "Completed", "failed": "Failed",
+		"cancelled": "Cancelled"}
 	if first[status] == "" {
 		return task
 	}
@@ -148,7 +150,8 @@ func requestItself(id []byte, r *result) []byte {
 // requestsAsContent returns the result in Option Two, where each question is an item of content. With keyed, each
 // item has its question's key in its _meta.
 func requestsAsContent(r *result, keyed bool) []byte {
-	types := map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+	types := map[string]string{"elicitation/create": "elicitation", "sampling/createMessage": "sampling",
+		"roots/list": "roots"}
 	content := []byte{'['}
 	for i, q := range r.requests {
 		var item, meta object

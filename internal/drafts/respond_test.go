@@ -12,11 +12,14 @@ func asking(questions string) string {
 	if questions != "" {
 		questions = `"inputRequests":{` + questions + `},`
 	}
-	return `{"resultType":"input_required",` + questions + `"requestState":"s","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"},"io.github.askback-mcp/expires":"2026-01-01T00:00:00Z"}}`
+	return `{"resultType":"input_required",` + questions +
+		`"requestState":"s","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"},` +
+		`"io.github.askback-mcp/expires":"2026-01-01T00:00:00Z"}}`
 }
 
 const (
-	formQuestion     = `{"method":"elicitation/create","params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}}}`
+	formQuestion = `{"method":"elicitation/create","params":{"mode":"form","message":"Who?",` +
+		`"requestedSchema":{"type":"object","properties":{}}}}`
 	samplingQuestion = `{"method":"sampling/createMessage","params":{"_meta":{"mine":1},"maxTokens":9}}`
 	rootsQuestion    = `{"method":"roots/list","params":{}}`
 )
@@ -28,8 +31,9 @@ func TestQuestionsInEveryForm(t *testing.T) {
 		three   = one + `,"b":` + samplingQuestion + `,"c":` + rootsQuestion
 		related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}`
 		ofTask  = `{"resultType":"input_required","inputRequests":{"a":` + formQuestion + `},` + related + `}`
-		ofTwo   = `{"resultType":"input_required","inputRequests":{"a":` + formQuestion + `,"b":` + samplingQuestion + `},` + related + `}`
-		fields  = `"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}`
+		ofTwo   = `{"resultType":"input_required","inputRequests":{"a":` + formQuestion + `,"b":` + samplingQuestion + `},` +
+			related + `}`
+		fields = `"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}`
 	)
 	incomplete := func(questions string) string {
 		return `"result":{"inputRequests":{` + questions + `},"requestState":"s"}`
@@ -45,30 +49,42 @@ func TestQuestionsInEveryForm(t *testing.T) {
 	}{
 		{"mrtr-1 mrtr-2 tasks-1", "tools/call prompts/get resources/read", asking(three), incomplete(three)},
 		{"tasks-2", "prompts/get resources/read", asking(three), incomplete(three)},
-		{"mrtr-1 mrtr-2 tasks-1 tasks-2", "tools/call prompts/get resources/read", asking(""), `"result":{"requestState":"s"}`},
-		{"mrtr-1 mrtr-2 state-1 state-2", "tasks/result", ofTask, `"result":{"inputRequests":{"a":` + formQuestion + `},` + related + `}`},
+		{"mrtr-1 mrtr-2 tasks-1 tasks-2", "tools/call prompts/get resources/read", asking(""),
+			`"result":{"requestState":"s"}`},
+		{"mrtr-1 mrtr-2 state-1 state-2", "tasks/result", ofTask, `"result":{"inputRequests":{"a":` + formQuestion + `},` +
+			related + `}`},
 
 		{"tasks-1", "tasks/result", ofTask, `"method":"elicitation/create","params":{` + fields + `},` + related},
 		{"tasks-1", "tasks/result", ofTwo, `"method":"elicitation/create","params":{` + fields + `},` + related},
 		{"tasks-1", "tasks/result", asking(""), `"result":{"requestState":"s"}`},
 
-		{"tasks-2", "tasks/result", ofTask, `"result":{"content":[{"type":"elicitation",` + fields + `}],"isError":false,` + related + `}`},
+		{"tasks-2", "tasks/result", ofTask, `"result":{"content":[{"type":"elicitation",` + fields + `}],"isError":false,` +
+			related + `}`},
 		// A question's own _meta and its key share one member.
-		{"tasks-2", "tasks/result", ofTwo, `"result":{"content":[{"type":"elicitation",` + fields + `,"_meta":{"io.github.askback-mcp/key":"a"}},` +
-			`{"type":"sampling","maxTokens":9,"_meta":{"mine":1,"io.github.askback-mcp/key":"b"}}],"isError":false,` + related + `}`},
+		{"tasks-2", "tasks/result", ofTwo, `"result":{"content":[{"type":"elicitation",` + fields +
+			`,"_meta":{"io.github.askback-mcp/key":"a"}},` +
+			`{"type":"sampling","maxTokens":9,"_meta":{"mine":1,"io.github.askback-mcp/key":"b"}}],"isError":false,` +
+			related + `}`},
 		{"tasks-2", "tasks/result", asking(""), `"result":{"content":[],"isError":false,"requestState":"s"}`},
-		{"tasks-2", "tools/call", asking(three), `"result":{"content":[{"type":"elicitation",` + fields + `,"_meta":{"io.github.askback-mcp/key":"a"}},` +
-			`{"type":"sampling","maxTokens":9,"_meta":{"mine":1,"io.github.askback-mcp/key":"b"}},{"type":"roots","_meta":{"io.github.askback-mcp/key":"c"}}],"isError":false,"requestState":"s"}`},
+		{"tasks-2", "tools/call", asking(three), `"result":{"content":[{"type":"elicitation",` + fields +
+			`,"_meta":{"io.github.askback-mcp/key":"a"}},` +
+			`{"type":"sampling","maxTokens":9,"_meta":{"mine":1,"io.github.askback-mcp/key":"b"}},{"type":"roots",` +
+			`"_meta":{"io.github.askback-mcp/key":"c"}}],"isError":false,"requestState":"s"}`},
 		// A key that the question has from elsewhere is replaced, or left out where none is needed.
 		{"tasks-2", "tools/call", asking(`"a":{"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/key":"b"}}}`),
-			`"result":{"content":[{"type":"roots","_meta":{"io.github.askback-mcp/key":"a"}}],"isError":false,"requestState":"s"}`},
-		{"tasks-2", "tasks/result", asking(`"a":{"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/key":"b"}}}`),
+			`"result":{"content":[{"type":"roots","_meta":{"io.github.askback-mcp/key":"a"}}],"isError":false,` +
+				`"requestState":"s"}`},
+		{"tasks-2", "tasks/result",
+			asking(`"a":{"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/key":"b"}}}`),
 			`"result":{"content":[{"type":"roots"}],"isError":false,"requestState":"s"}`},
 
-		{"state-1", "tools/call prompts/get resources/read", asking(three), `"dependent_requests":{"state":` + all + `,"requests":[` + formQuestion + `,` + samplingQuestion + `,` + rootsQuestion + `]}`},
-		{"state-2", "tools/call prompts/get resources/read", asking(three), `"dependent_requests":{"requests":[` + of("a", formQuestion) + `,` + of("b", samplingQuestion) + `,` + of("c", rootsQuestion) + `]}`},
+		{"state-1", "tools/call prompts/get resources/read", asking(three), `"dependent_requests":{"state":` + all +
+			`,"requests":[` + formQuestion + `,` + samplingQuestion + `,` + rootsQuestion + `]}`},
+		{"state-2", "tools/call prompts/get resources/read", asking(three), `"dependent_requests":{"requests":[` +
+			of("a", formQuestion) + `,` + of("b", samplingQuestion) + `,` + of("c", rootsQuestion) + `]}`},
 		{"state-1 state-2", "tools/call", asking(""), `"dependent_requests":{"state":` + none + `,"requests":[]}`},
-		{"state-1", "tools/call", `{"resultType":"input_required","inputRequests":{},"_meta":{"mine":1}}`, `"dependent_requests":{"state":` + text(t, envelope{}) + `,"requests":[]},"_meta":{"mine":1}`},
+		{"state-1", "tools/call", `{"resultType":"input_required","inputRequests":{},"_meta":{"mine":1}}`,
+			`"dependent_requests":{"state":` + text(t, envelope{}) + `,"requests":[]},"_meta":{"mine":1}`},
 	} {
 		for form := range strings.FieldsSeq(test.forms) {
 			for method := range strings.FieldsSeq(test.methods) {
@@ -89,25 +105,35 @@ func TestResultsInEveryForm(t *testing.T) {
 	)
 	for _, test := range []struct{ forms, methods, ratified, want string }{
 		{lower + " " + upper, "tools/call prompts/get resources/read tasks/result",
-			`{"resultType":"complete","isError":false,"content":[],"n":1e400,` + server + `}`, `{"isError":false,"content":[],"n":1e400}`},
+			`{"resultType":"complete","isError":false,"content":[],"n":1e400,` + server + `}`,
+			`{"isError":false,"content":[],"n":1e400}`},
 		{lower + " " + upper, "tools/call tasks/result",
-			`{"resultType":"complete","content":[],"_meta":{"mine":1,"io.github.askback-mcp/expires":"x"}}`, `{"content":[],"_meta":{"mine":1}}`},
+			`{"resultType":"complete","content":[],"_meta":{"mine":1,"io.github.askback-mcp/expires":"x"}}`,
+			`{"content":[],"_meta":{"mine":1}}`},
 		{lower + " " + upper, "tasks/input_response", `{"resultType":"complete",` + server + `}`, `{}`},
 		{lower, "tasks/get tasks/cancel", `{"taskId":"t","status":"working"}`, `{"taskId":"t","status":"working"}`},
 		{upper, "tasks/get tasks/cancel", `{"taskId":"t","status":"working"}`, `{"taskId":"t","status":"Working"}`},
 		{upper, "tasks/get tasks/cancel", `{"taskId":"t","status":"completed"}`, `{"taskId":"t","status":"Completed"}`},
 		{upper, "tasks/get tasks/cancel", `{"taskId":"t","status":"failed"}`, `{"taskId":"t","status":"Failed"}`},
-		{upper, "tasks/get tasks/cancel", `{"taskId":"t","status":"cancelled","statusMessage":"<&>"}`, `{"taskId":"t","status":"Cancelled","statusMessage":"<&>"}`},
-		{lower + " " + upper, "tasks/get", `{"taskId":"t","status":"input_required"}`, `{"taskId":"t","status":"input_required"}`},
+		{upper, "tasks/get tasks/cancel", `{"taskId":"t","status":"cancelled","statusMessage":"<&>"}`,
+			`{"taskId":"t","status":"Cancelled","statusMessage":"<&>"}`},
+		{lower + " " + upper, "tasks/get", `{"taskId":"t","status":"input_required"}`,
+			`{"taskId":"t","status":"input_required"}`},
 		{lower + " " + upper, "tasks/get", `{"taskId":"t"}`, `{"taskId":"t"}`},
-		{lower, "tools/call", `{"task":{"taskId":"t","status":"working","ttl":1}}`, `{"task":{"taskId":"t","status":"working","ttl":1}}`},
-		{upper, "tools/call", `{"task":{"taskId":"t","status":"working","ttl":1}}`, `{"task":{"taskId":"t","status":"Working","ttl":1}}`},
+		{lower, "tools/call", `{"task":{"taskId":"t","status":"working","ttl":1}}`,
+			`{"task":{"taskId":"t","status":"working","ttl":1}}`},
+		{upper, "tools/call", `{"task":{"taskId":"t","status":"working","ttl":1}}`,
+			`{"task":{"taskId":"t","status":"Working","ttl":1}}`},
 		{lower + " " + upper, "tools/call", `{"content":[],"status":"working"}`, `{"content":[],"status":"working"}`},
 		{lower + " " + upper, "tasks/result", `{"content":[],"status":"working"}`, `{"content":[],"status":"working"}`},
-		{lower, "tasks/list", `{"tasks":[{"taskId":"t","status":"working"}]}`, `{"tasks":[{"taskId":"t","status":"working"}]}`},
-		{upper, "tasks/list", `{"nextCursor":"c","tasks":[{"taskId":"t","status":"working"},{"taskId":"u","status":"input_required"},{"taskId":"v","status":"failed"}]}`,
-			`{"nextCursor":"c","tasks":[{"taskId":"t","status":"Working"},{"taskId":"u","status":"input_required"},{"taskId":"v","status":"Failed"}]}`},
-		{upper, "tasks/list", `{"tasks":[{"taskId":"t","status":"working"}]}`, `{"tasks":[{"taskId":"t","status":"Working"}]}`},
+		{lower, "tasks/list", `{"tasks":[{"taskId":"t","status":"working"}]}`,
+			`{"tasks":[{"taskId":"t","status":"working"}]}`},
+		{upper, "tasks/list", `{"nextCursor":"c","tasks":[{"taskId":"t","status":"working"},{"taskId":"u",` +
+			`"status":"input_required"},{"taskId":"v","status":"failed"}]}`,
+			`{"nextCursor":"c","tasks":[{"taskId":"t","status":"Working"},{"taskId":"u","status":"input_required"},` +
+				`{"taskId":"v","status":"Failed"}]}`},
+		{upper, "tasks/list", `{"tasks":[{"taskId":"t","status":"working"}]}`,
+			`{"tasks":[{"taskId":"t","status":"Working"}]}`},
 		{lower + " " + upper, "tasks/list", `{"tasks":[]}`, `{"tasks":[]}`},
 		{lower + " " + upper, "tasks/list", `{}`, `{}`},
 	} {
@@ -151,15 +177,20 @@ func TestResponsesAsTheyAreWritten(t *testing.T) {
 		body   string
 		code   int
 	}{
-		"JSON":               {"application/json", "99", 0, []string{ratified}, draft, 200},
-		"JSON in parts":      {"application/json; charset=utf-8", "", 0, []string{ratified[:9], ratified[9:], "\n"}, draft, 200},
-		"JSON with status":   {"application/json", "99", 400, []string{`{"jsonrpc":"2.0","id":1,"error":{}}`}, `{"jsonrpc":"2.0","id":1,"error":{}}`, 400},
-		"JSON, empty":        {"application/json", "", 404, nil, "", 404},
-		"a stream":           {"text/event-stream", "", 0, []string{"data: " + progress + "\n\n", "id: 7\nevent: message\ndata: " + ratified + "\n\n"}, "data: " + progress + "\n\nid: 7\nevent: message\ndata: " + draft + "\n\n", 200},
-		"a stream's status":  {"text/event-stream; charset=utf-8", "", 202, []string{": waiting\n\n", "data: " + ratified + "\n\n"}, ": waiting\n\ndata: " + draft + "\n\n", 202},
+		"JSON": {"application/json", "99", 0, []string{ratified}, draft, 200},
+		"JSON in parts": {"application/json; charset=utf-8", "", 0, []string{ratified[:9], ratified[9:], "\n"},
+			draft, 200},
+		"JSON with status": {"application/json", "99", 400, []string{`{"jsonrpc":"2.0","id":1,"error":{}}`},
+			`{"jsonrpc":"2.0","id":1,"error":{}}`, 400},
+		"JSON, empty": {"application/json", "", 404, nil, "", 404},
+		"a stream": {"text/event-stream", "", 0, []string{"data: " + progress + "\n\n", "id: 7\nevent: message\n" +
+			"data: " + ratified + "\n\n"}, "data: " + progress + "\n\nid: 7\nevent: message\ndata: " + draft + "\n\n", 200},
+		"a stream's status": {"text/event-stream; charset=utf-8", "", 202,
+			[]string{": waiting\n\n", "data: " + ratified + "\n\n"}, ": waiting\n\ndata: " + draft + "\n\n", 202},
 		"a part of an event": {"text/event-stream", "", 0, []string{"data: " + ratified}, "data: " + ratified, 200},
-		"text":               {"text/plain", "", 503, []string{"data: " + ratified + "\n\n"}, "data: " + ratified + "\n\n", 503},
-		"nothing":            {"", "", 202, nil, "", 202},
+		"text": {"text/plain", "", 503, []string{"data: " + ratified + "\n\n"}, "data: " + ratified + "\n\n",
+			503},
+		"nothing": {"", "", 202, nil, "", 202},
 	} {
 		t.Run(name, func(t *testing.T) {
 			edge := &Edge{Depth: 16, Ratified: func(w http.ResponseWriter, _ *http.Request, _ []byte) {

@@ -28,7 +28,9 @@ func TestNothingStaysOfAnsweredQuestions(t *testing.T) {
 	edge.InSession(w, stream, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for id, echo := range []string{`,"state":"x"`, ``} {
-			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"roots/list\",\"params\":{\"_meta\":{%q:\"x\"}}}\n\n", id, MetaState)
+			fmt.Fprintf(w,
+				"data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"roots/list\",\"params\":{\"_meta\":{%q:\"x\"}}}\n\n", id,
+				MetaState)
 			if len(edge.open.states) != 1 {
 				t.Errorf("%d open", len(edge.open.states))
 			}
@@ -37,7 +39,8 @@ func TestNothingStaysOfAnsweredQuestions(t *testing.T) {
 				t.Errorf("%d open after the answer with %q", n, echo)
 			}
 		}
-		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"roots/list\",\"params\":{\"_meta\":{%q:\"x\"}}}\n\n", MetaState)
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"roots/list\",\"params\":{\"_meta\":{%q:\"x\"}}}\n\n",
+			MetaState)
 	}))
 	if n := len(edge.open.states); n != 0 || strings.Count(w.Body.String(), `"state":"x"`) != 3 {
 		t.Errorf("%d open at the end of %s", n, w.Body)
@@ -48,15 +51,24 @@ func TestNothingStaysOfAnsweredQuestions(t *testing.T) {
 // the proposal has it.
 func TestQuestionsInASessionCarryTheirState(t *testing.T) {
 	for name, test := range map[string]struct{ message, want string }{
-		"a question":        {`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/state":"x"}}}`, `{"jsonrpc":"2.0","id":7,"method":"roots/list","state":"x","params":{}}`},
-		"further members":   {`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","_meta":{"mine":1,"io.github.askback-mcp/state":"x"},"n":1e400}}`, `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","state":"x","params":{"message":"?","_meta":{"mine":1},"n":1e400}}`},
-		"no state":          {`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"mine":1}}}`, ""},
-		"no params":         {`{"jsonrpc":"2.0","id":7,"method":"ping"}`, ""},
-		"an empty state":    {`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/state":""}}}`, ""},
-		"a state elsewhere": {`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"message":"io.github.askback-mcp/state"}}`, ""},
-		"a response":        {`{"jsonrpc":"2.0","id":7,"result":{"_meta":{"io.github.askback-mcp/state":"x"}},"params":{"_meta":{"io.github.askback-mcp/state":"x"}}}`, ""},
+		"a question": {
+			`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/state":"x"}}}`,
+			`{"jsonrpc":"2.0","id":7,"method":"roots/list","state":"x","params":{}}`},
+		"further members": {`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?",` +
+			`"_meta":{"mine":1,"io.github.askback-mcp/state":"x"},"n":1e400}}`,
+			`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","state":"x","params":{"message":"?","_meta":{"mine":1},` +
+				`"n":1e400}}`},
+		"no state":  {`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"mine":1}}}`, ""},
+		"no params": {`{"jsonrpc":"2.0","id":7,"method":"ping"}`, ""},
+		"an empty state": {
+			`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"io.github.askback-mcp/state":""}}}`, ""},
+		"a state elsewhere": {
+			`{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"message":"io.github.askback-mcp/state"}}`, ""},
+		"a response": {`{"jsonrpc":"2.0","id":7,"result":{"_meta":{"io.github.askback-mcp/state":"x"}},` +
+			`"params":{"_meta":{"io.github.askback-mcp/state":"x"}}}`, ""},
 	} {
-		for kind, around := range map[string][2]string{"application/json": {}, "text/event-stream": {"id: 1\ndata: ", "\n\n"}} {
+		for kind, around := range map[string][2]string{"application/json": {},
+			"text/event-stream": {"id: 1\ndata: ", "\n\n"}} {
 			var open []string
 			edge := &Edge{Depth: 16}
 			r, w := httptest.NewRequest(http.MethodPost, "/mcp", nil), httptest.NewRecorder()
@@ -76,7 +88,8 @@ func TestQuestionsInASessionCarryTheirState(t *testing.T) {
 				continue
 			}
 			sameJSON(t, test.want, got)
-			if kind == "text/event-stream" && (len(open) != 1 || !strings.HasPrefix(open[0], "s\x00") || !strings.HasSuffix(open[0], " x")) {
+			if kind == "text/event-stream" &&
+				(len(open) != 1 || !strings.HasPrefix(open[0], "s\x00") || !strings.HasSuffix(open[0], " x")) {
 				t.Errorf("%s: %q is open", name, open)
 			}
 		}
@@ -97,7 +110,8 @@ func TestAnEchoInItsSession(t *testing.T) {
 		{"another state", echo(`"right "`), held, true, 1},
 		{"no string", echo(`["right"]`), held, true, 1},
 		{"null", echo(`null`), held, true, 1},
-		{"an error with another state", `{"jsonrpc":"2.0","id":7,"state":"","error":{"code":1,"message":"no"}}`, held, true, 1},
+		{"an error with another state", `{"jsonrpc":"2.0","id":7,"state":"","error":{"code":1,"message":"no"}}`, held,
+			true, 1},
 		{"another question", `{"jsonrpc":"2.0","id":"7","state":"right","result":{}}`, held, true, 1},
 		{"another session", echo(`"right"`), map[string]string{"Mcp-Session-Id": "other"}, true, 1},
 		{"no session", echo(`"right"`), nil, true, 1},
@@ -110,9 +124,11 @@ func TestAnEchoInItsSession(t *testing.T) {
 		}
 		x := exchange{edge: edge, header: test.header, body: test.body}
 		if served := x.serve(t); served != test.refused || len(x.requests) != 0 || len(edge.open.states) != test.open {
-			t.Errorf("%s: served %v, %d requests, %d open: %s", test.name, served, len(x.requests), len(edge.open.states), x.answer.Body)
+			t.Errorf("%s: served %v, %d requests, %d open: %s", test.name, served, len(x.requests), len(edge.open.states),
+				x.answer.Body)
 		}
-		if test.refused && (x.answer.Code != 400 || !strings.Contains(x.answer.Body.String(), "Invalid or expired requestState")) {
+		if test.refused && (x.answer.Code != 400 || !strings.Contains(x.answer.Body.String(), "Invalid or expired "+
+			"requestState")) {
 			t.Errorf("%s: status %d, %s", test.name, x.answer.Code, x.answer.Body)
 		}
 	}
@@ -127,15 +143,20 @@ func sessionCall(session string) *Call {
 // An echo whose session is not held here goes on from its state.
 func TestAnEchoGoesOnFromItsState(t *testing.T) {
 	const (
-		meta     = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
-		asksMore = `{"jsonrpc":"2.0","id":9,"result":{"resultType":"input_required","inputRequests":{"b":{"method":"roots/list","params":{"n":1}},"c":{"method":"roots/list","params":{}}},"requestState":"next"}}`
+		meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+		asksMore = `{"jsonrpc":"2.0","id":9,"result":{"resultType":"input_required",` +
+			`"inputRequests":{"b":{"method":"roots/list","params":{"n":1}},"c":{"method":"roots/list","params":{}}},` +
+			`"requestState":"next"}}`
 		goesOn   = `{"jsonrpc":"2.0","id":9,"result":{"resultType":"input_required","requestState":"later"}}`
-		complete = `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[],"task":{"status":"working"},"_meta":{"io.modelcontextprotocol/serverInfo":{}}}}`
-		failed   = `{"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"no"}}`
+		complete = `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[],"task":{"status":"working"},` +
+			`"_meta":{"io.modelcontextprotocol/serverInfo":{}}}}`
+		failed = `{"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"no"}}`
 	)
 	round := func(name, members string) received {
 		return received{Version: "2026-07-28", Method: "tools/call", Name: name,
-			Body: decoded(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"x","arguments":{"n":1e400},`+members+meta+`}}`)}
+			Body: decoded(t,
+				`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"x","arguments":{"n":1e400},`+members+meta+`}}`)}
 	}
 	first := round("x", `"inputResponses":{"a":{"action":"accept"}},"requestState":"sealed",`)
 	state := text(t, envelope{State: "sealed", Keys: []string{"a"}, Call: sessionCall("gone")})
@@ -148,19 +169,24 @@ func TestAnEchoGoesOnFromItsState(t *testing.T) {
 		want          string
 		sent          []received
 	}{
-		"to its end":       {state, result, nil, []string{complete}, done, []received{first}},
-		"in a new session": {state, result, map[string]string{"Mcp-Session-Id": "held"}, []string{complete}, done, []received{first}},
-		"to an error":      {state, result, nil, []string{failed}, failed, []received{first}},
+		"to its end": {state, result, nil, []string{complete}, done, []received{first}},
+		"in a new session": {state, result, map[string]string{"Mcp-Session-Id": "held"}, []string{complete}, done,
+			[]received{first}},
+		"to an error": {state, result, nil, []string{failed}, failed, []received{first}},
 		"over a checkpoint": {state, result, nil, []string{goesOn, complete}, done,
 			[]received{first, round("x", `"requestState":"later",`)}},
-		"in another session that is held here": {text(t, envelope{State: "sealed", Keys: []string{"a"}, Call: sessionCall("held")}), result,
+		"in another session that is held here": {
+			text(t, envelope{State: "sealed", Keys: []string{"a"}, Call: sessionCall("held")}), result,
 			map[string]string{"Mcp-Session-Id": "other"}, []string{complete}, done, []received{first}},
-		"in its session, which is not held here any more": {state, result, map[string]string{"Mcp-Session-Id": "gone"}, []string{complete}, done, []received{first}},
+		"in its session, which is not held here any more": {state, result, map[string]string{"Mcp-Session-Id": "gone"},
+			[]string{complete}, done, []received{first}},
 		"with a client's error": {state, `"error":{"code":1,"message":"no"}`, nil, nil,
-			`{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"asking the client \"a\": it answered with an error"}}`, nil},
+			`{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"asking the client \"a\": it answered with an error"}}`,
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := exchange{body: `{"jsonrpc":"2.0","id":7,"state":` + test.state + `,` + test.answer + `}`, header: test.header, responses: test.responses}
+			x := exchange{body: `{"jsonrpc":"2.0","id":7,"state":` + test.state + `,` + test.answer + `}`, header: test.header,
+				responses: test.responses}
 			status := 200
 			if name == "to an error" {
 				status = 400
@@ -188,17 +214,21 @@ func TestAnEchoGoesOnFromItsState(t *testing.T) {
 	}
 	delete(question, "id")
 	delete(question, "state")
-	if diff := cmp.Diff(decoded(t, `{"jsonrpc":"2.0","method":"roots/list","params":{"n":1}}`), any(question)); diff != "" {
+	if diff := cmp.Diff(decoded(t, `{"jsonrpc":"2.0","method":"roots/list","params":{"n":1}}`),
+		any(question)); diff != "" {
 		t.Errorf("the next question (-want +got):\n%s", diff)
 	}
-	y := exchange{body: `{"jsonrpc":"2.0","id":"` + id + `","state":"` + next + `","result":{"roots":[]}}`, responses: []string{complete}}
+	y := exchange{body: `{"jsonrpc":"2.0","id":"` + id + `","state":"` + next + `","result":{"roots":[]}}`,
+		responses: []string{complete}}
 	if !y.serve(t) {
 		t.Fatal("passed on")
 	}
-	if diff := cmp.Diff([]received{round("x", `"inputResponses":{"b":{"roots":[]}},"requestState":"next",`)}, y.requests); diff != "" {
+	if diff := cmp.Diff([]received{round("x", `"inputResponses":{"b":{"roots":[]}},"requestState":"next",`)},
+		y.requests); diff != "" {
 		t.Errorf("the round after (-want +got):\n%s", diff)
 	}
-	if again := (exchange{body: x.body, responses: x.responses}); !again.serve(t) || strings.Contains(again.answer.Body.String(), id) {
+	if again := (exchange{body: x.body, responses: x.responses}); !again.serve(t) ||
+		strings.Contains(again.answer.Body.String(), id) {
 		t.Errorf("two questions have the id %s", id)
 	}
 }
@@ -207,7 +237,8 @@ func TestAnEchoGoesOnFromItsState(t *testing.T) {
 func TestAnEchoAnsweredWithAStream(t *testing.T) {
 	ratified := func(w http.ResponseWriter, _ *http.Request, _ []byte) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		for _, message := range []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[]}}`} {
+		for _, message := range []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`,
+			`{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[]}}`} {
 			data := []byte("event: message\ndata: " + message + "\n\n")
 			_, _ = w.Write(data)
 			clear(data) // it is the writer's again
@@ -215,7 +246,8 @@ func TestAnEchoAnsweredWithAStream(t *testing.T) {
 	}
 	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: ratified}
 	w := httptest.NewRecorder()
-	body := `{"jsonrpc":"2.0","id":7,"state":` + text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("")}) + `,"result":{}}`
+	body := `{"jsonrpc":"2.0","id":7,"state":` +
+		text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("")}) + `,"result":{}}`
 	if !edge.Serve(w, httptest.NewRequest(http.MethodPost, "/mcp", nil), []byte(body)) {
 		t.Fatal("passed on")
 	}
@@ -267,7 +299,8 @@ func TestOnlyItsOwnerAnswersInASession(t *testing.T) {
 // A late echo, or one that comes twice, is the session's where that is held here.
 func TestALateEchoIsItsSessions(t *testing.T) {
 	x := exchange{header: map[string]string{"Mcp-Session-Id": "held"},
-		body: `{"jsonrpc":"2.0","id":7,"state":` + text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("held")}) + `,"result":{}}`}
+		body: `{"jsonrpc":"2.0","id":7,"state":` +
+			text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("held")}) + `,"result":{}}`}
 	if x.serve(t) {
 		t.Errorf("served: %v, %s", x.requests, x.answer.Body)
 	}
@@ -308,13 +341,15 @@ func TestEchoesThatAreRefused(t *testing.T) {
 			if !x.serve(t) || len(x.requests) != 0 || x.answer.Code != 400 {
 				t.Fatalf("%v, status %d: %s", x.requests, x.answer.Code, x.answer.Body)
 			}
-			sameJSON(t, `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"Invalid or expired requestState"}}`, x.answer.Body.String())
+			sameJSON(t, `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"Invalid or expired requestState"}}`,
+				x.answer.Body.String())
 		})
 	}
 }
 
 func TestStateful(t *testing.T) {
-	for url, want := range map[string]bool{"/mcp": false, "/mcp?draft=state": true, "/mcp?draft=state-1": false, "/mcp?draft=": false} {
+	for url, want := range map[string]bool{"/mcp": false, "/mcp?draft=state": true, "/mcp?draft=state-1": false,
+		"/mcp?draft=": false} {
 		if got := Stateful(httptest.NewRequest(http.MethodPost, url, nil)); got != want {
 			t.Errorf("%s: %v", url, got)
 		}

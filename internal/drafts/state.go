@@ -103,9 +103,11 @@ func dependentForm(dependent []byte) Form {
 // dependentResponses returns the inputResponses and the requestState in dependent_responses, which have one state for
 // all answers or a state in each.
 func dependentResponses(dependent []byte) (responses, state []byte, fault *jsonrpc.Error) {
-	bad := wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" must be an object with an array "responses" of objects`)
+	bad := wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "dependent_responses" must be an object with an `+
+		`array "responses" of objects`)
 	list := strictjson.Get(dependent, "responses")
-	if strictjson.TypeOf(dependent) != strictjson.TypeObject || list != nil && strictjson.TypeOf(list) != strictjson.TypeArray {
+	if strictjson.TypeOf(dependent) != strictjson.TypeObject || list != nil &&
+		strictjson.TypeOf(list) != strictjson.TypeArray {
 		return nil, nil, bad
 	}
 	var shared, first *envelope

@@ -84,11 +84,13 @@ func TestDependentRequestsComeBack(t *testing.T) {
 func FuzzDecodeEnvelope(f *testing.F) {
 	for _, e := range []envelope{
 		{}, {State: "s"}, {State: "s", Keys: []string{"a", "é"}},
-		{Keys: []string{"a"}, Call: &Call{Session: "n", ID: []byte("1"), Method: "tools/call", Params: []byte(`{"name":"x"}`), Capabilities: []byte(`{}`)}},
+		{Keys: []string{"a"}, Call: &Call{Session: "n", ID: []byte("1"), Method: "tools/call", Params: []byte(`{"name":"x"}`),
+			Capabilities: []byte(`{}`)}},
 	} {
 		f.Add([]byte(text(f, e)))
 	}
-	for _, content := range []string{``, `null`, `[]`, `{"s":1}`, `{"c":{"i":{}}}`, `{"k":null,"c":null}`, `{"S":"x"}`, `{"s":"\ud800"}`} {
+	for _, content := range []string{``, `null`, `[]`, `{"s":1}`, `{"c":{"i":{}}}`, `{"k":null,"c":null}`, `{"S":"x"}`,
+		`{"s":"\ud800"}`} {
 		f.Add([]byte(encoded(content)))
 	}
 	f.Add([]byte(`"!"`))

@@ -11,7 +11,8 @@ func TestNamesAreExact(t *testing.T) {
 		Name  string `json:"name"`
 		Count int    `json:"count"`
 	}
-	if err := exactjson.Unmarshal([]byte(`{"NAME":"a","name":"b","Name":"c","Count":1}`), &into); err != nil || into.Name != "b" || into.Count != 0 {
+	if err := exactjson.Unmarshal([]byte(`{"NAME":"a","name":"b","Name":"c","Count":1}`), &into); err != nil ||
+		into.Name != "b" || into.Count != 0 {
 		t.Errorf("%+v, %v", into, err)
 	}
 	if err := exactjson.Unmarshal([]byte(`{"count":"1"}`), &into); err == nil {

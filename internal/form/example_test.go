@@ -93,7 +93,8 @@ func ExampleParse() {
 
 func ExampleSchema_Properties() {
 	schema, err := form.Parse([]byte(`{"type":"object","properties":{
-		"colour":{"type":"string","title":"Colour","oneOf":[{"const":"r","title":"Red"},{"const":"b","title":"Blue"}],"default":"b"},
+		"colour":{"type":"string","title":"Colour","oneOf":[{"const":"r","title":"Red"},{"const":"b","title":"Blue"}],
+			"default":"b"},
 		"size":{"type":"string","enum":["s","l"],"enumNames":["Small","Large"]},
 		"tags":{"type":"array","maxItems":1,"items":{"type":"string","enum":["a","b"]}},
 		"age":{"type":"integer","minimum":18}},"required":["age"]}`))
@@ -101,7 +102,8 @@ func ExampleSchema_Properties() {
 		panic(err)
 	}
 	for _, p := range schema.Properties() {
-		fmt.Printf("%s %s %q %v %q %q required=%v default=%s\n", p.Name, p.Type, p.Title, p.Options, p.Low, p.High, p.Required, p.Default)
+		fmt.Printf("%s %s %q %v %q %q required=%v default=%s\n", p.Name, p.Type, p.Title, p.Options, p.Low, p.High,
+			p.Required, p.Default)
 	}
 	clean, problem := schema.Properties()[3].Check([]byte(`4.2e1`))
 	fmt.Println(string(clean) + problem)

@@ -63,10 +63,13 @@ func TestCheckHoldsTheAnswerAsAWhole(t *testing.T) {
 		{`{"name":"x","other":1,"other":2}`, "", "content is invalid JSON at offset 22: duplicate member name"},
 
 		{`{"name":1,"size":"1","sure":"true","some":"a"}`, "",
-			"name: must be a string; size: must be a whole number; sure: must be true or false; some: must be a list of values out of a, b"},
+			"name: must be a string; size: must be a whole number; sure: must be true or false; some: must be a list of " +
+				"values out of a, b"},
 		{`{"name":["x"],"size":true,"sure":1,"some":{"a":"b"}}`, "",
-			"name: must be a string; size: must be a whole number; sure: must be true or false; some: must be a list of values out of a, b"},
-		{`{"name":{},"size":[1],"sure":[]}`, "", "name: must be a string; size: must be a whole number; sure: must be true or false"},
+			"name: must be a string; size: must be a whole number; sure: must be true or false; some: must be a list of " +
+				"values out of a, b"},
+		{`{"name":{},"size":[1],"sure":[]}`, "", "name: must be a string; size: must be a whole number; sure: must be true " +
+			"or false"},
 	} {
 		checks(t, s, test.content, test.clean, test.problems)
 	}
@@ -100,11 +103,13 @@ func TestCheckHoldsEachConstraint(t *testing.T) {
 		{`{"type":"string","minLength":2,"maxLength":3}`, map[string]string{
 			`"ab"`: same, `"abc"`: same, `""`: "must be at least 2 characters long", `"a"`: "must be at least 2 characters long",
 			`"abcd"`: "must be at most 3 characters long",
-			`"日本語"`:  same, `"😀😀😀"`: same, `"😀"`: "must be at least 2 characters long", // code points, not bytes or UTF-16
+			// code points, not bytes or UTF-16
+			`"日本語"`: same, `"😀😀😀"`: same, `"😀"`: "must be at least 2 characters long",
 			`"\ud83d\ude00\n"`: same, `"\ud83d\ude00"`: "must be at least 2 characters long",
 			`"e\u0301"`: same, // a letter and its accent are two code points
 		}},
-		{`{"type":"string","maxLength":1}`, map[string]string{`""`: same, `"a"`: same, `"ab"`: "must be at most 1 character long"}},
+		{`{"type":"string","maxLength":1}`, map[string]string{`""`: same, `"a"`: same, `"ab"`: "must be at most 1 " +
+			"character long"}},
 		{`{"type":"string","maxLength":0}`, map[string]string{`""`: same, `"a"`: "must be at most 0 characters long"}},
 
 		{`{"type":"integer"}`, map[string]string{
@@ -129,25 +134,32 @@ func TestCheckHoldsEachConstraint(t *testing.T) {
 		}},
 
 		{`{"type":"number"}`, map[string]string{
-			`1`: same, `-1.50`: same, `1e5`: same, `0`: same, `-0.0`: `0`, `0e-999999999`: `0`, `5e-324`: same, `1.7976931348623157e308`: same,
-			`1.7976931348623158e308`: "must be at most 1.7976931348623157e+308", `1e999999999`: "must be at most 1.7976931348623157e+308",
-			`-1e309`:       "must be at least -1.7976931348623157e+308",
-			`1e-999999999`: "must be 0 or have a magnitude of at least 1e-400", `-1e-999999999999999999`: "must be 0 or have a magnitude of at least 1e-400",
-			`"1"`: "must be a number", `false`: "must be a number", `[]`: "must be a number",
+			`1`: same, `-1.50`: same, `1e5`: same, `0`: same, `-0.0`: `0`, `0e-999999999`: `0`, `5e-324`: same,
+			`1.7976931348623157e308`: same,
+			`1.7976931348623158e308`: "must be at most 1.7976931348623157e+308",
+			`1e999999999`:            "must be at most 1.7976931348623157e+308",
+			`-1e309`:                 "must be at least -1.7976931348623157e+308",
+			`1e-999999999`:           "must be 0 or have a magnitude of at least 1e-400",
+			`-1e-999999999999999999`: "must be 0 or have a magnitude of at least 1e-400",
+			`"1"`:                    "must be a number", `false`: "must be a number", `[]`: "must be a number",
 		}},
 		{`{"type":"number","minimum":0.1,"maximum":1e2}`, map[string]string{
-			`0.1`: same, `1E-1`: same, `0.0999999999999999999999999999999`: "must be at least 0.1", `0`: "must be at least 0.1", `-1`: "must be at least 0.1",
+			`0.1`: same, `1E-1`: same, `0.0999999999999999999999999999999`: "must be at least 0.1", `0`: "must be at least 0.1",
+			`-1`:  "must be at least 0.1",
 			`100`: same, `100.0`: same, `100.00000000000000000000000000001`: "must be at most 1e2", `1e3`: "must be at most 1e2",
 		}},
 		{`{"type":"number","minimum":-2,"maximum":-1}`, map[string]string{
-			`-2`: same, `-1`: same, `-1.5`: same, `-2.01`: "must be at least -2", `-0.99`: "must be at most -1", `0`: "must be at most -1", `1`: "must be at most -1",
+			`-2`: same, `-1`: same, `-1.5`: same, `-2.01`: "must be at least -2", `-0.99`: "must be at most -1",
+			`0`: "must be at most -1", `1`: "must be at most -1",
 		}},
 
-		{`{"type":"boolean"}`, map[string]string{`true`: same, `false`: same, `0`: "must be true or false", `"true"`: "must be true or false"}},
+		{`{"type":"boolean"}`, map[string]string{`true`: same, `false`: same, `0`: "must be true or false",
+			`"true"`: "must be true or false"}},
 
 		{`{"type":"string","enum":["a","é<"]}`, map[string]string{
 			`"a"`: same, `"\u0061"`: same, `"\u00e9\u003c"`: same, `"é<"`: same,
-			`"A"`: "must be one of a, é<", `"a "`: "must be one of a, é<", `""`: "must be one of a, é<", `1`: "must be a string",
+			`"A"`: "must be one of a, é<", `"a "`: "must be one of a, é<", `""`: "must be one of a, é<",
+			`1`: "must be a string",
 		}},
 		{specTitledChoice, map[string]string{
 			`"#00FF00"`: same, `"Green"`: "must be one of #FF0000, #00FF00, #0000FF",
@@ -155,30 +167,42 @@ func TestCheckHoldsEachConstraint(t *testing.T) {
 		{`{"type":"array","minItems":1,"maxItems":2,"items":{"type":"string","enum":["a","b"]}}`, map[string]string{
 			`["a"]`: same, `[ "a" , "b" ]`: `["a","b"]`, `["a","a"]`: same,
 			`[]`: "must hold at least 1 item", `["a","b","a"]`: "must hold at most 2 items",
-			`["a","c"]`: "must hold nothing but a, b", `["a",1]`: "must hold nothing but a, b", `["a",null]`: "must hold nothing but a, b",
-			`[["a"]]`: "must hold nothing but a, b", `"a"`: "must be a list of values out of a, b",
+			`["a","c"]`: "must hold nothing but a, b", `["a",1]`: "must hold nothing but a, b",
+			`["a",null]`: "must hold nothing but a, b",
+			`[["a"]]`:    "must hold nothing but a, b", `"a"`: "must be a list of values out of a, b",
 		}},
 		{specTitledChoices, map[string]string{
 			`["#0000FF"]`: same, `["Blue"]`: "must hold nothing but #FF0000, #00FF00, #0000FF",
 		}},
 
 		{`{"type":"string","format":"email"}`, answers(formats["email"].want,
-			[]string{"a@b", "user@example.com", "a.b+c@sub.example.org", "ü@example.com", "a@[127.0.0.1]", strings.Repeat("a", 64) + "@" + strings.Repeat("b.", 94) + "c"},
-			[]string{"", "a", "a@", "@b", "a b@c", "A <a@b>", "<a@b>", "a@b ", " a@b", "a@b\\n", "a@b, c@d", "a@b (c)", "a..b@c", strings.Repeat("a", 64) + "@" + strings.Repeat("b.", 94) + "cc"})},
+			[]string{"a@b", "user@example.com", "a.b+c@sub.example.org", "ü@example.com", "a@[127.0.0.1]",
+				strings.Repeat("a", 64) + "@" + strings.Repeat("b.", 94) + "c"},
+			[]string{"", "a", "a@", "@b", "a b@c", "A <a@b>", "<a@b>", "a@b ", " a@b", "a@b\\n", "a@b, c@d", "a@b (c)", "a..b@c",
+				strings.Repeat("a", 64) + "@" + strings.Repeat("b.", 94) + "cc"})},
 		{`{"type":"string","format":"uri"}`, answers(formats["uri"].want,
-			[]string{"https://example.com", "https://example.com/a?b=c#d", "mailto:a@b", "urn:isbn:1", "file:///etc", "http://[::1]:80/", "x:" + strings.Repeat("a", formats["uri"].longest-2)},
-			[]string{"", "example.com", "/a", "//example.com/a", "?q", "http://[::1", "http://a b/", ":a", "1a:b", "http://a/%zz", "http://a/\\n", "http://a:b", "x:" + strings.Repeat("a", formats["uri"].longest-1)})},
+			[]string{"https://example.com", "https://example.com/a?b=c#d", "mailto:a@b", "urn:isbn:1", "file:///etc",
+				"http://[::1]:80/", "x:" + strings.Repeat("a", formats["uri"].longest-2)},
+			[]string{"", "example.com", "/a", "//example.com/a", "?q", "http://[::1", "http://a b/", ":a", "1a:b",
+				"http://a/%zz", "http://a/\\n", "http://a:b", "x:" + strings.Repeat("a", formats["uri"].longest-1)})},
 		{`{"type":"string","format":"date"}`, answers(formats["date"].want,
 			[]string{"2026-07-28", "2024-02-29", "2000-02-29", "0000-01-01", "9999-12-31"},
-			[]string{"", "2026-02-30", "2026-02-29", "1900-02-29", "2026-13-01", "2026-00-01", "2026-01-00", "2026-1-1", "26-01-01", "12026-01-01", "2026-01-01Z", "2026-01-01 ", "2026/01/01", "20260101", "-001-01-01", "２０２６-01-01"})},
+			[]string{"", "2026-02-30", "2026-02-29", "1900-02-29", "2026-13-01", "2026-00-01", "2026-01-00", "2026-1-1",
+				"26-01-01", "12026-01-01", "2026-01-01Z", "2026-01-01 ", "2026/01/01", "20260101", "-001-01-01",
+				"２０２６-01-01"})},
 		{`{"type":"string","format":"date-time"}`, answers(formats["date-time"].want,
-			[]string{"2026-07-28T12:00:00Z", "2026-07-28T23:59:59.999999999Z", "2026-07-28T12:00:00+23:59", "2026-07-28T12:00:00-00:00", "2024-02-29T00:00:00.1Z", "2026-01-01T00:00:00." + strings.Repeat("1", 43) + "Z"},
-			[]string{"", "2026-07-28", "2026-07-28T12:00:00", "2026-07-28 12:00:00Z", "2026-07-28t12:00:00z", "2026-07-28T24:00:00Z", "2026-02-30T12:00:00Z",
+			[]string{"2026-07-28T12:00:00Z", "2026-07-28T23:59:59.999999999Z", "2026-07-28T12:00:00+23:59",
+				"2026-07-28T12:00:00-00:00", "2024-02-29T00:00:00.1Z", "2026-01-01T00:00:00." + strings.Repeat("1", 43) + "Z"},
+			[]string{"", "2026-07-28", "2026-07-28T12:00:00", "2026-07-28 12:00:00Z", "2026-07-28t12:00:00z",
+				"2026-07-28T24:00:00Z", "2026-02-30T12:00:00Z",
 				"2016-12-31T23:59:60Z", // a leap second that did happen
-				"2026-07-28T12:60:00Z", "2026-07-28T12:00Z", "2026-07-28T1:00:00Z", "2026-07-28T12:00:00,5Z", "2026-07-28T12:00:00.Z",
-				"2026-07-28T12:00:00+24:00", "2026-07-28T12:00:00+00:60", "2026-07-28T12:00:00+0000", "2026-07-28T12:00:00+00", "2026-07-28T12:00:00Z ",
+				"2026-07-28T12:60:00Z", "2026-07-28T12:00Z", "2026-07-28T1:00:00Z", "2026-07-28T12:00:00,5Z",
+				"2026-07-28T12:00:00.Z",
+				"2026-07-28T12:00:00+24:00", "2026-07-28T12:00:00+00:60", "2026-07-28T12:00:00+0000", "2026-07-28T12:00:00+00",
+				"2026-07-28T12:00:00Z ",
 				"2026-01-01T00:00:00." + strings.Repeat("1", 44) + "Z"})},
-		{`{"type":"string","format":"email","maxLength":5}`, map[string]string{`"a@b.c"`: same, `"a@b.cc"`: "must be at most 5 characters long"}},
+		{`{"type":"string","format":"email","maxLength":5}`, map[string]string{`"a@b.c"`: same, `"a@b.cc"`: "must be at " +
+			"most 5 characters long"}},
 	} {
 		s := parsed(t, test.property)
 		for value, want := range test.answers {
@@ -245,7 +269,8 @@ func TestCheckHoldsTheRangeOfTheGoType(t *testing.T) {
 		}
 	}
 	var f form
-	if clean, err := s.Check(fmt.Appendf(nil, `{"f32":%v,"f64":%v}`, float64(math.MaxFloat32), math.MaxFloat64)); err != nil || json.Unmarshal(clean, &f) != nil {
+	if clean, err := s.Check(fmt.Appendf(nil, `{"f32":%v,"f64":%v}`, float64(math.MaxFloat32),
+		math.MaxFloat64)); err != nil || json.Unmarshal(clean, &f) != nil {
 		t.Error("the largest floats as Go writes them are refused: ", err)
 	}
 }
@@ -272,7 +297,8 @@ func TestCheckedAnswerDecodes(t *testing.T) {
 		Some  *colors      `json:"some" enum:"a|b" default:"b|a"`
 		Text  *string      `json:"text" default:"<\"é\">"`
 	}
-	clean, err := mustFor[form](t).Check([]byte(`{"NAME":"no","name":"yes\n","count":2.5e1,"ratio":0.5,"exact":0.10,"when":"2026\u002d07-28T12:00:00.5+02:00"}`))
+	clean, err := mustFor[form](t).Check([]byte(`{"NAME":"no","name":"yes\n","count":2.5e1,"ratio":0.5,"exact":0.10,` +
+		`"when":"2026\u002d07-28T12:00:00.5+02:00"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +319,8 @@ func TestErrorNeverHoldsTheClientsValue(t *testing.T) {
 	const secret = "hunter2"
 	for _, content := range []string{
 		secret, `"` + secret + `"`, `["` + secret + `"]`, `{"` + secret + `":1}`,
-		`{"string":"` + secret + `","number":"` + secret + `","boolean":"` + secret + `","choice":"` + secret + `","titledChoice":"` + secret + `","choices":["` + secret + `"],"titledChoices":"` + secret + `"}`,
+		`{"string":"` + secret + `","number":"` + secret + `","boolean":"` + secret + `","choice":"` + secret +
+			`","titledChoice":"` + secret + `","choices":["` + secret + `"],"titledChoices":"` + secret + `"}`,
 	} {
 		_, err := s.Check([]byte(content))
 		if err == nil || strings.Contains(err.Error(), secret) {
@@ -334,9 +361,11 @@ func TestCheckIsBounded(t *testing.T) {
 	s := mustFor[specForm](t)
 	start := time.Now()
 	for _, value := range []string{
-		strings.Repeat("9", n), "0." + strings.Repeat("0", n) + "1", "1e" + strings.Repeat("9", n), "1e-" + strings.Repeat("0", n) + "1",
+		strings.Repeat("9", n), "0." + strings.Repeat("0", n) + "1", "1e" + strings.Repeat("9", n),
+		"1e-" + strings.Repeat("0", n) + "1",
 		`"` + strings.Repeat(`\u0061`, n/6) + `"`, `"` + strings.Repeat("a@", n/2) + `"`, `"` + strings.Repeat("(", n) + `"`,
-		`["Red"` + strings.Repeat(`,"Red"`, n/6) + `]`, strings.Repeat("[", n), strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
+		`["Red"` + strings.Repeat(`,"Red"`, n/6) + `]`, strings.Repeat("[", n), strings.Repeat("[", 9000) +
+			strings.Repeat("]", 9000),
 	} {
 		for _, p := range s.properties {
 			if _, err := s.Check([]byte(`{"` + p.name + `":` + value + `}`)); err == nil {
@@ -364,7 +393,8 @@ type sixFields struct {
 
 const (
 	oneAnswer  = `{"resolution":"duplicate"}`
-	sixAnswers = `{"name":"Monalisa Octocat","email":"octocat@github.com","age":30,"ratio":0.25,"agree":true,"colors":["red","blue"]}`
+	sixAnswers = `{"name":"Monalisa Octocat","email":"octocat@github.com","age":30,"ratio":0.25,"agree":true,` +
+		`"colors":["red","blue"]}`
 )
 
 func BenchmarkCheck(b *testing.B) {

@@ -22,12 +22,14 @@ import (
 
 // Tags are those that refine a field of a form.
 var Tags = []string{
-	"json", "jsonschema", "title", "enum", "format", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "default",
+	"json", "jsonschema", "title", "enum", "format", "minLength", "maxLength", "minimum", "maximum", "minItems",
+	"maxItems", "default",
 }
 
 // notTags are words for which a form has no tag, although other packages or JSON Schema have.
 var notTags = []string{
-	"pattern", "min", "max", "len", "minLen", "maxLen", "description", "required", "const", "multipleOf", "exclusiveMinimum", "exclusiveMaximum",
+	"pattern", "min", "max", "len", "minLen", "maxLen", "description", "required", "const", "multipleOf",
+	"exclusiveMinimum", "exclusiveMaximum",
 	"uniqueItems", "oneOf", "anyOf", "examples", "type",
 }
 
@@ -82,7 +84,8 @@ type inference struct {
 
 func infer(t reflect.Type) (*Schema, error) {
 	if decodesItself(t) {
-		return nil, fmt.Errorf("form: %v unmarshals itself, so its fields do not tell its properties; use a plain struct and convert, or write the schema by hand", t)
+		return nil, fmt.Errorf("form: %v unmarshals itself, so its fields do not tell its properties; use a plain struct "+
+			"and convert, or write the schema by hand", t)
 	}
 	var properties []property
 	var fields []string // the Go names of properties
@@ -96,7 +99,8 @@ func infer(t reflect.Type) (*Schema, error) {
 			continue
 		}
 		if i, taken := index[p.name]; taken {
-			return nil, fmt.Errorf("form: field %v.%s: field %s has the JSON name %q already; rename one", t, f.Name, fields[i], p.name)
+			return nil, fmt.Errorf("form: field %v.%s: field %s has the JSON name %q already; rename one", t, f.Name,
+				fields[i], p.name)
 		}
 		index[p.name] = len(properties)
 		properties, fields = append(properties, p), append(fields, f.Name)
@@ -114,7 +118,8 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 		t, required = t.Elem(), false
 	}
 	if f.Anonymous && t.Kind() == reflect.Struct {
-		return p, false, errors.New(`an embedded struct is not part of a form: name its fields here, or leave it out with json:"-"`)
+		return p, false, errors.New(`an embedded struct is not part of a form: name its fields here, or leave it out with ` +
+			`json:"-"`)
 	}
 	if !f.IsExported() {
 		return p, true, nil
@@ -206,13 +211,16 @@ func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound,
 		typ = "number"
 		high = newBound(strconv.FormatFloat(math.MaxFloat32, 'g', -1, 32))
 		low = newBound("-" + high.text)
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String && t.Elem() != numberType && !decodesItself(t.Elem()):
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String && t.Elem() != numberType &&
+		!decodesItself(t.Elem()):
 		typ = "array"
 		if _, isEnum := tag.Lookup("enum"); !isEnum {
-			err = errors.New(`a list in a form is a multi-select enum: name its values with enum:"a|b|c", or take a string and split it`)
+			err = errors.New(`a list in a form is a multi-select enum: name its values with enum:"a|b|c", or take a string ` +
+				`and split it`)
 		}
 	default:
-		err = fmt.Errorf("type %v has no place in a form, which is flat: use string, bool, an integer or float type, json.Number, time.Time or, with an enum tag, []string; ask for the rest in a form of its own", t)
+		err = fmt.Errorf("type %v has no place in a form, which is flat: use string, bool, an integer or float type, "+
+			"json.Number, time.Time or, with an enum tag, []string; ask for the rest in a form of its own", t)
 	}
 	return words{"type": encode(typ)}, low, high, err
 }
@@ -250,7 +258,8 @@ func enumValues(tag string) (values []string, titled []Option, err error) {
 		case value == "" || hasTitle && title == "" || value != strings.TrimSpace(value) || title != strings.TrimSpace(title):
 			return nil, nil, fmt.Errorf("%q is empty or has space around it; write a|b|c or a=An A|b=A B", option)
 		case i > 0 && hasTitle != (titled != nil):
-			return nil, nil, fmt.Errorf("%q breaks the rule that all values have a title or none; = is what separates the two", option)
+			return nil, nil, fmt.Errorf("%q breaks the rule that all values have a title or none; = is what separates the two",
+				option)
 		case slices.Contains(values, value):
 			return nil, nil, fmt.Errorf("has the value %q twice; keep one", value)
 		case hasTitle:
@@ -280,7 +289,8 @@ func tagWords(w words, tag reflect.StructTag) error {
 		case "jsonschema":
 			word, raw = "description", encode(value)
 			if notDescription.MatchString(value) {
-				err = errors.New("is the description, in plain words, and must not begin with WORD=; constraints have tags of their own")
+				err = errors.New("is the description, in plain words, and must not begin with WORD=; constraints have tags of " +
+					"their own")
 			}
 		case "title", "format":
 			raw = encode(value)

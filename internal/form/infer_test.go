@@ -36,13 +36,21 @@ func mustFor[T any](t testing.TB) *Schema {
 
 // The shapes of the elicitation page, word for word.
 const (
-	specString        = `{"type":"string","title":"Display Name","description":"Description text","minLength":3,"maxLength":50,"format":"email","default":"user@example.com"}`
-	specNumber        = `{"type":"number","title":"Display Name","description":"Description text","minimum":0,"maximum":100,"default":50}`
-	specBoolean       = `{"type":"boolean","title":"Display Name","description":"Description text","default":false}`
-	specChoice        = `{"type":"string","title":"Color Selection","description":"Choose your favorite color","enum":["Red","Green","Blue"],"default":"Red"}`
-	specTitledChoice  = `{"type":"string","title":"Color Selection","description":"Choose your favorite color","oneOf":[{"const":"#FF0000","title":"Red"},{"const":"#00FF00","title":"Green"},{"const":"#0000FF","title":"Blue"}],"default":"#FF0000"}`
-	specChoices       = `{"type":"array","title":"Color Selection","description":"Choose your favorite colors","minItems":1,"maxItems":2,"items":{"type":"string","enum":["Red","Green","Blue"]},"default":["Red","Green"]}`
-	specTitledChoices = `{"type":"array","title":"Color Selection","description":"Choose your favorite colors","minItems":1,"maxItems":2,"items":{"anyOf":[{"const":"#FF0000","title":"Red"},{"const":"#00FF00","title":"Green"},{"const":"#0000FF","title":"Blue"}]},"default":["#FF0000","#00FF00"]}`
+	specString = `{"type":"string","title":"Display Name","description":"Description text","minLength":3,` +
+		`"maxLength":50,"format":"email","default":"user@example.com"}`
+	specNumber = `{"type":"number","title":"Display Name","description":"Description text","minimum":0,` +
+		`"maximum":100,"default":50}`
+	specBoolean = `{"type":"boolean","title":"Display Name","description":"Description text","default":false}`
+	specChoice  = `{"type":"string","title":"Color Selection","description":"Choose your favorite color",` +
+		`"enum":["Red","Green","Blue"],"default":"Red"}`
+	specTitledChoice = `{"type":"string","title":"Color Selection","description":"Choose your favorite color",` +
+		`"oneOf":[{"const":"#FF0000","title":"Red"},{"const":"#00FF00","title":"Green"},{"const":"#0000FF",` +
+		`"title":"Blue"}],"default":"#FF0000"}`
+	specChoices = `{"type":"array","title":"Color Selection","description":"Choose your favorite colors",` +
+		`"minItems":1,"maxItems":2,"items":{"type":"string","enum":["Red","Green","Blue"]},"default":["Red","Green"]}`
+	specTitledChoices = `{"type":"array","title":"Color Selection","description":"Choose your favorite colors",` +
+		`"minItems":1,"maxItems":2,"items":{"anyOf":[{"const":"#FF0000","title":"Red"},{"const":"#00FF00","title":"Green"},` +
+		`{"const":"#0000FF","title":"Blue"}]},"default":["#FF0000","#00FF00"]}`
 )
 
 type specForm struct {
@@ -57,8 +65,10 @@ type specForm struct {
 
 // Keywords come in the order of the specification's examples, so the comparison is of bytes.
 func TestForEmitsTheSpecificationsShapes(t *testing.T) {
-	want := `{"type":"object","properties":{"string":` + specString + `,"number":` + specNumber + `,"boolean":` + specBoolean +
-		`,"choice":` + specChoice + `,"titledChoice":` + specTitledChoice + `,"choices":` + specChoices + `,"titledChoices":` + specTitledChoices +
+	want := `{"type":"object","properties":{"string":` + specString + `,"number":` + specNumber + `,"boolean":` +
+		specBoolean +
+		`,"choice":` + specChoice + `,"titledChoice":` + specTitledChoice + `,"choices":` + specChoices +
+		`,"titledChoices":` + specTitledChoices +
 		`},"required":["string","number","boolean","choice","titledChoice","choices","titledChoices"]}`
 	if diff := cmp.Diff(want, string(mustFor[specForm](t).JSON())); diff != "" {
 		t.Error(diff)
@@ -140,7 +150,8 @@ func TestForInfersTypeAndPresence(t *testing.T) {
 		t.Error(diff)
 	}
 	dash := reflect.StructOf([]reflect.StructField{{Name: "F", Type: reflect.TypeFor[bool](), Tag: `json:"-,"`}})
-	if s, err := For(dash); err != nil || string(s.JSON()) != `{"type":"object","properties":{"-":{"type":"boolean"}},"required":["-"]}` {
+	if s, err := For(dash); err != nil || string(s.JSON()) != `{"type":"object","properties":{"-":{"type":"boolean"}},`+
+		`"required":["-"]}` {
 		t.Errorf("a property named -: %v", err)
 	}
 	if got := string(mustFor[struct{}](t).JSON()); got != `{"type":"object","properties":{}}` {
@@ -186,7 +197,10 @@ func TestForRefuses(t *testing.T) {
 		{struct {
 			F string `json:"f" pattern:"^a"`
 		}{}, []string{".F: no tag is called pattern; there are json, jsonschema, title"}},
-		{reflect.Zero(reflect.StructOf([]reflect.StructField{{Name: "F", Type: reflect.TypeFor[int](), Tag: `json:"f"minimum:"1"`}})).Interface(), // which vet refuses
+		{reflect.Zero(
+			reflect.StructOf(
+				// which vet refuses
+				[]reflect.StructField{{Name: "F", Type: reflect.TypeFor[int](), Tag: `json:"f"minimum:"1"`}})).Interface(),
 			[]string{".F: the tag", "needs a space after json"}},
 
 		// Types.
@@ -234,7 +248,8 @@ func TestForRefuses(t *testing.T) {
 		}{}, []string{".F: minItems: not allowed on a string"}},
 		{struct {
 			F int `maxLength:"1"`
-		}{}, []string{".F: maxLength: not allowed on an integer, which may have title, description, default, minimum, maximum"}},
+		}{}, []string{
+			".F: maxLength: not allowed on an integer, which may have title, description, default, minimum, maximum"}},
 		{struct {
 			F float64 `format:"email"`
 		}{}, []string{".F: format: not allowed on a number"}},

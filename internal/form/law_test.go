@@ -27,25 +27,31 @@ var plainFields = []fieldOf{
 		low := rapid.IntRange(0, 5).Draw(t, "minLength")
 		high := low + rapid.IntRange(0, 5).Draw(t, "span")
 		runes := rapid.Rune().Filter(utf8.ValidRune)
-		return reflect.TypeFor[string](), map[string]string{"minLength": strconv.Itoa(low), "maxLength": strconv.Itoa(high), "default": strings.Repeat("é", high)},
+		return reflect.TypeFor[string](), map[string]string{"minLength": strconv.Itoa(low), "maxLength": strconv.Itoa(high),
+				"default": strings.Repeat("é", high)},
 			func(t *rapid.T) any { return rapid.StringOfN(runes, low, high, -1).Draw(t, "string") }
 	},
 	func(t *rapid.T) (reflect.Type, map[string]string, func(*rapid.T) any) { // integer
-		typ := rapid.SampledFrom([]reflect.Type{reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[int32](), reflect.TypeFor[uint16](), reflect.TypeFor[uint64]()}).Draw(t, "type")
+		typ := rapid.SampledFrom([]reflect.Type{reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[int32](),
+			reflect.TypeFor[uint16](), reflect.TypeFor[uint64]()}).Draw(t, "type")
 		low := rapid.IntRange(0, 50).Draw(t, "minimum")
 		high := low + rapid.IntRange(0, 50).Draw(t, "span")
-		return typ, map[string]string{"minimum": strconv.Itoa(low), "maximum": strconv.Itoa(high), "default": strconv.Itoa(low)},
+		return typ, map[string]string{"minimum": strconv.Itoa(low), "maximum": strconv.Itoa(high),
+				"default": strconv.Itoa(low)},
 			func(t *rapid.T) any { return rapid.IntRange(low, high).Draw(t, "integer") }
 	},
 	func(t *rapid.T) (reflect.Type, map[string]string, func(*rapid.T) any) { // number
 		a, b := rapid.Float64Range(-1e6, 1e6).Draw(t, "a"), rapid.Float64Range(-1e6, 1e6).Draw(t, "b")
 		low, high := min(a, b), max(a, b)
 		spell := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
-		return reflect.TypeFor[float64](), map[string]string{"minimum": spell(low), "maximum": spell(high), "default": spell(low)},
+		return reflect.TypeFor[float64](), map[string]string{"minimum": spell(low), "maximum": spell(high),
+				"default": spell(low)},
 			func(t *rapid.T) any { return rapid.Float64Range(low, high).Draw(t, "number") }
 	},
 	func(t *rapid.T) (reflect.Type, map[string]string, func(*rapid.T) any) { // boolean
-		return reflect.TypeFor[bool](), map[string]string{"default": "true"}, func(t *rapid.T) any { return rapid.Bool().Draw(t, "boolean") }
+		return reflect.TypeFor[bool](), map[string]string{"default": "true"}, func(t *rapid.T) any {
+			return rapid.Bool().Draw(t, "boolean")
+		}
 	},
 	func(t *rapid.T) (reflect.Type, map[string]string, func(*rapid.T) any) { // single-select
 		values, tag := drawEnum(t)
@@ -56,7 +62,8 @@ var plainFields = []fieldOf{
 		values, tag := drawEnum(t)
 		low := rapid.IntRange(0, len(values)).Draw(t, "minItems")
 		high := low + rapid.IntRange(0, 3).Draw(t, "span")
-		return reflect.TypeFor[[]string](), map[string]string{"enum": tag, "minItems": strconv.Itoa(low), "maxItems": strconv.Itoa(high), "default": strings.Join(values[:low], "|")},
+		return reflect.TypeFor[[]string](), map[string]string{"enum": tag, "minItems": strconv.Itoa(low),
+				"maxItems": strconv.Itoa(high), "default": strings.Join(values[:low], "|")},
 			func(t *rapid.T) any { return rapid.SliceOfN(rapid.SampledFrom(values), low, high).Draw(t, "choices") }
 	},
 }
@@ -77,7 +84,8 @@ var allFields = append(plainFields[:len(plainFields):len(plainFields)],
 	func(t *rapid.T) (reflect.Type, map[string]string, func(*rapid.T) any) {
 		return reflect.TypeFor[time.Time](), nil, func(t *rapid.T) any {
 			zone := time.FixedZone("", 60*rapid.IntRange(-23*60, 23*60).Draw(t, "offset"))
-			return time.Unix(rapid.Int64Range(-62135510400, 253402210799).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).In(zone)
+			return time.Unix(rapid.Int64Range(-62135510400, 253402210799).Draw(t, "seconds"),
+				rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).In(zone)
 		}
 	},
 	func(t *rapid.T) (reflect.Type, map[string]string, func(*rapid.T) any) {
@@ -92,7 +100,8 @@ var allFields = append(plainFields[:len(plainFields):len(plainFields)],
 	},
 	func(t *rapid.T) (reflect.Type, map[string]string, func(*rapid.T) any) {
 		return reflect.TypeFor[string](), map[string]string{"format": "uri"}, func(t *rapid.T) any {
-			return rapid.StringMatching(`[a-z][a-z0-9+.-]{0,5}://[a-z0-9.]{0,9}(:[0-9]{1,5})?(/[a-zA-Z0-9~%]{0,5}){0,3}`).Filter(func(s string) bool { return !strings.Contains(s, "%") }).Draw(t, "uri")
+			return rapid.StringMatching(`[a-z][a-z0-9+.-]{0,5}://[a-z0-9.]{0,9}(:[0-9]{1,5})?(/[a-zA-Z0-9~%]{0,5}){0,3}`).Filter(
+				func(s string) bool { return !strings.Contains(s, "%") }).Draw(t, "uri")
 		}
 	},
 )
@@ -116,7 +125,8 @@ func drawForm(t *rapid.T, fields []fieldOf) (reflect.Type, func(*rapid.T) reflec
 	var draws []func(t *rapid.T) any
 	for i := range rapid.IntRange(0, 10).Draw(t, "fields") {
 		typ, tags, draw := rapid.SampledFrom(fields).Draw(t, "field")(t)
-		name, optional, withDefault := fmt.Sprintf("f%d", i), rapid.Bool().Draw(t, "optional"), rapid.Bool().Draw(t, "default")
+		name, optional, withDefault := fmt.Sprintf("f%d", i), rapid.Bool().Draw(t, "optional"),
+			rapid.Bool().Draw(t, "default")
 		if !withDefault {
 			delete(tags, "default")
 		}
@@ -185,7 +195,8 @@ func TestLawConformingAnswersArrive(t *testing.T) {
 			t.Fatal(diff)
 		}
 		exact := reflect.New(typ)
-		if err := exactjson.Unmarshal(clean, exact.Interface()); err != nil || !reflect.DeepEqual(exact.Interface(), got.Interface()) {
+		if err := exactjson.Unmarshal(clean, exact.Interface()); err != nil ||
+			!reflect.DeepEqual(exact.Interface(), got.Interface()) {
 			t.Fatalf("exactjson decodes %s into %+v, %v, in place of %+v", clean, exact, err, got)
 		}
 		again, err := Parse(s.JSON())
@@ -215,7 +226,8 @@ func anyAnswer(t *rapid.T, names int, draw func(*rapid.T) reflect.Value) []byte 
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "changes") {
 		name := fmt.Sprintf("f%d", rapid.IntRange(0, names).Draw(t, "name"))
-		switch v := rapid.SampledFrom([]any{"", "abcdefghijklmn", "é", 0.0, -1.0, 7.5, 30.0, 127.0, true, []any{}, []any{"a"}, map[string]any{}, "delete", "double", "bump"}).Draw(t, "value"); v {
+		switch v := rapid.SampledFrom([]any{"", "abcdefghijklmn", "é", 0.0, -1.0, 7.5, 30.0, 127.0, true, []any{},
+			[]any{"a"}, map[string]any{}, "delete", "double", "bump"}).Draw(t, "value"); v {
 		case "delete":
 			delete(members, name)
 		case "double":

@@ -16,8 +16,8 @@ import (
 
 // Parse compiles a schema that its author wrote by hand. It accepts the five shapes of property on the elicitation
 // page, the legacy enumNames beside enum, and $schema; anything else is an error that names the property, the keyword
-// and what is allowed. Numbers are bounded to what a float64 holds, integers to −2⁶³…2⁶⁴−1: whether one fits the Go
-// type it is decoded into is for the decoder to say.
+// and what is allowed. Numbers are bounded to what a float64 holds, integers to −2⁶³…2⁶⁴−1: whether one
+// fits the Go type it is decoded into is for the decoder to say.
 //
 // The schema's JSON is equivalent to the given document, in this package's order and spacing.
 func Parse(schema []byte) (*Schema, error) {
@@ -40,7 +40,8 @@ func parse(schema []byte) (*Schema, error) {
 		return nil, err
 	}
 	if word, found := top.outside("$schema", "type", "properties", "required"); found {
-		return nil, fmt.Errorf("%q is outside the restricted subset, which allows $schema, type, properties and required; leave it out", word)
+		return nil, fmt.Errorf("%q is outside the restricted subset, which allows $schema, type, properties and required; "+
+			"leave it out", word)
 	}
 	dialect := top["$schema"]
 	switch {
@@ -187,13 +188,15 @@ func (w words) shape() (shape, error) {
 	case `"array"`:
 		return shapeChoices, nil
 	}
-	return shape{}, errors.New(`type: must be "string", "number", "integer", "boolean", or "array" for a multi-select enum; a form is flat, and a property is optional by not being in "required"`)
+	return shape{}, errors.New(`type: must be "string", "number", "integer", "boolean", or "array" for a multi-select ` +
+		`enum; a form is flat, and a property is optional by not being in "required"`)
 }
 
 // compile makes a property from its keywords. Low and high are the bounds of the Go type behind a number.
 // An error begins with the keyword that is wrong.
 func compile(name string, w words, low, high bound) (property, error) {
-	p := property{name: name, key: append(encode(name), ':'), schema: w.append(nil), max: math.MaxInt, low: low, high: high}
+	p := property{name: name, key: append(encode(name), ':'), schema: w.append(nil), max: math.MaxInt, low: low,
+		high: high}
 	s, err := w.shape()
 	if err != nil {
 		return p, err
@@ -204,7 +207,8 @@ func compile(name string, w words, low, high bound) (property, error) {
 		return p, fmt.Errorf("%s: not allowed on %s, which may have %s", word, s.name, strings.Join(allowed[1:], ", "))
 	}
 	if p.kind == kindChoices && w["items"] == nil {
-		return p, errors.New(`items: missing; a list must be a multi-select enum, with items {"type": "string", "enum": […]} or {"anyOf": [{"const": …, "title": …}, …]}`)
+		return p, errors.New(`items: missing; a list must be a multi-select enum, with items {"type": "string", "enum": ` +
+			`[…]} or {"anyOf": [{"const": …, "title": …}, …]}`)
 	}
 	for _, word := range order { // so that default, the last, meets a property that is complete
 		value, ok := w[word]
@@ -271,7 +275,8 @@ func (p *property) within(value []byte) (bound, error) {
 	}
 	b := newBound(string(value))
 	if b.compare(p.low.decimal) < 0 || b.compare(p.high.decimal) > 0 {
-		return bound{}, fmt.Errorf("%s is outside %s…%s, which is what the type and the other limit leave", b.text, p.low.text, p.high.text)
+		return bound{}, fmt.Errorf("%s is outside %s…%s, which is what the type and the other limit leave", b.text,
+			p.low.text, p.high.text)
 	}
 	return b, nil
 }
@@ -335,7 +340,8 @@ func (p *property) applyItems(value []byte) error {
 	case len(items) == 1 && items["anyOf"] != nil:
 		return p.applyEnum(items["anyOf"], titledValue)
 	}
-	return errors.New(`must be {"type": "string", "enum": […]} or {"anyOf": [{"const": …, "title": …}, …]} and nothing else`)
+	return errors.New(`must be {"type": "string", "enum": […]} or {"anyOf": [{"const": …, "title": …}, …]} and ` +
+		`nothing else`)
 }
 
 // stringsIn returns what read extracts from each element of an array.

@@ -33,15 +33,18 @@ func TestParseAcceptsTheSpecificationsShapes(t *testing.T) {
 }
 
 func TestParseOrdersWhatTheAuthorWrote(t *testing.T) {
-	s, err := Parse([]byte(`{"required":["b", "a"],"properties":{"b":{"title":"B", "type":"string"},"a":{"type":"integer"},"c":{"type":"boolean"}},"type":"object"}`))
+	s, err := Parse([]byte(`{"required":["b", "a"],"properties":{"b":{"title":"B", "type":"string"},` +
+		`"a":{"type":"integer"},"c":{"type":"boolean"}},"type":"object"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"type":"object","properties":{"b":{"type":"string","title":"B"},"a":{"type":"integer"},"c":{"type":"boolean"}},"required":["b","a"]}`
+	want := `{"type":"object","properties":{"b":{"type":"string","title":"B"},"a":{"type":"integer"},` +
+		`"c":{"type":"boolean"}},"required":["b","a"]}`
 	if got := string(s.JSON()); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if s, err = Parse([]byte(`{"type":"object","properties":{},"required":[]}`)); err != nil || string(s.JSON()) != `{"type":"object","properties":{}}` {
+	if s, err = Parse([]byte(`{"type":"object","properties":{},"required":[]}`)); err != nil ||
+		string(s.JSON()) != `{"type":"object","properties":{}}` {
 		t.Errorf("empty form: %s, %v", s.JSON(), err)
 	}
 }
@@ -76,7 +79,8 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"object","properties":[]}`, "properties: must be an object"},
 		{`{"type":"object","properties":{},"type":"object"}`, `has "type" twice`},
 		{`{"type":"object","properties":{},"$schema":1}`, "$schema: must be a string"},
-		{`{"type":"object","properties":{},"additionalProperties":false}`, `"additionalProperties" is outside the restricted subset, which allows $schema, type, properties and required`},
+		{`{"type":"object","properties":{},"additionalProperties":false}`,
+			`"additionalProperties" is outside the restricted subset, which allows $schema, type, properties and required`},
 		{`{"type":"object","properties":{},"required":"a"}`, "required: must be an array"},
 		{`{"type":"object","properties":{},"required":[1]}`, "required: element 0: must be a string"},
 		{`{"type":"object","properties":{},"required":["a"]}`, `required: there is no property "a"`},
@@ -84,7 +88,8 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"object","properties":{"a":{"type":"string"},"\u0061":{"type":"string"}}}`, `properties: has "a" twice`},
 		{`{"type":"object","properties":{"a":{"type":"string"},"a":`, "invalid JSON at offset 53: duplicate member name"},
 		{`{"type":"object","type":"object",]`, `invalid JSON at offset 17: duplicate member name`},
-		{`{"type":"object","properties":{"a":{"type":"string","title":"\ud800"}}}`, "invalid JSON at offset 61: lone surrogate"},
+		{`{"type":"object","properties":{"a":{"type":"string","title":"\ud800"}}}`,
+			"invalid JSON at offset 61: lone surrogate"},
 	} {
 		refuses(t, test.schema, test.want)
 	}
@@ -94,7 +99,8 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"object","properties":{}}`, "a form is flat"},
 		{`{"type":["string","null"]}`, `optional by not being in "required"`},
 		{`{"type":"null"}`, "type: must be"},
-		{`{"type":"string","pattern":"a"}`, "pattern: not allowed on a string, which may have title, description, default, minLength, maxLength, format"},
+		{`{"type":"string","pattern":"a"}`, "pattern: not allowed on a string, which may have title, description, default, " +
+			"minLength, maxLength, format"},
 		{`{"type":"string","$ref":"#"}`, "$ref: not allowed"},
 		{`{"type":"string","const":"a"}`, "const: not allowed"},
 		{`{"type":"string","minLength":1,"minLength":1}`, `has "minLength" twice`},
@@ -136,7 +142,8 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"array","items":{"type":"integer","enum":[1]}}`, "items: must be"},
 		{`{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}],"x":1}}`, "items: must be"},
 		{`{"type":"array","items":[]}`, "items: must be an object"},
-		{`{"type":"array","uniqueItems":true,"items":{"type":"string","enum":["a"]}}`, "uniqueItems: not allowed on a multi-select enum"},
+		{`{"type":"array","uniqueItems":true,"items":{"type":"string","enum":["a"]}}`,
+			"uniqueItems: not allowed on a multi-select enum"},
 		{`{"type":"array","minItems":2,"items":{"type":"string","enum":["a"]}}`, "minItems: 2 is more than the 1 values"},
 		{`{"type":"array","default":["b"],"items":{"type":"string","enum":["a"]}}`, "default: must hold nothing but a"},
 	} {

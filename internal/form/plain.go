@@ -9,8 +9,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// Plain returns the schema, as it goes on the wire, of the same form for a client that shows nothing but text, yes or no,
-// and single choices: it asks for numbers and multiple choices as text. It returns nil if s has neither.
+// Plain returns the schema, as it goes on the wire, of the same form for a client that shows nothing but text, yes or
+// no, and single choices: it asks for numbers and multiple choices as text. It returns nil if s has neither.
 //
 // A multiple choice stays one if the text could not tell its values apart.
 func (s *Schema) Plain() []byte {
@@ -115,7 +115,8 @@ func (p *Property) hint() string {
 			}
 			options = append(options, o.Value)
 		}
-		what, low, high = "Any of "+strings.Join(options, ", ")+", separated by commas", "at least %s of them", "at most %s of them"
+		what, low, high = "Any of "+strings.Join(options, ", ")+", separated by commas", "at least %s of them",
+			"at most %s of them"
 	}
 	if p.Low != "" {
 		what += ", " + fmt.Sprintf(low, p.Low)

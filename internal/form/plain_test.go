@@ -33,10 +33,12 @@ func TestPlain(t *testing.T) {
 		want string // empty: the form stays as it is
 	}{
 		{reflect.TypeFor[numbers](), `{"type":"object","properties":{` +
-			`"size":{"type":"string","title":"Size","description":"in centimetres. A whole number, at least 18, at most 99.","default":"20"},` +
+			`"size":{"type":"string","title":"Size","description":"in centimetres. A whole number, at least 18, at most 99.",` +
+			`"default":"20"},` +
 			`"price":{"type":"string","description":"A number."}},"required":["size"]}`},
 		{reflect.TypeFor[choices](), `{"type":"object","properties":{` +
-			`"tags":{"type":"string","description":"Any of ui (Interface), net (Network), separated by commas, at least 1 of them, at most 2 of them.","default":"ui, net"}}}`},
+			`"tags":{"type":"string","description":"Any of ui (Interface), net (Network), separated by commas, at least 1 of ` +
+			`them, at most 2 of them.","default":"ui, net"}}}`},
 		{reflect.TypeFor[others](), ""},
 		{reflect.TypeFor[note](), ""},
 	} {
@@ -153,7 +155,8 @@ func TestPlainLaw(t *testing.T) {
 			t.Fatalf("%s: %v", answer, err)
 		}
 		one, other := reflect.New(typ), reflect.New(typ)
-		if err := errors.Join(json.Unmarshal(want, one.Interface()), json.Unmarshal(got, other.Interface())); err != nil || !reflect.DeepEqual(one.Interface(), other.Interface()) {
+		if err := errors.Join(json.Unmarshal(want, one.Interface()), json.Unmarshal(got, other.Interface())); err != nil ||
+			!reflect.DeepEqual(one.Interface(), other.Interface()) {
 			t.Fatalf("%s is %s (%v), want %s", answer, got, err, want)
 		}
 	})

@@ -40,7 +40,8 @@ type Server struct {
 // New returns a Server. The errors of asks are translated for the handlers.
 func New(engine *call.Engine, translate func(error) error) *Server {
 	s := &Server{engine: engine, translate: translate}
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "askback", Version: "1.0.0"}, &mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
+	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "askback", Version: "1.0.0"},
+		&mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
 	s.mcp.AddSendingMiddleware(func(mcp.MethodHandler) mcp.MethodHandler { return s.send })
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		s.pong = next
@@ -172,7 +173,8 @@ func (r *run) ask(ctx context.Context, kind string, q *question.Question) ([]byt
 		r.suspend(journal.ErrInputRequired)
 		runtime.Goexit()
 	}
-	return nil, fmt.Errorf("the question is open, and the handler runs again when it is answered: %w", journal.ErrInputRequired)
+	return nil, fmt.Errorf("the question is open, and the handler runs again when it is answered: %w",
+		journal.ErrInputRequired)
 }
 
 func (r *run) askOrJoin(ctx context.Context, kind string, q *question.Question) ([]byte, error) {
@@ -217,15 +219,16 @@ func (s *Server) connect(r *run, meta mcp.Meta) (session *mcp.ServerSession, dis
 	}
 	client := new(mcp.Implementation) // handlers rely on it not being nil
 	decodeMember(meta, mcp.MetaKeyClientInfo, client)
-	session, err = s.mcp.Connect(r.ctx, nowhere{r.call.PublicID()}, &mcp.ServerSessionOptions{State: &mcp.ServerSessionState{
-		InitializeParams: &mcp.InitializeParams{
-			ProtocolVersion: sessionVersion,
-			Capabilities:    capabilities,
-			ClientInfo:      client,
-		},
-		InitializedParams:         new(mcp.InitializedParams),
-		NegotiatedProtocolVersion: sessionVersion,
-	}})
+	session, err = s.mcp.Connect(r.ctx, nowhere{r.call.PublicID()},
+		&mcp.ServerSessionOptions{State: &mcp.ServerSessionState{
+			InitializeParams: &mcp.InitializeParams{
+				ProtocolVersion: sessionVersion,
+				Capabilities:    capabilities,
+				ClientInfo:      client,
+			},
+			InitializedParams:         new(mcp.InitializedParams),
+			NegotiatedProtocolVersion: sessionVersion,
+		}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -274,11 +277,14 @@ func (s *Server) send(ctx context.Context, method string, req mcp.Request) (mcp.
 	case strings.HasPrefix(method, "notifications/"):
 		return nil, nil
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " cannot be sent to a client of " + wire.Version}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " cannot be sent to a client of " +
+		wire.Version}
 }
 
 // answer decodes the answer to a question into res. The error is that of making the question.
-func (r *run) answer(ctx context.Context, method, kind string, q *question.Question, err error, res mcp.Result) (mcp.Result, error) {
+func (r *run) answer(
+	ctx context.Context, method, kind string, q *question.Question, err error, res mcp.Result,
+) (mcp.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", method, err)
 	}

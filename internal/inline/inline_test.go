@@ -64,7 +64,8 @@ type round struct {
 	progress call.ProgressFunc
 }
 
-const everything = `{"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}}`
+const everything = `{"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},` +
+	`"sampling":{"tools":{}},"roots":{}}}`
 
 // serve runs one round. What comes of it is the result's text, or the error, or "asks" and the
 // keys, with the state.
@@ -84,14 +85,15 @@ func (s *service) serve(t *testing.T, r round, h handler) (got, state string) {
 	q := &call.Request{Params: params, Can: meta.Capabilities, Progress: r.progress, As: func(m call.Manual) mcp.Request {
 		return call.View(wire.CallTool, []byte(`{"name":"t","_meta":`+r.meta+`}`), nil, nil, m)
 	}}
-	q.Handler = &call.Handler{Method: wire.CallTool, Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
-		said := ""
-		err := s.server.Run(ctx, c, func(ctx context.Context, req *mcp.CallToolRequest) (err error) {
-			said, err = h(ctx, req)
-			return err
-		})
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said}}}, err
-	}}
+	q.Handler = &call.Handler{Method: wire.CallTool,
+		Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
+			said := ""
+			err := s.server.Run(ctx, c, func(ctx context.Context, req *mcp.CallToolRequest) (err error) {
+				said, err = h(ctx, req)
+				return err
+			})
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said}}}, err
+		}}
 	out, err := s.engine.Serve(t.Context(), q, s.carrier.Home(q))
 	if n := s.server.Open(); n != 0 {
 		t.Errorf("%d stand-ins are left", n)
@@ -123,7 +125,8 @@ func name(ctx context.Context, req *mcp.CallToolRequest, message string) (string
 func named(name string) string { return `{"action":"accept","content":{"name":"` + name + `"}}` }
 
 func sampling() *mcp.CreateMessageWithToolsParams {
-	return &mcp.CreateMessageWithToolsParams{MaxTokens: 9, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "hi"}}}}}
+	return &mcp.CreateMessageWithToolsParams{MaxTokens: 9,
+		Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "hi"}}}}}
 }
 
 // Each question of a session becomes one of the call, and its answer what the session returns.
@@ -146,14 +149,17 @@ func TestQuestionsOfASession(t *testing.T) {
 		}, "elicit-", `{"action":"decline"}`, "decline0"},
 		"a page": {func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
 			// The id of each round is another; that of the question is not.
-			res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", URL: "https://example.com/", ElicitationID: fmt.Sprint(time.Now().UnixNano())})
+			res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?", URL: "https://example.com/",
+				ElicitationID: fmt.Sprint(time.Now().UnixNano())})
 			if err != nil {
 				return "", err
 			}
 			return res.Action, nil
 		}, "elicit-", `{"action":"accept"}`, "accept"},
 		"a model": {func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
-			res, err := req.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 9, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}})
+			res, err := req.Session.CreateMessage(ctx,
+				&mcp.CreateMessageParams{MaxTokens: 9,
+					Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}})
 			if err != nil {
 				return "", err
 			}
@@ -193,7 +199,8 @@ func TestQuestionsOfASession(t *testing.T) {
 		} else if !strings.Contains(again, "-32602") || !strings.Contains(again, key) {
 			t.Errorf("%s, after an answer that nobody can correct: %s", says, again)
 		}
-		if got, _ := s.serve(t, round{state: state, answers: map[string]string{key: test.answer}}, test.ask); got != test.want {
+		if got, _ := s.serve(t, round{state: state, answers: map[string]string{key: test.answer}},
+			test.ask); got != test.want {
 			t.Errorf("%s: got %q, want %q", says, got, test.want)
 		}
 	}
@@ -282,48 +289,64 @@ func TestEnds(t *testing.T) {
 		says, want, log string
 		handler         handler
 	}{
-		{"a panic", "error -32603: internal error", "boom", func(context.Context, *mcp.CallToolRequest) (string, error) { panic("boom") }},
-		{"a panic while it is unwound", "error -32603: internal error", "boom", func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
-			defer func() { panic("boom") }()
-			return name(ctx, req, "a")
+		{"a panic", "error -32603: internal error", "boom", func(context.Context, *mcp.CallToolRequest) (string, error) {
+			panic("boom")
 		}},
-		{"Goexit", "error -32603: the handler ended its goroutine instead of returning", "", func(context.Context, *mcp.CallToolRequest) (string, error) {
-			runtime.Goexit()
-			return "", nil
+		{"a panic while it is unwound", "error -32603: internal error", "boom",
+			func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
+				defer func() { panic("boom") }()
+				return name(ctx, req, "a")
+			}},
+		{"Goexit", "error -32603: the handler ended its goroutine instead of returning", "",
+			func(context.Context, *mcp.CallToolRequest) (string, error) {
+				runtime.Goexit()
+				return "", nil
+			}},
+		{"an error", "error -32603: no", "", func(context.Context, *mcp.CallToolRequest) (string, error) {
+			return "", errors.New("no")
 		}},
-		{"an error", "error -32603: no", "", func(context.Context, *mcp.CallToolRequest) (string, error) { return "", errors.New("no") }},
-		{"an error of the protocol", "error -32001: x", "", func(context.Context, *mcp.CallToolRequest) (string, error) { return "", fault }},
-		{"a wrapped error of the protocol", "error -32603: while: x", "", func(context.Context, *mcp.CallToolRequest) (string, error) {
-			return "", fmt.Errorf("while: %w", fault)
+		{"an error of the protocol", "error -32001: x", "", func(context.Context, *mcp.CallToolRequest) (string, error) {
+			return "", fault
 		}},
-		{"an error of another server", "error -32603: upstream: client does not support elicitation", "", func(context.Context, *mcp.CallToolRequest) (string, error) {
-			return "", errors.New("upstream: client does not support elicitation")
-		}},
-		{"an error of another server that says which", `error -32603: upstream: client does not support "form" elicitation`, "", func(context.Context, *mcp.CallToolRequest) (string, error) {
-			return "", errors.New(`upstream: client does not support "form" elicitation`)
-		}},
-		{"a form that cannot be", "error -32603: elicitation/create: form: requestedSchema: property \"nested\"", "", func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
-			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"nested":{"type":"object"}}}`)})
-			return "", err
-		}},
-		{"sampling without MaxTokens", "error -32603: sampling/createMessage: sampling needs MaxTokens", "", func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
-			p := sampling()
-			p.MaxTokens = 0
-			_, err := req.Session.CreateMessageWithTools(ctx, p)
-			return "", err
-		}},
-		{"a context that is done", "error -32603: context canceled", "", func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
-			ctx, cancel := context.WithCancel(ctx)
-			cancel()
-			return name(ctx, req, "a")
-		}},
+		{"a wrapped error of the protocol", "error -32603: while: x", "",
+			func(context.Context, *mcp.CallToolRequest) (string, error) {
+				return "", fmt.Errorf("while: %w", fault)
+			}},
+		{"an error of another server", "error -32603: upstream: client does not support elicitation", "",
+			func(context.Context, *mcp.CallToolRequest) (string, error) {
+				return "", errors.New("upstream: client does not support elicitation")
+			}},
+		{"an error of another server that says which", `error -32603: upstream: client does not support "form" elicitation`,
+			"", func(context.Context, *mcp.CallToolRequest) (string, error) {
+				return "", errors.New(`upstream: client does not support "form" elicitation`)
+			}},
+		{"a form that cannot be", "error -32603: elicitation/create: form: requestedSchema: property \"nested\"", "",
+			func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
+				_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "a", RequestedSchema: json.RawMessage(`{"type":` +
+					`"object","properties":{"nested":{"type":"object"}}}`)})
+				return "", err
+			}},
+		{"sampling without MaxTokens", "error -32603: sampling/createMessage: sampling needs MaxTokens", "",
+			func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
+				p := sampling()
+				p.MaxTokens = 0
+				_, err := req.Session.CreateMessageWithTools(ctx, p)
+				return "", err
+			}},
+		{"a context that is done", "error -32603: context canceled", "",
+			func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				cancel()
+				return name(ctx, req, "a")
+			}},
 	} {
 		t.Run(test.says, func(t *testing.T) {
 			s := newService(t)
 			if got, _ := s.serve(t, round{}, test.handler); !strings.HasPrefix(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if log := s.logged.String(); (log != "") != (test.log != "") || !strings.Contains(log, test.log) || test.log == "boom" && !strings.Contains(log, "inline_test.go") {
+			if log := s.logged.String(); (log != "") != (test.log != "") || !strings.Contains(log, test.log) ||
+				test.log == "boom" && !strings.Contains(log, "inline_test.go") {
 				t.Errorf("logged %s", log)
 			}
 		})
@@ -447,7 +470,8 @@ func TestStandIn(t *testing.T) {
 		{`{}`, ` map[] map[] false false false`},
 		{`{"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"}}`, `x map[] map[] false false false`},
 		{`{"io.modelcontextprotocol/clientInfo":{"name":7}}`, ` map[] map[] false false false`},
-		{`{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"com.example/ui":{"a":1}},"experimental":{"x":{}},"elicitation":{},"sampling":{"tools":{}},"roots":{"listChanged":true}}}`,
+		{`{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"com.example/ui":{"a":1}},"experimental":{"x":{}},` +
+			`"elicitation":{},"sampling":{"tools":{}},"roots":{"listChanged":true}}}`,
 			` map[com.example/ui:map[a:1]] map[x:map[]] true true true`},
 	} {
 		progress = nil
@@ -456,27 +480,33 @@ func TestStandIn(t *testing.T) {
 			return nil
 		}
 		before = runtime.NumGoroutine()
-		got, _ := s.serve(t, round{meta: test.meta, progress: report}, func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
-			during = s.server.Open()
-			if err := req.Session.Ping(ctx, nil); err != nil {
-				return "", err
-			}
-			if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "x"}); err != nil {
-				return "", err
-			}
-			if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "p", Progress: 1, Total: 2, Message: "half"}); err != nil {
-				return "", err
-			}
-			for method, code := range map[string]int64{"notifications/message": 0, "elicitation/unknown": jsonrpc.CodeMethodNotFound} {
-				_, err := s.server.send(ctx, method, &mcp.ServerRequest[*mcp.LoggingMessageParams]{Session: req.Session, Params: &mcp.LoggingMessageParams{}})
-				if fault, _ := errors.AsType[*jsonrpc.Error](err); (err != nil) != (code != 0) || fault != nil && fault.Code != code {
-					t.Errorf("%s: %v", method, err)
+		got, _ := s.serve(t, round{meta: test.meta, progress: report},
+			func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
+				during = s.server.Open()
+				if err := req.Session.Ping(ctx, nil); err != nil {
+					return "", err
 				}
-			}
-			who := req.Session.InitializeParams()
-			c := who.Capabilities
-			return fmt.Sprint(who.ClientInfo.Name, " ", c.Extensions, " ", c.Experimental, " ", c.Elicitation != nil, " ", c.Sampling != nil && c.Sampling.Tools != nil, " ", c.RootsV2 != nil && c.RootsV2.ListChanged), nil
-		})
+				if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "x"}); err != nil {
+					return "", err
+				}
+				if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "p", Progress: 1, Total: 2,
+					Message: "half"}); err != nil {
+					return "", err
+				}
+				for method, code := range map[string]int64{"notifications/message": 0,
+					"elicitation/unknown": jsonrpc.CodeMethodNotFound} {
+					_, err := s.server.send(ctx, method, &mcp.ServerRequest[*mcp.LoggingMessageParams]{Session: req.Session,
+						Params: &mcp.LoggingMessageParams{}})
+					if fault, _ := errors.AsType[*jsonrpc.Error](err); (err != nil) != (code != 0) || fault != nil &&
+						fault.Code != code {
+						t.Errorf("%s: %v", method, err)
+					}
+				}
+				who := req.Session.InitializeParams()
+				c := who.Capabilities
+				return fmt.Sprint(who.ClientInfo.Name, " ", c.Extensions, " ", c.Experimental, " ", c.Elicitation != nil, " ",
+					c.Sampling != nil && c.Sampling.Tools != nil, " ", c.RootsV2 != nil && c.RootsV2.ListChanged), nil
+			})
 		if got != test.want {
 			t.Errorf("%s: got %q, want %q", test.meta, got, test.want)
 		}
@@ -517,18 +547,21 @@ func TestSchemasWrittenForTheSDK(t *testing.T) {
 		schema any
 		want   string // the form, or what the error says
 	}{
-		"none":               {nil, `{"type":"object","properties":{}}`},
-		"empty":              {object{}, `{"type":"object","properties":{}}`},
-		"a form":             {object{"type": "object", "properties": text}, `{"type":"object","properties":{"name":{"type":"string"}}}`},
+		"none":  {nil, `{"type":"object","properties":{}}`},
+		"empty": {object{}, `{"type":"object","properties":{}}`},
+		"a form": {object{"type": "object", "properties": text},
+			`{"type":"object","properties":{"name":{"type":"string"}}}`},
 		"without a type":     {object{"properties": text}, `{"properties":{"name":{"type":"string"}},"type":"object"}`},
 		"without properties": {object{"type": "object"}, `{"properties":{},"type":"object"}`},
-		"with what a form has no use for": {object{"type": "object", "properties": text, "additionalProperties": false, "title": "T", "description": "D", "$id": "I"},
+		"with what a form has no use for": {object{"type": "object", "properties": text, "additionalProperties": false,
+			"title": "T", "description": "D", "$id": "I"},
 			`{"properties":{"name":{"type":"string"}},"type":"object"}`},
-		"raw JSON":           {json.RawMessage(nameSchema), nameSchema},
-		"a string":           {"x", "must be an object"},
-		"a number":           {7, "must be an object"},
-		"what is not JSON":   {func() {}, "unsupported type"},
-		"a nested object":    {object{"type": "object", "properties": object{"nested": object{"type": "object"}}}, `property "nested"`},
+		"raw JSON":         {json.RawMessage(nameSchema), nameSchema},
+		"a string":         {"x", "must be an object"},
+		"a number":         {7, "must be an object"},
+		"what is not JSON": {func() {}, "unsupported type"},
+		"a nested object": {object{"type": "object", "properties": object{"nested": object{"type": "object"}}},
+			`property "nested"`},
 		"another type":       {object{"type": "array"}, "object"},
 		"an unknown keyword": {object{"type": "object", "properties": text, "oneOf": []any{}}, "oneOf"},
 	} {
@@ -540,7 +573,8 @@ func TestSchemasWrittenForTheSDK(t *testing.T) {
 			continue
 		}
 		var got, want any
-		if !strings.HasPrefix(test.want, "{") || json.Unmarshal(schema.JSON(), &got) != nil || json.Unmarshal([]byte(test.want), &want) != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		if !strings.HasPrefix(test.want, "{") || json.Unmarshal(schema.JSON(), &got) != nil ||
+			json.Unmarshal([]byte(test.want), &want) != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: got %s, want %s", says, schema.JSON(), test.want)
 		}
 	}

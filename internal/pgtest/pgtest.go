@@ -58,8 +58,8 @@ func DSN(t testing.TB) string {
 	return newDatabase(t, s.DSN())
 }
 
-// Schemas returns a function that returns the URL of another empty schema each time, all of one database that is dropped
-// at the end of the test. A schema is made much faster than a database. It is safe for concurrent use.
+// Schemas returns a function that returns the URL of another empty schema each time, all of one database that is
+// dropped at the end of the test. A schema is made much faster than a database. It is safe for concurrent use.
 func Schemas(t testing.TB) (next func() string) {
 	t.Helper()
 	dsn := DSN(t)
@@ -138,7 +138,8 @@ func withoutServer(t testing.TB, err error) {
 type missingError struct{ reason string }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("pgtest: %s: install it, as with apt-get install postgresql, or set %s to the URL of a server, or to %q to leave these tests out",
+	return fmt.Sprintf("pgtest: %s: install it, as with apt-get install postgresql, or set %s to the URL of a server, "+
+		"or to %q to leave these tests out",
 		e.reason, variable, off)
 }
 

@@ -139,7 +139,8 @@ func TestWithoutAServer(t *testing.T) {
 		{"required", "apt-get install postgresql"},
 	} {
 		child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
-		child.Env = []string{"PGTEST_CHILD=return", "PGTEST_NO_PROGRAMS=1", variable + "=" + c.value, "PATH=", "TMPDIR=" + os.TempDir()}
+		child.Env = []string{"PGTEST_CHILD=return", "PGTEST_NO_PROGRAMS=1", variable + "=" + c.value, "PATH=",
+			"TMPDIR=" + os.TempDir()}
 		out, _ := child.CombinedOutput()
 		if !strings.Contains(string(out), c.want) {
 			t.Errorf("with %s=%s the test says not %q but:\n%s", variable, c.value, c.want, out)

@@ -91,7 +91,8 @@ func (s *Server) run(bin string, owner *syscall.Credential, fsync bool, primary 
 		return err
 	}
 	if owner != nil {
-		if err := errors.Join(os.Chown(dir, int(owner.Uid), int(owner.Gid)), os.Chown(secret, int(owner.Uid), int(owner.Gid))); err != nil {
+		if err := errors.Join(os.Chown(dir, int(owner.Uid), int(owner.Gid)),
+			os.Chown(secret, int(owner.Uid), int(owner.Gid))); err != nil {
 			return err
 		}
 	}
@@ -216,7 +217,8 @@ func binaries() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", &missingError{"this machine has no PostgreSQL server (looked in PATH, pg_config --bindir and /usr/lib/postgresql)"}
+	return "", &missingError{"this machine has no PostgreSQL server (looked in PATH, pg_config --bindir and " +
+		"/usr/lib/postgresql)"}
 }
 
 // version returns the version in a path such as /usr/lib/postgresql/15/bin.

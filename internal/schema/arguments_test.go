@@ -21,13 +21,15 @@ func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
 		} `json:"o"`
 		Mode string `json:"mode"`
 	}
-	tool := &mcp.Tool{InputSchema: json.RawMessage(`{"type":"object","properties":{"o":{"type":"object","properties":{"kind":{"type":"string","default":"plain"}}},"mode":{"type":"string","default":"fast"}}}`)}
+	tool := &mcp.Tool{InputSchema: json.RawMessage(`{"type":"object","properties":{"o":{"type":"object",` +
+		`"properties":{"kind":{"type":"string","default":"plain"}}},"mode":{"type":"string","default":"fast"}}}`)}
 	arguments, err := schema.ForArguments(tool, reflect.TypeFor[in]())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got in
-	if err := arguments.Decode([]byte(`{"o":{"id":9007199254740993}}`), true, &got); err != nil || got.O.ID != 9007199254740993 || got.O.Kind != "plain" || got.Mode != "fast" {
+	if err := arguments.Decode([]byte(`{"o":{"id":9007199254740993}}`), true, &got); err != nil ||
+		got.O.ID != 9007199254740993 || got.O.Kind != "plain" || got.Mode != "fast" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	var many strings.Builder

@@ -19,7 +19,8 @@ func FuzzDecode(f *testing.F) {
 		Tags []string       `json:"tags"`
 		Opts map[string]any `json:"opts"`
 	}
-	tool := &mcp.Tool{InputSchema: json.RawMessage(`{"type":"object","required":["id"],"additionalProperties":false,"properties":{
+	tool := &mcp.Tool{
+		InputSchema: json.RawMessage(`{"type":"object","required":["id"],"additionalProperties":false,"properties":{
 		"id":{"type":"integer","minimum":1},"mode":{"enum":["fast","slow"],"default":"fast"},
 		"tags":{"type":"array","items":{"type":"string"},"maxItems":3},
 		"opts":{"type":"object","properties":{"deep":{"type":"boolean","default":true}}}}}`)}
@@ -27,7 +28,8 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{`{"id":1}`, `{"id":9007199254740993,"mode":"slow","tags":["a"],"opts":{"a":1}}`, `{"ID":1}`, `{"id":1e400}`, `{"id":1.0,"opts":{"deep":null}}`, `{"id":1,"tags":[1]}`} {
+	for _, seed := range []string{`{"id":1}`, `{"id":9007199254740993,"mode":"slow","tags":["a"],"opts":{"a":1}}`,
+		`{"ID":1}`, `{"id":1e400}`, `{"id":1.0,"opts":{"deep":null}}`, `{"id":1,"tags":[1]}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte) {

@@ -140,8 +140,8 @@ func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
 	return &Arguments{s}, err
 }
 
-// Decode validates arguments, a checked object or nil, and decodes them. With floats each of their numbers is certainly a
-// float64.
+// Decode validates arguments, a checked object or nil, and decodes them. With floats each of their numbers is certainly
+// a float64.
 func (a *Arguments) Decode(arguments []byte, floats bool, into any) (err error) {
 	if arguments == nil {
 		arguments = []byte("{}")

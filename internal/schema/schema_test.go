@@ -17,7 +17,8 @@ type point struct {
 
 // withDefault is a schema whose member n has a default.
 func withDefault() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"n": {Type: "integer", Default: []byte("5")}}}
+	return &jsonschema.Schema{Type: "object",
+		Properties: map[string]*jsonschema.Schema{"n": {Type: "integer", Default: []byte("5")}}}
 }
 
 // nested is a schema whose member in has a member with a default.
@@ -36,14 +37,16 @@ func TestOutputIsTheSDKs(t *testing.T) {
 	}{
 		"a nil map":                {nil, map[string]int(nil), `{}`, `{}`},
 		"a nil map with a default": {withDefault(), map[string]int(nil), `{"n":5}`, `{"n":5}`},
-		"a default":                {withDefault(), map[string]int{"m": 1 << 60}, `{"m":1152921504606846976,"n":5}`, `{"m":1152921504606846976,"n":5}`},
-		"a nested default":         {nested(), map[string]map[string]int{"in": {"m": 1}}, `{"in":{"m":1,"n":5}}`, `{"in":{"m":1,"n":5}}`},
-		"no default":               {withDefault(), map[string]int{"n": 1}, `{"n":1}`, `{"n":1}`},
-		"a struct":                 {nil, point{1}, `{"x":1}`, `{"x":1}`},
-		"a nil pointer":            {nil, (*point)(nil), `{"x":0}`, `{"x":0}`},
-		"a slice":                  {nil, []int{1}, `[1]`, `[1]`},
-		"what does not fit":        {withDefault(), map[string]string{"n": "x"}, `does not fit its schema`, ""},
-		"what cannot be encoded":   {withDefault(), map[string]func(){"f": func() {}}, `cannot be encoded`, ""},
+		"a default": {withDefault(), map[string]int{"m": 1 << 60}, `{"m":1152921504606846976,"n":5}`,
+			`{"m":1152921504606846976,"n":5}`},
+		"a nested default": {nested(), map[string]map[string]int{"in": {"m": 1}}, `{"in":{"m":1,"n":5}}`,
+			`{"in":{"m":1,"n":5}}`},
+		"no default":             {withDefault(), map[string]int{"n": 1}, `{"n":1}`, `{"n":1}`},
+		"a struct":               {nil, point{1}, `{"x":1}`, `{"x":1}`},
+		"a nil pointer":          {nil, (*point)(nil), `{"x":0}`, `{"x":0}`},
+		"a slice":                {nil, []int{1}, `[1]`, `[1]`},
+		"what does not fit":      {withDefault(), map[string]string{"n": "x"}, `does not fit its schema`, ""},
+		"what cannot be encoded": {withDefault(), map[string]func(){"f": func() {}}, `cannot be encoded`, ""},
 	} {
 		tool := &mcp.Tool{OutputSchema: test.schema}
 		r, err := ForResult(tool, reflect.TypeOf(test.out))
@@ -81,7 +84,8 @@ func TestOutputIsTheSDKs(t *testing.T) {
 			t.Fatal(err)
 		}
 		res := &mcp.CallToolResult{Content: test.content}
-		if err := r.Structure(res, test.out, test.whole); err != nil || len(res.Content) != test.blocks || (res.StructuredContent != nil) != (test.out != nil) {
+		if err := r.Structure(res, test.out, test.whole); err != nil || len(res.Content) != test.blocks ||
+			(res.StructuredContent != nil) != (test.out != nil) {
 			t.Errorf("%s: %d blocks, %v, %v", says, len(res.Content), res.StructuredContent, err)
 		}
 	}
@@ -95,15 +99,18 @@ func TestArguments(t *testing.T) {
 		arguments string // nil if empty
 		want      string // encoded again, or a part of the error
 	}{
-		"none":                      {nil, ``, `missing`},
-		"as the type says":          {nil, `{"x":7}`, `{"x":7}`},
-		"another type":              {nil, `{"x":"7"}`, `x`},
-		"what the type has not":     {nil, `{"x":1,"y":2}`, `y`},
-		"in capitals":               {&jsonschema.Schema{Type: "object"}, `{"X":7}`, `{"x":0}`},
-		"a schema as a map":         {map[string]any{"type": "object", "required": []any{"x"}}, `{}`, `x`},
-		"a default":                 {map[string]any{"type": "object", "properties": map[string]any{"x": map[string]any{"type": "integer", "default": 9}}}, ``, `{"x":9}`},
-		"a default that is not due": {map[string]any{"type": "object", "properties": map[string]any{"x": map[string]any{"type": "integer", "default": 9}}}, `{"x":9007199254740993}`, `{"x":9007199254740993}`},
-		"a list":                    {&jsonschema.Schema{Type: "object"}, `[]`, `array`},
+		"none":                  {nil, ``, `missing`},
+		"as the type says":      {nil, `{"x":7}`, `{"x":7}`},
+		"another type":          {nil, `{"x":"7"}`, `x`},
+		"what the type has not": {nil, `{"x":1,"y":2}`, `y`},
+		"in capitals":           {&jsonschema.Schema{Type: "object"}, `{"X":7}`, `{"x":0}`},
+		"a schema as a map":     {map[string]any{"type": "object", "required": []any{"x"}}, `{}`, `x`},
+		"a default": {map[string]any{"type": "object",
+			"properties": map[string]any{"x": map[string]any{"type": "integer", "default": 9}}}, ``, `{"x":9}`},
+		"a default that is not due": {map[string]any{"type": "object",
+			"properties": map[string]any{"x": map[string]any{"type": "integer", "default": 9}}}, `{"x":9007199254740993}`,
+			`{"x":9007199254740993}`},
+		"a list": {&jsonschema.Schema{Type: "object"}, `[]`, `array`},
 	} {
 		tool := &mcp.Tool{InputSchema: test.schema}
 		a, err := ForArguments(tool, reflect.TypeFor[point]())
@@ -126,16 +133,18 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	for says, schema := range map[string]any{
-		"a default that does not fit": map[string]any{"type": "object", "properties": map[string]any{"x": map[string]any{"type": "integer", "default": "x"}}},
-		"no schema":                   "x",
-		"what is not JSON":            func() {},
+		"a default that does not fit": map[string]any{"type": "object",
+			"properties": map[string]any{"x": map[string]any{"type": "integer", "default": "x"}}},
+		"no schema":        "x",
+		"what is not JSON": func() {},
 	} {
 		if _, err := ForArguments(&mcp.Tool{InputSchema: schema}, reflect.TypeFor[point]()); err == nil {
 			t.Errorf("%s: no error", says)
 		}
 	}
 	tool := new(mcp.Tool)
-	if _, err := ForArguments(tool, reflect.TypeFor[any]()); err != nil || tool.InputSchema.(*jsonschema.Schema).Type != "object" {
+	if _, err := ForArguments(tool, reflect.TypeFor[any]()); err != nil ||
+		tool.InputSchema.(*jsonschema.Schema).Type != "object" {
 		t.Errorf("any: %v, %v", tool.InputSchema, err)
 	}
 }
@@ -171,7 +180,8 @@ func TestTagsOfArguments(t *testing.T) {
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%T: %v, want %q", test.in, err, test.want)
 		}
-		if _, err := ForArguments(&mcp.Tool{InputSchema: json.RawMessage(`{"type":"object"}`)}, reflect.TypeOf(test.in)); err != nil {
+		if _, err := ForArguments(&mcp.Tool{InputSchema: json.RawMessage(`{"type":"object"}`)},
+			reflect.TypeOf(test.in)); err != nil {
 			t.Errorf("%T with a schema of its own: %v", test.in, err)
 		}
 	}

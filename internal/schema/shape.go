@@ -56,7 +56,8 @@ const (
 )
 
 var typesByName = map[string]types{
-	"integer": integer, "number": integer | number, "string": text, "boolean": boolean, "null": null, "array": array, "object": object,
+	"integer": integer, "number": integer | number, "string": text, "boolean": boolean, "null": null, "array": array,
+	"object": object,
 }
 
 // anything is the shape of a schema that says nothing.

@@ -73,9 +73,10 @@ func bounded() *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type: "object", Required: []string{"x"}, AdditionalProperties: &jsonschema.Schema{Type: "number"},
 		Properties: map[string]*jsonschema.Schema{
-			"x":    {Type: "integer", Minimum: jsonschema.Ptr(-1.5), Maximum: jsonschema.Ptr(1e3)},
-			"y":    {Types: []string{"integer", "null"}, ExclusiveMinimum: jsonschema.Ptr(3.0)},
-			"tags": {Types: []string{"array", "string"}, Items: &jsonschema.Schema{Type: "string"}, MinItems: jsonschema.Ptr(1), MaxItems: jsonschema.Ptr(2)},
+			"x": {Type: "integer", Minimum: jsonschema.Ptr(-1.5), Maximum: jsonschema.Ptr(1e3)},
+			"y": {Types: []string{"integer", "null"}, ExclusiveMinimum: jsonschema.Ptr(3.0)},
+			"tags": {Types: []string{"array", "string"}, Items: &jsonschema.Schema{Type: "string"}, MinItems: jsonschema.Ptr(1),
+				MaxItems: jsonschema.Ptr(2)},
 			"free": {},
 		},
 	}
@@ -84,8 +85,9 @@ func bounded() *jsonschema.Schema {
 // loose says little of its members.
 func loose() *jsonschema.Schema {
 	return &jsonschema.Schema{
-		Type:       "object",
-		Properties: map[string]*jsonschema.Schema{"list": {Type: "array"}, "free": {Description: "anything"}, "x": {Minimum: jsonschema.Ptr(0.0)}, "map": {Type: "object"}},
+		Type: "object",
+		Properties: map[string]*jsonschema.Schema{"list": {Type: "array"}, "free": {Description: "anything"},
+			"x": {Minimum: jsonschema.Ptr(0.0)}, "map": {Type: "object"}},
 	}
 }
 
@@ -134,12 +136,16 @@ func FuzzShape(f *testing.F) {
 	}
 	for _, seed := range []string{
 		`{"s":"a","b":true,"i":-1,"p":null,"in":{"x":1},"list":null,"pair":[true,false],"é<":""}`,
-		`{"s":"a\u00e9","b":false,"i":1e2,"p":"","in":{"x":1,"y":65535},"list":[{"x":0}],"pair":[true,false],"\u00e9\u003c":"","map":{"a":1.5e-3},"deep":[[1,null]]}`,
-		`{"x":1}`, `{"x":1.0}`, `{"x":1.5}`, `{"x":1e400}`, `{"x":9223372036854775807}`, `{"x":9223372036854775808}`, `{"X":1}`, `{"x":1,"y":-1}`,
-		`{"x":1,"y":null}`, `{"x":1,"z":2}`, `{"x":null}`, `{}`, `{"x":-0,"tags":["a"]}`, `{"x":-1.5,"tags":[]}`, `{"x":1001}`,
+		`{"s":"a\u00e9","b":false,"i":1e2,"p":"","in":{"x":1,"y":65535},"list":[{"x":0}],"pair":[true,false],` +
+			`"\u00e9\u003c":"","map":{"a":1.5e-3},"deep":[[1,null]]}`,
+		`{"x":1}`, `{"x":1.0}`, `{"x":1.5}`, `{"x":1e400}`, `{"x":9223372036854775807}`, `{"x":9223372036854775808}`,
+		`{"X":1}`, `{"x":1,"y":-1}`,
+		`{"x":1,"y":null}`, `{"x":1,"z":2}`, `{"x":null}`, `{}`, `{"x":-0,"tags":["a"]}`, `{"x":-1.5,"tags":[]}`,
+		`{"x":1001}`,
 		`{"a":{"s":"","b":true,"i":1,"p":"","in":{"x":1},"list":[],"pair":[true],"é<":""}}`,
 		`{"x":1,"any":[{"a":1e999}],"opts":{},"raw":[1,2],"time":"2006-01-02T15:04:05Z","upper":"u","word":"a","WORD":"b"}`,
-		`{"list":[1,[-2e308]],"free":"1e999","x":"a","map":{"a":1}}`, `{"list":[1,["-2e308"]],"free":[-0.5,null],"x":-1,"map":{}}`,
+		`{"list":[1,[-2e308]],"free":"1e999","x":"a","map":{"a":1}}`,
+		`{"list":[1,["-2e308"]],"free":[-0.5,null],"x":-1,"map":{}}`,
 		`{"x":1,"text":"5","number":"7","nested":{"a":{}},"free":null}`,
 	} {
 		for i := range cases {
@@ -152,7 +158,8 @@ func FuzzShape(f *testing.F) {
 		}
 		accepts, floats := fast[i].shape.accepts(sent, false), allFloats(sent)
 		if floats && fast[i].shape.accepts(sent, true) != accepts {
-			t.Fatalf("%T: the shape says %t of %s, and knowing that the numbers are floats the opposite", cases[i].into(), accepts, sent)
+			t.Fatalf("%T: the shape says %t of %s, and knowing that the numbers are floats the opposite", cases[i].into(),
+				accepts, sent)
 		}
 		if _, err := full[i].validate(sent); err != nil && accepts || err == nil && !accepts && cases[i].exact {
 			t.Fatalf("%T: the shape says %t of %s, and the full validator %v", cases[i].into(), accepts, sent, err)
@@ -188,7 +195,8 @@ func TestShapeAcceptsWhatItsTypeEncodes(t *testing.T) {
 	if err := quick.Check(accepted, nil); err != nil {
 		t.Error(err)
 	}
-	if !accepted(plain{}) || !accepted(plain{I: -1 << 63, U: 1<<64 - 1, U64: 1<<64 - 1, I64: 1<<63 - 1, F: 1.7976931348623157e308, F32: -3.4e38}) {
+	if !accepted(plain{}) ||
+		!accepted(plain{I: -1 << 63, U: 1<<64 - 1, U64: 1<<64 - 1, I64: 1<<63 - 1, F: 1.7976931348623157e308, F32: -3.4e38}) {
 		t.Error("at the limits of a type")
 	}
 }
@@ -207,18 +215,21 @@ func TestShapeKnowsItsLimits(t *testing.T) {
 		value  string
 		want   bool
 	}{
-		"a described property":          {object(&jsonschema.Schema{Type: "string", Title: "A", Description: "d"}), `{"a":"x"}`, true},
-		"a pattern":                     {object(&jsonschema.Schema{Type: "string", Pattern: "x"}), `{"a":"x"}`, false},
-		"a pattern that is not needed":  {object(&jsonschema.Schema{Type: "string", Pattern: "x"}), `{}`, true},
-		"an enum of strings":            {object(&jsonschema.Schema{Type: "string", Enum: []any{"x"}}), `{"a":"x"}`, true},
-		"none of its values":            {object(&jsonschema.Schema{Type: "string", Enum: []any{"x"}}), `{"a":"y"}`, false},
-		"not a string":                  {object(&jsonschema.Schema{Enum: []any{"x"}}), `{"a":1}`, false},
-		"an enum of other values":       {object(&jsonschema.Schema{Enum: []any{"x", 1.0}}), `{"a":"x"}`, false},
-		"a keyword of somebody's own":   {object(&jsonschema.Schema{Type: "string", Extra: map[string]any{"x": 1}}), `{"a":"x"}`, false},
-		"no type":                       {object(&jsonschema.Schema{}), `{"a":[{"b":"x"}]}`, true},
-		"no type, but a range":          {object(&jsonschema.Schema{Minimum: jsonschema.Ptr(1.0)}), `{"a":0}`, false},
-		"another member":                {object(&jsonschema.Schema{Type: "string"}), `{"b":"x"}`, true},
-		"no other members":              {&jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}, `{"b":"x"}`, false},
+		"a described property": {object(&jsonschema.Schema{Type: "string", Title: "A", Description: "d"}),
+			`{"a":"x"}`, true},
+		"a pattern":                    {object(&jsonschema.Schema{Type: "string", Pattern: "x"}), `{"a":"x"}`, false},
+		"a pattern that is not needed": {object(&jsonschema.Schema{Type: "string", Pattern: "x"}), `{}`, true},
+		"an enum of strings":           {object(&jsonschema.Schema{Type: "string", Enum: []any{"x"}}), `{"a":"x"}`, true},
+		"none of its values":           {object(&jsonschema.Schema{Type: "string", Enum: []any{"x"}}), `{"a":"y"}`, false},
+		"not a string":                 {object(&jsonschema.Schema{Enum: []any{"x"}}), `{"a":1}`, false},
+		"an enum of other values":      {object(&jsonschema.Schema{Enum: []any{"x", 1.0}}), `{"a":"x"}`, false},
+		"a keyword of somebody's own": {object(&jsonschema.Schema{Type: "string", Extra: map[string]any{"x": 1}}),
+			`{"a":"x"}`, false},
+		"no type":              {object(&jsonschema.Schema{}), `{"a":[{"b":"x"}]}`, true},
+		"no type, but a range": {object(&jsonschema.Schema{Minimum: jsonschema.Ptr(1.0)}), `{"a":0}`, false},
+		"another member":       {object(&jsonschema.Schema{Type: "string"}), `{"b":"x"}`, true},
+		"no other members": {&jsonschema.Schema{Type: "object",
+			AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}, `{"b":"x"}`, false},
 		"items that may be anything":    {object(&jsonschema.Schema{Type: "array"}), `{"a":["1e999",{}]}`, true},
 		"no float64 among them":         {object(&jsonschema.Schema{Type: "array"}), `{"a":["x",[1e999]]}`, false},
 		"many digits":                   {object(nil), `{"a":1` + strings.Repeat("0", 308) + `}`, true},
@@ -227,8 +238,9 @@ func TestShapeKnowsItsLimits(t *testing.T) {
 		"any object":                    {&jsonschema.Schema{Type: "object"}, `{"a":[1,{"b":2.5}]}`, true},
 		"any object, but no list":       {&jsonschema.Schema{Type: "object"}, `[]`, false},
 		"any object of floats":          {&jsonschema.Schema{Type: "object"}, `{"a":[1e999]}`, false},
-		"a dialect":                     {&jsonschema.Schema{Type: "object", Schema: "https://json-schema.org/draft/2020-12/schema"}, `{}`, false},
-		"many members":                  {many, `{}`, false},
+		"a dialect": {&jsonschema.Schema{Type: "object",
+			Schema: "https://json-schema.org/draft/2020-12/schema"}, `{}`, false},
+		"many members": {many, `{}`, false},
 	} {
 		for _, floats := range []bool{false, allFloats([]byte(test.value))} {
 			if got := compile(test.schema).accepts([]byte(test.value), floats); got != test.want {

@@ -19,12 +19,14 @@ var (
 
 func toolsCall(items int) []byte {
 	var b bytes.Buffer
-	b.WriteString(`{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"update_work_item","arguments":{"items":[`)
+	b.WriteString(`{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"update_work_item",` +
+		`"arguments":{"items":[`)
 	for i := range items {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"workItemId":%d,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path","tags":["bug",null]}`, 4500+i)
+		fmt.Fprintf(&b, `{"workItemId":%d,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path",`+
+			`"tags":["bug",null]}`, 4500+i)
 	}
 	b.WriteString(`]}}}`)
 	return b.Bytes()
@@ -49,8 +51,10 @@ func largeArguments(size int) map[string][]byte {
 	}
 	return map[string][]byte{
 		"strings": fill(`"Crash on save, naïve path, after the second attempt to write"`),
-		"objects": fill(`{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path","tags":["bug",null]}`),
-		"sorted":  fill(`{"effort":2.5,"state":"Resolved","tags":["bug",null],"title":"Crash on save, naïve path","workItemId":4711}`),
+		"objects": fill(`{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path",` +
+			`"tags":["bug",null]}`),
+		"sorted": fill(`{"effort":2.5,"state":"Resolved","tags":["bug",null],"title":"Crash on save, naïve path",` +
+			`"workItemId":4711}`),
 		"tiny":    fill(`{"y":1,"x":2}`),
 		"numbers": fill(`1.25`),
 		"arrays":  fill(strings.Repeat("[", 32) + "1" + strings.Repeat("]", 32)),

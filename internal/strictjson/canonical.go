@@ -79,8 +79,8 @@ func (w *writer) whole(value []byte) bool {
 	return p >= 0 && skipSpace(value, p) == len(value)
 }
 
-// write makes the text of the value at p of data, around which there are depth containers. It returns the end of the value,
-// or -1 if that is not strict JSON.
+// write makes the text of the value at p of data, around which there are depth containers. It returns the end of the
+// value, or -1 if that is not strict JSON.
 func (w *writer) write(data []byte, p, depth, maxDepth int) int {
 	if size := len(data) - p; cap(w.text) < size {
 		w.text = make([]byte, 0, size+size/8)

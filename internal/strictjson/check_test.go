@@ -195,10 +195,12 @@ func TestErrorHoldsNoContent(t *testing.T) {
 			t.Errorf("Check(%q) = %v, want an error without content", doc, err)
 		}
 	}
-	if got, want := Check([]byte(`{"a":1,"a":2}`), 2).Error(), "invalid JSON at offset 7: duplicate member name"; got != want {
+	if got, want := Check([]byte(`{"a":1,"a":2}`), 2).Error(),
+		"invalid JSON at offset 7: duplicate member name"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := Check([]byte(`[[[]]]`), 2).Error(), "invalid JSON at offset 2: nested deeper than the limit of 2"; got != want {
+	if got, want := Check([]byte(`[[[]]]`), 2).Error(),
+		"invalid JSON at offset 2: nested deeper than the limit of 2"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

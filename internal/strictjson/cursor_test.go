@@ -47,7 +47,8 @@ func rebuild(dst []byte, c *Cursor, choices *[]byte) []byte {
 }
 
 func TestCursor(t *testing.T) {
-	const doc = " { \"a\" : [ 1 , {\"b\":[ ]} , [[2]] ] ,\"c\":{ } , \"\\u0064\":\"x}\" , \"e\":[{\"f\":-1.5e3},true , null] } "
+	const doc = " { \"a\" : [ 1 , {\"b\":[ ]} , [[2]] ] ,\"c\":{ } , \"\\u0064\":\"x}\" , \"e\":[{\"f\":-1.5e3},true , " +
+		"null] } "
 	for choices, want := range map[string]string{
 		"":                     `{"a":[1,{"b":[]},[[2]]],"c":{},"d":"x}","e":[{"f":-1.5e3},true,null]}`,
 		"\x01":                 `{"a":[1,{"b":[]},[[2]]],"c":{},"\u0064":"x}","e":[{"f":-1.5e3},true,null]}`,
@@ -94,7 +95,8 @@ func TestNumbers(t *testing.T) {
 
 // Read with the cursor, a document is what it is by its bytes, whatever is read and whatever is left alone.
 func FuzzCursor(f *testing.F) {
-	for _, doc := range []string{`{"a":[1,{"b":[]}],"c":{"d":"}"}}`, `[[],[[1e9]],{"a":{}}]`, ` "a" `, `-1`, `{`, `[1,`, `{"a":`, `{"a"`, `[}`, `{"a":1]`} {
+	for _, doc := range []string{`{"a":[1,{"b":[]}],"c":{"d":"}"}}`, `[[],[[1e9]],{"a":{}}]`, ` "a" `, `-1`, `{`, `[1,`,
+		`{"a":`, `{"a"`, `[}`, `{"a":1]`} {
 		f.Add([]byte(doc), []byte{0, 0, 1, 2})
 	}
 	f.Fuzz(func(t *testing.T, doc, choices []byte) {

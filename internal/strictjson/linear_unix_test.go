@@ -28,14 +28,16 @@ func hostile(size int) map[string][]byte {
 		"many objects just too large": []byte(`[` + strings.Repeat(`{`+members(17, `"%d":0,`)+`"":0},`, size/120) + `0]`),
 		"a large leaf far down":       wrap(MaxDepth/2, `{"b":`, `"`+strings.Repeat("x", size)+`"`, `,"a":0}`),
 		"large objects inside large":  wrap(50, `{`+members(size/50/8, `"a%d":0,`)+`"b":`, `0`, `}`),
-		"small objects deep down":     []byte(`[` + strings.Repeat(string(wrap(40, `{"b":0,"a":`, `0`, `}`))+`,`, size/500) + `0]`),
-		"objects out of order deep":   wrap(MaxDepth/2, `{"b":0,"a":`, `"`+strings.Repeat("x", size)+`"`, `}`),
-		"objects in order around":     wrap(MaxDepth/2, `{"a":0,"b":`, `[`+strings.Repeat(`{"b":"`+strings.Repeat("x", 500)+`","a":0},`, size/520)+`0]`, `}`),
-		"backslashes":                 []byte(`"` + strings.Repeat(`\\`, size/2) + `"`),
-		"a long coefficient":          []byte(`0.` + strings.Repeat("0", size/2) + strings.Repeat("1", size/2)),
-		"a long exponent":             []byte(`10e-1` + strings.Repeat("0", size)),
-		"many huge exponents":         []byte(`[` + strings.Repeat(`1e999999999999999999999,`, size/24) + `0]`),
-		"names with a long prefix":    []byte(`{` + members(size/3000, `"`+strings.Repeat("x", 3000)+`%d":0,`) + `"":0}`),
+		"small objects deep down": []byte(`[` + strings.Repeat(string(wrap(40, `{"b":0,"a":`, `0`, `}`))+`,`, size/500) +
+			`0]`),
+		"objects out of order deep": wrap(MaxDepth/2, `{"b":0,"a":`, `"`+strings.Repeat("x", size)+`"`, `}`),
+		"objects in order around": wrap(MaxDepth/2, `{"a":0,"b":`,
+			`[`+strings.Repeat(`{"b":"`+strings.Repeat("x", 500)+`","a":0},`, size/520)+`0]`, `}`),
+		"backslashes":              []byte(`"` + strings.Repeat(`\\`, size/2) + `"`),
+		"a long coefficient":       []byte(`0.` + strings.Repeat("0", size/2) + strings.Repeat("1", size/2)),
+		"a long exponent":          []byte(`10e-1` + strings.Repeat("0", size)),
+		"many huge exponents":      []byte(`[` + strings.Repeat(`1e999999999999999999999,`, size/24) + `0]`),
+		"names with a long prefix": []byte(`{` + members(size/3000, `"`+strings.Repeat("x", 3000)+`%d":0,`) + `"":0}`),
 	}
 }
 

@@ -3,8 +3,8 @@ package strictjson
 import "iter"
 
 // Outline says where the members of a document are, and those of one object in it, so that what they hold is not read
-// again to find where it ends. It has a fixed size: the members of an object that has more than 8, or a name with escapes,
-// are found as [Members] finds them, as are those of all objects for a nil Outline.
+// again to find where it ends. It has a fixed size: the members of an object that has more than 8, or a name with
+// escapes, are found as [Members] finds them, as are those of all objects for a nil Outline.
 type Outline struct {
 	data   []byte
 	want   Wanted

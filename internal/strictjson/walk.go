@@ -96,8 +96,8 @@ func (c *Cursor) Value() []byte {
 	return c.data[start:end:end] // capped, so that appending to it cannot overwrite the document
 }
 
-// Text returns the characters of the string at the cursor, unescaped, and moves behind it. ok is false, and the cursor where
-// it was, if there is no string. It allocates only for a string with escapes.
+// Text returns the characters of the string at the cursor, unescaped, and moves behind it. ok is false, and the cursor
+// where it was, if there is no string. It allocates only for a string with escapes.
 func (c *Cursor) Text() (text []byte, ok bool) {
 	if at(c.data, c.p) != '"' {
 		return nil, false
@@ -116,8 +116,8 @@ func (c *Cursor) Text() (text []byte, ok bool) {
 }
 
 // Members yields the unescaped name of every member of the object at the cursor, with the cursor at the member's value.
-// The loop's body reads that value with the cursor or leaves it alone. A loop that ends by itself leaves the cursor behind
-// the object. Anything but an object has no members.
+// The loop's body reads that value with the cursor or leaves it alone. A loop that ends by itself leaves the cursor
+// behind the object. Anything but an object has no members.
 func (c *Cursor) Members() iter.Seq[[]byte] {
 	return func(yield func(name []byte) bool) { c.members(yield) }
 }
@@ -139,8 +139,8 @@ func (c *Cursor) members(yield func(name []byte) bool) {
 	c.p++ // the bracket of an object without members
 }
 
-// Elements yields the index of every element of the array at the cursor, with the cursor at the element, as Members does
-// for members.
+// Elements yields the index of every element of the array at the cursor, with the cursor at the element, as Members
+// does for members.
 func (c *Cursor) Elements() iter.Seq[int] {
 	return func(yield func(i int) bool) { c.elements(yield) }
 }
@@ -159,8 +159,8 @@ func (c *Cursor) elements(yield func(i int) bool) {
 	c.p++
 }
 
-// next moves from a value that starts at start, which may have been read, to the comma behind it. It reports false behind
-// the last value, whose closing bracket it passes.
+// next moves from a value that starts at start, which may have been read, to the comma behind it. It reports false
+// behind the last value, whose closing bracket it passes.
 func (c *Cursor) next(start int) bool {
 	if c.p == start {
 		c.Value()
@@ -173,8 +173,8 @@ func (c *Cursor) next(start int) bool {
 	return false
 }
 
-// Numbers yields every number in the value at the cursor, at any depth, in the order of the document, and moves behind the
-// value.
+// Numbers yields every number in the value at the cursor, at any depth, in the order of the document, and moves behind
+// the value.
 func (c *Cursor) Numbers() iter.Seq[[]byte] {
 	return func(yield func(number []byte) bool) { c.numbers(yield) }
 }

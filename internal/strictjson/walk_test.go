@@ -44,7 +44,8 @@ func TestMembersStops(t *testing.T) {
 }
 
 func TestOnlyAnObjectHasMembers(t *testing.T) {
-	for _, value := range []string{`[]`, `["a",1]`, `"a"`, `1`, `null`, ``, `{`, `{"a"`, `{"a":`, `{"a`, `{"a":"`, `{ }`, `{1:2}`} {
+	for _, value := range []string{`[]`, `["a",1]`, `"a"`, `1`, `null`, ``, `{`, `{"a"`, `{"a":`, `{"a`, `{"a":"`, `{ }`,
+		`{1:2}`} {
 		for name, member := range Members([]byte(value)) {
 			t.Errorf("%s has the member %q: %s", value, name, member)
 		}

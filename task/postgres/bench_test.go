@@ -73,9 +73,11 @@ func bareGet(ctx context.Context, pool *pgxpool.Pool, id string) error {
 func bareCreate(ctx context.Context, pool *pgxpool.Pool, id string, notify bool) error {
 	var batch pgx.Batch
 	batch.Queue(`
-		INSERT INTO askback.task (id, principal, method, target, dialect, status, message, round, created, updated, expires, due,
+		INSERT INTO askback.task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
+			due,
 			poll_interval, stopped, attempts, version, fence, entries)
-		VALUES ($1, 'alice', 'tools/call', 'deploy', 'extension', 'working', '', 0, now(), now(), now() + interval '1 hour', now(),
+		VALUES ($1, 'alice', 'tools/call', 'deploy', 'extension', 'working', '', 0, now(), now(), now() + interval '1 hour',
+			now(),
 			1000000000, false, 0, 0, 0, 0)`, id)
 	batch.Queue(`INSERT INTO askback.journal (id, seq, body) VALUES ($1, 0, $2)`, id, call)
 	if notify {
@@ -87,7 +89,8 @@ func bareCreate(ctx context.Context, pool *pgxpool.Pool, id string, notify bool)
 func bareComplete(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	var batch pgx.Batch
 	batch.Queue(`
-		UPDATE askback.task SET status = 'completed', outcome = $2, version = version + 1, updated = now(), due = NULL, entries = entries + 1
+		UPDATE askback.task SET status = 'completed', outcome = $2, version = version + 1, updated = now(), due = NULL,
+			entries = entries + 1
 		WHERE id = $1 AND version = 0`, id, outcome)
 	batch.Queue(`INSERT INTO askback.journal (id, seq, body) VALUES ($1, 1, $2)`, id, entry)
 	batch.Queue(`SELECT pg_notify('askback', $1)`, id)
@@ -222,9 +225,11 @@ func BenchmarkNotify(b *testing.B) {
 func park(t testing.TB, pool *pgxpool.Pool, n int) {
 	t.Helper()
 	if _, err := pool.Exec(t.Context(), `
-		INSERT INTO askback.task (id, principal, method, target, dialect, status, message, pending, round, created, updated, expires,
+		INSERT INTO askback.task (id, principal, method, target, dialect, status, message, pending, round, created, updated,
+			expires,
 			poll_interval, stopped, attempts, version, fence, entries)
-		SELECT 'parked ' || md5(i::text), CASE WHEN i % 2 = 0 THEN 'alice' ELSE 'user ' || i % 1000 END, 'tools/call', 'deploy', 'extension', 'input_required', '',
+		SELECT 'parked ' || md5(i::text), CASE WHEN i % 2 = 0 THEN 'alice' ELSE 'user ' || i % 1000 END, 'tools/call',
+			'deploy', 'extension', 'input_required', '',
 			convert_to(repeat('p', 300), 'UTF8'), 1, now(), now(), now() + interval '1 day',
 			1000000000, false, 0, 1, 1, 3
 		FROM generate_series(1, $1::int) i`, n); err != nil {

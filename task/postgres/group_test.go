@@ -66,7 +66,8 @@ func (g *gathering) make() {
 }
 
 func groupTask(principal string) *task.Task {
-	return &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy", Dialect: "proposal", Status: task.Working}
+	return &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy", Dialect: "proposal",
+		Status: task.Working}
 }
 
 // Writes that wait share a transaction. One that is refused, or whose caller leaves, concerns no other.
@@ -87,7 +88,8 @@ func TestWritesTogether(t *testing.T) {
 	again, stale, gone := *first, *first, groupTask("bob")
 	stale.Version = 9
 	g.begin(func() error { return s.Create(ctx, &again, time.Hour, 0, nil, nil, bound) }, task.ErrExists)
-	g.begin(func() error { return s.Update(ctx, &stale, task.Update{Entries: [][]byte{[]byte("stale")}}) }, task.ErrConflict)
+	g.begin(func() error { return s.Update(ctx, &stale, task.Update{Entries: [][]byte{[]byte("stale")}}) },
+		task.ErrConflict)
 	g.begin(func() error {
 		return s.Update(ctx, first, task.Update{Entries: [][]byte{[]byte("large")}, Quota: task.Quota{Bytes: 8}})
 	}, task.ErrQuota)
@@ -111,7 +113,8 @@ func TestWritesTogether(t *testing.T) {
 		t.Errorf("the first task has the entries %q, %v", entries, err)
 	}
 	var tasks, transactions int
-	err = s.pool.QueryRow(ctx, inSchema(`SELECT count(*), count(DISTINCT xmin::text) FROM {schema}.task WHERE principal = 'bob'`, s.schema)).Scan(&tasks, &transactions)
+	err = s.pool.QueryRow(ctx, inSchema(`SELECT count(*), count(DISTINCT xmin::text) FROM {schema}.task
+		WHERE principal = 'bob'`, s.schema)).Scan(&tasks, &transactions)
 	if tasks != 10 || transactions != 1 || err != nil {
 		t.Errorf("%d tasks in %d transactions, %v; want 10 in one", tasks, transactions, err)
 	}

@@ -114,25 +114,27 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			s := open(t, with(distant(t, dsn, statement), fmt.Sprintf("pool_max_conns=%d", connections)))
 			defer s.Close()
 			var ran [tasks][steps]atomic.Int32
-			e, err := taskrun.NewEngine(s, &taskrun.Options{Settings: task.Settings{Lease: lease}, Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-				for step := range steps {
-					if step < len(w.Entries) {
-						continue
-					}
-					ran[w.Task.Round][step].Add(1)
-					if w.Task.Round == 0 && step == 0 {
-						select {
-						case <-time.After(lease + time.Second):
-						case <-ctx.Done():
-							return taskrun.Verdict{}, context.Cause(ctx)
+			e, err := taskrun.NewEngine(s,
+				&taskrun.Options{Settings: task.Settings{Lease: lease},
+					Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+						for step := range steps {
+							if step < len(w.Entries) {
+								continue
+							}
+							ran[w.Task.Round][step].Add(1)
+							if w.Task.Round == 0 && step == 0 {
+								select {
+								case <-time.After(lease + time.Second):
+								case <-ctx.Done():
+									return taskrun.Verdict{}, context.Cause(ctx)
+								}
+							}
+							if err := w.Record(ctx, []byte{byte(step)}); err != nil {
+								return taskrun.Verdict{}, err
+							}
 						}
-					}
-					if err := w.Record(ctx, []byte{byte(step)}); err != nil {
-						return taskrun.Verdict{}, err
-					}
-				}
-				return taskrun.Verdict{Status: task.Completed}, nil
-			}})
+						return taskrun.Verdict{Status: task.Completed}, nil
+					}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,8 @@ func TestAJournalIsReadInItsOrder(t *testing.T) {
 	defer s.Close()
 	n := newTask()
 	want := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
-	if err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), want, task.Quota{Unfinished: 1, Kept: 1, Bytes: 1 << 20}); err != nil {
+	if err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), want,
+		task.Quota{Unfinished: 1, Kept: 1, Bytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)

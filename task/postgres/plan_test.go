@@ -98,8 +98,8 @@ func TestPlansUseIndexes(t *testing.T) {
 	}
 }
 
-// What it takes to wake a task and to claim it does not grow with those that wait for input, also if the plans were made
-// when there were none.
+// What it takes to wake a task and to claim it does not grow with those that wait for input, also if the plans were
+// made when there were none.
 func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	s, err := Open(t.Context(), pgtest.DSN(t))
 	if err != nil {
@@ -118,14 +118,17 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 		}
 	}
 	park := func(series string) string {
-		return `INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, round, created, updated, expires,
+		return `INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, round, created,
+			updated, expires,
 				poll_interval, stopped, attempts, version, fence, entries, bytes)
-			SELECT 'parked ' || i, 'user ' || i % 1000, 'tools/call', 'deploy', 'extension', 'input_required', '', repeat('p', 300)::bytea, 1,
+			SELECT 'parked ' || i, 'user ' || i % 1000, 'tools/call', 'deploy', 'extension', 'input_required', '',
+				repeat('p', 300)::bytea, 1,
 				now(), now(), now() + interval '1 day', 0, false, 0, 1, 1, 3, 100
 			FROM generate_series(` + series + `) i`
 	}
 	exec(park("1, 3"))
-	exec("SET plan_cache_mode = force_generic_plan; PREPARE wake AS " + s.sql.updateWithin + "; PREPARE claim AS " + s.sql.claim)
+	exec("SET plan_cache_mode = force_generic_plan; PREPARE wake AS " + s.sql.updateWithin + "; PREPARE claim AS " +
+		s.sql.claim)
 	// pages reads how many pages of tables and indexes a statement has touched.
 	pages := func(sql string) (n int) {
 		t.Helper()
@@ -163,7 +166,8 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	wake, claim, none := measure(2)
 	exec(park("4, 100000"))
 	wakeAmong, claimAmong, noneAmong := measure(3)
-	t.Logf("pages: alone %d to wake, %d to claim and %d to find none; beside 100,000 tasks %d, %d and %d", wake, claim, none, wakeAmong, claimAmong, noneAmong)
+	t.Logf("pages: alone %d to wake, %d to claim and %d to find none; beside 100,000 tasks %d, %d and %d", wake, claim,
+		none, wakeAmong, claimAmong, noneAmong)
 	// An index has more levels then, and to wake a task reads what its principal has: a hundred tasks here.
 	if wakeAmong > wake+200 || claimAmong > claim+20 || noneAmong > none+10 {
 		t.Error("they grow")
@@ -172,8 +176,10 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 
 // insertTasks is a statement that adds tasks, of which one in a hundred is due.
 func insertTasks(series string) string {
-	return `INSERT INTO {schema}.state SELECT md5(i::text), md5(i::text), now() + interval '1 day' * (i % 3 - 1), '' FROM generate_series(` + series + `) i;
-		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated, expires, due,
+	return `INSERT INTO {schema}.state SELECT md5(i::text), md5(i::text), now() + interval '1 day' * (i % 3 - 1), ''
+		FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,
+			expires, due,
 			poll_interval, stopped, attempts, version, fence, entries)
 		SELECT md5(i::text), 'user ' || i % 100, 'tools/call', 'deploy', 'extension',
 			CASE WHEN i % 10 = 0 THEN 'completed' ELSE 'working' END, '', 0, now(), now(), now() + interval '1 day',

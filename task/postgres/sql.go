@@ -50,7 +50,8 @@ func newStatements(schema string) statements {
 					cardinality($16::bytea[]), $20::bigint
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
 				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
-					AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0) + coalesce(octet_length($9::bytea), 0) <= $19)
+					AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0)
+						+ coalesce(octet_length($9::bytea), 0) <= $19)
 				ON CONFLICT (id) DO NOTHING
 				RETURNING id, created, expires
 			), j AS (
@@ -72,7 +73,8 @@ func newStatements(schema string) statements {
 		list: in(`
 			SELECT ` + columns("NULL::bytea", "NULL::bytea") + `
 			FROM {schema}.task AS t
-			WHERE principal = $1 AND dialect = $2 AND (created, id) < (coalesce($3::timestamptz, 'infinity'), $4::text) AND ` + listed + `
+			WHERE principal = $1 AND dialect = $2 AND (created, id) < (coalesce($3::timestamptz, 'infinity'), $4::text)
+				AND ` + listed + `
 			ORDER BY created DESC, id DESC
 			LIMIT $5`),
 
@@ -98,17 +100,20 @@ func newStatements(schema string) statements {
 		// many entries there are.
 		claim: in(`
 			WITH RECURSIVE later (principal) AS (
-				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal > $1::text ORDER BY principal, due LIMIT 1)
+				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal > $1::text
+					ORDER BY principal, due LIMIT 1)
 				UNION ALL
 				SELECT next.principal FROM later, LATERAL (
 					SELECT principal FROM {schema}.task
 					WHERE due <= statement_timestamp() AND principal > later.principal ORDER BY principal, due LIMIT 1) AS next
 			), earlier (principal) AS (
-				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal <= $1::text ORDER BY principal, due LIMIT 1)
+				(SELECT principal FROM {schema}.task WHERE due <= statement_timestamp() AND principal <= $1::text
+					ORDER BY principal, due LIMIT 1)
 				UNION ALL
 				SELECT next.principal FROM earlier, LATERAL (
 					SELECT principal FROM {schema}.task
-					WHERE due <= statement_timestamp() AND principal > earlier.principal AND principal <= $1::text ORDER BY principal, due LIMIT 1) AS next
+					WHERE due <= statement_timestamp() AND principal > earlier.principal AND principal <= $1::text
+					ORDER BY principal, due LIMIT 1) AS next
 			), one AS MATERIALIZED (
 				SELECT t.principal, due.id, due.target
 				FROM (SELECT principal FROM later UNION ALL SELECT principal FROM earlier) AS t, LATERAL (
@@ -285,7 +290,8 @@ const (
 	kept        = `created < 'infinity'`
 	waiting     = `status = 'input_required' AND parked_until > '-infinity'`
 	inTurn      = `due > '-infinity'`
-	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND created < 'infinity'`
+	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND ` +
+		`created < 'infinity'`
 )
 
 // update is the statement of an update, with what a bound adds to it.
@@ -293,7 +299,8 @@ func update(with, from, where string) string {
 	return `
 		WITH ` + with + `t AS (
 			UPDATE {schema}.task AS t
-			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10, attempts = $11 + $17::bigint,
+			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10,
+				attempts = $11 + $17::bigint,
 				updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1, fence = fence + $17::bigint,
 				nonce = coalesce(nullif($18::text, ''), nonce),
 				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
@@ -335,14 +342,16 @@ func inSchema(sql, schema string) string {
 
 // columns are those that scan reads, with these expressions for the two that may be large.
 func columns(pending, outcome string) string {
-	return `t.id, t.principal, t.method, t.target, t.dialect, t.status, t.message, ` + pending + `, ` + outcome + `, t.round,
+	return `t.id, t.principal, t.method, t.target, t.dialect, t.status, t.message, ` + pending + `, ` + outcome +
+		`, t.round,
 		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence, t.nonce`
 }
 
 // scan reads columns, and those after them into more.
 func scan(row pgx.Row, more ...any) (*task.Task, error) {
 	var t task.Task
-	err := row.Scan(append([]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message, &t.Pending, &t.Outcome, &t.Round,
+	err := row.Scan(append([]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message,
+		&t.Pending, &t.Outcome, &t.Round,
 		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence,
 		&t.Nonce}, more...)...)
 	if err != nil {

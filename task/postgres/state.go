@@ -22,7 +22,9 @@ func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expi
 }
 
 // SwapState is PutState if what is under id and has not expired is old, where nil is nothing.
-func (s *Store) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error) {
+func (s *Store) SwapState(
+	ctx context.Context, id, call string, old, data []byte, expires time.Time,
+) (swapped bool, err error) {
 	defer s.wrap(ctx, "store a state", &err)
 	var rows int64
 	if old == nil {
@@ -34,7 +36,9 @@ func (s *Store) SwapState(ctx context.Context, id, call string, old, data []byte
 }
 
 // writeState runs a statement that writes a state, and returns how many rows it wrote.
-func (s *Store) writeState(ctx context.Context, statement, id, call string, expires time.Time, data []byte, more ...any) (int64, error) {
+func (s *Store) writeState(
+	ctx context.Context, statement, id, call string, expires time.Time, data []byte, more ...any,
+) (int64, error) {
 	if err := errors.Join(check("id", id), check("call", call)); err != nil {
 		return 0, err
 	}

@@ -55,7 +55,8 @@ func TestGuardForgets(t *testing.T) {
 		}
 	}
 	var n int
-	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.used_state").Scan(&n); err != nil || n > 2*purgeStatesEvery {
+	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.used_state").Scan(&n); err != nil ||
+		n > 2*purgeStatesEvery {
 		t.Errorf("there are %d expired states, %v", n, err)
 	}
 }
@@ -74,7 +75,8 @@ func TestStatesArePurged(t *testing.T) {
 		}
 	}
 	var n int
-	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.state").Scan(&n); err != nil || n > 2*purgeStatesEvery {
+	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.state").Scan(&n); err != nil ||
+		n > 2*purgeStatesEvery {
 		t.Errorf("there are %d expired states, %v", n, err)
 	}
 }

@@ -144,7 +144,9 @@ func (s *Store) Close() error {
 }
 
 // Create implements [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
+func (s *Store) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	if err := errors.Join(check("ID", t.ID), check("Principal", t.Principal), check("Method", t.Method),
 		check("Target", t.Target), check("Dialect", t.Dialect), check("Status", string(t.Status))); err != nil {
@@ -221,7 +223,9 @@ func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string
 }
 
 // List implements [task.Store]. It leaves out Pending and Outcome.
-func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
+func (s *Store) List(
+	ctx context.Context, principal, dialect string, created time.Time, id string, limit int,
+) (tasks []*task.Task, err error) {
 	defer s.wrap(ctx, "list tasks", &err)
 	var from *time.Time
 	if !created.IsZero() || id != "" {

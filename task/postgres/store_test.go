@@ -113,10 +113,12 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			ctx := t.Context()
 			n := newTask()
 			n.Pending = []byte{0, 255, '\''}
-			if err := s.Create(ctx, n, time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")}, task.Quota{Unfinished: 1}); err != nil {
+			if err := s.Create(ctx, n, time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")},
+				task.Quota{Unfinished: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Create(ctx, newTask(), time.Hour, 0, nil, nil, task.Quota{Unfinished: 1}); !errors.Is(err, task.ErrQuota) {
+			if err := s.Create(ctx, newTask(), time.Hour, 0, nil, nil, task.Quota{Unfinished: 1}); !errors.Is(err,
+				task.ErrQuota) {
 				t.Errorf("beyond the quota the error is %v", err)
 			}
 			c, err := claimOne(s, ctx, "", nil, time.Minute)
@@ -205,7 +207,8 @@ func TestTextThatCannotBeStored(t *testing.T) {
 			n := newTask()
 			set(n)
 			err := s.Create(ctx, n, time.Hour, 0, nil, nil, task.Quota{})
-			if want := fmt.Sprintf("the %s %q %s", name, bad.text, bad.want); err == nil || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf("the %s %q %s", name, bad.text, bad.want); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("Create: the error is %v, want one that has %q", err, want)
 			}
 		}
@@ -238,7 +241,8 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(got.Message, "<") || !strings.Contains(got.Message, "\ufffd") || !strings.HasSuffix(got.Message, ">") {
+		if !strings.HasPrefix(got.Message, "<") || !strings.Contains(got.Message, "\ufffd") ||
+			!strings.HasSuffix(got.Message, ">") {
 			t.Errorf("the message %q came back as %q", n.Message, got.Message)
 		}
 		if c, err := claimOne(s, ctx, bad.text, []string{bad.text}, time.Minute); c != nil || err != nil {
@@ -505,7 +509,8 @@ func TestARoleWithASchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs := fmt.Sprintf("host=%s port=%d dbname=%s user=%s password=%s", config.Host, config.Port, config.Database, role, password)
+	theirs := fmt.Sprintf("host=%s port=%d dbname=%s user=%s password=%s", config.Host, config.Port, config.Database, role,
+		password)
 	if _, err := postgres.Open(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a role that may not create a schema opens one: %v", err)
 	}

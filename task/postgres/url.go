@@ -17,11 +17,15 @@ const defaultSchema = "askback"
 // parse reads the URL. Its errors show nothing of it: where a URL is broken, any part may be one of the password.
 func parse(url string) (config *pgxpool.Config, schema string, err error) {
 	if misplacedAt(url) {
-		return nil, "", errors.New("task/postgres: the URL has an @ where none should be: write %40 for @, %2F for /, %3F for ? and %3A for : in the user, the password and the name of the database")
+		return nil, "", errors.New("task/postgres: the URL has an @ where none should be: write %40 for @, %2F for /, %3F " +
+			"for ? and %3A for : in the user, the password and the name of the database")
 	}
 	config, err = pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, "", fmt.Errorf("task/postgres: the URL is wrong: %s: it should be like postgres://user:password@host:5432/database?sslmode=verify-full, with %%40 for @, %%2F for /, %%3F for ? and %%3A for : in the password", reason(err))
+		return nil, "",
+			fmt.Errorf("task/postgres: the URL is wrong: %s: it should be like "+
+				"postgres://user:password@host:5432/database?sslmode=verify-full, with %%40 for @, %%2F for /, %%3F for ? and "+
+				"%%3A for : in the password", reason(err))
 	}
 	params := config.ConnConfig.RuntimeParams
 	schema, err = schemaOf(params["search_path"])
@@ -85,7 +89,8 @@ func schemaOf(path string) (string, error) {
 	case path == "":
 		return defaultSchema, nil
 	case name == "", strings.ContainsAny(name, "\"$\x00"), strings.HasPrefix(name, "pg_"), len(name) > 63:
-		return "", fmt.Errorf("the search_path %.100q does not begin with the name of a schema: leave it out for %s", path, defaultSchema)
+		return "", fmt.Errorf("the search_path %.100q does not begin with the name of a schema: leave it out for %s", path,
+			defaultSchema)
 	}
 	return name, nil
 }

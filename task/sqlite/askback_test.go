@@ -95,7 +95,9 @@ func TestInstancesShareAFile(t *testing.T) {
 				if _, err := askback.Elicit[answer](call, item, "Buy "+item+"?"); err != nil {
 					return "", err
 				}
-				if _, err := askback.Do(ctx, call, "pay "+item, func(context.Context) (int32, error) { return paid.Add(1), nil }); err != nil {
+				if _, err := askback.Do(ctx, call, "pay "+item, func(context.Context) (int32, error) {
+					return paid.Add(1), nil
+				}); err != nil {
 					return "", err
 				}
 			}

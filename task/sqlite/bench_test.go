@@ -72,14 +72,19 @@ func openBare(b *testing.B) *bare {
 	return &bare{
 		db:      db,
 		readers: readers,
-		create: prepare(db, `INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
-			poll, stopped, attempts, version, fence, due, ended) VALUES (?, ?, ?, ?, ?, ?, '', 0, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0)`),
+		create: prepare(db,
+			`INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
+			poll, stopped, attempts, version, fence, due, ended) VALUES (?, ?, ?, ?, ?, ?, '', 0, ?, ?, ?, ?, 0, 0, 0, 0, ?,
+				0)`),
 		call:  prepare(db, `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`),
 		entry: prepare(db, `INSERT INTO journal (task, n, entry) VALUES (?, ?, ?)`),
-		get: prepare(readers, `SELECT id, principal, method, target, dialect, status, message, round, created, updated, expires,
+		get: prepare(readers,
+			`SELECT id, principal, method, target, dialect, status, message, round, created, updated, expires,
 			poll, stopped, attempts, version, fence, pending, outcome FROM task WHERE id = ?`),
-		complete: prepare(db, `UPDATE task SET status = 'completed', ended = 1, message = ?, pending = NULL, outcome = ?, round = ?, expires = ?,
-			stopped = 0, attempts = 0, updated = ?, due = NULL, wake = NULL, version = version + 1 WHERE id = ? AND version = ?`),
+		complete: prepare(db,
+			`UPDATE task SET status = 'completed', ended = 1, message = ?, pending = NULL, outcome = ?, round = ?, expires = ?,
+			stopped = 0, attempts = 0, updated = ?, due = NULL, wake = NULL, version = version + 1 WHERE id = ?
+				AND version = ?`),
 	}
 }
 
@@ -90,7 +95,8 @@ func (b *bare) add(ctx context.Context, t *task.Task, call, entry []byte) error 
 		return err
 	}
 	defer tx.Rollback()
-	result, err := tx.StmtContext(ctx, b.create).ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect, string(t.Status),
+	result, err := tx.StmtContext(ctx, b.create).ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
+		string(t.Status),
 		now, now, now+3600000, 1000, now)
 	if err != nil {
 		return err
@@ -182,8 +188,10 @@ func BenchmarkGet(b *testing.B) {
 		return func() error {
 			var t task.Task
 			var created, updated, expires, poll int64
-			return bare.get.QueryRowContext(ctx, ids[i%len(ids)]).Scan(&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, &t.Status, &t.Message,
-				&t.Round, &created, &updated, &expires, &poll, &t.Stopped, &t.Attempts, &t.Version, &t.Fence, &t.Pending, &t.Outcome)
+			return bare.get.QueryRowContext(ctx, ids[i%len(ids)]).Scan(&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect,
+				&t.Status, &t.Message,
+				&t.Round, &created, &updated, &expires, &poll, &t.Stopped, &t.Attempts, &t.Version, &t.Fence, &t.Pending,
+				&t.Outcome)
 		}
 	})
 }
@@ -239,7 +247,8 @@ func BenchmarkBesideParkedTasks(b *testing.B) {
 			return nil
 		}},
 		{"create within the quota", func(s *Store, t *task.Task) error {
-			if err := s.Create(ctx, newTask("principal 7"), 0, 0, benchCall, nil, task.Quota{Unfinished: 1_000, Kept: 5_000, Bytes: 1 << 40}); err != nil {
+			if err := s.Create(ctx, newTask("principal 7"), 0, 0, benchCall, nil,
+				task.Quota{Unfinished: 1_000, Kept: 5_000, Bytes: 1 << 40}); err != nil {
 				return err
 			}
 			c, err := claimOne(s, ctx, "principal 6", nil, 0)
@@ -287,7 +296,8 @@ func park(b *testing.B, s *Store, n int) {
 	mustExec(b, s.conn, `WITH RECURSIVE i (i) AS (SELECT 0 UNION ALL SELECT i+1 FROM i LIMIT ?1)
 		INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
 			poll, stopped, attempts, version, fence, ended, pending)
-		SELECT lower(hex(randomblob(16))), 'principal ' || i % (?1 / 100), 'tools/call', 'deploy', 'proposal', 'input_required', 'which one?', 1,
+		SELECT lower(hex(randomblob(16))), 'principal ' || i % (?1 / 100), 'tools/call', 'deploy', 'proposal',
+			'input_required', 'which one?', 1,
 			?2, ?2, ?2 + 3600000, 1000, 0, 0, 3, 1, 0, randomblob(300) FROM i WHERE i < ?1`, n, time.Now().UnixMilli())
 	mustExec(b, s.conn, `INSERT INTO journal SELECT seq, 0, randomblob(300) FROM task`)
 	mustExec(b, s.conn, `PRAGMA wal_checkpoint(TRUNCATE)`)

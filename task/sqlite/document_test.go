@@ -127,7 +127,8 @@ func TestDocument(t *testing.T) {
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
-		served <- serveTasks(ctx, path, mcp.NewServer(&mcp.Implementation{Name: "machines", Version: "1.0.0"}, nil), keys, listener)
+		served <- serveTasks(ctx, path, mcp.NewServer(&mcp.Implementation{Name: "machines", Version: "1.0.0"}, nil), keys,
+			listener)
 	}()
 	session, err := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "nat"}}, nil
@@ -136,7 +137,8 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "provision_vm", Arguments: Machine{"web1"}}, 0)
+	started, _, err := session.StartTask(t.Context(),
+		&mcp.CallToolParams{Name: "provision_vm", Arguments: Machine{"web1"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,8 @@ func TestEachConnectionIsSetUp(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
-	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000", "user_version": fmt.Sprint(len(migrations))} {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000",
+		"user_version": fmt.Sprint(len(migrations))} {
 		if got := query[string](t, s.conn, "PRAGMA "+pragma); got != want {
 			t.Errorf("%s is %s, want %s", pragma, got, want)
 		}
@@ -112,7 +113,8 @@ func TestPathsOfAnyForm(t *testing.T) {
 		t.Skip("some of these cannot be names there")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"plain", "with space", "a?b=c", "a#b", "50%", "%41", "ünï", ":memory", "a&mode=memory", "-x", "a;b", "'"} {
+	for _, name := range []string{"plain", "with space", "a?b=c", "a#b", "50%", "%41", "ünï", ":memory", "a&mode=memory",
+		"-x", "a;b", "'"} {
 		path := filepath.Join(dir, name)
 		s := open(t, path)
 		tk := touch(t, s)
@@ -162,12 +164,14 @@ func TestOpenRefuses(t *testing.T) {
 		{"a URI", "file:x.db", "not the path of a file"},
 		{"no directory", filepath.Join(dir, "no", "tasks.db"), "create its directory first"},
 		{"a directory", dir, "not a regular file"},
-		{"text", file("text", strings.Repeat("this is not a database\n", 100)), "is not a SQLite database; choose another path"},
+		{"text", file("text", strings.Repeat("this is not a database\n", 100)),
+			"is not a SQLite database; choose another path"},
 		{"little text", file("little", "x"), "is not a SQLite database; choose another path"},
 		{"another application's tables", database("tables", "CREATE TABLE t (x)"), "database of another application"},
 		{"another application's id", database("id", "PRAGMA application_id = 7"), "application_id is 0x7,"},
 		{"another application's version", database("version", "PRAGMA user_version = 3"), "database of another application"},
-		{"a newer release", database("newer", fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 99"), "schema version 99, of a newer release"},
+		{"a newer release", database("newer", fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+			"PRAGMA user_version = 99"), "schema version 99, of a newer release"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			before, _ := os.ReadFile(c.path)

@@ -16,8 +16,9 @@ const (
 		created, updated, expires, poll, stopped, attempts, version, fence`
 	whole = columns + `, pending, outcome, nonce`
 
-	getSQL    = `SELECT ` + whole + ` FROM task WHERE id = ?`
-	listSQL   = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?) ORDER BY created DESC, id DESC LIMIT ?`
+	getSQL  = `SELECT ` + whole + ` FROM task WHERE id = ?`
+	listSQL = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?)
+		ORDER BY created DESC, id DESC LIMIT ?`
 	selectSQL = `SELECT ` + columns + `, pending FROM task WHERE id > ?1
 		AND (?2 IS NULL OR status IN (SELECT value FROM json_each(?2)))
 		AND (?3 IS NULL OR principal IN (SELECT value FROM json_each(?3)))
@@ -32,8 +33,10 @@ const (
 		ORDER BY parked_until LIMIT ?`
 
 	// Claim and Purge look before they write, because there is seldom something to do.
-	anyDueSQL       = `SELECT EXISTS (SELECT 1 FROM task WHERE due IS NOT NULL) OR EXISTS (SELECT 1 FROM task WHERE wake <= ?)`
-	anyPurgeableSQL = `SELECT EXISTS (SELECT 1 FROM task WHERE ended = 1 AND due IS NULL AND wake IS NULL AND expires <= ?)`
+	anyDueSQL = `SELECT EXISTS (SELECT 1 FROM task WHERE due IS NOT NULL) OR EXISTS (SELECT 1 FROM task
+		WHERE wake <= ?)`
+	anyPurgeableSQL = `SELECT EXISTS (SELECT 1 FROM task WHERE ended = 1 AND due IS NULL AND wake IS NULL
+		AND expires <= ?)`
 )
 
 // reads are the statements of the readers.
@@ -85,7 +88,8 @@ func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string
 		id      string
 		version int64
 	}
-	rows, err := collect(ctx, s.r[versionsSQL], func(rows *sql.Rows, r *row) error { return rows.Scan(&r.id, &r.version) }, string(list))
+	rows, err := collect(ctx, s.r[versionsSQL], func(rows *sql.Rows, r *row) error { return rows.Scan(&r.id, &r.version) },
+		string(list))
 	versions = make(map[string]int64, len(rows))
 	for _, r := range rows {
 		versions[r.id] = r.version
@@ -94,7 +98,9 @@ func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string
 }
 
 // List reads tasks of a principal, without Pending, Outcome and Nonce. See [task.Store].
-func (s *Store) List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) (tasks []*task.Task, err error) {
+func (s *Store) List(
+	ctx context.Context, principal, dialect string, created time.Time, id string, limit int,
+) (tasks []*task.Task, err error) {
 	defer s.wrap(ctx, "list tasks", &err)
 	before := int64(math.MaxInt64)
 	if !created.IsZero() {
@@ -158,7 +164,9 @@ func (s *Store) Woken(ctx context.Context, limit int) (ids []string, err error) 
 }
 
 // collect returns what scan makes of each row of a query.
-func collect[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows, *T) error, args ...any) (all []T, err error) {
+func collect[T any](
+	ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows, *T) error, args ...any,
+) (all []T, err error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, err

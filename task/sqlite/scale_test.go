@@ -86,7 +86,8 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 		tb.Fatal(err)
 	}
 	first, err := p.engine.Create(tb.Context(), &taskrun.New{
-		Principal: "principal 0", Method: "tools/call", Target: "deploy", Call: make([]byte, 300), Entries: [][]byte{make([]byte, 200)},
+		Principal: "principal 0", Method: "tools/call", Target: "deploy", Call: make([]byte, 300),
+		Entries: [][]byte{make([]byte, 200)},
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -109,14 +110,17 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 // principal, until there are n. One by one each would take two writes to the disk.
 func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parkedTask) {
 	tb.Helper()
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "_pragma=busy_timeout(10000)&_pragma=cache_size(-262144)"}).String())
+	db, err := sql.Open("sqlite",
+		(&url.URL{Scheme: "file", OmitHost: true, Path: path,
+			RawQuery: "_pragma=busy_timeout(10000)&_pragma=cache_size(-262144)"}).String())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	var columns string
-	if err := db.QueryRow(`SELECT group_concat(name) FROM pragma_table_info('task') WHERE name NOT IN ('seq', 'id', 'principal')`).Scan(&columns); err != nil {
+	if err := db.QueryRow(`SELECT group_concat(name) FROM pragma_table_info('task')
+		WHERE name NOT IN ('seq', 'id', 'principal')`).Scan(&columns); err != nil {
 		tb.Fatal(err)
 	}
 	for _, query := range []string{
@@ -125,13 +129,15 @@ func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parke
 		`INSERT INTO journal SELECT task.seq, journal.n, journal.entry FROM task, journal
 			WHERE task.id <> ?1 AND journal.task = (SELECT seq FROM task WHERE id = ?1)`,
 	} {
-		series := fmt.Sprintf(`(WITH RECURSIVE s (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM s LIMIT %d) SELECT value FROM s WHERE value < %d)`, n, n)
+		series := fmt.Sprintf(`(WITH RECURSIVE s (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM s LIMIT %d) SELECT value
+			FROM s WHERE value < %d)`, n, n)
 		if _, err := db.Exec(strings.Replace(query, "generate_series", series, 1), first.ID); err != nil {
 			tb.Fatal(err)
 		}
 	}
 	var stored int
-	if err := db.QueryRow(`SELECT count(*) FROM task WHERE status = ? AND due IS NULL AND wake IS NULL`, task.InputRequired).Scan(&stored); err != nil || stored != n {
+	if err := db.QueryRow(`SELECT count(*) FROM task WHERE status = ? AND due IS NULL AND wake IS NULL`,
+		task.InputRequired).Scan(&stored); err != nil || stored != n {
 		tb.Fatalf("%d tasks are parked, want %d (%v)", stored, n, err)
 	}
 	rows, err := db.Query(`SELECT id, principal FROM task WHERE id = ?1 OR seq % max(1, ?2 / 1000) = 0`, first.ID, n)
@@ -206,7 +212,8 @@ func TestAParkedTaskIsARowAndNothingElse(t *testing.T) {
 	measure(1) // what is made once in a process is made now
 	goroutines, heap := measure(1)
 	more, bigger := measure(manyParked)
-	t.Logf("with one parked task: %d goroutines, %d bytes of heap; with %d: %d and %d", goroutines, heap, manyParked, more, bigger)
+	t.Logf("with one parked task: %d goroutines, %d bytes of heap; with %d: %d and %d", goroutines, heap, manyParked,
+		more, bigger)
 	if more > goroutines {
 		t.Errorf("%d goroutines with %d parked tasks, want %d as with one", more, manyParked, goroutines)
 	}

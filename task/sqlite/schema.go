@@ -178,7 +178,8 @@ func prepareSchema(ctx context.Context, conn *sql.Conn) error {
 				return 0, err
 			}
 		}
-		_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(migrations)))
+		_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID,
+			len(migrations)))
 		return 0, err
 	})
 	return err
@@ -224,10 +225,12 @@ func readVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 	case application == 0 && version == 0 && objects == 0:
 		return 0, nil
 	case application != applicationID:
-		return 0, fmt.Errorf("the file is a database of another application (its application_id is %#x, a store's %#x): choose another path",
+		return 0, fmt.Errorf("the file is a database of another application (its application_id is %#x, a store's %#x): "+
+			"choose another path",
 			uint32(application), applicationID)
 	case version > len(migrations):
-		return 0, fmt.Errorf("the file has schema version %d, of a newer release; this one knows up to version %d: upgrade this program, or restore a backup",
+		return 0, fmt.Errorf("the file has schema version %d, of a newer release; this one knows up to version %d: upgrade "+
+			"this program, or restore a backup",
 			version, len(migrations))
 	}
 	return version, nil
@@ -255,7 +258,9 @@ func useWAL(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-func inTransaction[T any](ctx context.Context, conn *sql.Conn, begin string, do func(context.Context, *sql.Conn) (T, error)) (result T, err error) {
+func inTransaction[T any](
+	ctx context.Context, conn *sql.Conn, begin string, do func(context.Context, *sql.Conn) (T, error),
+) (result T, err error) {
 	if _, err = conn.ExecContext(ctx, begin); err == nil {
 		if result, err = do(ctx, conn); err == nil {
 			_, err = conn.ExecContext(ctx, "COMMIT")

@@ -16,10 +16,12 @@ const (
 	addStateSQL    = putStateSQL + ` WHERE state.expires <= ?`
 	swapStateSQL   = `UPDATE state SET call = ?, expires = ?, data = ? WHERE id = ? AND expires > ? AND data = ?`
 	deleteStateSQL = `DELETE FROM state WHERE id = ?`
-	purgeStatesSQL = `DELETE FROM state WHERE rowid IN (SELECT rowid FROM state WHERE expires <= ? ORDER BY expires LIMIT ?)`
+	purgeStatesSQL = `DELETE FROM state WHERE rowid IN (
+		SELECT rowid FROM state WHERE expires <= ? ORDER BY expires LIMIT ?)`
 
 	useStateSQL  = `INSERT INTO used_state (id, expires) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`
-	purgeUsedSQL = `DELETE FROM used_state WHERE rowid IN (SELECT rowid FROM used_state WHERE expires <= ? ORDER BY expires LIMIT ?)`
+	purgeUsedSQL = `DELETE FROM used_state WHERE rowid IN (
+		SELECT rowid FROM used_state WHERE expires <= ? ORDER BY expires LIMIT ?)`
 
 	getStateSQL   = `SELECT data FROM state WHERE id = ? AND expires > ?`
 	findStatesSQL = `SELECT data FROM state WHERE call = ? AND call > '' AND expires > ? LIMIT ?`
@@ -42,7 +44,9 @@ func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expi
 }
 
 // SwapState is PutState if what is under id and has not expired is old, where nil is nothing.
-func (s *Store) SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error) {
+func (s *Store) SwapState(
+	ctx context.Context, id, call string, old, data []byte, expires time.Time,
+) (swapped bool, err error) {
 	defer s.wrap(ctx, "store a state", &err)
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		var changed sql.Result

@@ -82,11 +82,13 @@ func TestStatesInAnOlderFile(t *testing.T) {
 	mustExec(t, old, migrations[0])
 	mustExec(t, old, fmt.Sprintf("PRAGMA application_id = %d", applicationID))
 	mustExec(t, old, "PRAGMA user_version = 1")
-	mustExec(t, old, `INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
+	mustExec(t, old,
+		`INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
 		poll, stopped, attempts, version, fence, ended, outcome) VALUES
 		('old', 'alice', '', '', '', 'working', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL),
 		('ended', 'alice', '', '', '', 'failed', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, x'776879')`)
-	mustExec(t, old, `INSERT INTO journal (task, n, entry) VALUES (1, 0, x'63616c6c'), (1, 1, x'656e747279'), (2, 0, x'63616c6c')`)
+	mustExec(t, old, `INSERT INTO journal (task, n, entry) VALUES (1, 0, x'63616c6c'), (1, 1, x'656e747279'), (2, 0, `+
+		`x'63616c6c')`)
 	old.Close()
 	s := open(t, path)
 	defer s.Close()

@@ -29,7 +29,8 @@ const (
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 	// Number 0 is the call.
-	appendSQL = `INSERT INTO journal (task, n, entry) SELECT ?1, ?3 + 1, ?2 WHERE (SELECT max(n) FROM journal WHERE task = ?1) = ?3`
+	appendSQL = `INSERT INTO journal (task, n, entry) SELECT ?1, ?3 + 1, ?2
+		WHERE (SELECT max(n) FROM journal WHERE task = ?1) = ?3`
 
 	// A task whose lease or delay has ended is due since then.
 	wakeSQL           = `UPDATE task SET due = wake, wake = NULL WHERE wake <= ?`
@@ -65,7 +66,8 @@ const (
 	purgeSQL = `DELETE FROM task WHERE seq IN (SELECT seq FROM task
 		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND expires <= ? ORDER BY expires LIMIT ?) RETURNING seq`
 	evictSQL = `DELETE FROM task WHERE seq IN (SELECT seq FROM task
-		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND principal = ? AND updated < ? ORDER BY seq LIMIT ?) RETURNING seq`
+		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND principal = ? AND updated < ?
+		ORDER BY seq LIMIT ?) RETURNING seq`
 	purgeJournalSQL = `DELETE FROM journal WHERE task = ?`
 )
 
@@ -187,7 +189,9 @@ func (s *Store) within(ctx context.Context, w *write, shared bool) (err, broken 
 }
 
 // Create adds a task with its journal. See [task.Store].
-func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota) (err error) {
+func (s *Store) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	var created time.Time
 	var claim task.Claim
@@ -207,7 +211,8 @@ func (s *Store) Create(ctx context.Context, t *task.Task, ttl, lease time.Durati
 		created = timeAt(now)
 		due, wake := schedule(now, lease)
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
-			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped, t.Attempts+claims,
+			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped,
+			t.Attempts+claims,
 			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), claim.Nonce, due, wake, t.Status.Terminal())
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists

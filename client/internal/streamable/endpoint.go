@@ -82,7 +82,8 @@ func (e *Endpoint) Send(ctx context.Context, r *Request) (json.RawMessage, error
 
 func (e *Endpoint) exchange(ctx context.Context, r *Request, id string, body []byte) (json.RawMessage, error) {
 	req, res, err := e.post(ctx, r, body)
-	if err == nil && e.OAuth != nil && !r.Listens && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) {
+	if err == nil && e.OAuth != nil && !r.Listens &&
+		(res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) {
 		if r.Timer != nil {
 			r.Timer.Stop()
 		}

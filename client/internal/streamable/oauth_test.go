@@ -38,10 +38,13 @@ func TestAuthorization(t *testing.T) {
 		asked   int
 		sent    []string
 	}{
-		"a token":                      {user{token: &oauth2.Token{AccessToken: "new"}}, false, nil, 0, []string{"Bearer new"}},
-		"an old token":                 {user{token: &oauth2.Token{AccessToken: "old"}}, false, nil, 1, []string{"Bearer old", "Bearer new"}},
-		"no token":                     {user{}, false, nil, 1, []string{"", "Bearer new"}},
-		"a token that was revoked":     {user{failed: &oauth2.RetrieveError{ErrorCode: "invalid_grant"}}, false, nil, 1, []string{"", "Bearer new"}},
+		"a token": {user{token: &oauth2.Token{AccessToken: "new"}}, false, nil, 0,
+			[]string{"Bearer new"}},
+		"an old token": {user{token: &oauth2.Token{AccessToken: "old"}}, false, nil, 1,
+			[]string{"Bearer old", "Bearer new"}},
+		"no token": {user{}, false, nil, 1, []string{"", "Bearer new"}},
+		"a token that was revoked": {user{failed: &oauth2.RetrieveError{ErrorCode: "invalid_grant"}}, false, nil, 1,
+			[]string{"", "Bearer new"}},
 		"a token that cannot be had":   {user{failed: away}, false, is(away), 0, nil},
 		"a user who refuses":           {user{refuses: refused}, false, is(refused), 1, []string{""}},
 		"a subscription asks for none": {user{}, true, isStatus, 0, []string{""}},
@@ -81,7 +84,8 @@ func TestTheContextsEnd(t *testing.T) {
 	if _, err := e.Send(ctx, &Request{Method: "tasks/get", Params: []byte(`{}`)}); err != context.Canceled {
 		t.Errorf("got %v", err)
 	}
-	if _, err := endpoint(func(*http.Request) *http.Response { return nil }).Send(t.Context(), &Request{Params: []byte(`{}`)}); !isAway(err) {
+	if _, err := endpoint(func(*http.Request) *http.Response { return nil }).Send(t.Context(),
+		&Request{Params: []byte(`{}`)}); !isAway(err) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -46,7 +46,8 @@ func (e *Endpoint) read(res *http.Response, r *Request, id string) (json.RawMess
 	return e.outcome(m, id)
 }
 
-// refusal returns the error of a response with an HTTP status that is an error: the JSON-RPC error in it, if it has one.
+// refusal returns the error of a response with an HTTP status that is an error: the JSON-RPC error in it, if it has
+// one.
 func (e *Endpoint) refusal(res *http.Response) error {
 	if body, err := e.readBody(res); err == nil {
 		m, _ := e.parse(body) // else it has no error

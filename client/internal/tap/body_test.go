@@ -10,7 +10,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// A stream of events arrives at the SDK with the same data, or ends with an error. An event of unsound JSON becomes one.
+// A stream of events arrives at the SDK with the same data, or ends with an error. An event of unsound JSON becomes
+// one.
 func FuzzEvents(f *testing.F) {
 	f.Add("event: message\ndata: {\"a\":\ndata: 1}\n\n: comment\r\n\r\ndata: x")
 	small := config
@@ -20,7 +21,8 @@ func FuzzEvents(f *testing.F) {
 			return // those the tap changes
 		}
 		in := strings.NewReader(stream)
-		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange), asked: newUnanswered(&small)})
+		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in),
+			x: new(Exchange), asked: newUnanswered(&small)})
 		if err != nil {
 			return
 		}
@@ -62,8 +64,10 @@ func TestAStreamIsNotResumedAtOnce(t *testing.T) {
 		"retry: 100": "retry: 100", "retry: 5000": "retry: 5000", "retry: soon": "retry: soon",
 	} {
 		in := strings.NewReader(retry + "\n\n")
-		out, err := io.ReadAll(&eventBody{config: &config, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in), x: new(Exchange), asked: newUnanswered(&config)})
-		if got := strings.TrimSpace(string(out)); err != nil || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+		out, err := io.ReadAll(&eventBody{config: &config, ReadCloser: io.NopCloser(in), in: bufio.NewReader(in),
+			x: new(Exchange), asked: newUnanswered(&config)})
+		if got := strings.TrimSpace(string(out)); err != nil || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want,
+			" ", "") {
 			t.Errorf("%q becomes %q, %v, want %q", retry, got, err, want)
 		}
 	}

@@ -27,7 +27,8 @@ func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Connection: conn, config: t.config, asked: newUnanswered(t.config), open: make(map[jsonrpc.ID]request)}, nil
+	return &connection{Connection: conn, config: t.config, asked: newUnanswered(t.config),
+		open: make(map[jsonrpc.ID]request)}, nil
 }
 
 type connection struct {
@@ -95,8 +96,8 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-// write writes a message for as long as its context and the session last. The SDK would wait for a program that does not
-// read its input.
+// write writes a message for as long as its context and the session last. The SDK would wait for a program that does
+// not read its input.
 func (c *connection) write(ctx context.Context, msg jsonrpc.Message) error {
 	written := make(chan error, 1)
 	go func() { written <- c.Connection.Write(ctx, msg) }() // ends with the connection at the latest

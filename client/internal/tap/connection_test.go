@@ -42,7 +42,8 @@ func TestAnsweredRequestsAreForgotten(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := conn.Write(ctx, &jsonrpc.Request{ID: id, Method: CustomMethod, Params: json.RawMessage(`{}`)}); err != nil || ctx.held != 1 {
+	if err := conn.Write(ctx, &jsonrpc.Request{ID: id, Method: CustomMethod, Params: json.RawMessage(`{}`)}); err != nil ||
+		ctx.held != 1 {
 		t.Fatalf("held %d times, %v", ctx.held, err)
 	}
 	if _, err := conn.Read(t.Context()); err != nil || ctx.held != 0 {
@@ -65,7 +66,8 @@ func TestNoResponseIsSent(t *testing.T) {
 		id, _ := jsonrpc.MakeID(name)
 		written := make(chan error, 1)
 		go func() { // the server asks
-			written <- server.Write(t.Context(), &jsonrpc.Request{ID: id, Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+			written <- server.Write(t.Context(),
+				&jsonrpc.Request{ID: id, Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		}()
 		if _, err := conn.Read(t.Context()); err != nil {
 			t.Fatal(err)

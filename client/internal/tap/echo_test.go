@@ -14,20 +14,22 @@ func TestAnEchoIsSentAgain(t *testing.T) {
 	echoes.collect([]byte(`{"jsonrpc":"2.0","id":1,"method":"roots/list","state":"s"}`))
 	statuses := []int{0, 401, 403, 202, 202}
 	var sent []bool
-	web := &roundTripper{config: &config, asked: newUnanswered(&config), echoes: echoes, base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		status := statuses[len(sent)]
-		sent = append(sent, strings.Contains(string(body), `"state":"s"`))
-		if status == 0 {
-			return nil, io.ErrUnexpectedEOF
-		}
-		return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
-	})}
+	web := &roundTripper{config: &config, asked: newUnanswered(&config), echoes: echoes,
+		base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := statuses[len(sent)]
+			sent = append(sent, strings.Contains(string(body), `"state":"s"`))
+			if status == 0 {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+		})}
 	for range statuses {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com", strings.NewReader(`{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -204,7 +204,8 @@ func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
 	}
 	has := func(name string) bool { return strictjson.Get(result, name) != nil }
 	kind := strictjson.Get(result, "resultType")
-	continues := x.Task != nil && !has("content") && (has("task") || has("inputRequests")) // the drafts' results have no type
+	// the drafts' results have no type
+	continues := x.Task != nil && !has("content") && (has("task") || has("inputRequests"))
 	if continues || kind != nil && string(kind) != `"complete"` {
 		return []byte(complete), nil
 	}
@@ -237,5 +238,6 @@ func answers(message, id []byte) bool {
 	if strictjson.Check(message, strictjson.MaxDepth) != nil || !bytes.Equal(strictjson.Get(message, "id"), id) {
 		return false
 	}
-	return strictjson.Get(message, "result") != nil || strictjson.TypeOf(strictjson.Get(message, "error")) == strictjson.TypeObject
+	return strictjson.Get(message, "result") != nil ||
+		strictjson.TypeOf(strictjson.Get(message, "error")) == strictjson.TypeObject
 }

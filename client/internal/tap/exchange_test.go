@@ -20,7 +20,11 @@ var config = Config{
 // Whatever a server answers, the SDK sees JSON, and the result that is kept is a sound object
 // within the limits.
 func FuzzResponse(f *testing.F) {
-	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}},"requestState":"s","_meta":{"io.github.askback-mcp/expires":"2026-11-20T12:00:00Z"}}}`))
+	f.Add([]byte(
+		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",` +
+			`"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object",` +
+			`"properties":{"a":{"type":"integer"}}}}}},"requestState":"s",` +
+			`"_meta":{"io.github.askback-mcp/expires":"2026-11-20T12:00:00Z"}}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"x"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, x := range []*Exchange{new(Exchange), {Method: "tasks/get"}, {Task: json.RawMessage(`{}`)}} {

@@ -44,7 +44,8 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		if answer = answerID(body); answer != nil {
 			defer t.asked.remove(idKey(answer))
 			if isNoResponse(body) {
-				return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req}, nil
+				return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req},
+					nil
 			}
 			ctx, release = t.config.answering(ctx)
 		} else {
@@ -126,12 +127,14 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 	return res
 }
 
-// tapBody makes the body of a response one that the tap reads first. The id is that of the request that it answers, or nil.
+// tapBody makes the body of a response one that the tap reads first. The id is that of the request that it answers, or
+// nil.
 func (t *roundTripper) tapBody(x *Exchange, id []byte, res *http.Response) {
 	switch {
 	case mediaType(res) == typeEvents:
 		x = cmp.Or(x, &Exchange{Quiet: true})
-		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes, asked: t.asked, id: id}
+		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes,
+			asked: t.asked, id: id}
 	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
 		res.Body = &jsonBody{ReadCloser: res.Body, x: x, config: t.config}
 		res.ContentLength = -1
@@ -170,7 +173,8 @@ func (x *Exchange) soften(res *http.Response) {
 	const most = 64 << 10
 	body, _ := io.ReadAll(io.LimitReader(res.Body, most))
 	res.Body.Close()
-	if res.StatusCode < 300 || strictjson.Check(body, 64) != nil || strictjson.TypeOf(strictjson.Get(body, "error")) != strictjson.TypeObject {
+	if res.StatusCode < 300 || strictjson.Check(body, 64) != nil ||
+		strictjson.TypeOf(strictjson.Get(body, "error")) != strictjson.TypeObject {
 		body = x.failure(&StatusError{res.StatusCode, res.Status})
 		res.StatusCode, res.Status = http.StatusOK, "200 OK"
 	}

@@ -16,17 +16,19 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return
 func TestARequestKnowsOfItsCancellation(t *testing.T) {
 	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	var sent []string
-	web := &roundTripper{config: &config, asked: newUnanswered(&config), base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sent = append(sent, string(body))
-		return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
-	})}
+	web := &roundTripper{config: &config, asked: newUnanswered(&config),
+		base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent = append(sent, string(body))
+			return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
+		})}
 	x := &Exchange{Method: "tasks/result", Cancelled: make(chan struct{})}
 	for _, message := range []string{`{"jsonrpc":"2.0","id":1,"method":"tasks","params":{"a":1}}`, cancel} {
-		req, err := http.NewRequestWithContext(x.Context(t.Context()), http.MethodPost, "http://example.com", strings.NewReader(message))
+		req, err := http.NewRequestWithContext(x.Context(t.Context()), http.MethodPost, "http://example.com",
+			strings.NewReader(message))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +36,8 @@ func TestARequestKnowsOfItsCancellation(t *testing.T) {
 			t.Fatalf("%s: %v", message, err)
 		}
 	}
-	if want := []string{`{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"a":1}}`, cancel}; !slices.Equal(sent, want) {
+	if want := []string{`{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"a":1}}`, cancel}; !slices.Equal(sent,
+		want) {
 		t.Errorf("sent %q, want %q", sent, want)
 	}
 	select {
