@@ -104,8 +104,8 @@ func CutShort(ctx context.Context) bool {
 // Sent reports whether a tool's error of this class is sent as a JSON-RPC error. Other errors are a tool's result.
 func (c Class) Sent() bool { return c == Protocol || c == Capability || c == Limit || c == Refused }
 
-// Ending returns the error of a handler that ends its call although another error, joined with it, says that the call is
-// suspended. It is nil if there is none: that a user declined does not end a call in which other questions are open.
+// Ending returns the error of a handler that ends its call although another error, joined with it, says that the call
+// is suspended. It is nil if there is none: that a user declined does not end a call in which other questions are open.
 func Ending(err error) error {
 	if e, ok := errors.AsType[*UnableError](err); ok {
 		return e

@@ -19,7 +19,7 @@ var (
 	errProtocol = wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: no")
 	errUnable   = &UnableError{"name", wire.Form}
 	errLimit    = &LimitError{"rounds per call", 3}
-	errRefused  = &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "the session belongs to another caller"), "session"}
+	errRefused  = &RefusedError{wire.Errorf(jsonrpc.CodeInvalidRequest, "another caller's session"), "session"}
 	errAway     = &UnavailableError{"the server is stopping", 1500 * time.Millisecond}
 	errCrowded  = &CrowdedError{&UnavailableError{"the caller is at its limit", time.Second}}
 	errAsk      = &AskError{errors.New("question: no message")}
@@ -41,9 +41,10 @@ func TestErrors(t *testing.T) {
 		{errHandler, Handler, false, jsonrpc.CodeInternalError, "the tracker is down", http.StatusOK, 0},
 		{errAsk, Question, false, jsonrpc.CodeInternalError, "question: no message", http.StatusOK, 0},
 		{errProtocol, Protocol, true, jsonrpc.CodeInvalidParams, "invalid params: no", http.StatusBadRequest, 0},
-		{errUnable, Capability, true, -32021, "Missing required client capability: elicitation.form", http.StatusBadRequest, 0},
+		{errUnable, Capability, true, -32021, "Missing required client capability: elicitation.form",
+			http.StatusBadRequest, 0},
 		{errLimit, Limit, true, jsonrpc.CodeInternalError, "the limit of 3 rounds per call is reached", http.StatusOK, 0},
-		{errRefused, Refused, true, jsonrpc.CodeInvalidRequest, "the session belongs to another caller", http.StatusForbidden, 0},
+		{errRefused, Refused, true, jsonrpc.CodeInvalidRequest, "another caller's session", http.StatusForbidden, 0},
 		{errAway, Unavailable, false, jsonrpc.CodeInternalError, "the server is stopping", http.StatusServiceUnavailable, 2},
 		{errCrowded, Crowded, false, jsonrpc.CodeInternalError, "the caller is at its limit", http.StatusTooManyRequests, 1},
 		{errNil, Protocol, true, jsonrpc.CodeInternalError, "internal error", http.StatusOK, 0},
@@ -71,7 +72,8 @@ func TestErrors(t *testing.T) {
 	}
 	for err, want := range map[error]string{
 		errUnable:  `the question "name" needs the client capability elicitation.form, which the client did not declare`,
-		errRefused: "the session belongs to another caller", errAway: "the server is stopping", errAsk: "question: no message",
+		errRefused: "another caller's session", errAway: "the server is stopping",
+		errAsk: "question: no message",
 		TimeLimit("seconds per round", 1200*time.Millisecond): "the limit of 2 seconds per round is reached",
 	} {
 		if err.Error() != want {
@@ -144,7 +146,9 @@ func TestSafely(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	err := Safely(func() error { panic("no tracker") })
-	if err == nil || !strings.HasPrefix(err.Error(), "panic: no tracker\n") || !strings.Contains(err.Error(), "fault_test.go") {
-		t.Errorf("a panic is %v", err)
+	for _, want := range []string{"panic: no tracker\n", "fault_test.go"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a panic is %v", err)
+		}
 	}
 }

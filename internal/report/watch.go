@@ -9,8 +9,8 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 )
 
-// Watch follows one request, or one run of a task, for the log and the operator. A nil Watch follows nothing. Its methods
-// must not be called at the same time.
+// Watch follows one request, or one run of a task, for the log and the operator. A nil Watch follows nothing. Its
+// methods must not be called at the same time.
 type Watch struct {
 	observer *Observer
 	op       Operation
@@ -31,8 +31,8 @@ func (w *Watch) InSession(id string) {
 	}
 }
 
-// Begin tells the operator that a round of a call begins, whose trace may have begun elsewhere. The round happens in the
-// context that it returns, and its call travels on with the returned trace.
+// Begin tells the operator that a round of a call begins, whose trace may have begun elsewhere. The round happens in
+// the context that it returns, and its call travels on with the returned trace.
 func (w *Watch) Begin(ctx context.Context, call string, round int, trace string) (context.Context, string) {
 	if w == nil {
 		return ctx, trace
@@ -76,8 +76,8 @@ func (w *Watch) SetStateBytes(n int) {
 	}
 }
 
-// Finish tells the operator how the operation ended: with err, which is one for the client, or with the outcome that was
-// noted.
+// Finish tells the operator how the operation ended: with err, which is one for the client, or with the outcome that
+// was noted.
 func (w *Watch) Finish(ctx context.Context, err error) {
 	if w == nil {
 		return
