@@ -3,16 +3,21 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/fault"
 )
 
 // newSessions returns sessions of which each may have three open requests, and a caller five with 40 KiB of parameters.
@@ -32,12 +37,7 @@ func newSessions() *Sessions {
 // openSessionOf opens a session of a principal.
 func openSessionOf(t *testing.T, s *Sessions, id, principal string) *mcp.ServerSession {
 	t.Helper()
-	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	ss, err := m.Connect(t.Context(), &mcp.StreamableServerTransport{SessionID: id}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ss.Close() })
+	ss := connect(t, id)
 	if err := s.Open(t.Context(), ss, principal); err != nil {
 		t.Fatal(err)
 	}
@@ -152,5 +152,243 @@ func TestARequestEndsWithItsSession(t *testing.T) {
 	release()
 	if open := len(s.open); open != 0 {
 		t.Errorf("%d records are left", open)
+	}
+}
+
+// counts returns how many records there are, and how many sessions that clients opened.
+func (s *Sessions) counts() (records, opened int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open), len(s.byID)
+}
+
+// closed reports whether an SDK's session has ended.
+func closed(ss *mcp.ServerSession) bool {
+	ended := make(chan struct{})
+	go func() { ss.Wait(); close(ended) }()
+	synctest.Wait()
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Where there is no room for a session, one in which nothing happens gives way, and its client opens another. One
+// whose calls are worked on stays, whatever else its HTTP requests do.
+func TestAnIdleSessionGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions()
+		var all []*mcp.ServerSession
+		for _, id := range []string{"works", "waits", "idle", "idle too"} {
+			all = append(all, openSessionOf(t, s, id, "alice"))
+		}
+		works, releaseWork, err := s.Hold(t.Context(), all[0], 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits, releaseWait, err := s.Hold(t.Context(), all[1], 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resume := range []func() error{Waiting(works), Waiting(works)} { // two questions at once, answered
+			if err := resume(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second) // the idle ones have waited for longer than the one that begins to wait now
+		Waiting(waits)
+		all = append(all, openSessionOf(t, s, "new", "alice"))
+		if synctest.Wait(); !closed(all[2]) || closed(all[3]) || closed(all[1]) {
+			t.Error("the session that waited for longest did not give way, or another did")
+		}
+		all = append(all, openSessionOf(t, s, "newer", "alice"))
+		time.Sleep(time.Hour)
+		for _, id := range []string{"newest", "the last"} {
+			all = append(all, openSessionOf(t, s, id, "alice"))
+		}
+		if synctest.Wait(); fault.Of(context.Cause(waits)) != fault.Crowded {
+			t.Errorf("the call of a session that gave way ends with %v", context.Cause(waits))
+		}
+		if works.Err() != nil || closed(all[0]) {
+			t.Errorf("a session whose call works has ended: %v", context.Cause(works))
+		}
+		releaseWork()
+		releaseWait()
+		if records, opened := s.counts(); records != 4 || opened != 4 {
+			t.Errorf("%d records of %d sessions", records, opened)
+		}
+	})
+}
+
+// While a call waits for a person, its shares and those of its session and HTTP request are for newcomers.
+func TestACallThatWaitsGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions()
+		ss, other := openSessionOf(t, s, "s", "alice"), openSessionOf(t, s, "other", "alice")
+		hold := func(ss *mcp.ServerSession, size int) context.Context {
+			t.Helper()
+			ctx, release, err := s.Hold(t.Context(), ss, size, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(release)
+			return ctx
+		}
+		first := hold(ss, 30<<10)
+		resume := Waiting(first)
+		again := Waiting(first) // for two questions at once
+		if err := again(); err != nil {
+			t.Errorf("one of two waits ends: %v", err)
+		}
+		time.Sleep(time.Second)
+		Waiting(hold(ss, 0))
+		time.Sleep(time.Second)
+		hold(other, 30<<10) // needs the bytes of the first
+		if cause := context.Cause(first); fault.Of(cause) != fault.Crowded || !strings.Contains(cause.Error(), "gave way") {
+			t.Errorf("the first call ends with %v", cause)
+		}
+		if err := resume(); fault.Of(err) != fault.Crowded {
+			t.Errorf("the first call resumes with %v", err)
+		}
+		back := hold(other, 0)
+		if err := Waiting(back)(); err != nil || back.Err() != nil {
+			t.Errorf("a call that resumes in time: %v", err)
+		}
+	})
+}
+
+// A call whose caller has other work resumes only if what is worked on for others leaves room.
+func TestACallThatCannotResumeEnds(t *testing.T) {
+	s := newSessions()
+	hold := func(user string) context.Context {
+		t.Helper()
+		ctx, release, err := s.Hold(t.Context(), openSessionOf(t, s, user, user), 20<<10, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(release)
+		return ctx
+	}
+	waits := hold("alice")
+	resume := Waiting(waits)
+	hold("alice")
+	hold("bob")
+	hold("carol")
+	if err := resume(); fault.Of(err) != fault.Crowded || context.Cause(waits) != err {
+		t.Errorf("it resumes with %v, and ends with %v", err, context.Cause(waits))
+	}
+}
+
+// gives counts how often it gave way.
+type gives struct{ ways int }
+
+func (g *gives) GiveWay(*bound.FullError) { g.ways++ }
+
+// An HTTP request waits while each of its requests waits or has ended. If it gives way, its response is lost, but no
+// call is.
+func TestAnHTTPRequestOfASessionWaits(t *testing.T) {
+	s := newSessions()
+	ss := openSessionOf(t, s, "s", "alice")
+	streams := bound.NewPool("streams", bound.Share{Total: 1, PerPrincipal: 1, Anonymous: 1})
+	stream, err := streams.Take("alice", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, w := http.Header{"X": nil}, new(gives)
+	release, err := s.Announce("s", 2, header, &stream, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := func() bool {
+		hold, err := streams.Take("alice", 1)
+		hold.Release()
+		return err == nil
+	}
+	var resume []func() error
+	var calls []context.Context
+	for range 2 {
+		ctx, end, err := s.Hold(t.Context(), ss, 0, header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end()
+		calls = append(calls, ctx)
+	}
+	if taken() {
+		t.Error("the stream of calls that work gave way")
+	}
+	resume = append(resume, Waiting(calls[0]))
+	if taken() {
+		t.Error("the stream of a call that works gave way")
+	}
+	if err := Waiting(calls[1])(); err != nil || taken() {
+		t.Error("the stream of a call that works again gave way")
+	}
+	resume = append(resume, Waiting(calls[1]))
+	if !taken() || w.ways != 1 {
+		t.Error("the stream of calls that wait did not give way")
+	}
+	for i, f := range resume {
+		if err := f(); err != nil || calls[i].Err() != nil {
+			t.Errorf("a call whose response is lost: %v", err)
+		}
+	}
+	release()
+	if len(s.posts) != 0 {
+		t.Error("an HTTP request that has ended is remembered")
+	}
+}
+
+// A session that the SDK has ended is forgotten when others are opened.
+func TestEndedSessionsAreForgotten(t *testing.T) {
+	s := newSessions()
+	share := bound.Share{Total: 100, PerPrincipal: 100, Anonymous: 100}
+	s.Shares.Sessions = bound.NewPool("sessions", share)
+	var live []*mcp.ServerSession
+	s.Live = func() iter.Seq[*mcp.ServerSession] { return slices.Values(live) }
+	const few = 16
+	for i := range few {
+		ss := openSessionOf(t, s, fmt.Sprint(i), "alice")
+		if i%4 == 0 {
+			live = append(live, ss)
+		}
+	}
+	ctx, release, err := s.Hold(t.Context(), s.byID["1"].ServerSession, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	openSessionOf(t, s, "one more", "alice")
+	if records, opened := s.counts(); opened != 5 || records != 6 {
+		t.Errorf("%d records of %d sessions, want those that live and the new one, and a call", records, opened)
+	}
+	if !errors.Is(context.Cause(ctx), errSessionEnded) {
+		t.Errorf("the call of a session that has ended: %v", context.Cause(ctx))
+	}
+	release()
+	if records, _ := s.counts(); records != 5 {
+		t.Errorf("%d records are left", records)
+	}
+}
+
+// A client that initializes its session again, which the SDK refuses, holds no more for it.
+func TestASessionIsCountedOnce(t *testing.T) {
+	s := newSessions()
+	ss := openSessionOf(t, s, "s", "alice")
+	for range 5 {
+		if err := s.Open(t.Context(), ss, "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Shares.Take(t.Context(), s.Shares.Sessions, "bob", 3); err != nil {
+		t.Error(err)
+	}
+	s.End("s")
+	if s.End("s"); len(s.byID) != 0 {
+		t.Error("the session is left")
+	}
+	if !s.Owns("alice", "s") || s.Owns("bob", "s") {
+		t.Error("its owner is forgotten while somebody may use its ID")
 	}
 }
