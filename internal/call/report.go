@@ -71,7 +71,7 @@ func (r *Request) WatchRun(o *report.Observer, recovered bool) {
 	})
 }
 
-// watch tells the operator that the request's call continues from j. It returns the context of all that happens from now
+// watch tells the operator that the request's call continues from j. It returns the context of what happens from then
 // on.
 func (r *Request) watch(ctx context.Context, j *journal.Journal) context.Context {
 	if r.Watch != nil {
