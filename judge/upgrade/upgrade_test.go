@@ -10,6 +10,7 @@
 package upgrade
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,20 +30,47 @@ import (
 var full = flag.Bool("full", false,
 	"200,000 parked tasks, three kills, phases of ten seconds, a bound of 500ms for statements")
 
-func TestUpgrade(t *testing.T) {
-	dir := t.TempDir()
-	old, err := previous.Build(t.Context(), dir)
-	missing, ok := errors.AsType[*previous.MissingError](err)
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "releases-")
+	if err != nil {
+		panic(err)
+	}
+	built = sync.OnceValue(func() (r releases) {
+		if r.old, r.err = previous.Build(context.Background(), dir); r.err == nil {
+			r.now, r.err = process.Build(context.Background(), dir)
+		}
+		return r
+	})
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// releases are the commands of both releases, or the reason why they cannot be built.
+type releases struct {
+	old, now string
+	err      error
+}
+
+// built builds both releases for all tests.
+var built func() releases
+
+// programs returns the commands of both releases. It skips the test if this clone does not have the release before.
+func programs(t *testing.T) (old, now string) {
+	t.Helper()
+	r := built()
+	missing, ok := errors.AsType[*previous.MissingError](r.err)
 	if ok && os.Getenv("ASKBACK_TEST_POSTGRES") != "required" {
 		t.Skipf("%v", missing)
 	}
-	if err != nil {
-		t.Fatal(err)
+	if r.err != nil {
+		t.Fatal(r.err)
 	}
-	now, err := process.Build(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return r.old, r.now
+}
+
+func TestUpgrade(t *testing.T) {
+	old, now := programs(t)
 	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,6 +93,7 @@ type run struct {
 	t     *testing.T
 	dir   string
 	store store
+	flags []string // of each server, beside those that all have
 
 	tasks      int           // that are parked in the store before it is migrated
 	wait       time.Duration // how long a statement may wait for the migration
@@ -140,8 +169,9 @@ func (r *run) upgrade(old, now string) {
 
 // command returns the command of a server. Both releases know these flags.
 func (r *run) command(program string) *exec.Cmd {
-	return exec.CommandContext(r.t.Context(), program, "serve", "--addr", "127.0.0.1:0", "--pace", "200ms",
-		"--keys", filepath.Join(r.dir, "keys"), "--data", filepath.Join(r.dir, "data"), "--store", r.store.url())
+	return exec.CommandContext(r.t.Context(), program, append([]string{"serve", "--addr", "127.0.0.1:0", "--pace", "200ms",
+		"--keys", filepath.Join(r.dir, "keys"), "--data", filepath.Join(r.dir, "data"), "--store", r.store.url()},
+		r.flags...)...)
 }
 
 // start starts a server and waits until it serves.

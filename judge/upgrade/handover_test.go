@@ -1,0 +1,167 @@
+package upgrade
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/judge/process"
+	"github.com/askback-mcp/askback/task"
+	taskpostgres "github.com/askback-mcp/askback/task/postgres"
+	tasksqlite "github.com/askback-mcp/askback/task/sqlite"
+)
+
+// newRun returns a run on a store that nobody has used.
+func newRun(t *testing.T, open func(*run) store) *run {
+	r := &run{
+		t: t, dir: t.TempDir(), servers: make(map[string]*server), slowest: make(map[string]time.Duration),
+		flags: []string{"--drain-delay", "0s"}, phase: "one release continues the other",
+	}
+	r.store = open(r)
+	if err := process.NewKeys(filepath.Join(r.dir, "keys")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.killAll)
+	return r
+}
+
+func (r *run) send(method string, params map[string]any) (result raw.Result) {
+	r.t.Helper()
+	if err := r.call(r.t.Context(), method, params, &result); err != nil {
+		r.t.Fatal(err)
+	}
+	return result
+}
+
+func (r *run) create(tool string, arguments map[string]any) (id string) {
+	r.t.Helper()
+	return r.send("tools/call", map[string]any{"name": tool, "arguments": arguments}).TaskID
+}
+
+// until waits for a status of a task.
+func (r *run) until(id, status string) raw.Result {
+	r.t.Helper()
+	for deadline := time.Now().Add(taskPatience); ; time.Sleep(50 * time.Millisecond) {
+		now := r.send("tasks/get", map[string]any{"taskId": id})
+		if now.Status == status {
+			return now
+		}
+		if now.Status == "failed" || now.Status == "completed" || time.Now().After(deadline) {
+			r.t.Fatalf("a task is %s, want %s", now.Status, status)
+		}
+	}
+}
+
+func (r *run) answer(id, key string, content map[string]any) {
+	r.t.Helper()
+	r.send("tasks/update", map[string]any{"taskId": id, "inputResponses": map[string]any{key: raw.Accept(content)}})
+}
+
+// What one release leaves behind, the other continues: tasks that have begun, that are parked, and that are half done
+// with an answer, and calls whose clients carry their state.
+func TestEachReleaseContinuesTheOther(t *testing.T) {
+	old, now := programs(t)
+	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
+		for direction, program := range map[string][2]string{"upgrade": {old, now}, "rollback": {now, old}} {
+			t.Run(name+" "+direction, func(t *testing.T) {
+				t.Parallel()
+				r := newRun(t, open)
+				if direction == "rollback" { // both releases have used the store before
+					r.start("earlier", old)
+					r.stop("earlier")
+				}
+				r.start("first", program[0])
+				machine := func(n int) map[string]any {
+					return map[string]any{"name": fmt.Sprint("vm-", n), "cpus": 1, "memoryMiB": 128, "diskMiB": 1}
+				}
+				parked := r.create("echo", map[string]any{})
+				r.until(parked, "input_required")
+				half := r.create("provision_vm", machine(1))
+				r.until(half, "input_required")
+				weather := map[string]any{"name": "get_weather", "arguments": map[string]any{"location": "Oslo"}}
+				asked := r.send("tools/call", weather)
+				begun := r.create("provision_vm", machine(2))
+				r.answer(half, "network", map[string]any{"network": "nat"})
+
+				r.stop("first")
+				r.start("second", program[1])
+				r.answer(parked, "echo_input", map[string]any{"input": "hello"})
+				if now := r.until(parked, "completed"); now.Result == nil || now.Result.Text() != "Echo: hello" {
+					t.Errorf("the parked task has the result %+v", now.Result)
+				}
+				r.until(begun, "input_required")
+				r.answer(begun, "network", map[string]any{"network": "bridge"})
+				for _, id := range []string{half, begun} {
+					if now := r.until(id, "completed"); now.Result == nil || now.Result.IsError {
+						t.Errorf("a task ends with %+v", now.Result)
+					}
+				}
+				answers := map[string]any{"github_login": raw.Accept(map[string]any{"name": "octocat"})}
+				if done := r.send("tools/call", asked.Retry(weather, answers)); done.Type != "complete" || done.IsError {
+					t.Errorf("the call with a state ends with %+v", done)
+				}
+			})
+		}
+	}
+}
+
+// The release before neither takes a task that is parked until a time, which it does not know of, nor forgets its time.
+func TestTheReleaseBeforeLeavesTheTimeOfAParkedTask(t *testing.T) {
+	old, _ := programs(t)
+	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRun(t, open)
+			s := openTasks(r)
+			defer s.Close()
+			parked := &task.Task{
+				ID: "parked until a time", Principal: "alice", Method: "tools/call", Target: "echo", Dialect: "extension",
+				Status: task.Working,
+			}
+			call := []byte(`{"call":"id","can":1,"params":{}}`)
+			if err := s.Create(t.Context(), parked, time.Hour, 0, call, nil, task.Quota{}); err != nil {
+				t.Fatal(err)
+			}
+			parked.Status, parked.Pending = task.InputRequired, []byte(`[]`)
+			if err := s.Update(t.Context(), parked, task.Update{Due: -1, Wake: time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+			r.start("old", old)
+			for range 3 { // it looks for what is due, and works
+				r.until(r.create("echo", map[string]any{"input": "hello"}), "completed")
+			}
+			r.stop("old")
+			got, err := s.Get(t.Context(), parked.ID)
+			if err != nil || got.Version != parked.Version || got.Status != task.InputRequired || got.Attempts > 0 {
+				t.Errorf("the task is %+v, %v", got, err)
+			}
+			ids, err := s.Woken(t.Context(), 10)
+			if err != nil || !slices.Equal(ids, []string{parked.ID}) {
+				t.Errorf("the tasks whose time has come are %q, %v", ids, err)
+			}
+		})
+	}
+}
+
+// openTasks opens the store in this process.
+func openTasks(r *run) interface {
+	task.Store
+	task.Waker
+} {
+	r.t.Helper()
+	if p, ok := r.store.(*postgres); ok {
+		s, err := taskpostgres.Open(r.t.Context(), p.dsn)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return s
+	}
+	s, err := tasksqlite.Open(r.t.Context(), r.store.url()[len("sqlite:"):])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
