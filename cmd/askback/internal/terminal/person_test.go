@@ -361,6 +361,10 @@ func (e *emulator) escape(b []byte) int {
 		}
 	case 'h', 'l':
 		e.modes[args] = final == 'h'
+	case 'W':
+		if args != "?5" { // tab stops every eight columns, which this terminal has anyway
+			e.strange = append(e.strange, string(b[:end+1]))
+		}
 	case 'm', 'u', 'p': // colours, the keyboard's protocol, questions about modes
 	default:
 		e.strange = append(e.strange, string(b[:end+1]))
