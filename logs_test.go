@@ -2,10 +2,8 @@ package askback_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,36 +17,6 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/task"
 )
-
-// journalOf returns a logger at debug, and a function that returns the lines of the log with this message.
-func journalOf() (*slog.Logger, *harness.Log, func(message string) []map[string]any) {
-	log := new(harness.Log)
-	lines := func(message string) (found []map[string]any) {
-		for line := range strings.Lines(log.String()) {
-			var l map[string]any
-			if err := json.Unmarshal([]byte(line), &l); err != nil {
-				panic(err)
-			}
-			if strings.HasPrefix(l["msg"].(string), message) {
-				delete(l, "time")
-				found = append(found, l)
-			}
-		}
-		return found
-	}
-	return slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), log, lines
-}
-
-// noSecrets requires that a log holds none of these texts, and nothing with MARK in it.
-func noSecrets(t *testing.T, log *harness.Log, secrets ...string) {
-	t.Helper()
-	all := log.String()
-	for _, secret := range append(secrets, "MARK") {
-		if i := strings.Index(all, secret); i >= 0 {
-			t.Errorf("%.20s is logged: %s", secret, all[max(0, i-200):min(len(all), i+100)])
-		}
-	}
-}
 
 type order struct {
 	Size int    `json:"size" minimum:"18"`
@@ -95,7 +63,7 @@ const (
 
 // There is one line for each round, and one for each request that did not come so far.
 func TestALineForEachRound(t *testing.T) {
-	logger, log, lines := journalOf()
+	logger, log, lines := harness.JSONLogs()
 	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder).HTTPHandler(nil)
 	r := harness.Request{Target: "order", Arguments: `{"Note":"MARK-argument"}`}
 	first := r.Send(t, h)
@@ -130,7 +98,7 @@ func TestALineForEachRound(t *testing.T) {
 	if len(requests) != 1 || requests[0]["outcome"] != "refused" || requests[0]["reason"] == "" || requests[0]["target"] != "order" || requests[0]["code"] != float64(-32602) {
 		t.Errorf("requests that did not become rounds: %v", requests)
 	}
-	noSecrets(t, log, r.State, altered.State)
+	harness.NoSecrets(t, log, r.State, altered.State)
 }
 
 // Why a question is asked again stands in the log: the key and the rule, in every kind of session, and never the answer.
@@ -185,7 +153,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 		}, "order", 2, whyBad},
 	} {
 		t.Run(c.says, func(t *testing.T) {
-			logger, log, lines := journalOf()
+			logger, log, lines := harness.JSONLogs()
 			secrets := c.run(t, &askback.Options{Logger: logger})
 			harness.Eventually(t, "the line", func() bool { return lines(message) != nil })
 			got := lines(message)
@@ -200,7 +168,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 			if diff := cmp.Diff([]map[string]any{want}, got); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
-			noSecrets(t, log, append(secrets, "471147114711")...)
+			harness.NoSecrets(t, log, append(secrets, "471147114711")...)
 		})
 	}
 }
@@ -208,7 +176,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 // A handler that returns another error than the ask's is told that its question is not asked. One that ends the call
 // because the user declined is not.
 func TestADroppedQuestionIsLogged(t *testing.T) {
-	logger, log, lines := journalOf()
+	logger, log, lines := harness.JSONLogs()
 	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "declines"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if _, err := askback.Elicit[order](call, "order", "What?"); err != nil {
@@ -245,7 +213,7 @@ func TestADroppedQuestionIsLogged(t *testing.T) {
 		!slices.Equal(got[0]["keys"].([]any), []any{"order"}) {
 		t.Errorf("lines: %v", got)
 	}
-	noSecrets(t, log)
+	harness.NoSecrets(t, log)
 }
 
 // A handler whose questions do not depend on its arguments and answers alone is told so, of every kind and in every home.
@@ -314,7 +282,7 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			asked.Store(0)
-			logger, log, lines := journalOf()
+			logger, log, lines := harness.JSONLogs()
 			c.run(t, &askback.Options{Logger: logger})
 			const message = "askback: a handler asked something new, but not again what was answered in an earlier round"
 			harness.Eventually(t, "the warning", func() bool { return lines(message) != nil })
@@ -323,7 +291,7 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 				len(l["asked"].([]any)) != 1 || len(l["answered"].([]any)) != 1 || l["asked"].([]any)[0] == l["answered"].([]any)[0] {
 				t.Errorf("the line is %v", l)
 			}
-			noSecrets(t, log)
+			harness.NoSecrets(t, log)
 		})
 	}
 }
@@ -347,7 +315,7 @@ func TestALostLeaseIsLogged(t *testing.T) {
 			return "done", nil
 		})
 	}
-	logger, log, lines := journalOf()
+	logger, log, lines := harness.JSONLogs()
 	options := func() *askback.Options {
 		return &askback.Options{Logger: logger, Keys: harness.NewRing(t), Tasks: &askback.Tasks{Settings: task.Settings{Lease: time.Second}}}
 	}
@@ -369,7 +337,7 @@ func TestALostLeaseIsLogged(t *testing.T) {
 	if goesOn["level"] != "INFO" || len(goesOn["call"].(string)) != 26 || goesOn["fence"] != float64(2) {
 		t.Errorf("the line is %v", goesOn)
 	}
-	noSecrets(t, log, id)
+	harness.NoSecrets(t, log, id)
 }
 
 // An alert on tasks whose worker died must stay silent for tasks that clients cancel and for tasks whose time to live
@@ -394,7 +362,7 @@ func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			working := make(chan struct{}, 1)
 			w := new(follower)
-			logger, log, lines := journalOf()
+			logger, log, lines := harness.JSONLogs()
 			s := harness.NewTaskServer(t, &askback.Options{
 				Logger: logger, Observe: w.observe,
 				Tasks: &askback.Tasks{Settings: task.Settings{TTL: test.ttl}},
@@ -427,7 +395,7 @@ func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
 					t.Errorf("the %s of round %d recovered the task", op.Kind, op.Round)
 				}
 			}
-			noSecrets(t, log, id)
+			harness.NoSecrets(t, log, id)
 		})
 	}
 }

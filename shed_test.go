@@ -212,7 +212,7 @@ func TestCallsThatAreNotHandedBack(t *testing.T) {
 func TestManualAnswersAreNotLost(t *testing.T) {
 	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}}, addOccupant, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, error) {
-			return manualTool(ctx, call.Request().(*mcp.CallToolRequest))
+			return harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
 		})
 	}).HTTPHandler(nil)
 	r := harness.Request{Target: "manual"}

@@ -110,6 +110,14 @@ var LineFronts = []Front{
 	}},
 }
 
+// PassOn is middleware that changes nothing. It is a function of its own, without which the SDK's server would not know
+// of it.
+func PassOn(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		return next(ctx, method, req)
+	}
+}
+
 // Initialize are the members of the parameters with which a client of 2025-11-25 opens a session.
 const Initialize = `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},` +
 	`"clientInfo":{"name":"c","version":"1"}`

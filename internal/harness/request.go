@@ -97,7 +97,8 @@ func Message(id int, method, members, capabilities string) string {
 		if members != "" {
 			members += ","
 		}
-		members += `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
+		members += `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":` + capabilities + `}`
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s,"params":{%s}}`, id, Quote(method), members)
 }

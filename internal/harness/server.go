@@ -6,6 +6,7 @@ package harness
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync"
@@ -93,6 +94,36 @@ func Eventually(t testing.TB, what string, is func() bool) {
 	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no " + what)
+		}
+	}
+}
+
+// JSONLogs returns a logger at debug, and a function that returns the lines of the log with this message.
+func JSONLogs() (*slog.Logger, *Log, func(message string) []map[string]any) {
+	log := new(Log)
+	lines := func(message string) (found []map[string]any) {
+		for line := range strings.Lines(log.String()) {
+			var l map[string]any
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				panic(err)
+			}
+			if strings.HasPrefix(l["msg"].(string), message) {
+				delete(l, "time")
+				found = append(found, l)
+			}
+		}
+		return found
+	}
+	return slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), log, lines
+}
+
+// NoSecrets requires that a log holds none of these texts, and nothing with MARK in it.
+func NoSecrets(t *testing.T, log *Log, secrets ...string) {
+	t.Helper()
+	all := log.String()
+	for _, secret := range append(secrets, "MARK") {
+		if i := strings.Index(all, secret); i >= 0 {
+			t.Errorf("%.20s is logged: %s", secret, all[max(0, i-200):min(len(all), i+100)])
 		}
 	}
 }

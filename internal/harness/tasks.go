@@ -23,7 +23,8 @@ type TaskServer struct {
 }
 
 // Send sends a request with these members of params and headers, each "name: value", and returns its response.
-func (s *TaskServer) Send(capabilities, method, name, members string, header ...string) (status int, response map[string]any) {
+func (s *TaskServer) Send(capabilities, method, name, members string,
+	header ...string) (status int, response map[string]any) {
 	s.t.Helper()
 	r := Request{Method: method, Target: name, Body: Message(1, method, members, capabilities), Header: http.Header{}}
 	for _, h := range header {
@@ -92,7 +93,8 @@ func NewTaskServer(t testing.TB, opts *askback.Options, register ...func(*askbac
 }
 
 // NewTaskServerOn starts an instance on a store.
-func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options, register ...func(*askback.Server)) *TaskServer {
+func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options,
+	register ...func(*askback.Server)) *TaskServer {
 	t.Helper()
 	own, tasks := askback.Options{}, askback.Tasks{}
 	if opts != nil {

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -197,4 +198,33 @@ func CountedResource(ran *atomic.Int32) askback.ResourceHandler {
 		ran.Add(1)
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}, nil
 	}
+}
+
+// ManualTool is written in the SDK's manual style: its state is its own text.
+func ManualTool(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	ask := func(state string) *mcp.CallToolResult {
+		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{
+			"login": &mcp.ElicitParams{Message: "Who " + state + "?",
+				RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)},
+		}}
+	}
+	answer := ""
+	if r, ok := req.Params.InputResponses["login"].(*mcp.ElicitResult); ok {
+		answer = fmt.Sprint(r.Content["name"])
+	}
+	switch req.Params.RequestState {
+	case "":
+		return ask("one"), nil
+	case "one":
+		return ask("two:" + answer), nil
+	case "shed":
+		return Text("resumed"), nil
+	}
+	if _, rest, ok := strings.Cut(req.Params.RequestState, "two:"); ok {
+		if answer == "shed" {
+			return &mcp.CallToolResult{RequestState: "shed"}, nil
+		}
+		return Text(rest + "+" + answer), nil
+	}
+	return nil, fmt.Errorf("forged state %q", req.Params.RequestState)
 }

@@ -38,11 +38,12 @@ var middlewares = []struct {
 	add  func(m *mcp.Server, srv *askback.Server)
 }{
 	{"without middleware", func(*mcp.Server, *askback.Server) {}},
-	{"with middleware", func(_ *mcp.Server, srv *askback.Server) { srv.AddReceivingMiddleware(passOn) }},
-	{"with middleware of the SDK's server", func(m *mcp.Server, _ *askback.Server) { m.AddReceivingMiddleware(passOn) }},
+	{"with middleware", func(_ *mcp.Server, srv *askback.Server) { srv.AddReceivingMiddleware(harness.PassOn) }},
+	{"with middleware of the SDK's server", func(m *mcp.Server,
+		_ *askback.Server) {
+		m.AddReceivingMiddleware(harness.PassOn)
+	}},
 }
-
-func passOn(next mcp.MethodHandler) mcp.MethodHandler { return next }
 
 // A function that names a caller may ask a database: it is called once for each request that identifies its caller.
 func TestACallerIsNamedOnce(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 // What the SDK's types drop of a request's parameters arrives behind them as it was sent.
 func FuzzCarry(f *testing.F) {
 	for _, params := range []string{
-		`{"name":"t","arguments":{"n":9007199254740993},"inputResponses":{"q":{"action":"accept"}},"requestState":"s","task":{"ttl":1}}`,
+		`{"name":"t","arguments":{"n":9007199254740993},"inputResponses":{"q":{"action":"accept"}},"requestState":"s",` +
+			`"task":{"ttl":1}}`,
 		`{"name":"t","requestState":null,"_meta":{"a":1}}`,
 		`{"name":"t","_meta":{"io.github.askback-mcp/exact":"{\"requestState\":\"x\",\"requestState\":\"\"}"}}`,
 		`{"name":"t","_meta":{"io.github.askback-mcp/exact":"["}}`,
@@ -44,7 +45,8 @@ func FuzzCarry(f *testing.F) {
 		}
 		for _, name := range exactMembers {
 			want := strictjson.Get(params, name)
-			if have := strictjson.Get(got, name); (want == nil) != (have == nil) || want != nil && strictjson.Digest(want) != strictjson.Digest(have) {
+			if have := strictjson.Get(got, name); (want == nil) != (have == nil) ||
+				want != nil && strictjson.Digest(want) != strictjson.Digest(have) {
 				t.Fatalf("%s was %s and is %s", name, want, have)
 			}
 		}

@@ -29,7 +29,8 @@ func TestAmbiguousLinesAreRefused(t *testing.T) {
 	} {
 		const next = `{"jsonrpc":"2.0","id":10,"method":"ping"}` + "\n"
 		var passed, answered bytes.Buffer
-		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, bound.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+		if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, bound.Limits{MessageBytes: 1 << 20, Depth: 64,
+			Batch: 64}); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", line, err)
 		}
 		var got struct {
@@ -54,12 +55,14 @@ func TestLinesOfTheLimitPass(t *testing.T) {
 				ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 				line := ping + strings.Repeat(" ", limit+more-len(ping)) + end
 				var passed, answered bytes.Buffer
-				if err := filter(strings.NewReader(line), &passed, &answered, bound.Limits{MessageBytes: int64(limit), Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+				if err := filter(strings.NewReader(line), &passed, &answered, bound.Limits{MessageBytes: int64(limit), Depth: 64,
+					Batch: 64}); !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 				refused := strings.Contains(answered.String(), fmt.Sprintf("the limit of %d bytes", limit))
 				if refused == passes || strings.Contains(passed.String(), "ping") != passes {
-					t.Errorf("%d bytes with the limit %d and the end %q: passed on %d bytes, answered %s", limit+more, limit, end, passed.Len(), &answered)
+					t.Errorf("%d bytes with the limit %d and the end %q: passed on %d bytes, answered %s", limit+more, limit, end,
+						passed.Len(), &answered)
 				}
 			}
 		}
@@ -70,8 +73,10 @@ func TestLinesOfTheLimitPass(t *testing.T) {
 func TestDuplicateMembersAreRefusedEverywhere(t *testing.T) {
 	const next = `{"jsonrpc":"2.0","id":"next","method":"ping"}` + "\n"
 	for _, message := range []string{
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":{"b":1}},"requestState":"forged","inputResponses":{"k":{"action":"accept","content":{"n":1}}},` +
-			`"task":{"ttl":1},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":{"b":1}},` +
+			`"requestState":"forged","inputResponses":{"k":{"action":"accept","content":{"n":1}}},` +
+			`"task":{"ttl":1},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"x","_meta":{"a":1}}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"name":"x"},"_meta":{"a":1}}}`,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":{"a":1}}}`,
@@ -81,11 +86,13 @@ func TestDuplicateMembersAreRefusedEverywhere(t *testing.T) {
 			n++
 			for _, line := range []string{ambiguous, "[" + ambiguous + "]"} {
 				var passed, answered bytes.Buffer
-				if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered, bound.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
+				if err := filter(strings.NewReader(line+"\n"+next), &passed, &answered,
+					bound.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 64}); !errors.Is(err, io.EOF) {
 					t.Errorf("%s: %v", line, err)
 				}
 				// The error is for the sender or, in place of its response, for whoever waits for that.
-				if all := passed.String() + answered.String(); strings.Contains(all, ambiguous) || strings.Count(all, "-32700") != 1 || !strings.HasSuffix(passed.String(), next) {
+				if all := passed.String() + answered.String(); strings.Contains(all, ambiguous) ||
+					strings.Count(all, "-32700") != 1 || !strings.HasSuffix(passed.String(), next) {
 					t.Errorf("%s: passed on %s, answered %s", line, &passed, &answered)
 				}
 			}

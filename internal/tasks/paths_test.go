@@ -24,7 +24,6 @@ func TestEveryPathAnswersInTheSameBytes(t *testing.T) {
 	t.Parallel()
 	store := new(task.MemoryStore)
 	ring := harness.NewRing(t)
-	pass := func(next mcp.MethodHandler) mcp.MethodHandler { return next }
 	serve := func(watch func(m *mcp.Server, srv *askback.Server)) *askback.Server {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 		srv, err := askback.New(m, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: store},
@@ -37,8 +36,8 @@ func TestEveryPathAnswersInTheSameBytes(t *testing.T) {
 		return srv
 	}
 	past := serve(func(*mcp.Server, *askback.Server) {})
-	own := serve(func(_ *mcp.Server, srv *askback.Server) { srv.AddReceivingMiddleware(pass) })
-	sdk := serve(func(m *mcp.Server, _ *askback.Server) { m.AddReceivingMiddleware(pass) })
+	own := serve(func(_ *mcp.Server, srv *askback.Server) { srv.AddReceivingMiddleware(harness.PassOn) })
+	sdk := serve(func(m *mcp.Server, _ *askback.Server) { m.AddReceivingMiddleware(harness.PassOn) })
 	paths := map[string]http.Handler{
 		"past everything":    past.HTTPHandler(nil),
 		"through middleware": own.HTTPHandler(nil),

@@ -1,4 +1,4 @@
-package askback_test
+package httpfront_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 // Proxies route, limit and authorize by headers. So on every path of the endpoint a header that is there occurs once
 // and agrees with each message of the body, or nothing of the request runs.
 func TestRoutingHeadersOnEveryPath(t *testing.T) {
+	t.Parallel()
 	var ran atomic.Int32
 	region := map[string]any{"type": "object", "properties": map[string]any{
 		"region": map[string]any{"type": "string", "x-mcp-header": "Region"},

@@ -1,4 +1,4 @@
-package askback_test
+package sdkfront_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 // The same handler serves clients of every revision over every transport, in as many
 // rounds as it likes, and its step runs once.
 func TestEveryRevisionAndTransport(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"} {
 		for _, transport := range []string{"memory", "http"} {
 			t.Run(version+" "+transport, func(t *testing.T) {
@@ -40,7 +41,8 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 					there = here
 				}
 				var progress atomic.Int64
-				session, err := harness.Answering(&progress).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				session, err := harness.Answering(&progress).Connect(t.Context(), there,
+					&mcp.ClientSessionOptions{ProtocolVersion: version})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -65,6 +67,7 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 }
 
 func TestLegacyClientWithoutCapability(t *testing.T) {
+	t.Parallel()
 	srv := harness.NewServer(t, nil, harness.AddGreet)
 	here, there := mcp.NewInMemoryTransports()
 	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
@@ -84,6 +87,7 @@ func TestLegacyClientWithoutCapability(t *testing.T) {
 
 // A legacy client whose answer does not fit is asked again. One that fails to answer gets an error.
 func TestLegacyAnswers(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		user func(n int64) (*mcp.ElicitResult, error)
@@ -112,7 +116,10 @@ func TestLegacyAnswers(t *testing.T) {
 			}
 			var n atomic.Int64
 			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
-				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return test.user(n.Add(1)) },
+				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult,
+					error) {
+					return test.user(n.Add(1))
+				},
 			})
 			// The client's own check would hide what other clients may send.
 			client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -128,7 +135,8 @@ func TestLegacyAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer session.Close()
-			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"place": "x"}})
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet",
+				Arguments: map[string]any{"place": "x"}})
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = res.Content[0].(*mcp.TextContent).Text
@@ -155,7 +163,9 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 	return func(params string) string {
 		t.Helper()
 		n++
-		msg, err := jsonrpc.DecodeMessage(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`,
+		msg, err := jsonrpc.DecodeMessage(fmt.Appendf(nil,
+			`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s,`+
+				`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`,
 			n, params, harness.AllCapabilities))
 		if err != nil {
 			t.Fatal(err)
@@ -178,6 +188,7 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 // Over the SDK's transports answers keep all digits, answers of an unknown form are ignored, and a
 // state without questions is input required.
 func TestSDKTransportsAreExact(t *testing.T) {
+	t.Parallel()
 	type number struct {
 		N int64 `json:"n"`
 	}
@@ -201,18 +212,21 @@ func TestSDKTransportsAreExact(t *testing.T) {
 		return res.Result.RequestState
 	}
 	first := send(`"name":"n"`)
-	if !strings.Contains(first, `"resultType":"input_required"`) || !strings.Contains(first, `"inputRequests":{}`) || state(first) == "" {
+	if !strings.Contains(first, `"resultType":"input_required"`) || !strings.Contains(first, `"inputRequests":{}`) ||
+		state(first) == "" {
 		t.Fatalf("state only: %s", first)
 	}
 	second := send(`"name":"n","requestState":` + harness.Quote(state(first)))
 	if !strings.Contains(second, `"n":{"method":"elicitation/create"`) || strings.Contains(second, "content") {
 		t.Fatalf("question: %s", second)
 	}
-	third := send(`"name":"n","requestState":` + harness.Quote(state(second)) + `,"inputResponses":{"odd":{"what":1},"n":{"action":"accept","content":{"n":9007199254740993}}}`)
+	third := send(`"name":"n","requestState":` + harness.Quote(state(second)) +
+		`,"inputResponses":{"odd":{"what":1},"n":{"action":"accept","content":{"n":9007199254740993}}}`)
 	if !strings.Contains(third, "9007199254740993") || !strings.Contains(third, `"resultType":"complete"`) {
 		t.Errorf("result: %s", third)
 	}
-	if bad := send(`"name":"n","requestState":"forged"`); !strings.Contains(bad, harness.StateRefused) || !strings.Contains(bad, "-32602") {
+	if bad := send(`"name":"n","requestState":"forged"`); !strings.Contains(bad, harness.StateRefused) ||
+		!strings.Contains(bad, "-32602") {
 		t.Errorf("forged state: %s", bad)
 	}
 	if bad := send(`"name":"n","requestState":""`); !strings.Contains(bad, harness.StateRefused) {
@@ -224,9 +238,11 @@ func TestSDKTransportsAreExact(t *testing.T) {
 }
 
 func TestToolsThatNeverAskAreUntouched(t *testing.T) {
+	t.Parallel()
 	plain := func() *mcp.Server {
 		m := mcp.NewServer(&mcp.Implementation{Name: "plain", Version: "1"}, nil)
-		mcp.AddTool(m, &mcp.Tool{Name: "plain"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		mcp.AddTool(m, &mcp.Tool{Name: "plain"}, func(context.Context, *mcp.CallToolRequest,
+			struct{}) (*mcp.CallToolResult, any, error) {
 			return harness.Text("plain"), nil, nil
 		})
 		return m
@@ -237,20 +253,25 @@ func TestToolsThatNeverAskAreUntouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := srv.HTTPHandler(nil)
-	alone := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return unwrapped }, &mcp.StreamableHTTPOptions{Stateless: true})
+	alone := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return unwrapped },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 	got, want := harness.Request{Target: "plain"}.Send(t, h), harness.Request{Target: "plain"}.Send(t, alone)
 	if diff := cmp.Diff(want.Raw, got.Raw); diff != "" || got.Text(t) != "plain" {
 		t.Errorf("the response (-SDK alone +Askback):\n%s", diff)
 	}
-	if message := (harness.Request{Target: "plain", State: "forged"}).Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
+	if message := (harness.Request{Target: "plain", State: "forged"}).Send(t, h).Refused(t, 400,
+		-32602); message != harness.StateRefused {
 		t.Errorf("a state it never gave: %q", message)
 	}
-	empty := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"plain","requestState":"","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
-	if message := (harness.Request{Target: "plain", Body: empty}).Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
+	empty := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"plain","requestState":"",` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if message := (harness.Request{Target: "plain", Body: empty}).Send(t, h).Refused(t, 400,
+		-32602); message != harness.StateRefused {
 		t.Errorf("an empty state: %q", message)
 	}
 	// A name in its Base64 form reaches the SDK's handlers as well.
-	if got := (harness.Request{Target: "plain", Header: http.Header{"Mcp-Name": {"=?base64?cGxhaW4=?="}}}).Send(t, h).Text(t); got != "plain" {
+	if got := (harness.Request{Target: "plain", Header: http.Header{"Mcp-Name": {"=?base64?cGxhaW4=?="}}}).Send(t,
+		h).Text(t); got != "plain" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -258,6 +279,7 @@ func TestToolsThatNeverAskAreUntouched(t *testing.T) {
 // A modern client gets only responses, for every kind of question. A session of a revision without
 // requestState gets none.
 func TestWhoGetsRequestsOfTheServer(t *testing.T) {
+	t.Parallel()
 	ask := harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
 		who, err1 := askback.Elicit[harness.Login](call, "login", "?")
 		_, err2 := askback.Roots(call, "roots")
@@ -266,7 +288,9 @@ func TestWhoGetsRequestsOfTheServer(t *testing.T) {
 	modern := harness.TaskPipe(t, ask)
 	first := modern.Call(1, "tools/call", `"name":"t"`, `{"elicitation":{},"roots":{}}`)
 	state, _ := harness.At(first, "result", "requestState").(string)
-	last := modern.Call(2, "tools/call", `"name":"t","requestState":`+harness.Quote(state)+`,"inputResponses":{"login":{"action":"accept","content":{"name":"x"}},"roots":{"roots":[]}}`, `{"elicitation":{},"roots":{}}`)
+	last := modern.Call(2, "tools/call",
+		`"name":"t","requestState":`+harness.Quote(state)+`,"inputResponses":{"login":{"action":"accept",`+
+			`"content":{"name":"x"}},"roots":{"roots":[]}}`, `{"elicitation":{},"roots":{}}`)
 	if result, _ := last["result"].(map[string]any); result == nil || harness.Content(result) != "x" {
 		t.Errorf("got %v after %v", last, first)
 	}
@@ -275,10 +299,12 @@ func TestWhoGetsRequestsOfTheServer(t *testing.T) {
 	}
 
 	session := harness.TaskPipe(t, ask)
-	session.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}`, "")
+	session.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{}},`+
+		`"clientInfo":{"name":"c","version":"1"}`, "")
 	session.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	session.Request(2, "tools/call", `"name":"t"`, "")
-	for method, result := range map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"x"}}`, "roots/list": `{"roots":[]}`} {
+	for method, result := range map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"x"}}`,
+		"roots/list": `{"roots":[]}`} {
 		q := session.Until(method, func(m map[string]any) bool { return m["method"] == method })
 		for _, member := range []string{"state", "requestState"} {
 			if q[member] != nil || harness.At(q, "params", member) != nil {
@@ -288,7 +314,8 @@ func TestWhoGetsRequestsOfTheServer(t *testing.T) {
 		session.Answer(q, result)
 	}
 	done := session.Response(2)
-	if result, _ := done["result"].(map[string]any); result == nil || harness.Content(result) != "x" || result["requestState"] != nil || result["resultType"] != nil {
+	if result, _ := done["result"].(map[string]any); result == nil || harness.Content(result) != "x" ||
+		result["requestState"] != nil || result["resultType"] != nil {
 		t.Errorf("got %v", done)
 	}
 }

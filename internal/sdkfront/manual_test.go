@@ -1,4 +1,4 @@
-package askback_test
+package sdkfront_test
 
 import (
 	"context"
@@ -15,43 +15,17 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// manualTool is written in the SDK's manual style: its state is its own text.
-func manualTool(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	ask := func(state string) *mcp.CallToolResult {
-		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{
-			"login": &mcp.ElicitParams{Message: "Who " + state + "?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)},
-		}}
-	}
-	answer := ""
-	if r, ok := req.Params.InputResponses["login"].(*mcp.ElicitResult); ok {
-		answer = fmt.Sprint(r.Content["name"])
-	}
-	switch req.Params.RequestState {
-	case "":
-		return ask("one"), nil
-	case "one":
-		return ask("two:" + answer), nil
-	case "shed":
-		return harness.Text("resumed"), nil
-	}
-	if _, rest, ok := strings.Cut(req.Params.RequestState, "two:"); ok {
-		if answer == "shed" {
-			return &mcp.CallToolResult{RequestState: "shed"}, nil
-		}
-		return harness.Text(rest + "+" + answer), nil
-	}
-	return nil, fmt.Errorf("forged state %q", req.Params.RequestState)
-}
-
 func TestManualStyleIsSealed(t *testing.T) {
+	t.Parallel()
 	schema := json.RawMessage(`{"type":"object"}`)
 	for name, register := range map[string]func(*mcp.Server, *askback.Server){
 		"on the SDK's server": func(m *mcp.Server, _ *askback.Server) {
-			m.AddTool(&mcp.Tool{Name: "manual", InputSchema: schema}, manualTool)
+			m.AddTool(&mcp.Tool{Name: "manual", InputSchema: schema}, harness.ManualTool)
 		},
 		"on Askback's": func(_ *mcp.Server, srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "manual", InputSchema: schema}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, error) {
-				res, err := manualTool(ctx, call.Request().(*mcp.CallToolRequest))
+			askback.AddTool(srv, &mcp.Tool{Name: "manual", InputSchema: schema}, func(ctx context.Context, call *askback.Call,
+				_ map[string]any) (*mcp.CallToolResult, error) {
+				res, err := harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
 				return res, err
 			})
 		},
@@ -87,7 +61,8 @@ func TestManualStyleIsSealed(t *testing.T) {
 			if state := res.Asked(t); state == "" || !strings.Contains(res.Raw, `"inputRequests":{}`) {
 				t.Errorf("state only: %s", res.Raw)
 			}
-			if got := (harness.Request{Target: "manual", Arguments: `{"a":1}`, State: res.Result.State}).Send(t, h).Text(t); got != "resumed" {
+			if got := (harness.Request{Target: "manual", Arguments: `{"a":1}`, State: res.Result.State}).Send(t,
+				h).Text(t); got != "resumed" {
 				t.Errorf("got %q", got)
 			}
 			// Forged, plain and foreign states never reach the handler.
@@ -118,7 +93,8 @@ func TestManualStyleIsSealed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := legacy.Content[0].(*mcp.TextContent).Text; got != "z+z" || !cmp.Equal(messages, []string{"Who one?", "Who two:z?"}) {
+			if got := legacy.Content[0].(*mcp.TextContent).Text; got != "z+z" ||
+				!cmp.Equal(messages, []string{"Who one?", "Who two:z?"}) {
 				t.Errorf("legacy: got %q after %q", got, messages)
 			}
 		})
@@ -126,8 +102,10 @@ func TestManualStyleIsSealed(t *testing.T) {
 }
 
 func TestBareFirstRoundInTheManualStyle(t *testing.T) {
+	t.Parallel()
 	h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "m"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "m"}, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (*mcp.CallToolResult, error) {
 			p := call.Request().(*mcp.CallToolRequest).Params
 			if r, ok := p.InputResponses["login"].(*mcp.ElicitResult); ok {
 				return harness.Text(fmt.Sprint(r.Content["name"])), nil
@@ -145,14 +123,16 @@ func TestBareFirstRoundInTheManualStyle(t *testing.T) {
 
 // A result that an author returns to several calls is not modified.
 func TestManualResultsAreNotWrittenTo(t *testing.T) {
+	t.Parallel()
 	shared := &mcp.CallToolResult{RequestState: "mine"}
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	m.AddTool(&mcp.Tool{Name: "shared", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if req.Params.RequestState != "" {
-			return harness.Text(req.Params.RequestState), nil
-		}
-		return shared, nil
-	})
+	m.AddTool(&mcp.Tool{Name: "shared", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if req.Params.RequestState != "" {
+				return harness.Text(req.Params.RequestState), nil
+			}
+			return shared, nil
+		})
 	srv, err := askback.New(m, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -171,19 +151,22 @@ func TestManualResultsAreNotWrittenTo(t *testing.T) {
 
 // An answer to a question of an earlier round does not answer a question of this one.
 func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
+	t.Parallel()
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	m.AddTool(&mcp.Tool{Name: "two", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ask := func(key string) *mcp.CallToolResult {
-			return &mcp.CallToolResult{RequestState: key, InputRequests: mcp.InputRequestMap{key: &mcp.ElicitParams{Message: "?"}}}
-		}
-		switch req.Params.RequestState {
-		case "":
-			return ask("a"), nil
-		case "a":
-			return ask("b"), nil
-		}
-		return harness.Text(fmt.Sprint(len(req.Params.InputResponses), req.Params.InputResponses["a"] != nil)), nil
-	})
+	m.AddTool(&mcp.Tool{Name: "two", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			ask := func(key string) *mcp.CallToolResult {
+				return &mcp.CallToolResult{RequestState: key,
+					InputRequests: mcp.InputRequestMap{key: &mcp.ElicitParams{Message: "?"}}}
+			}
+			switch req.Params.RequestState {
+			case "":
+				return ask("a"), nil
+			case "a":
+				return ask("b"), nil
+			}
+			return harness.Text(fmt.Sprint(len(req.Params.InputResponses), req.Params.InputResponses["a"] != nil)), nil
+		})
 	srv, err := askback.New(m, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -198,9 +181,10 @@ func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
 	}
 }
 
-// Handlers in the manual style, of every method that may ask, keep to the limits and to what the client declared, and go
-// on from a state that is sealed for them.
+// Handlers in the manual style, of every method that may ask, keep to the limits and to what the client declared, and
+// go on from a state that is sealed for them.
 func TestManualStyleOfEveryMethodKeepsTheLimits(t *testing.T) {
+	t.Parallel()
 	const uri = "file:///manual"
 	form := &mcp.ElicitParams{Message: "?"}
 	for _, c := range []struct {
@@ -212,35 +196,43 @@ func TestManualStyleOfEveryMethodKeepsTheLimits(t *testing.T) {
 		message      string // part of it
 	}{
 		{"within the limits", askback.Limits{Rounds: 1, Questions: 2}, mcp.InputRequestMap{"a": form, "b": form}, "", 0, ""},
-		{"too many questions", askback.Limits{Questions: 1}, mcp.InputRequestMap{"a": form, "b": form}, "", -32603, "limit of 1 questions per round"},
-		{"a form, to a client that takes URLs only", askback.Limits{}, mcp.InputRequestMap{"a": form}, `{"elicitation":{"url":{}}}`, -32021, ""},
-		{"sampling with tools, to a client that has none", askback.Limits{}, mcp.InputRequestMap{"a": &mcp.CreateMessageWithToolsParams{
-			MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}, Tools: []*mcp.Tool{{Name: "t", InputSchema: map[string]any{"type": "object"}}},
-		}}, `{"sampling":{}}`, -32021, ""},
+		{"too many questions", askback.Limits{Questions: 1}, mcp.InputRequestMap{"a": form, "b": form}, "", -32603,
+			"limit of 1 questions per round"},
+		{"a form, to a client that takes URLs only", askback.Limits{}, mcp.InputRequestMap{"a": form},
+			`{"elicitation":{"url":{}}}`, -32021, ""},
+		{"sampling with tools, to a client that has none", askback.Limits{},
+			mcp.InputRequestMap{"a": &mcp.CreateMessageWithToolsParams{
+				MaxTokens: 1, Messages: []*mcp.SamplingMessageV2{{Role: "user",
+					Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+				Tools: []*mcp.Tool{{Name: "t", InputSchema: map[string]any{"type": "object"}}},
+			}}, `{"sampling":{}}`, -32021, ""},
 		{"a question that is none", askback.Limits{}, mcp.InputRequestMap{"a": nil}, "", -32603, ""},
 	} {
 		for _, method := range []string{"tools/call", "prompts/get", "resources/read"} {
 			t.Run(c.says+" "+method, func(t *testing.T) {
 				m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-				m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					if req.Params.RequestState == "" {
-						return &mcp.CallToolResult{RequestState: "plain", InputRequests: c.requests}, nil
-					}
-					return harness.Text(fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))), nil
-				})
-				m.AddPrompt(&mcp.Prompt{Name: "manual"}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+				m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}},
+					func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						if req.Params.RequestState == "" {
+							return &mcp.CallToolResult{RequestState: "plain", InputRequests: c.requests}, nil
+						}
+						return harness.Text(fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))), nil
+					})
+				m.AddPrompt(&mcp.Prompt{Name: "manual"}, func(_ context.Context,
+					req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 					if req.Params.RequestState == "" {
 						return &mcp.GetPromptResult{RequestState: "plain", InputRequests: c.requests}, nil
 					}
 					return &mcp.GetPromptResult{Description: fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))}, nil
 				})
-				m.AddResource(&mcp.Resource{Name: "manual", URI: uri}, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-					if req.Params.RequestState == "" {
-						return &mcp.ReadResourceResult{RequestState: "plain", InputRequests: c.requests}, nil
-					}
-					text := fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))
-					return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
-				})
+				m.AddResource(&mcp.Resource{Name: "manual", URI: uri},
+					func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+						if req.Params.RequestState == "" {
+							return &mcp.ReadResourceResult{RequestState: "plain", InputRequests: c.requests}, nil
+						}
+						text := fmt.Sprint(req.Params.RequestState, len(req.Params.InputResponses))
+						return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
+					})
 				srv, err := askback.New(m, &askback.Options{Limits: c.limits, Keys: harness.NewRing(t)})
 				if err != nil {
 					t.Fatal(err)
@@ -271,10 +263,12 @@ func TestManualStyleOfEveryMethodKeepsTheLimits(t *testing.T) {
 }
 
 func TestManualStyleHasALimitOfRounds(t *testing.T) {
+	t.Parallel()
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	m.AddTool(&mcp.Tool{Name: "endless", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{RequestState: "again"}, nil
-	})
+	m.AddTool(&mcp.Tool{Name: "endless", InputSchema: map[string]any{"type": "object"}},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{RequestState: "again"}, nil
+		})
 	srv, err := askback.New(m, &askback.Options{Limits: askback.Limits{Rounds: 2}, Keys: harness.NewRing(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -291,13 +285,16 @@ func TestManualStyleHasALimitOfRounds(t *testing.T) {
 
 // In a session an answer that does not fit does not reach a handler in the manual style, and the log says why.
 func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
-	logger, log, lines := journalOf()
+	t.Parallel()
+	logger, log, lines := harness.JSONLogs()
 	pipe := harness.Pipe(t, harness.NewServer(t, &askback.Options{Logger: logger}, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, error) {
-			return manualTool(ctx, call.Request().(*mcp.CallToolRequest))
+		askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call,
+			_ map[string]any) (*mcp.CallToolResult, error) {
+			return harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
 		})
 	}))
-	pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+	pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
+		harness.AllCapabilities +
 		`,"clientInfo":{"name":"c","version":"1"}}}`)
 	pipe.Response(1)
 	pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -313,12 +310,13 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 	if len(refused) != 1 || refused[0]["key"] != "login" || refused[0]["reason"] != "name: must be a string" {
 		t.Errorf("logged %v", refused)
 	}
-	noSecrets(t, log, "471147114711")
+	harness.NoSecrets(t, log, "471147114711")
 }
 
 // A resource that was added to the SDK's server goes before a template of ours, and if it answers in the manual style
 // its state is sealed like any other: it leaves on no front.
 func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
+	t.Parallel()
 	const state = "its plain state"
 	questions := mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Who?"}}
 	contents := []*mcp.ResourceContents{{URI: "doc://exact", Text: "theirs"}}
@@ -340,7 +338,7 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "doc://exact", Text: "ours"}}}, nil
 		}
 		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "t", URITemplate: "doc://{id}"}, ours)
-		for _, f := range fronts {
+		for _, f := range harness.Fronts {
 			if f.Session && result.InputRequests != nil {
 				continue // the SDK asks there itself
 			}

@@ -1,4 +1,4 @@
-package askback_test
+package sdkfront_test
 
 import (
 	"bytes"
@@ -50,7 +50,8 @@ func newListed(t testing.TB, sdkOpts *mcp.ServerOptions, opts *askback.Options) 
 
 func addListed(m *mcp.Server, names ...string) {
 	for _, name := range names {
-		m.AddTool(&mcp.Tool{Name: name, Description: "a <b> & \u2028 ü", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+		m.AddTool(&mcp.Tool{Name: name, Description: "a <b> & \u2028 ü", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			nil)
 	}
 }
 
@@ -85,8 +86,10 @@ func namesIn(t testing.TB, res *harness.Response) (names []string, next string) 
 
 // Every response is byte for byte the SDK's, the first time and when it comes again.
 func TestListsAreTheSDKs(t *testing.T) {
+	t.Parallel()
 	meta := func(capabilities, more string) string {
-		return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + capabilities + more + `}`
+		return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":` + capabilities + more + `}`
 	}
 	for _, tc := range []struct {
 		name       string
@@ -135,14 +138,17 @@ func TestListsAreTheSDKs(t *testing.T) {
 				}
 				members["next cursor"] = `"cursor":"` + next + `",` + meta("{}", client)
 			}
-			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"} {
+			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list",
+				"server/discover"} {
 				for name, params := range members {
-					r := harness.Request{Method: method, Body: `{"jsonrpc":"2.0","id":"<7>","method":"` + method + `","params":{` + params + `}}`}
+					r := harness.Request{Method: method, Body: `{"jsonrpc":"2.0","id":"<7>","method":"` + method + `","params":{` +
+						params + `}}`}
 					want := bySDK(r).Send(t, h)
 					for range 2 {
 						got := r.Send(t, h)
 						if got.Status != want.Status || got.Raw != want.Raw || fmt.Sprint(got.Header) != fmt.Sprint(want.Header) {
-							t.Errorf("%s, %s:\ngot  %d %v %s\nwant %d %v %s", method, name, got.Status, got.Header, got.Raw, want.Status, want.Header, want.Raw)
+							t.Errorf("%s, %s:\ngot  %d %v %s\nwant %d %v %s", method, name, got.Status, got.Header, got.Raw, want.Status,
+								want.Header, want.Raw)
 						}
 					}
 				}
@@ -153,6 +159,7 @@ func TestListsAreTheSDKs(t *testing.T) {
 
 // A change is seen by the next request, whoever made it, and whatever was kept before.
 func TestListsChangeAtOnce(t *testing.T) {
+	t.Parallel()
 	m, srv := newListed(t, &mcp.ServerOptions{PageSize: 3}, nil)
 	h := srv.HTTPHandler(nil)
 	all := func() (all []string) {
@@ -199,6 +206,7 @@ func TestListsChangeAtOnce(t *testing.T) {
 
 // Middleware of either server sees every request for a list, with its session, and may answer each caller differently.
 func TestMiddlewareFiltersLists(t *testing.T) {
+	t.Parallel()
 	filter := func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, req)
@@ -253,6 +261,7 @@ func TestMiddlewareFiltersLists(t *testing.T) {
 // While tools come and go, each list is one that there was between its request and its response: tools are added in
 // the order of their names, so that a list is the first n of them.
 func TestListsUnderConcurrentChanges(t *testing.T) {
+	t.Parallel()
 	m, srv := newListed(t, nil, nil)
 	h := srv.HTTPHandler(nil)
 	const last = 60
@@ -321,7 +330,8 @@ func TestListsAreKept(t *testing.T) {
 
 // addGreeting adds a tool with a schema that the SDK infers.
 func addGreeting(m *mcp.Server, name string) {
-	mcp.AddTool(m, &mcp.Tool{Name: name, Description: "Greets."}, func(context.Context, *mcp.CallToolRequest, harness.Greeting) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(m, &mcp.Tool{Name: name, Description: "Greets."}, func(context.Context, *mcp.CallToolRequest,
+		harness.Greeting) (*mcp.CallToolResult, any, error) {
 		return nil, nil, nil
 	})
 }

@@ -1,4 +1,4 @@
-package askback_test
+package httpfront_test
 
 import (
 	"context"
@@ -20,10 +20,12 @@ import (
 )
 
 func TestWrongInput(t *testing.T) {
+	t.Parallel()
 	modernBody := func(members string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call",` + members + `}`
 	}
-	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 	header := func(name string, values ...string) http.Header { return http.Header{name: values} }
 
 	for _, test := range []struct {
@@ -34,7 +36,8 @@ func TestWrongInput(t *testing.T) {
 		message string // a part of the message
 	}{
 		{"malformed JSON", harness.Request{Body: `{"jsonrpc":`}, 400, -32700, "parse error"},
-		{"malformed JSON without a version header", harness.Request{Body: `{"jsonrpc":`, Header: header("MCP-Protocol-Version")}, 400, -32700, "parse error"},
+		{"malformed JSON without a version header", harness.Request{Body: `{"jsonrpc":`,
+			Header: header("MCP-Protocol-Version")}, 400, -32700, "parse error"},
 		{"no body", harness.Request{Body: ` `}, 400, -32700, "parse error"},
 		{"two values", harness.Request{Body: `{} {}`}, 400, -32700, "parse error"},
 		{"duplicate member", harness.Request{Body: modernBody(`"params":{},"params":{}`)}, 400, -32700, "duplicate"},
@@ -50,37 +53,58 @@ func TestWrongInput(t *testing.T) {
 		{"id with an exponent", harness.Request{Body: `{"jsonrpc":"2.0","id":1e3,"method":"tools/call"}`}, 400, -32600, "id"},
 		{"fractional id", harness.Request{Body: `{"jsonrpc":"2.0","id":1.5,"method":"tools/call"}`}, 400, -32600, "id"},
 		{"params that are no object", harness.Request{Body: modernBody(`"params":[]`)}, 400, -32600, "params"},
-		{"no _meta", harness.Request{Target: "greet", Body: modernBody(`"params":{"name":"greet"}`)}, 400, -32602, "protocolVersion"},
-		{"no capabilities", harness.Request{Target: "greet", Body: modernBody(`"params":{"name":"greet","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`)}, 400, -32602, "clientCapabilities"},
-		{"capabilities that are no object", harness.Request{Target: "greet", Capabilities: `[]`}, 400, -32602, "clientCapabilities"},
+		{"no _meta", harness.Request{Target: "greet", Body: modernBody(`"params":{"name":"greet"}`)}, 400, -32602,
+			"protocolVersion"},
+		{"no capabilities", harness.Request{Target: "greet",
+			Body: modernBody(`"params":{"name":"greet","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`)}, 400,
+			-32602, "clientCapabilities"},
+		{"capabilities that are no object", harness.Request{Target: "greet", Capabilities: `[]`}, 400, -32602,
+			"clientCapabilities"},
 		{"no name", harness.Request{Body: modernBody(`"params":{` + meta + `}`)}, 400, -32602, "name"},
 		{"unknown tool", harness.Request{Target: "none"}, 400, -32602, "unknown tool"},
 		{"arguments that are no object", harness.Request{Target: "greet", Arguments: `[1]`}, 400, -32602, "arguments"},
-		{"version header missing", harness.Request{Target: "greet", Header: header("MCP-Protocol-Version")}, 400, -32020, "missing"},
-		{"version header legacy, body modern", harness.Request{Target: "greet", Header: header("MCP-Protocol-Version", "2025-11-25")}, 400, -32020, "match"},
-		{"version header twice", harness.Request{Target: "greet", Header: header("MCP-Protocol-Version", "2026-07-28", "2026-07-28")}, 400, -32020, "2 times"},
+		{"version header missing", harness.Request{Target: "greet", Header: header("MCP-Protocol-Version")}, 400, -32020,
+			"missing"},
+		{"version header legacy, body modern", harness.Request{Target: "greet", Header: header("MCP-Protocol-Version",
+			"2025-11-25")}, 400, -32020, "match"},
+		{"version header twice", harness.Request{Target: "greet", Header: header("MCP-Protocol-Version", "2026-07-28",
+			"2026-07-28")}, 400, -32020, "2 times"},
 		{"method header missing", harness.Request{Target: "greet", Header: header("Mcp-Method")}, 400, -32020, "missing"},
-		{"method header differs", harness.Request{Target: "greet", Header: header("Mcp-Method", "tools/list")}, 400, -32020, "match"},
+		{"method header differs", harness.Request{Target: "greet", Header: header("Mcp-Method", "tools/list")}, 400, -32020,
+			"match"},
 		{"name header missing", harness.Request{Target: "greet", Header: header("Mcp-Name")}, 400, -32020, "missing"},
 		{"name header differs", harness.Request{Target: "greet", Header: header("Mcp-Name", "other")}, 400, -32020, "match"},
-		{"name header with foreign bytes", harness.Request{Target: "greet", Header: header("Mcp-Name", "gr\xc3\xa9et")}, 400, -32020, "ASCII"},
-		{"name header with bits behind its Base64", harness.Request{Target: "greet", Header: header("Mcp-Name", "=?base64?Z3JlZXR=?=")}, 400, -32020, "Base64"},
-		{"name header not Base64", harness.Request{Target: "greet", Header: header("Mcp-Name", "=?base64?!!!?=")}, 400, -32020, "Base64"},
-		{"unsupported version", harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`), "2026-07-28", "1900-01-01"), Target: "greet",
+		{"name header with foreign bytes", harness.Request{Target: "greet", Header: header("Mcp-Name", "gr\xc3\xa9et")}, 400,
+			-32020, "ASCII"},
+		{"name header with bits behind its Base64", harness.Request{Target: "greet",
+			Header: header("Mcp-Name", "=?base64?Z3JlZXR=?=")}, 400, -32020, "Base64"},
+		{"name header not Base64", harness.Request{Target: "greet", Header: header("Mcp-Name", "=?base64?!!!?=")}, 400,
+			-32020, "Base64"},
+		{"unsupported version", harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`),
+			"2026-07-28", "1900-01-01"), Target: "greet",
 			Header: header("MCP-Protocol-Version", "1900-01-01")}, 400, -32022, "Unsupported"},
-		{"unsupported version to come", harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`), "2026-07-28", "2099-01-01"), Target: "greet",
-			Header: header("MCP-Protocol-Version", "2099-01-01")}, 400, -32022, "Unsupported"},
-		{"undeclared capability", harness.Request{Target: "greet", Capabilities: `{}`, Arguments: `{"place":"x"}`}, 400, -32021, "elicitation.form"},
-		{"progress token that is no string", harness.Request{Target: "greet", Meta: `,"progressToken":{}`}, 400, -32602, "progressToken"},
-		{"inputResponses that are no object", harness.Request{Target: "greet", Responses: `[]`}, 400, -32602, "object of objects"},
-		{"inputResponses with a value that is no object", harness.Request{Target: "greet", Responses: `{"login":"octocat"}`}, 400, -32602, "object of objects"},
-		{"requestState that is no string", harness.Request{Body: modernBody(`"params":{"name":"greet","requestState":{},` + meta + `}`), Target: "greet"}, 400, -32602, harness.StateRefused},
+		{"unsupported version to come",
+			harness.Request{Body: strings.ReplaceAll(modernBody(`"params":{"name":"greet",`+meta+`}`), "2026-07-28",
+				"2099-01-01"), Target: "greet",
+				Header: header("MCP-Protocol-Version", "2099-01-01")}, 400, -32022, "Unsupported"},
+		{"undeclared capability", harness.Request{Target: "greet", Capabilities: `{}`, Arguments: `{"place":"x"}`}, 400,
+			-32021, "elicitation.form"},
+		{"progress token that is no string", harness.Request{Target: "greet", Meta: `,"progressToken":{}`}, 400, -32602,
+			"progressToken"},
+		{"inputResponses that are no object", harness.Request{Target: "greet", Responses: `[]`}, 400, -32602,
+			"object of objects"},
+		{"inputResponses with a value that is no object", harness.Request{Target: "greet", Responses: `{"login":"octocat"}`},
+			400, -32602, "object of objects"},
+		{"requestState that is no string", harness.Request{Body: modernBody(`"params":{"name":"greet","requestState":{},` +
+			meta + `}`), Target: "greet"}, 400, -32602, harness.StateRefused},
 		{"unknown method", harness.Request{Method: "tools/nonsense"}, 404, -32601, ""},
-		{"body over the limit", harness.Request{Target: "greet", Arguments: `{"place":"` + strings.Repeat("x", 1<<16) + `"}`}, 413, -32600, "65536"},
+		{"body over the limit", harness.Request{Target: "greet", Arguments: `{"place":"` + strings.Repeat("x", 1<<16) + `"}`},
+			413, -32600, "65536"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			logger, logged := harness.Logs()
-			h := harness.NewServer(t, &askback.Options{Logger: logger, Limits: askback.Limits{MessageBytes: 1 << 16}}, harness.AddGreet).HTTPHandler(nil)
+			h := harness.NewServer(t, &askback.Options{Logger: logger, Limits: askback.Limits{MessageBytes: 1 << 16}},
+				harness.AddGreet).HTTPHandler(nil)
 			message := test.request.Send(t, h).Refused(t, test.status, test.code)
 			if !strings.Contains(message, test.message) {
 				t.Errorf("message %q does not say %q", message, test.message)
@@ -95,6 +119,7 @@ func TestWrongInput(t *testing.T) {
 }
 
 func TestContentTypes(t *testing.T) {
+	t.Parallel()
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	for contentType, ok := range map[string]bool{
 		"application/json":                true,
@@ -107,7 +132,8 @@ func TestContentTypes(t *testing.T) {
 		"application/json; charset":       false,
 		"multipart/form-data; boundary=x": false,
 	} {
-		res := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Header: http.Header{"Content-Type": {contentType}}}.Send(t, h)
+		res := harness.Request{Target: "greet", Arguments: `{"place":"x"}`,
+			Header: http.Header{"Content-Type": {contentType}}}.Send(t, h)
 		if ok {
 			res.Asked(t, "login")
 		} else if message := res.Refused(t, http.StatusUnsupportedMediaType, -32600); !strings.Contains(message, "application/json") {
@@ -117,25 +143,31 @@ func TestContentTypes(t *testing.T) {
 }
 
 func TestErrorsCarryTheirData(t *testing.T) {
+	t.Parallel()
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	res := harness.Request{Target: "greet", Capabilities: `{}`, Arguments: `{"place":"x"}`}.Send(t, h)
 	if got := string(res.Error.Data); got != `{"requiredCapabilities":{"elicitation":{"form":{}}}}` {
 		t.Errorf("-32021: %s", got)
 	}
-	body := `{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`
-	res = harness.Request{Method: "tools/list", Body: body, Header: http.Header{"MCP-Protocol-Version": {"1900-01-01"}}}.Send(t, h)
+	body := `{"jsonrpc":"2.0","id":"a","method":"tools/list",` +
+		`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`
+	res = harness.Request{Method: "tools/list", Body: body,
+		Header: http.Header{"MCP-Protocol-Version": {"1900-01-01"}}}.Send(t, h)
 	res.Refused(t, 400, -32022)
-	if !strings.Contains(res.Raw, `"requested":"1900-01-01"`) || !strings.Contains(res.Raw, `"supported":["2026-07-28",`) || !strings.Contains(res.Raw, `"id":"a"`) {
+	if !strings.Contains(res.Raw, `"requested":"1900-01-01"`) ||
+		!strings.Contains(res.Raw, `"supported":["2026-07-28",`) || !strings.Contains(res.Raw, `"id":"a"`) {
 		t.Errorf("-32022: %s", res.Raw)
 	}
 }
 
 func TestErrorsThatCannotBeSent(t *testing.T) {
+	t.Parallel()
 	register := func(srv *askback.Server) {
 		for name, fault := range map[string]*jsonrpc.Error{
 			"data": {Code: 7, Message: "x", Data: json.RawMessage("no JSON")}, "nil": nil,
 		} {
-			askback.AddTool(srv, &mcp.Tool{Name: name}, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: name}, func(context.Context, *askback.Call,
+				struct{}) (*mcp.CallToolResult, error) {
 				return nil, fault
 			})
 		}
@@ -160,12 +192,14 @@ func TestErrorsThatCannotBeSent(t *testing.T) {
 }
 
 func TestMirroredParameterHeaders(t *testing.T) {
+	t.Parallel()
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "sql", InputSchema: map[string]any{
 			"type": "object",
 			"properties": map[string]any{
 				"region": map[string]any{"type": "string", "x-mcp-header": "Region"},
-				"opts":   map[string]any{"type": "object", "properties": map[string]any{"limit": map[string]any{"type": "integer", "x-mcp-header": "Limit"}}},
+				"opts": map[string]any{"type": "object", "properties": map[string]any{"limit": map[string]any{"type": "integer",
+					"x-mcp-header": "Limit"}}},
 			},
 		}}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 			return "ok", nil
@@ -176,7 +210,8 @@ func TestMirroredParameterHeaders(t *testing.T) {
 		header          http.Header
 		ok              bool
 	}{
-		{"equal", `{"region":"eu","opts":{"limit":42}}`, http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-Limit": {"42.0"}}, true},
+		{"equal", `{"region":"eu","opts":{"limit":42}}`, http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-Limit": {"42.0"}},
+			true},
 		{"Base64", `{"region":"日本"}`, http.Header{"Mcp-Param-Region": {"=?base64?5pel5pys?="}}, true},
 		{"both absent", `{"region":null}`, nil, true},
 		{"differs", `{"region":"eu"}`, http.Header{"Mcp-Param-Region": {"us"}}, false},
@@ -196,7 +231,9 @@ func TestMirroredParameterHeaders(t *testing.T) {
 }
 
 func TestForeignPagesAreRefused(t *testing.T) {
-	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(&askback.HTTPOptions{TrustedOrigins: []string{"https://app.example.com"}})
+	t.Parallel()
+	h := harness.NewServer(t, nil,
+		harness.AddGreet).HTTPHandler(&askback.HTTPOptions{TrustedOrigins: []string{"https://app.example.com"}})
 	local := func(host string) func(*http.Request) *http.Request {
 		return func(r *http.Request) *http.Request {
 			r.Host = host
@@ -228,6 +265,7 @@ func TestForeignPagesAreRefused(t *testing.T) {
 }
 
 func TestForeignPagesAreRefusedWhateverTheMethod(t *testing.T) {
+	t.Parallel()
 	h := harness.NewServer(t, nil).HTTPHandler(nil)
 	for _, method := range []string{"GET", "POST", "DELETE"} {
 		r := httptest.NewRequest(method, "http://localhost/mcp", nil)
@@ -239,19 +277,23 @@ func TestForeignPagesAreRefusedWhateverTheMethod(t *testing.T) {
 		}
 		// A page whose name was rebound to this machine needs no other origin.
 		r = httptest.NewRequest(method, "http://evil.example/mcp", nil)
-		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})))
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey,
+			net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})))
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		// The SDK would refuse some of them, too, but only with its own options.
-		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "the Host header is not one of this local server") {
+		if w.Code != http.StatusForbidden ||
+			!strings.Contains(w.Body.String(), "the Host header is not one of this local server") {
 			t.Errorf("%s under a foreign name: status %d, %s", method, w.Code, w.Body)
 		}
 	}
 }
 
 func TestProgressMakesAStream(t *testing.T) {
+	t.Parallel()
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (string, error) {
 			for _, p := range []float64{1, 2, 2, 1, 3} {
 				if err := call.Progress(ctx, p, 3, "working\n"); err != nil {
 					return "", err
@@ -260,11 +302,13 @@ func TestProgressMakesAStream(t *testing.T) {
 			return "done", nil
 		})
 	}).HTTPHandler(nil)
-	if res := (harness.Request{Target: "slow"}).Send(t, h); res.Header.Get("Content-Type") != "application/json" || res.Text(t) != "done" {
+	if res := (harness.Request{Target: "slow"}).Send(t, h); res.Header.Get("Content-Type") != "application/json" ||
+		res.Text(t) != "done" {
 		t.Errorf("without a token: %s", res.Raw)
 	}
 	// A client that does not accept events gets none.
-	noEvents := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`, Header: http.Header{"Accept": {"application/json"}}}
+	noEvents := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`,
+		Header: http.Header{"Accept": {"application/json"}}}
 	if res := noEvents.Send(t, h); res.Header.Get("Content-Type") != "application/json" || res.Text(t) != "done" {
 		t.Errorf("without events: %s", res.Raw)
 	}
@@ -278,7 +322,8 @@ func TestProgressMakesAStream(t *testing.T) {
 	if got := strings.Count(res.Raw, "notifications/progress"); got != 3 {
 		t.Errorf("%d notifications, want the 3 that grow: %s", got, res.Raw)
 	}
-	if !strings.Contains(res.Raw, `{"progressToken":"tok","progress":3,"total":3,"message":"working\n"}`) || res.Text(t) != "done" {
+	if !strings.Contains(res.Raw, `{"progressToken":"tok","progress":3,"total":3,"message":"working\n"}`) ||
+		res.Text(t) != "done" {
 		t.Errorf("got %s", res.Raw)
 	}
 }
@@ -286,10 +331,12 @@ func TestProgressMakesAStream(t *testing.T) {
 // An input-required result is the last message of a stream. Progress that a handler reports after it
 // has returned is not sent.
 func TestInputRequiredEndsItsStream(t *testing.T) {
+	t.Parallel()
 	late := make(chan error, 1)
 	returned := make(chan struct{})
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (*mcp.CallToolResult, error) {
 			if err := call.Progress(ctx, 1, 2, "looking"); err != nil {
 				return nil, err
 			}
@@ -308,7 +355,8 @@ func TestInputRequiredEndsItsStream(t *testing.T) {
 		t.Error("progress after the response was sent, or said to be")
 	}
 	events := strings.Split(strings.TrimSpace(w.Body.String()), "\n\n")
-	if len(events) != 2 || !strings.Contains(events[0], "notifications/progress") || !strings.Contains(events[1], `"resultType":"input_required"`) {
+	if len(events) != 2 || !strings.Contains(events[0], "notifications/progress") ||
+		!strings.Contains(events[1], `"resultType":"input_required"`) {
 		t.Errorf("got %d events: %s", len(events), w.Body)
 	}
 
@@ -322,9 +370,11 @@ func TestInputRequiredEndsItsStream(t *testing.T) {
 
 // A client that disconnects cancels its request.
 func TestDisconnectCancelsTheHandler(t *testing.T) {
+	t.Parallel()
 	started, cancelled := make(chan struct{}), make(chan struct{})
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call,
+			_ struct{}) (*mcp.CallToolResult, error) {
 			close(started)
 			<-ctx.Done()
 			close(cancelled)
@@ -356,6 +406,7 @@ func TestDisconnectCancelsTheHandler(t *testing.T) {
 
 // Nothing is sent for a request whose client has disconnected.
 func TestNothingIsSentForACancelledRequest(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "gone"}, func(context.Context, *askback.Call, struct{}) (string, error) {
@@ -363,7 +414,8 @@ func TestNothingIsSentForACancelledRequest(t *testing.T) {
 			return "too late", nil
 		})
 	}).HTTPHandler(nil)
-	res := harness.Request{Target: "gone", Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) }}.Send(t, h)
+	res := harness.Request{Target: "gone",
+		Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) }}.Send(t, h)
 	if res.Raw != "" {
 		t.Errorf("sent %s", res.Raw)
 	}
@@ -384,7 +436,8 @@ func FuzzHTTP(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, target, body string) {
 		res := harness.Request{Target: "greet", Body: body, Header: http.Header{"Mcp-Name": {target}}}.Send(t, h)
-		if kind := res.Header.Get("Content-Type"); res.Status >= 500 || kind == "application/json" && !json.Valid([]byte(res.Raw)) {
+		if kind := res.Header.Get("Content-Type"); res.Status >= 500 || kind == "application/json" &&
+			!json.Valid([]byte(res.Raw)) {
 			t.Fatalf("status %d, %s: %q", res.Status, kind, res.Raw)
 		}
 	})

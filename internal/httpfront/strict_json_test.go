@@ -1,4 +1,4 @@
-package askback_test
+package httpfront_test
 
 import (
 	"bufio"
@@ -17,14 +17,16 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// JSON that two readers could understand differently is refused over every front, anywhere in the message, with an answer
-// that the sender can recognise.
+// JSON that two readers could understand differently is refused over every front, anywhere in the message, with an
+// answer that the sender can recognise.
 func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
-	srv := everything(t, askback.Options{Limits: askback.Limits{Depth: 12}})
+	t.Parallel()
+	srv := harness.Everything(t, askback.Options{Limits: askback.Limits{Depth: 12}})
 	deep := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
 	requests := map[string]struct{ method, params string }{
-		"a name that is there twice":                    {"tools/call", `"name":"plain","name":"quiet"`},
-		"a state that is there twice":                   {"tools/call", `"name":"quiet","requestState":"forged","requestState":""`},
+		"a name that is there twice": {"tools/call", `"name":"plain","name":"quiet"`},
+		"a state that is there twice": {"tools/call",
+			`"name":"quiet","requestState":"forged","requestState":""`},
 		"an argument that is there twice":               {"tools/call", `"name":"quiet","arguments":{"a":1,"\u0061":2}`},
 		"an argument of the SDK's that is so":           {"tools/call", `"name":"plain","arguments":{"a":1,"a":2}`},
 		"an id of a task that is there twice":           {"tasks/get", `"taskId":"x","taskId":"y"`},
@@ -34,16 +36,19 @@ func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
 		"nesting beyond the limit":                      {"tools/call", `"name":"quiet","arguments":{"a":` + deep(10) + `}`},
 		"nesting beyond the limit, in what is not ours": {"tools/call", `"name":"plain","arguments":{"a":` + deep(10) + `}`},
 	}
-	for _, f := range append(slices.Clone(fronts), harness.LineFronts...) {
+	for _, f := range append(slices.Clone(harness.Fronts), harness.LineFronts...) {
 		for name, r := range requests {
 			t.Run(f.Name+" "+name, func(t *testing.T) {
-				if got := f.Dial(t, srv, nil)(r.method, r.params); harness.At(got, "error", "code") != -32700.0 || got["id"] == nil {
+				if got := f.Dial(t, srv, nil)(r.method, r.params); harness.At(got, "error", "code") != -32700.0 ||
+					got["id"] == nil {
 					t.Errorf("got %v, want -32700 for the request", got)
 				}
 			})
 		}
 		t.Run(f.Name+" nesting up to the limit", func(t *testing.T) {
-			if got := f.Dial(t, srv, nil)("tools/call", `"name":"plain","arguments":{"a":`+deep(9)+`}`); harness.Content(harness.At(got, "result").(map[string]any)) != "plain" {
+			if got := f.Dial(t, srv, nil)("tools/call",
+				`"name":"plain","arguments":{"a":`+deep(9)+`}`); harness.Content(harness.At(got,
+				"result").(map[string]any)) != "plain" {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -52,16 +57,18 @@ func TestAmbiguousMessagesAreRefusedEverywhere(t *testing.T) {
 
 // A question with an ambiguous answer fails. Otherwise its call would wait until the session ends.
 func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
+	t.Parallel()
 	result := `{"action":"accept","content":{"name":"octocat","name":"mallory"}}`
 	check := func(t *testing.T, got map[string]any) {
 		t.Helper()
-		if said, _ := harness.Content(harness.At(got, "result").(map[string]any)).(string); harness.At(got, "result", "isError") != true || !strings.Contains(said, "duplicate member name") {
+		if said, _ := harness.Content(harness.At(got, "result").(map[string]any)).(string); harness.At(got, "result",
+			"isError") != true || !strings.Contains(said, "duplicate member name") {
 			t.Errorf("got %v", got)
 		}
 	}
 	t.Run("stdio", func(t *testing.T) {
 		c := harness.Pipe(t, harness.NewServer(t, nil, harness.AddGreet))
-		c.Call(1, "initialize", initialize, "")
+		c.Call(1, "initialize", harness.Initialize, "")
 		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		c.Request(2, "tools/call", `"name":"greet","arguments":{"place":"x"}`, "")
 		question := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
@@ -77,7 +84,8 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+			for name, value := range map[string]string{"Content-Type": "application/json",
+				"Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
 				req.Header.Set(name, value)
 			}
 			res, err := http.DefaultClient.Do(req)
@@ -87,10 +95,11 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			t.Cleanup(func() { res.Body.Close() })
 			return res, bufio.NewScanner(res.Body)
 		}
-		hello, _ := post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
+		hello, _ := post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + harness.Initialize + `}}`)
 		session = hello.Header.Get("Mcp-Session-Id")
 		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		_, stream := post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
+		_, stream := post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet",` +
+			`"arguments":{"place":"x"}}}`)
 		next := func() map[string]any {
 			m := map[string]any{}
 			for stream.Scan() {
@@ -135,9 +144,10 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			}
 			return m
 		}
-		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + initialize + `}}`)
+		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + harness.Initialize + `}}`)
 		// A notification is not answered, even an ambiguous one.
-		notification, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}`))
+		notification, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,` +
+			`"a":2}}`))
 		if err == nil {
 			err = conn.Write(t.Context(), notification)
 		}
@@ -154,11 +164,14 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 
 // The brackets of a batch do not count as nesting, and its messages are checked like any other.
 func TestNestingOfABatch(t *testing.T) {
+	t.Parallel()
 	const limit = 5 // the message, params, arguments, and two of ours
 	batch := func(depth int) string {
-		return `[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}}]`
+		return `[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":` +
+			strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}}]`
 	}
-	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26",` +
+		`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	opts := &askback.Options{Limits: askback.Limits{Depth: limit}}
 	for depth, want := range map[int]string{2: "place", 3: "-32700"} { // an array is not allowed at this place
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
@@ -174,7 +187,8 @@ func TestNestingOfABatch(t *testing.T) {
 			session := ""
 			post := func(body string) string {
 				r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
-				for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+				for name, value := range map[string]string{"Content-Type": "application/json",
+					"Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
 					r.Header.Set(name, value)
 				}
 				w := httptest.NewRecorder()
@@ -192,20 +206,21 @@ func TestNestingOfABatch(t *testing.T) {
 
 // Arguments are checked even where the SDK alone serves the connection, and nothing of Askback's has seen the message.
 func TestAmbiguousArgumentsOnTheSDKsOwnConnection(t *testing.T) {
+	t.Parallel()
 	var m *mcp.Server
-	everythingOn(t, askback.Options{Limits: askback.Limits{Depth: 12}}, func(sdk *mcp.Server) { m = sdk })
+	harness.EverythingOn(t, askback.Options{Limits: askback.Limits{Depth: 12}}, func(sdk *mcp.Server) { m = sdk })
 	here, there := mcp.NewInMemoryTransports()
 	if _, err := m.Connect(t.Context(), there, nil); err != nil {
 		t.Fatal(err)
 	}
-	send := conversation(t, here)
+	send := harness.Converse(t, here)
 	for name, arguments := range map[string]string{
 		"a member that is there twice": `{"a":1,"a":2}`,
 		"nesting beyond the limit":     `{"a":` + strings.Repeat("[", 12) + strings.Repeat("]", 12) + `}`,
 	} {
 		for i, tool := range []string{"quiet", "plain"} {
 			t.Run(name+" "+tool, func(t *testing.T) {
-				got := send(i+1, modern(i+1, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments)))
+				got := send(i+1, harness.Modern(i+1, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments)))
 				if harness.At(got, "error", "code") != -32602.0 {
 					t.Errorf("got %v, want -32602", got)
 				}

@@ -1,4 +1,4 @@
-package askback_test
+package sdkfront_test
 
 import (
 	"fmt"
@@ -12,10 +12,14 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-const greetLine = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}` + "\n"
+const greetLine = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"},` +
+	`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}` + "\n"
 
 func TestStdioOutlivesBadLines(t *testing.T) {
-	c := harness.Pipe(t, harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 16}}, harness.AddGreet))
+	t.Parallel()
+	c := harness.Pipe(t, harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 16}},
+		harness.AddGreet))
 	for _, test := range []struct{ name, line, want string }{
 		{"malformed", `{"jsonrpc":`, "-32700"},
 		{"text", "hello", "-32700"},
@@ -42,9 +46,11 @@ func TestStdioOutlivesBadLines(t *testing.T) {
 
 // Requests that came before the end of the input are answered.
 func TestStdioAnswersBeforeItEnds(t *testing.T) {
+	t.Parallel()
 	in := io.NopCloser(strings.NewReader(strings.TrimSuffix(greetLine, "\n"))) // the last line need not end
 	var out strings.Builder
-	if err := harness.NewServer(t, nil, harness.AddGreet).Run(t.Context(), &mcp.IOTransport{Reader: in, Writer: nopCloser{&out}}); err != nil {
+	if err := harness.NewServer(t, nil, harness.AddGreet).Run(t.Context(),
+		&mcp.IOTransport{Reader: in, Writer: nopCloser{&out}}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), `"id":7`) || !strings.Contains(out.String(), "input_required") {
@@ -60,7 +66,8 @@ func (nopCloser) Close() error { return nil }
 func FuzzStdio(f *testing.F) {
 	f.Add(greetLine)
 	f.Add("{}\n[]\n[{}]\nnull\n\"\n")
-	f.Add(`{"jsonrpc":"2.0","id":1,"result":{}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	f.Add(`{"jsonrpc":"2.0","id":1,"result":{}}` + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	f.Fuzz(func(t *testing.T, input string) {
 		if strings.Contains(input, "subscriptions") || strings.Contains(input, "initialize") {
 			return // these may take longer than a fuzz run

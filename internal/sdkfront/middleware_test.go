@@ -1,4 +1,4 @@
-package askback_test
+package sdkfront_test
 
 import (
 	"context"
@@ -39,16 +39,16 @@ func (w *watcher) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 // watched lists the ways to add middleware.
 var watched = map[string]func(t *testing.T, w *watcher) *askback.Server{
 	"before New": func(t *testing.T, w *watcher) *askback.Server {
-		return everythingOn(t, askback.Options{}, func(m *mcp.Server) { m.AddReceivingMiddleware(w.middleware) })
+		return harness.EverythingOn(t, askback.Options{}, func(m *mcp.Server) { m.AddReceivingMiddleware(w.middleware) })
 	},
 	"after New": func(t *testing.T, w *watcher) *askback.Server {
 		var sdk *mcp.Server
-		srv := everythingOn(t, askback.Options{}, func(m *mcp.Server) { sdk = m })
+		srv := harness.EverythingOn(t, askback.Options{}, func(m *mcp.Server) { sdk = m })
 		sdk.AddReceivingMiddleware(w.middleware)
 		return srv
 	},
 	"on the Server": func(t *testing.T, w *watcher) *askback.Server {
-		srv := everything(t, askback.Options{})
+		srv := harness.Everything(t, askback.Options{})
 		srv.AddReceivingMiddleware(w.middleware)
 		return srv
 	},
@@ -56,10 +56,11 @@ var watched = map[string]func(t *testing.T, w *watcher) *askback.Server{
 
 // Every request on every front passes all middleware.
 func TestMiddlewareThatDenies(t *testing.T) {
+	t.Parallel()
 	for name, add := range watched {
 		t.Run(name, func(t *testing.T) {
 			srv := add(t, &watcher{deny: true, seen: make(map[string]int)})
-			eachRequest(t, srv, nil, func(t *testing.T, f front, response map[string]any) {
+			harness.EachRequest(t, srv, nil, func(t *testing.T, f harness.Front, response map[string]any) {
 				if harness.At(response, "error", "code") != -32042.0 || harness.At(response, "error", "message") != "denied" {
 					t.Errorf("got %v, want what the middleware says", response)
 				}
@@ -70,10 +71,11 @@ func TestMiddlewareThatDenies(t *testing.T) {
 
 // Middleware that passes requests on leaves the answers unchanged, and sees each request once.
 func TestMiddlewareThatWatches(t *testing.T) {
-	plain := everything(t, askback.Options{})
+	t.Parallel()
+	plain := harness.Everything(t, askback.Options{})
 	for name, add := range watched {
 		t.Run(name, func(t *testing.T) {
-			for _, f := range fronts {
+			for _, f := range harness.Fronts {
 				for method, params := range f.Identifies("nonesuch") {
 					t.Run(f.Name+" "+method, func(t *testing.T) {
 						w := &watcher{seen: make(map[string]int)}
@@ -95,6 +97,7 @@ func TestMiddlewareThatWatches(t *testing.T) {
 
 // Middleware may change requests and their results.
 func TestMiddlewareThatChanges(t *testing.T) {
+	t.Parallel()
 	louder := func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			call, ok := req.(*mcp.CallToolRequest)
@@ -136,8 +139,9 @@ func TestMiddlewareThatChanges(t *testing.T) {
 
 // If requests take the SDK's path because of middleware, the operator is told once.
 func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
+	t.Parallel()
 	log := new(harness.Log)
-	srv := everythingOn(t, askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(m *mcp.Server) {
+	srv := harness.EverythingOn(t, askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(m *mcp.Server) {
 		m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
 	})
 	h := srv.HTTPHandler(nil)
@@ -152,6 +156,7 @@ func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
 // Without other middleware requests bypass the SDK. If an update of the SDK changes the field that
 // shows whether there is any, requests take the slower path, and this test fails.
 func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
+	t.Parallel()
 	sessions := 0
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -177,6 +182,7 @@ func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
 }
 
 func TestThereIsOneServerOnAnSDKsServer(t *testing.T) {
+	t.Parallel()
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	opts := &askback.Options{Logger: slog.New(slog.DiscardHandler)}
 	if _, err := askback.New(m, opts); err != nil {
@@ -189,6 +195,7 @@ func TestThereIsOneServerOnAnSDKsServer(t *testing.T) {
 
 // Middleware that panics fails its request, and the process continues.
 func TestMiddlewareThatPanics(t *testing.T) {
+	t.Parallel()
 	unlucky := func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method == "tools/call" {
@@ -200,26 +207,27 @@ func TestMiddlewareThatPanics(t *testing.T) {
 	harmless := (&watcher{seen: make(map[string]int)}).middleware
 	for name, add := range map[string]func(opts askback.Options) *askback.Server{
 		"on the Server": func(opts askback.Options) *askback.Server {
-			srv := everything(t, opts)
+			srv := harness.Everything(t, opts)
 			srv.AddReceivingMiddleware(harmless, unlucky)
 			return srv
 		},
 		"on the Server, with other middleware on the SDK's": func(opts askback.Options) *askback.Server {
-			srv := everythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(harmless) })
+			srv := harness.EverythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(harmless) })
 			srv.AddReceivingMiddleware(unlucky)
 			return srv
 		},
 		"on the SDK's server, before New": func(opts askback.Options) *askback.Server {
-			return everythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(unlucky) })
+			return harness.EverythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(unlucky) })
 		},
 	} {
-		for _, f := range fronts {
+		for _, f := range harness.Fronts {
 			t.Run(name+" "+f.Name, func(t *testing.T) {
 				log := new(harness.Log)
 				ask := f.Dial(t, add(askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), nil)
 				for _, tool := range []string{"quiet", "plain"} { // ours, and one on the SDK's server
 					response := ask("tools/call", `"name":"`+tool+`"`)
-					if harness.At(response, "error", "message") != "internal error" || harness.At(response, "error", "code") != -32603.0 {
+					if harness.At(response, "error", "message") != "internal error" ||
+						harness.At(response, "error", "code") != -32603.0 {
 						t.Errorf("%s: got %v", tool, response)
 					}
 				}

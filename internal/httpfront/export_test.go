@@ -1,0 +1,3 @@
+package httpfront
+
+func init() { Poison = true }
